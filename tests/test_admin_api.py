@@ -18,6 +18,7 @@ import pytest
 
 from inprocess import InProcess
 from kafkawire.declare import Message
+from kafkawire.primitives import format_uuid
 from kafkawire.registry import KEYS
 from requesting import Plain, create_topics, new_topic, plain
 from responses import sole
@@ -42,9 +43,11 @@ HERE = "This server does not host this topic-partition."
 class Admin:
     """Starts a cluster, and is a client of one of its brokers."""
 
-    def __init__(self, brokers: int = 1, node_id: int = 1, profile: ProfileName | None = None, **settings: str) -> None:
+    def __init__(
+        self, brokers: int = 1, node_id: int = 1, profile: ProfileName | None = None, data: Path | None = None, **settings: str
+    ) -> None:
         given = {name.replace("_", "."): value for name, value in settings.items()}
-        self.broker = InProcess(brokers=brokers, configs=given, cold_start=True, profile=profile)
+        self.broker = InProcess(brokers=brokers, configs=given, cold_start=True, profile=profile, data=data)
         self.engine = self.broker.engine
         for broker in self.engine.cluster.brokers.values():
             broker.addresses["PLAINTEXT"] = ("127.0.0.1", 9091 + broker.node_id)
@@ -921,6 +924,74 @@ def test_the_quorum_is_all_brokers(version: int) -> None:
     for name, indexes in (("__cluster_metadata", [0, 1]), ("x", [0])):
         unknown = sole(asked(name, *indexes).topics).partitions
         assert [(each.partition_index, each.error_code) for each in unknown] == [(index, 3) for index in indexes]
+
+
+def quorum_of(admin: Admin) -> Any:
+    topics = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+    return admin.ask(plain("DescribeQuorum", topics=topics), 2)
+
+
+def test_the_quorum_shows_its_controllers_addresses_and_when_they_were_seen() -> None:
+    settings = {"controller.quorum.voters": "1@127.0.0.9:9090,2@[::1]:9099"}
+    admin = Admin(brokers=3, **{name.replace(".", "_"): value for name, value in settings.items()})
+    at = admin.broker.clock.now()
+    admin.engine.controller.broker_down(3, at)
+    admin.broker.clock.advance(seconds=5)
+    admin.create(new_topic("orders"))
+    response = quorum_of(admin)
+    listeners = [(each.name, each.host, each.port) for node in response.nodes for each in node.listeners]
+    assert listeners == [("CONTROLLER", "127.0.0.9", 9090), ("CONTROLLER", "::1", 9099), ("CONTROLLER", "127.0.0.1", 9094)]
+    (told,) = sole(response.topics).partitions
+    shown = [(each.log_end_offset, each.last_fetch_timestamp, each.last_caught_up_timestamp) for each in told.current_voters]
+    present = (told.high_watermark, at + 5000, at + 5000)
+    assert shown[:2] == [present, present]
+    assert shown[2] < present
+    assert shown[2][1:] == (at, at)
+    assert {each.replica_directory_id for each in told.current_voters} == {bytes(16)}
+    assert admin.value(BROKER, "1", "listeners")[0] == "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.9:9090"
+
+
+def test_voters_of_a_dynamic_quorum_have_directories() -> None:
+    admin = Admin(brokers=2)
+    admin.engine.cluster.configs.features["kraft.version"] = 1
+    (told,) = sole(quorum_of(admin).topics).partitions
+    ids = [each.replica_directory_id for each in told.current_voters]
+    assert len({*ids, bytes(16)}) == 3
+    listed = ", ".join(f"ReplicaKey(id={node}, directoryId={format_uuid(each)})" for node, each in enumerate(ids, 1))
+    other = bytes(15) + b"\x03"
+    named = {"cluster_id": None, "voter_id": 2, "voter_directory_id": other}
+    removed = admin.ask(plain("RemoveRaftVoter", **named), 0)
+    assert (removed.error_code, removed.error_message) == (
+        127, f"Cannot remove voter ReplicaKey(id=2, directoryId={format_uuid(other)}) from the set of voters [{listed}]",
+    )  # fmt: skip
+    listeners = [{"name": "CONTROLLER", "host": "h", "port": 1}]
+    added = admin.ask(plain("AddRaftVoter", **named, timeout_ms=1000, listeners=listeners), 1)
+    assert (added.error_code, added.error_message) == (
+        126,
+        f"The voter id for ReplicaKey(id=2, directoryId={format_uuid(other)}) is already part of the set of voters [{listed}].",
+    )
+
+
+@pytest.mark.parametrize("mode", ["clean", "kill", "new process"])
+def test_the_offset_of_the_metadata_never_falls(tmp_path: Path, mode: str) -> None:
+    seen = []
+    asking = plain("ApiVersions", client_software_name="test", client_software_version="1")
+    admin = Admin(data=tmp_path)
+    for number in range(3):
+        admin.create(*(new_topic(f"t{number}-{each}") for each in range(20)))
+        for _ in range(2):
+            (told,) = sole(quorum_of(admin).topics).partitions
+            assert told.high_watermark == sole(told.current_voters).log_end_offset
+            seen += [told.high_watermark, admin.ask(asking, 4).finalized_features_epoch]
+        if mode == "new process":
+            assert admin.engine.store is not None
+            admin.engine.store.close(admin.broker.clock.now())
+            admin = Admin(data=tmp_path)
+        else:
+            admin.broker.restart(mode)
+            admin.wire = admin.broker.link()
+    assert seen == sorted(seen)
+    assert seen[-1] > seen[0]
 
 
 def test_resources_with_settings_are_listed() -> None:

@@ -39,9 +39,9 @@ GROUP_ID_NOT_FOUND, NON_EMPTY, MAX_SIZE, FENCED_INSTANCE, SUBSCRIBED = 69, 68, 8
 FENCED_EPOCH, UNRELEASED, UNSUPPORTED_ASSIGNOR, STALE_EPOCH, INVALID_REGEX = 110, 111, 112, 113, 128
 
 
-def start(configs: dict[str, Any] | None = None, topics: dict[str, int] | None = None) -> InProcess:
+def start(configs: dict[str, Any] | None = None, topics: dict[str, int] | None = None, **options: Any) -> InProcess:
     settings = {"group.consumer.assignment.interval.ms": 0, "group.initial.rebalance.delay.ms": 0, **(configs or {})}
-    broker = InProcess(topics=topics or {"orders": 4}, configs=settings, clock="frozen")
+    broker = InProcess(topics=topics or {"orders": 4}, configs=settings, clock="frozen", **options)
     for _ in range(2):
         client(broker).request(find_coordinator(TEAM), 4)
     return broker
@@ -372,11 +372,30 @@ def test_an_instance_has_one_member(broker: InProcess) -> None:
     assert one.leave() == 0
 
 
-def test_an_instance_that_its_member_left_has_no_owner(broker: InProcess) -> None:
+def test_a_member_that_joins_again_with_another_instance_frees_the_old_one(broker: InProcess) -> None:
+    one = Member(broker, "one", "first")
+    one.join()
+    one.join(instance_id="second")
+    Member(broker, "two", "first").join()
+    assert sorted((each.member_id, each.instance_id) for each in describe(broker).members) == [
+        ("one", "second"), ("two", "first"),
+    ]  # fmt: skip
+    assert (
+        Member(broker, "three", "second").fault(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"])
+        == UNRELEASED
+    )
+
+
+def test_before_4_4_an_instance_that_its_member_left_has_no_owner() -> None:
+    broker = start(profile="kafka-4.3")
     one = Member(broker, "one", "first")
     one.join()
     one.join(instance_id="second")
     one.instance = "second"
+    assert (
+        Member(broker, "two", "first").fault(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"])
+        == UNRELEASED
+    )
     assert one.leave() == 0
     response = Member(broker, "two", "first").send(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"])
     assert (response.error_code, response.error_message) == (UNKNOWN_MEMBER, "Member one is not a member of group team.")

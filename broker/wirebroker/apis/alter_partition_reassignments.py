@@ -27,6 +27,8 @@ from wirebroker.core.refusals import Refusal
 
 def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> Steps:
     """Move the replicas. Returns the result of each partition."""
+    if not request.topics:
+        return AlterPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message="", responses=[])
     if request.timeout_ms <= 0:
         return (yield from timed_out(request, exchange, AlterPartitionReassignmentsResponse))
     any_number = request.allow_replication_factor_change

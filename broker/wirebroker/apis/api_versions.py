@@ -58,7 +58,7 @@ def handle(request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsRespon
         error_code=ErrorCode.NONE,
         api_keys=keys.copy(),
         supported_features=[each for each in features if each.min_version > 0 or exchange.version >= FEATURES_FROM_ZERO],
-        finalized_features_epoch=exchange.cluster.version,
+        finalized_features_epoch=exchange.cluster.metadata_offset,
         finalized_features=[
             FinalizedFeatureKey(name=each.name, max_version_level=level, min_version_level=level)
             for each in features

@@ -21,11 +21,11 @@ NETWORKS_FROM = 32
 
 def handle(request: CreateAclsRequest, exchange: Exchange) -> CreateAclsResponse | Outcome:
     """Create the valid ACLs. Returns the result of each ACL."""
+    if any(0 in _numbers(creation) for creation in request.creations):
+        return exchange.close("its CreateAcls has an ACL of unknown type, operation or permission")
     if not exchange.engine.authorizer.on:
         refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
         return CreateAclsResponse(results=[refused for _ in request.creations])
-    if any(0 in _numbers(creation) for creation in request.creations):
-        return exchange.close("its CreateAcls has an ACL of unknown type, operation or permission")
     if any(_is_for_filters(creation) for creation in request.creations):
         failed = AclCreationResult(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message=None)
         return CreateAclsResponse(results=[failed for _ in request.creations])

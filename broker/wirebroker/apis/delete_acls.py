@@ -20,15 +20,18 @@ TOO_MANY = Refusal(ErrorCode.INVALID_REQUEST, f"Cannot remove more than {MOST_RE
 
 def handle(request: DeleteAclsRequest, exchange: Exchange) -> Steps:
     """Delete the ACLs that match each filter."""
+    wanted = [filter_of(each) for each in request.filters]
+    if any(each.has_zero for each in wanted):
+        return exchange.close(UNKNOWN_FILTER)
     if not exchange.engine.authorizer.on:
         return _refused(request, Refusal(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER))
-    wanted = [filter_of(each) for each in request.filters]
-    if any(each.is_unknown for each in wanted):
-        return exchange.close(UNKNOWN_FILTER)
     results: list[DeleteAclsFilterResult] = []
     deleted: dict[Acl, None] = {}
     meant: dict[Filter, list[Acl]] = {}
     for each in wanted:
+        if (unknown := each.unknown_part) is not None:
+            results.append(_unknown(unknown))
+            continue
         if each not in meant:
             meant[each] = exchange.cluster.acls.meant_by(each)
         for acl in (found := meant[each]):
@@ -45,6 +48,11 @@ def handle(request: DeleteAclsRequest, exchange: Exchange) -> Steps:
 def _refused(request: DeleteAclsRequest, refusal: Refusal) -> DeleteAclsResponse:
     result = DeleteAclsFilterResult(error_code=refusal.code, error_message=refusal.message, matching_acls=[])
     return DeleteAclsResponse(filter_results=[result for _ in request.filters])
+
+
+def _unknown(part: str) -> DeleteAclsFilterResult:
+    message = f"Unknown {part}."
+    return DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=message, matching_acls=[])
 
 
 def _result(deleted: list[Acl]) -> DeleteAclsFilterResult:

@@ -14,12 +14,12 @@ UNKNOWN_FILTER = "its filter of ACLs has an unknown type, operation or permissio
 
 def handle(request: DescribeAclsRequest, exchange: Exchange) -> DescribeAclsResponse | Outcome:
     """Respond with the ACLs by their resources."""
+    wanted = filter_of(request)
+    if wanted.has_zero:
+        return exchange.close(UNKNOWN_FILTER)
     if not exchange.engine.authorizer.on:
         message = "No Authorizer is configured on the broker"
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=message, resources=[])
-    wanted = filter_of(request)
-    if wanted.is_unknown:
-        return exchange.close(UNKNOWN_FILTER)
     found: dict[tuple[int, str, int], DescribeAclsResource] = {}
     for acl in exchange.cluster.acls.meant_by(wanted):
         place = kind, name, pattern_type = acl.resource_type, acl.name, acl.pattern_type

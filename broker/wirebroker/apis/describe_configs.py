@@ -25,6 +25,7 @@ from wirebroker.common.slices import pauses
 from wirebroker.core.config_resources import ResourceType, describe_client_metrics, describe_group
 from wirebroker.core.configs import Entry, Source, TopicConfigs
 from wirebroker.core.names import topic_name_error
+from wirebroker.core.quorum import LISTENER, VOTERS, endpoint
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases.changes import Behaviour
 from wirebroker.core.setting_definitions import ConfigType, meanings
@@ -130,7 +131,7 @@ def _facts(exchange: Exchange) -> Mapping[str, str]:
     listeners = ",".join(f"{name}://{host}:{port}" for name, (host, port) in broker.addresses.items())
     facts = {
         "broker.id": str(node_id),
-        "controller.listener.names": "CONTROLLER",
+        "controller.listener.names": LISTENER,
         "node.id": str(node_id),
         "process.roles": "broker,controller",
     }
@@ -138,8 +139,13 @@ def _facts(exchange: Exchange) -> Mapping[str, str]:
         facts["broker.rack"] = broker.rack
     if exchange.engine.store is not None:
         facts["log.dirs"] = ",".join(exchange.cluster.log_dirs.paths(exchange.node_id))
-    if listeners:
+    if listeners and exchange.cluster.configs.release.has_zookeeper:
         facts |= {"advertised.listeners": listeners, "listeners": listeners}
+    elif listeners:
+        controllers = {each.node_id: endpoint(each, exchange.cluster) for each in exchange.cluster.brokers.values()}
+        host, port = controllers[node_id]
+        facts |= {"advertised.listeners": listeners, "listeners": f"{listeners},{LISTENER}://{host}:{port}"}
+        facts[VOTERS] = ",".join(f"{each}@{host}:{port}" for each, (host, port) in controllers.items())
     return facts
 
 

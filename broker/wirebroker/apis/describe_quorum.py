@@ -1,7 +1,8 @@
 """DescribeQuorum, versions 0–2.
 
 All brokers are voters of one quorum. The leader of the quorum is the controller that clients see. wirebroker has no Raft: the
-metadata are in the memory of one process, and the high watermark counts metadata changes. As in Kafka, a request that names
+metadata are in the memory of one process. The high watermark is the end of the metadata log or, without data on disk, counts
+metadata changes. The timestamps of a running broker are the present time. As in Kafka, a request that names
 anything besides partition 0 of the metadata topic gets UNKNOWN_TOPIC_OR_PARTITION for all its partitions, and a successful
 response has an empty error message.
 """
@@ -13,13 +14,15 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    Listener,
     Node,
     ReplicaState,
     ResponsePartitionData,
     ResponseTopicData,
 )
 from wirebroker.apis.exchange import Exchange
-from wirebroker.core.cluster import Cluster
+from wirebroker.core.cluster import Broker, Cluster
+from wirebroker.core.quorum import LISTENER, endpoint, voters
 
 EPOCH = 1
 
@@ -36,22 +39,32 @@ def handle(request: DescribeQuorumRequest, exchange: Exchange) -> DescribeQuorum
             ],
         )
     topic = ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[_quorum(exchange.cluster, exchange.now)])
-    nodes = [Node(node_id=node_id, listeners=[]) for node_id in exchange.cluster.brokers]
+    nodes = [
+        Node(node_id=node_id, listeners=[_listener(broker, exchange.cluster)])
+        for node_id, broker in exchange.cluster.brokers.items()
+    ]
     return DescribeQuorumResponse(error_code=ErrorCode.NONE, topics=[topic], nodes=nodes)
 
 
+def _listener(broker: Broker, cluster: Cluster) -> Listener:
+    host, port = endpoint(broker, cluster)
+    return Listener(name=LISTENER, host=host, port=port)
+
+
 def _quorum(cluster: Cluster, now: int) -> ResponsePartitionData:
-    voters = [
-        ReplicaState(replica_id=node_id, log_end_offset=cluster.version, last_fetch_timestamp=now, last_caught_up_timestamp=now)
-        for node_id in cluster.brokers
-    ]
+    states = []
+    for node_id, directory_id in voters(cluster):
+        offset, seen = cluster.brokers[node_id].stopped or (cluster.metadata_offset, now)
+        state = ReplicaState(replica_id=node_id, replica_directory_id=directory_id, log_end_offset=offset)
+        state.last_fetch_timestamp = state.last_caught_up_timestamp = seen
+        states.append(state)
     return ResponsePartitionData(
         partition_index=0,
         error_code=ErrorCode.NONE,
         leader_id=min(node_id for node_id, broker in cluster.brokers.items() if broker.running),
         leader_epoch=EPOCH,
-        high_watermark=cluster.version,
-        current_voters=voters,
+        high_watermark=cluster.metadata_offset,
+        current_voters=states,
         observers=[],
     )
 

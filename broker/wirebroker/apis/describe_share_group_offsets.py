@@ -6,7 +6,7 @@ group has used. As in Kafka, a request that names an existing topic creates the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from kafkawire.errors import ErrorCode
@@ -26,6 +26,8 @@ from wirebroker.core.refusals import MESSAGES, Refusal
 from wirebroker.core.share.coordinator import UNKNOWN
 
 NO_TOPIC_ID = bytes(16)
+UNEXPECTED = "The server experienced an unexpected error when processing the request."
+"""Kafka's message if the group id is empty, or if the request names no partitions of a known topic, or a negative one."""
 
 
 def handle(request: DescribeShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
@@ -49,14 +51,12 @@ def _describe(
         wanted = list(_prepared(asked.group_id, exchange))
     else:
         wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
-    if wrong := _wrong(asked.group_id, [indexes for name, indexes in wanted if name in exchange.cluster.topics]):
-        response.error_code, response.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, wrong
+    known_names = [(name, indexes) for name, indexes in wanted if name in exchange.cluster.topics]
+    named = [indexes for _, indexes in known_names]
+    if known_names and (not asked.group_id or not all(named) or any(index < 0 for indexes in named for index in indexes)):
+        response.error_code, response.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED
         return response
-    if any(index < 0 for name, indexes in wanted if name in exchange.cluster.topics for index in indexes):
-        response.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-        response.error_message = "The server experienced an unexpected error when processing the request."
-        return response
-    if asked.topics is not None and any(name in exchange.cluster.topics for name, _ in wanted):
+    if asked.topics is not None and known_names:
         exchange.engine.groups.shares.states.make_state_topic(exchange.now)
     known: dict[str, dict[int, DescribeShareGroupOffsetsResponsePartition]] = {}
     unknown: list[DescribeShareGroupOffsetsResponseTopic] = []
@@ -80,13 +80,6 @@ def _describe(
     ]
     response.topics += unknown
     return response
-
-
-def _wrong(group_id: str, known: Collection[Collection[int]]) -> str:
-    """Returns why Kafka cannot ask for the state of these partitions of existing topics, or ""."""
-    if known and not group_id:
-        return "The group id is empty."
-    return "" if all(known) else "A topic has no partitions."
 
 
 def _prepared(group_id: str, exchange: Exchange) -> Iterable[tuple[str, list[int]]]:

@@ -28,7 +28,8 @@ MESSAGES: dict[int, str] = {
     ErrorCode.INVALID_REQUEST: "This most likely occurs because of a request being malformed by the client library or the "
     "message was sent to an incompatible broker. See the broker logs for more details.",
 }
-"""Kafka's error messages, for versions 1 to 3 of the response."""
+"""Kafka's error messages, for versions 1 to 3 of the response. From version 4 on, only an unknown type of coordinator gets
+one."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
@@ -51,7 +52,9 @@ def handle(request: FindCoordinatorRequest, exchange: Exchange) -> Steps:
 
 def _find(key_type: int, key: str, exchange: Exchange) -> Coordinator:
     cluster = exchange.cluster
-    if key_type not in KINDS or (key_type == SHARE and (exchange.version < SHARE_SINCE or not _names_share_partition(key))):
+    if key_type not in KINDS:
+        return _none(key, ErrorCode.INVALID_REQUEST, MESSAGES[ErrorCode.INVALID_REQUEST])
+    if key_type == SHARE and (exchange.version < SHARE_SINCE or not _names_share_partition(key)):
         return _none(key, ErrorCode.INVALID_REQUEST)
     kind, topic = KINDS[key_type]
     node_id = cluster.coordinator(kind, key)
@@ -67,8 +70,8 @@ def _find(key_type: int, key: str, exchange: Exchange) -> Coordinator:
     return Coordinator(key=key, node_id=broker.node_id, host=host, port=port, error_code=ErrorCode.NONE, error_message="")
 
 
-def _none(key: str, code: ErrorCode) -> Coordinator:
-    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message="")
+def _none(key: str, code: ErrorCode, message: str = "") -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message)
 
 
 def _names_share_partition(key: str) -> bool:

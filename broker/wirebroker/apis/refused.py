@@ -3,9 +3,9 @@ level 0.
 
 With kraft.version 0 the quorum is static, and a valid request gets UNSUPPORTED_VERSION. With kraft.version 1 adding a broker of
 the cluster gets DUPLICATE_VOTER, and adding another id gets REQUEST_TIMED_OUT, because only brokers are controllers. No voter
-can be removed, because voters in wirebroker have no directory ids that a client could name (VOTER_NOT_FOUND). The cluster id is
-checked first (INCONSISTENT_CLUSTER_ID), then the voter's id, its directory and its controller's address (INVALID_REQUEST), as
-in KafkaRaftClient.
+can be removed (VOTER_NOT_FOUND), because every broker is a controller. The cluster id is checked first
+(INCONSISTENT_CLUSTER_ID), then the voter's id, its directory and its controller's address (INVALID_REQUEST), as in
+KafkaRaftClient.
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ from kafkawire.primitives import ZERO_UUID
 from kafkawire.registry import response_class
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.features import KRAFT
+from wirebroker.core.quorum import LISTENER, Voter, voters
 from wirebroker.core.refusals import Refusal
 from wirebroker.requests.errors import refuse
-
-CONTROLLER = "CONTROLLER"
-"""The listener of Kafka's controllers."""
 
 
 def handle(request: AddRaftVoterRequest | RemoveRaftVoterRequest, exchange: Exchange) -> Message:
@@ -49,14 +47,14 @@ def _unheard(request: AddRaftVoterRequest | RemoveRaftVoterRequest) -> Refusal |
     if isinstance(request, RemoveRaftVoterRequest):
         return None
     names = [each.name.upper() for each in request.listeners]
-    if CONTROLLER in names:
+    if LISTENER in names:
         return None
     shown = ", ".join(
         f"ListenerName({name})={each.host}/<unresolved>:{each.port}"
         for name, each in zip(names, request.listeners, strict=True)
     )
     lacks = f"Add voter request didn't include the endpoint (Endpoints(endpoints={{{shown}}}))"
-    return Refusal(ErrorCode.INVALID_REQUEST, f"{lacks} for the default listener ListenerName({CONTROLLER})")
+    return Refusal(ErrorCode.INVALID_REQUEST, f"{lacks} for the default listener ListenerName({LISTENER})")
 
 
 def _static(gerund: str, exchange: Exchange) -> Refusal | None:
@@ -67,10 +65,14 @@ def _static(gerund: str, exchange: Exchange) -> Refusal | None:
 
 
 def _unknown(request: AddRaftVoterRequest | RemoveRaftVoterRequest, exchange: Exchange) -> Refusal:
+    voter, known = Voter(request.voter_id, request.voter_directory_id), voters(exchange.cluster)
+    listed = f"[{', '.join(map(str, known))}]"
     if isinstance(request, RemoveRaftVoterRequest):
-        return Refusal(ErrorCode.VOTER_NOT_FOUND, f"Cannot remove voter {request.voter_id} from the set of voters")
-    known = request.voter_id in exchange.cluster.brokers
-    return Refusal(ErrorCode.DUPLICATE_VOTER if known else ErrorCode.REQUEST_TIMED_OUT, f"The voter {request.voter_id}")
+        return Refusal(ErrorCode.VOTER_NOT_FOUND, f"Cannot remove voter {voter} from the set of voters {listed}")
+    if request.voter_id in exchange.cluster.brokers:
+        already = f"The voter id for {voter} is already part of the set of voters {listed}."
+        return Refusal(ErrorCode.DUPLICATE_VOTER, already)
+    return Refusal(ErrorCode.REQUEST_TIMED_OUT, f"New voter {voter} is not ready to receive requests")
 
 
 def without_feature(request: Message, exchange: Exchange) -> Message:

@@ -116,9 +116,17 @@ class Filter(NamedTuple):
     permission: int
 
     @property
-    def is_unknown(self) -> bool:
-        """Tells whether the filter has a number that Kafka reserves for unknown values."""
+    def has_zero(self) -> bool:
+        """Tells whether the filter has the number that Kafka reserves for unknown values."""
         return 0 in (self.resource_type, self.pattern_type, self.operation, self.permission)
+
+    @property
+    def unknown_part(self) -> str | None:
+        """Returns Kafka's name of the part of the filter that has a number which Kafka does not know, or None."""
+        if self.resource_type not in list(ResourceType) or self.pattern_type not in list(PatternType):
+            return "patternFilter"
+        known = self.operation in list(Operation) and self.permission in list(Permission)
+        return None if known else "entryFilter"
 
     def matches(self, acl: Acl) -> bool:
         """Tells whether the filter matches this ACL. The pattern MATCH selects all ACLs that apply to the resource of this

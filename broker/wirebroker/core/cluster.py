@@ -64,6 +64,8 @@ class Broker:
     """Tells whether the controller knows the broker. A broker registers itself when it starts."""
     in_quorum: bool = True
     """Tells whether the active controller knows this broker as a controller. A broker registers itself when it starts."""
+    stopped: tuple[int, int] | None = None
+    """The offset of the metadata and the time in ms when the broker stopped. None if the broker runs."""
     loggers: Loggers = field(default_factory=Loggers)
     """The levels of the broker's loggers."""
     rules: Rules = field(default_factory=Rules)
@@ -84,6 +86,7 @@ class Broker:
     def start(self) -> None:
         """Start the broker, which registers itself."""
         self.running = self.registered = self.in_quorum = True
+        self.stopped = None
         self.loggers = Loggers()
 
     def address(self, listener: str) -> tuple[str, int]:
@@ -132,6 +135,9 @@ def memory_log(topic: Topic, index: int, dirs: Mapping[int, str], now: int) -> L
 
 class Cluster:
     """The state that the brokers of one process share. The class reads no clock: times are passed in."""
+
+    written_offset: Callable[[], int] | None = None
+    """Returns the end offset of the metadata log, if the metadata are on disk."""
 
     def __init__(
         self,
@@ -205,6 +211,11 @@ class Cluster:
         """Called with every change, if it is set."""
         self.rolled: Callable[[Partition, int], None] | None = None
         """Called when a segment of a compacted topic is closed."""
+
+    @property
+    def metadata_offset(self) -> int:
+        """The offset after the last metadata change. It never falls, not even over a restart with data on disk."""
+        return self.version if self.written_offset is None else self.written_offset()
 
     def report(self, change: Change) -> None:
         """Call `watch` with a change."""

@@ -525,6 +525,8 @@ def _check_pool(name: str, before: int, after: int) -> str | None:
     None."""
     failed = f"Dynamic thread count update validation failed for {name}={after}, value should"
     cleaner = "Log cleaner threads cannot be"
+    if after == before:
+        return None
     if after < before // 2:
         few = f"{cleaner} reduced to less than" if name == CLEANER else f"{failed} be at least"
         return f"{few} half the current value {before}"

@@ -58,6 +58,7 @@ class Controller:
         if not broker.running:
             raise ValueError(f"broker {node_id} is already down")
         broker.running = False
+        broker.stopped = self._cluster.metadata_offset, now
         self._cluster.report(BrokerChange(how, node_id))
         if broker.registered:
             self._fence(node_id, now)

@@ -30,9 +30,14 @@ class LogDirs:
     """The log directories of each broker, and the directory of each of its replicas. If a broker has only one directory, its
     replicas have no entries."""
 
-    def __init__(self, configs: BrokerConfigs, stored: Mapping[int, Sequence[str]] | None = None) -> None:
-        """`stored` has the directories of each broker if the data is on disk. Raises ConfigError."""
+    def __init__(
+        self, configs: BrokerConfigs, stored: Mapping[int, Sequence[str]] | None = None,
+        ids: Mapping[int, bytes] | None = None,
+    ) -> None:  # fmt: skip
+        """`stored` has the directories of each broker if the data is on disk, and `ids` the id of each broker's first one.
+        Raises ConfigError."""
         self._configs = configs
+        self.ids = ids or {}
         self._stored = stored or {}
         names = _listed(configs.text("log.dirs") or configs.text("log.dir"))
         self._named = tuple(dict.fromkeys(map(_absolute, names)))

@@ -138,7 +138,7 @@ class Engine:
             self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
             cluster_id=SHARED_CLUSTER_ID if store is None else store.cluster_id,
             open_log=memory_log if store is None else store.open_log,
-            log_dirs=LogDirs(self.configs, {} if store is None else store.log_dirs),
+            log_dirs=LogDirs(self.configs, *(() if store is None else (store.log_dirs, store.directory_ids))),
         )  # fmt: skip
         for broker in self.cluster.brokers.values():
             self.run_release(broker, self.rules)

@@ -83,6 +83,11 @@ class FolderStore(Upkeep):
         return self._directories.paths
 
     @property
+    def directory_ids(self) -> dict[int, bytes]:
+        """The id of each broker's first log directory."""
+        return {node_id: held[0].id for node_id, held in self._directories.of.items()}
+
+    @property
     def _served(self) -> Cluster:
         assert self._cluster is not None
         return self._cluster
@@ -96,6 +101,7 @@ class FolderStore(Upkeep):
 
     def _load(self, cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
         self._cluster = cluster
+        cluster.written_offset = lambda: self.metadata.end_offset
         self._moves = Moves(self, cluster, self._directories)
         loading = self._loading = Loading(self._directories, self._random_bytes)
         loading.check_metadata()

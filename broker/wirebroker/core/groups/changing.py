@@ -7,10 +7,11 @@ that it need not wait for the request that began the change.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, TypeVar
 
 from wirebroker.core.purgatory import Timers
+from wirebroker.core.releases.changes import Behaviour
 
 T = TypeVar("T")
 
@@ -30,8 +31,10 @@ class _Change:
 class Changes:
     """The changes of one coordinator's groups."""
 
-    def __init__(self, timers: Timers) -> None:
+    def __init__(self, timers: Timers, behaviour: Callable[[], Behaviour]) -> None:
+        """`behaviour` returns that of the brokers' present release."""
         self.timers = timers
+        self.behaviour = behaviour
         self.running: dict[str, _Change] = {}
         """The changes in progress, by group id."""
 

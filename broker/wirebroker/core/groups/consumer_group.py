@@ -89,7 +89,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         """Returns the member with this group.instance.id.
 
-        A member that changed its group.instance.id is also found under the old id.
+        Before 4.4, a member that changed its group.instance.id is also found under the old id.
         """
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
         return self.members.get(member_id) if member_id is not None else None
@@ -183,6 +183,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         old = self.members.get(member.member_id)
         super().update(member)
         self._recount(old, member)
+        if old is not None and old.instance_id is not None and self._changes.behaviour().frees_instances:
+            self.static_members.pop(old.instance_id, None)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         self.same = self.subscriptions.same(len(self.members))

@@ -27,7 +27,7 @@ class Registry:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.changes = Changes(cluster.timers)
+        self.changes = Changes(cluster.timers, lambda: cluster.configs.release.behaviour)
         self.groups: dict[str, AnyGroup] = {}
 
     def enter(self, group: AnyGroup, now: int) -> bool:

@@ -205,6 +205,8 @@ class Behaviour:
     mechanism."""
     has_quorum_loggers: bool = True
     """Brokers have the loggers of the quorum's controller."""
+    frees_instances: bool = True
+    """If a static member of a consumer group joins again with another group.instance.id, another member can have the old id."""
     refuses_repeated_items: bool = True
     """A dynamic setting of a broker cannot be a list that has an item twice."""
     tells_ranges: bool = True
@@ -447,6 +449,7 @@ CHANGES: tuple[Change, ...] = (
     Change("4.4", "limits_new_partitions", False, "seen", "CreatePartitions adds at most 10,000 partitions"),
     Change("4.4", "names_unknown_operations", False, "seen", "an unknown operation on a logger is refused with error 42"),
     Change("4.4", "responds_to_deleted_topics", False, "seen", "ShareFetch of a deleted topic has error 3 for each partition"),
+    Change("4.4", "frees_instances", False, "seen", "a consumer that changes its group.instance.id frees the old one"),
     Change("4.4", "refuses_repeated_items", False, "seen", "a broker's setting that has an item twice cannot be altered"),
     Change("4.4", "tells_ranges", False, "seen", "the refusal of a group's setting names the range in which it must be"),
     Change("4.4", "has_moved_loggers", False, "seen", "some of the brokers' loggers have other names"),
