@@ -93,6 +93,12 @@ def uuid_hash(raw: bytes) -> int:
     return (folded >> 32 ^ folded) & 0xFFFFFFFF
 
 
+def partition_hash(where: tuple[str, int]) -> int:
+    """Returns Kafka's `TopicPartition.hashCode` of a topic's name and a partition, as an unsigned number of 32 bits."""
+    topic, index = where
+    return (31 * (31 + index) + java_hash(topic)) & 0xFFFFFFFF
+
+
 def uuid_order(raw: bytes) -> tuple[int, int]:
     """Returns a sort key for the order of Kafka's `Uuid.compareTo`, which compares both halves as signed numbers."""
     return int.from_bytes(raw[:8], "big", signed=True), int.from_bytes(raw[8:], "big", signed=True)

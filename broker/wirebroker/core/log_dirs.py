@@ -13,7 +13,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from wirebroker.core.configs import BrokerConfigs, ConfigError
-from wirebroker.core.java_order import buckets_for, hash_order, java_hash
+from wirebroker.core.java_order import buckets_for, hash_order, java_hash, partition_hash
 from wirebroker.core.scala_order import hash_order_12
 
 if TYPE_CHECKING:
@@ -192,10 +192,10 @@ def _absolute(name: str) -> str:
 def _in_order(topic: str, indexes: Iterable[int]) -> list[int]:
     """Returns the partitions in the order of TopicsDelta.localChanges: put into a HashMap one by one, and from there into a
     second HashMap."""
-    name, indexes = java_hash(topic), sorted(indexes)
+    indexes = sorted(indexes)
 
     def hashed(index: int) -> int:
-        return (31 * (31 + index) + name) & 0xFFFFFFFF
+        return partition_hash((topic, index))
 
     copied = 1 << ceil(len(indexes) / 0.75).bit_length()
     return hash_order(hash_order(indexes, hashed, buckets_for(len(indexes))), hashed, copied)

@@ -29,7 +29,9 @@ class Commit:
 
     def add(self, where: TopicPartition, committed: Committed) -> None:
         """Add an offset. The new offset replaces an offset that was added earlier for the same partition."""
-        self._records[where] = offset_record(self.group_id, where, committed, self._cluster)
+        identifies = self.producer is None or self._cluster.configs.release.behaviour.identifies_transactional_offsets
+        named = self._cluster.topics if identifies else {}
+        self._records[where] = offset_record(self.group_id, where, committed, named)
         self.offsets[where] = committed
         self._size += len(self.group_id) + len(where[0]) + len(committed.metadata) + LEAST_OVERHEAD
 

@@ -255,13 +255,13 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         of_members = self.log.member_tombstones(self.group_id, self.members)
         return [*of_members, *regexes, *self.log.group_tombstones(self.group_id)]
 
-    def all_records(self) -> Iterator[CoordinatorRecord | None]:
-        """Yields the records of the whole group, with None where a slice ends."""
+    def all_records(self, hashed: int) -> Iterator[CoordinatorRecord | None]:
+        """Yields the records of the whole group, with None where a slice ends. `hashed` is the hash of the group's topics."""
         log, group_id = self.log, self.group_id
         for member in self.members.values():
             yield log.metadata(group_id, member)
             yield from after(member.topics)
-        yield log.epoch_record(group_id, self.epoch)
+        yield log.epoch_record(group_id, self.epoch, hashed)
         for member_id, target in self.targets.items():
             yield log.target(group_id, member_id, target)
             yield from after(target)

@@ -23,6 +23,7 @@ from wirebroker.core.groups.assignors import Group as AssignorGroup
 from wirebroker.core.groups.classic import Group as ClassicGroup
 from wirebroker.core.groups.consumer_group import ConsumerGroup, Resolved
 from wirebroker.core.groups.consumer_member import Claimed, ConsumerMember, Target, reconcile
+from wirebroker.core.groups.metadata_hash import metadata_hash
 from wirebroker.core.groups.modern import TopicFacts
 from wirebroker.core.groups.modern_groups import HeartbeatResult, ModernGroups, Step, blank_name, instance_error, unknown_member
 from wirebroker.core.groups.modern_member import LEAVES, LEAVES_FOR_A_WHILE
@@ -324,17 +325,18 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
             step.group.resolve(step.forgotten_regex, None)
         super()._apply(step, targets, now)
 
-    def epoch_record(self, group: ConsumerGroup, epoch: int) -> CoordinatorRecord:
+    def epoch_record(self, group: ConsumerGroup, epoch: int, facts: TopicFacts) -> CoordinatorRecord:
         """Returns the record of the group's next epoch."""
-        return group.log.epoch_record(group.group_id, epoch)
+        return group.log.epoch_record(group.group_id, epoch, metadata_hash(facts, self._cluster))
 
     def write(
         self, group: ConsumerGroup, records: Iterable[CoordinatorRecord | None], now: int
     ) -> Generator[None, Any, ErrorCode]:  # fmt: skip
         """Write records to the log and register the group. If the group was converted from a classic group, the records of its
         members are written first."""
-        new = group.members and self.registry.groups.get(group.group_id) is not group
-        return (yield from super().write(group, chain(group.all_records() if new else (), records), now))
+        if group.members and self.registry.groups.get(group.group_id) is not group:
+            records = chain(group.all_records(metadata_hash(group.facts, self._cluster)), records)
+        return (yield from super().write(group, records, now))
 
     def _entered(self, group: ConsumerGroup, now: int) -> None:
         """Start the session timers of the members that come from a classic group, so that a member that sends nothing is
@@ -391,7 +393,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
             {*group.subscriptions.names}.union(*(before | {each: matches[each].topics for each in matches}).values())
         )
         bumps = bumps or facts != group.facts
-        error = yield from self.registry.log_in_slices(group.group_id, _records_of(group, matches, bumps), now)
+        epoch = self.epoch_record(group, group.epoch + 1, facts) if bumps else None
+        error = yield from self.registry.log_in_slices(group.group_id, _records_of(group, matches, epoch), now)
         if error:
             return
         for regex, resolved in matches.items():
@@ -498,13 +501,13 @@ def _seen(topics: frozenset[str], sees: Callable[[str], bool] | None) -> Generat
 
 
 def _records_of(
-    group: ConsumerGroup, matches: Mapping[str, Resolved], bumps: bool
+    group: ConsumerGroup, matches: Mapping[str, Resolved], epoch: CoordinatorRecord | None
 ) -> Iterator[CoordinatorRecord | None]:  # fmt: skip
-    """Yields a record for the matches of each regular expression and, if `bumps`, the record of the group's next epoch."""
+    """Yields a record for the matches of each regular expression, and the record of the group's next epoch, if there is one."""
     for regex, resolved in matches.items():
         yield from group.regex_records(regex, resolved)
-    if bumps:
-        yield group.log.epoch_record(group.group_id, group.epoch + 1)
+    if epoch is not None:
+        yield epoch
 
 
 def _has_regexes(group: ConsumerGroup) -> bool:

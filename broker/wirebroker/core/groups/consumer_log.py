@@ -55,9 +55,9 @@ class ConsumerRecords(ModernRecords[ConsumerMember, Partitions]):
             assigned_partitions=_owned(member.assigned), partitions_pending_revocation=_owned(member.revoking),
         )  # fmt: skip
 
-    def epoch_record(self, group_id: str, epoch: int) -> CoordinatorRecord:
-        """Returns a group's epoch."""
-        return self.epoch(group_id, group_metadata.ConsumerGroupMetadataValue(epoch=epoch))
+    def epoch_record(self, group_id: str, epoch: int, hashed: int) -> CoordinatorRecord:
+        """Returns a group's epoch, with the hash of its topics."""
+        return self.epoch(group_id, group_metadata.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=hashed))
 
     def regex(self, group_id: str, regex: str, topics: Iterable[str], version: int, time: int) -> CoordinatorRecord:
         """Returns the record of the topics that a regular expression matched at `time`.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kafkawire.batches import Record, build_batch
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.coordinator_records.offset_commit import OffsetCommitKey, OffsetCommitValue
-from wirebroker.core.cluster import Cluster
+from wirebroker.core.cluster import Topic
 from wirebroker.core.groups.offsets import Committed, TopicPartition
 
 OFFSET_VERSION, EXPIRING_OFFSET_VERSION = 4, 1
@@ -32,10 +32,12 @@ def encoded_batch(records: Iterable[tuple[bytes, bytes | None]], now: int, produ
     )  # fmt: skip
 
 
-def offset_record(group_id: str, where: TopicPartition, committed: Committed, cluster: Cluster) -> CoordinatorRecord:
-    """Returns the record of a committed offset. If the offset has its own expiration time, the record is written in an old
-    version, the only one that has a field for that time."""
-    topic = cluster.topics.get(where[0])
+def offset_record(
+    group_id: str, where: TopicPartition, committed: Committed, topics: Mapping[str, Topic]
+) -> CoordinatorRecord:  # fmt: skip
+    """Returns the record of a committed offset, with the id of the topic if it is in `topics`. If the offset has its own
+    expiration time, the record is written in an old version, the only one that has a field for that time."""
+    topic = topics.get(where[0])
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,

@@ -92,8 +92,7 @@ class Step(Generic[G, M]):
         held = group.targets
         if self.replaces not in (None, member_id):
             held = {**held, member_id: held.get(self.replaces, group.nothing)}
-        changed = group.changed(self.targets or {}, held)
-        return changed if held is group.targets else {member_id: held[member_id], **changed}
+        return group.changed(self.targets or {}, held)
 
 
 class ModernGroups(ABC, Generic[G, M, B]):
@@ -275,7 +274,12 @@ class ModernGroups(ABC, Generic[G, M, B]):
         group, group_id, new, log = step.group, step.group.group_id, step.new, step.group.log
         known = group.members.get(new.member_id)
         if step.replaces not in (None, new.member_id):
+            known, kept = step.old, group.targets.get(step.replaces or "", group.nothing)
             yield from log.member_tombstones(group_id, [step.replaces or ""])
+            yield log.metadata(group_id, known)
+            yield log.target(group_id, new.member_id, kept)
+            yield log.current(group_id, known)
+            yield from after(step.facts)
         if known is None or not new.has_metadata_of(known):
             yield log.metadata(group_id, new)
             yield from after(getattr(new, "topics", ()))
@@ -298,11 +302,11 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return ()
 
     def _epoch_record(self, step: Any) -> CoordinatorRecord:
-        return self.epoch_record(step.group, step.epoch)
+        return self.epoch_record(step.group, step.epoch, step.facts)
 
     @abstractmethod
-    def epoch_record(self, group: G, epoch: int) -> CoordinatorRecord:
-        """Returns the record of the group's next epoch."""
+    def epoch_record(self, group: G, epoch: int, facts: TopicFacts) -> CoordinatorRecord:
+        """Returns the record of the group's next epoch. `facts` are the topics to which the group then subscribes."""
 
     def _apply(self, step: Any, targets: Mapping[str, Any], now: int) -> None:
         group, new = step.group, step.new
@@ -350,7 +354,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
         """
         gone = [member.member_id for member in leaving]
         facts, more = self._without(group, leaving)
-        records = [*group.log.member_tombstones(group.group_id, gone), *more, self.epoch_record(group, group.epoch + 1)]
+        records = [*group.log.member_tombstones(group.group_id, gone), *more, self.epoch_record(group, group.epoch + 1, facts)]
         empties = len(gone) == len(group.members) and self.behaviour.follows_emptied_groups
         if empties:
             records.append(group.log.assignment(group.group_id, group.epoch + 1, 0))

@@ -1,7 +1,7 @@
 """The records of consumer, share and streams groups in __consumer_offsets, in Kafka's format (GroupCoordinatorRecordHelpers).
 
-All three types of groups have five common kinds of records, and each type has further kinds. In Kafka, the record of a group's
-epoch has a hash of the subscribed topics. wirebroker writes the hash as 0 (unknown), because its groups compare the topics
+All three types of groups have five common kinds of records, and each type has further kinds. The record of a group's epoch has
+a hash of the subscribed topics (`metadata_hash`). wirebroker does not read the hash, because its groups compare the topics
 themselves.
 """
 

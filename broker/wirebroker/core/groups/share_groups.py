@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
 from wirebroker.common.slices import after
+from wirebroker.core.groups.metadata_hash import metadata_hash
 from wirebroker.core.groups.modern import TopicFacts
 from wirebroker.core.groups.modern_groups import HeartbeatResult, ModernGroups, Step, blank_name, unknown_member
 from wirebroker.core.groups.modern_member import LEAVES
@@ -163,9 +164,9 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
             return replace(member, assigned=assigned)
         return replace(member, epoch=epoch, previous_epoch=member.epoch, assigned=assigned)
 
-    def epoch_record(self, group: ShareGroup, epoch: int) -> CoordinatorRecord:
+    def epoch_record(self, group: ShareGroup, epoch: int, facts: TopicFacts) -> CoordinatorRecord:
         """Returns the record of the group's next epoch."""
-        return group.log.epoch_record(group.group_id, epoch)
+        return group.log.epoch_record(group.group_id, epoch, metadata_hash(facts, self._cluster))
 
     def _without(
         self, group: ShareGroup, leaving: Sequence[ShareMember]

@@ -45,9 +45,9 @@ class ShareRecords(ModernRecords[ShareMember, Partitions]):
             member_epoch=member.epoch, previous_member_epoch=member.previous_epoch, state=0, assigned_partitions=held
         )
 
-    def epoch_record(self, group_id: str, epoch: int) -> CoordinatorRecord:
-        """Returns a group's epoch."""
-        return self.epoch(group_id, group_metadata.ShareGroupMetadataValue(epoch=epoch, metadata_hash=0))
+    def epoch_record(self, group_id: str, epoch: int, hashed: int) -> CoordinatorRecord:
+        """Returns a group's epoch, with the hash of its topics."""
+        return self.epoch(group_id, group_metadata.ShareGroupMetadataValue(epoch=epoch, metadata_hash=hashed))
 
     def preparation(self, group_id: str, held: Preparation) -> Iterator[CoordinatorRecord | None]:
         """Yields the record that lists the share partitions that have a state. Each None before the record ends a slice."""

@@ -228,6 +228,9 @@ class ShareStates:
         if held is None:
             return ErrorCode.NONE
         gone = _joined(held.initialized, held.initializing)
+        if gone:
+            deleting = {**held.deleting, **{topic_id: each.name for topic_id, each in gone.items()}}
+            yield from self._rewrite(group, lambda _: Preparation(deleting=deleting), now)
         for topic_id, each in gone.items():
             for index in sorted(each.partitions):
                 if pause():

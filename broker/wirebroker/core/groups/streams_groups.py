@@ -11,6 +11,8 @@ from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, TaskIds
 from wirebroker.common.slices import after
+from wirebroker.core.groups.metadata_hash import metadata_hash
+from wirebroker.core.groups.modern import TopicFacts
 from wirebroker.core.groups.modern_groups import ModernGroups, Step, blank_name, instance_error, unknown_member
 from wirebroker.core.groups.modern_member import LEAVES_FOR_A_WHILE
 from wirebroker.core.groups.registry import Registry
@@ -359,11 +361,13 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         return () if step.group.topology is not None else [step.group.log.topology(step.group.group_id, step.topology)]
 
     def _epoch_record(self, step: StreamsStep) -> CoordinatorRecord:
-        return step.group.log.epoch_record(step.group.group_id, step.epoch, step.valid_topology_epoch, step.configs)
+        hashed = metadata_hash(step.facts, self._cluster)
+        return step.group.log.epoch_record(step.group.group_id, step.epoch, hashed, step.valid_topology_epoch, step.configs)
 
-    def epoch_record(self, group: StreamsGroup, epoch: int) -> CoordinatorRecord:
+    def epoch_record(self, group: StreamsGroup, epoch: int, facts: TopicFacts) -> CoordinatorRecord:
         """Returns the record of the group's next epoch."""
-        return group.log.epoch_record(group.group_id, epoch, group.valid_topology_epoch, group.configs)
+        hashed = metadata_hash(facts, self._cluster)
+        return group.log.epoch_record(group.group_id, epoch, hashed, group.valid_topology_epoch, group.configs)
 
     def _apply(self, step: StreamsStep, targets: Mapping[str, Tasks], now: int) -> None:
         super()._apply(step, targets, now)

@@ -19,6 +19,9 @@ from wirebroker.core.groups.modern_member import MemberState
 from wirebroker.core.groups.streams_member import Some, StreamsMember, Tasks
 from wirebroker.core.groups.streams_topology import Topology
 
+STATES = {MemberState.STABLE: 1, MemberState.UNREVOKED: 2, MemberState.UNRELEASED: 3}
+"""The numbers of a member's states in the records. They differ from those in the records of consumer groups."""
+_STATES_READ = {number: state for state, number in STATES.items()}
 T = TypeVar("T", current.TaskIds, target.TaskIds)
 
 
@@ -55,7 +58,7 @@ class StreamsRecords(ModernRecords[StreamsMember, Tasks]):
     def _current(self, member: StreamsMember) -> Message:
         assigned, revoking = member.assigned, member.revoking
         return current.StreamsGroupCurrentMemberAssignmentValue(
-            member_epoch=member.epoch, previous_member_epoch=member.previous_epoch, state=member.state.value,
+            member_epoch=member.epoch, previous_member_epoch=member.previous_epoch, state=STATES[member.state],
             active_tasks=_since(assigned.active), standby_tasks=_current(assigned.standby),
             warmup_tasks=_current(assigned.warmup), active_tasks_pending_revocation=_since(revoking.active),
             standby_tasks_pending_revocation=_current(revoking.standby),
@@ -76,11 +79,11 @@ class StreamsRecords(ModernRecords[StreamsMember, Tasks]):
         return CoordinatorRecord(self.topology_key(group_id=group_id), held.value)
 
     def epoch_record(
-        self, group_id: str, epoch: int, valid_topology_epoch: int, configs: Mapping[str, str]
+        self, group_id: str, epoch: int, hashed: int, valid_topology_epoch: int, configs: Mapping[str, str]
     ) -> CoordinatorRecord:  # fmt: skip
-        """Returns a group's epoch."""
+        """Returns a group's epoch, with the hash of its topics."""
         value = group_metadata.StreamsGroupMetadataValue(
-            epoch=epoch, metadata_hash=0, validated_topology_epoch=valid_topology_epoch,
+            epoch=epoch, metadata_hash=hashed, validated_topology_epoch=valid_topology_epoch,
             last_assignment_configs=[
                 group_metadata.LastAssignmentConfig(key=key, value=configured) for key, configured in sorted(configs.items())
             ],
@@ -104,7 +107,8 @@ class StreamsRecords(ModernRecords[StreamsMember, Tasks]):
         """Returns the member with its epochs and tasks."""
         epoch = value.member_epoch
         return replace(
-            member, epoch=epoch, previous_epoch=value.previous_member_epoch, state=MemberState(value.state),
+            member, epoch=epoch, previous_epoch=value.previous_member_epoch,
+            state=_STATES_READ.get(value.state, MemberState.STABLE),
             assigned=Tasks(_tasks(value.active_tasks, epoch), _tasks(value.standby_tasks), _tasks(value.warmup_tasks)),
             revoking=Tasks(
                 _tasks(value.active_tasks_pending_revocation, epoch), _tasks(value.standby_tasks_pending_revocation),

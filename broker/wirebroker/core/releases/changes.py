@@ -205,6 +205,8 @@ class Behaviour:
     mechanism."""
     has_quorum_loggers: bool = True
     """Brokers have the loggers of the quorum's controller."""
+    identifies_transactional_offsets: bool = True
+    """The records of offsets that a transaction commits have the topics' ids."""
     frees_instances: bool = True
     """If a static member of a consumer group joins again with another group.instance.id, another member can have the old id."""
     refuses_repeated_items: bool = True
@@ -449,6 +451,7 @@ CHANGES: tuple[Change, ...] = (
     Change("4.4", "limits_new_partitions", False, "seen", "CreatePartitions adds at most 10,000 partitions"),
     Change("4.4", "names_unknown_operations", False, "seen", "an unknown operation on a logger is refused with error 42"),
     Change("4.4", "responds_to_deleted_topics", False, "seen", "ShareFetch of a deleted topic has error 3 for each partition"),
+    Change("4.4", "identifies_transactional_offsets", False, "seen", "offsets of transactions are recorded with topic ids"),
     Change("4.4", "frees_instances", False, "seen", "a consumer that changes its group.instance.id frees the old one"),
     Change("4.4", "refuses_repeated_items", False, "seen", "a broker's setting that has an item twice cannot be altered"),
     Change("4.4", "tells_ranges", False, "seen", "the refusal of a group's setting names the range in which it must be"),

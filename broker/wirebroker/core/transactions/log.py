@@ -10,6 +10,8 @@ from kafkawire.coordinator_log import CoordinatorRecord, read_record
 from kafkawire.coordinator_records import TRANSACTION_RECORDS
 from kafkawire.coordinator_records.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from kafkawire.errors import ProtocolError
+from wirebroker.core.cluster import GROUP_TOPIC
+from wirebroker.core.java_order import buckets_for, hash_order, java_hash, partition_hash
 from wirebroker.core.transactions.states import TransactionState
 from wirebroker.core.transactions.transaction import NO_EPOCH, Transaction
 
@@ -31,9 +33,12 @@ def _value(transaction: Transaction) -> TransactionLogValue:
     partitions: list[PartitionsSchema] | None = None
     if transaction.state is not TransactionState.EMPTY:
         by_topic: dict[str, list[int]] = defaultdict(list)
-        for topic, index in sorted(transaction.partitions):
+        held = transaction.partitions
+        for topic, index in hash_order(sorted(held), partition_hash, buckets_for(len(held))):
             by_topic[topic].append(index)
-        partitions = [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in by_topic.items()]
+        in_turn = sorted(by_topic, key=lambda topic: (topic == GROUP_TOPIC, topic))  # a producer adds its offsets last
+        topics = hash_order(in_turn, java_hash, buckets_for(len(by_topic)))
+        partitions = [PartitionsSchema(topic=topic, partition_ids=by_topic[topic]) for topic in topics]
     return TransactionLogValue(
         producer_id=transaction.producer_id,
         previous_producer_id=transaction.previous_producer_id,

@@ -1,0 +1,48 @@
+"""The records that coordinators write, beside those of a real Kafka for the same deeds."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_deeds import SETTINGS, Deeds
+from inprocess import InProcess
+from wirebroker.core.cluster import Cluster
+from wirebroker.core.groups.metadata_hash import metadata_hash
+from wirebroker.core.profile import ProfileName
+
+RECORDED = json.loads(lzma.decompress((Path(__file__).parent / "data/coordinator-records.json.xz").read_bytes()))
+"""By release: the name of each deed, with the records of a real Kafka."""
+
+
+@pytest.mark.parametrize("profile", RECORDED)
+def test_every_deed_leaves_kafkas_records(profile: ProfileName) -> None:
+    broker = InProcess(configs=SETTINGS, profile=profile)
+    deeds = Deeds(broker.link().request, lambda seconds: broker.clock.advance(seconds=seconds))
+    played = json.loads(json.dumps(list(deeds.play())))
+    assert [name for name, _ in played] == [name for name, _ in RECORDED[profile]]
+    expected = {name: records for name, records in RECORDED[profile] if records}
+    assert {name: records for name, records in played if records} == expected
+
+
+TOPICS = {
+    "d1": ("5d5d4525196b4aa8a3a39d7cf46f5e95", 3), "d2": ("6f553c216337418b9d907acfb72b6f56", 2),
+    "wide": ("c684af5bce3949918a81661eaebb24ae", 70), "x" * 60: ("a30d207d410d41128dd29bad3af3c3bc", 30),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("names", "hashed"),
+    [
+        ([], 0), (["d1"], -5618565307261673313), (["d2", "d1"], -2937186618069289118), (["wide"], -2036349944036361141),
+        (["x" * 60], -5312473848997299500), ([*TOPICS], -4999743952345842681),
+    ],
+)  # fmt: skip
+def test_the_hash_of_a_groups_topics_is_kafkas(names: list[str], hashed: int) -> None:
+    cluster: Cluster = InProcess().engine.cluster
+    facts: dict[str, Any] = {name: (bytes.fromhex(TOPICS[name][0]), TOPICS[name][1]) for name in names}
+    assert metadata_hash(facts, cluster) == hashed
