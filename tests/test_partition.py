@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -124,6 +125,21 @@ def test_d5_a_producer_with_five_batches_takes_at_most_400_bytes_of_a_partition(
         tracemalloc.stop()
     assert len(unpack(partition.producers[7]).batches) == 5
     assert taken / count <= 400
+
+
+def test_a_partition_takes_4_kb_and_its_first_record_2_kb() -> None:
+    """docs/reference/limits.md has these figures."""
+    configs, count, used = TopicConfigs(BrokerConfigs({}), {}), 500, [0]
+    tracemalloc.start()
+    try:
+        partitions = [Partition("orders", i, [1], configs, PROFILES["kafka-4.3"], NOW) for i in range(count)]
+        used.append(tracemalloc.get_traced_memory()[0])
+        for partition in partitions:
+            partition.append(memoryview(made(-1, -1, -1, 1, 0, 0, "")), NOW, 9)
+        used.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert [round((after - before) / count / 1000) for before, after in pairwise(used)] == [4, 2]
 
 
 def one_batch(**configs: str) -> Partition:

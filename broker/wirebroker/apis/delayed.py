@@ -21,7 +21,6 @@ class Delayed:
         self._partitions = list(partitions)
         self._is_complete = is_complete
         self._response = response
-        self._callback: Callable[[Partition, int], None] = self._changed
 
     def wait(self, timeout_ms: int) -> Message | Outcome:
         """Returns the response if it is complete; otherwise parks the request for at most `timeout_ms`."""
@@ -29,16 +28,21 @@ class Delayed:
             return self._response()
         self._timer = self._exchange.cluster.timers.at(self._exchange.now + timeout_ms, self._finish)
         for partition in self._partitions:
-            partition.waiting[self._callback] = None
+            partition.waiting[self._changed] = None
+        self._exchange.abandon = self._leave
         return Outcome.PARKED
 
     def _changed(self, partition: Partition, now: int) -> None:
-        if self._callback in partition.waiting and (not self._exchange.alive or self._is_complete()):
+        if self._changed in partition.waiting and (not self._exchange.alive or self._is_complete()):
             self._finish(now)
 
-    def _finish(self, now: int) -> None:
+    def _leave(self) -> None:
+        self._exchange.abandon = None
         self._timer.cancel()
         for partition in self._partitions:
-            partition.waiting.pop(self._callback, None)
+            partition.waiting.pop(self._changed, None)
+
+    def _finish(self, now: int) -> None:
+        self._leave()
         if self._exchange.alive:
             self._exchange.respond(self._response())

@@ -115,7 +115,7 @@ class EngineParts(Protocol):
 class Exchange(AnyExchange):
     """A request that the engine handles."""
 
-    __slots__ = ("access", "delay_ms", "engine", "matches", "request", "size", "throttle_ms", "traced")
+    __slots__ = ("abandon", "access", "delay_ms", "engine", "matches", "request", "size", "throttle_ms", "traced")
 
     def __init__(
         self, engine: EngineParts, connection: Connection, api_key: int, version: int, correlation_id: int,
@@ -141,6 +141,9 @@ class Exchange(AnyExchange):
         """The faults that match the request and its response."""
         self.access: Admitted | None = None
         """The parts of the current request that the client may not do or see, in a cluster with an authorizer."""
+        self.abandon: Callable[[], None] | None = None
+        """Ends the wait of a parked request whose client has gone. A request that waits sets this, and removes it when it ends
+        its wait itself."""
         self.traced: Traced | None = None
         """What the request adds to the trace row of its response."""
 
@@ -180,8 +183,9 @@ class Exchange(AnyExchange):
         connection = self.connection
         if connection.parked is self:  # does what `unpark` does, without a call
             connection.parked = None
-        if self.access is not None:
-            response = self.access.joined(response)
+        if (access := self.access) is not None:
+            self.access = None
+            response = access.joined(response)
         if self.matches is not None:
             left = self.engine.plan.on_response(response, self)
             if left is None:
@@ -270,12 +274,17 @@ class Exchange(AnyExchange):
         self.close(f"its request cannot be answered: {wrong}")
 
     def left(self) -> None:
-        """The client has gone, so no rule may match its response from now on."""
+        """The client has gone, so the request does not wait any longer, and no rule may match its response from now on."""
+        self.access = None
+        if (abandon := self.abandon) is not None:
+            self.abandon = None
+            abandon()
         if self.matches is not None:
             self.engine.plan.left(self)
 
     def release(self) -> None:
         """Continue the connection after a parked request that gets no response."""
+        self.access = None
         self.unpark()
         self.engine.effects.append(Respond(self.connection, []))
 
@@ -298,5 +307,6 @@ class Exchange(AnyExchange):
 
     def close(self, reason: str) -> Outcome:
         """Close the connection instead of responding. No further request of the connection is handled."""
+        self.access = None
         self.engine.close(self.connection, reason)
         return Outcome.CLOSED

@@ -551,14 +551,16 @@ class Fetch:
         self._timer = timers.at(self.exchange.now + self.request.max_wait_ms, self._finish)
         self._total = sum(self._available.values())
         self._waits = True
+        self.exchange.abandon = self._abandon
         return Outcome.PARKED
+
+    def _abandon(self) -> None:
+        self._stop()
+        self.leave()
 
     def _appended(self, partition: Partition, now: int) -> None:
         if not self._waits:  # either the partitions are being read now, or another append has already answered this request
             self._changed[partition] = None
-        elif not self.exchange.alive:
-            self._stop()
-            self.leave()
         elif self._enough_with(partition):
             self._finish(now)
 
@@ -598,6 +600,7 @@ class Fetch:
 
     def _stop(self) -> None:
         self._waits = False
+        self.exchange.abandon = None
         if self._timer is not None:
             self._timer.cancel()
 

@@ -77,8 +77,9 @@ class Access:
         self.exchange = exchange
         self.refused: Any = None
         """Returns the response for the forbidden parts."""
-        self.finish: Callable[[Any], None] | None = None
-        """Removes from the response all resources that the client may not see."""
+        self.finish: Callable[[Any, Access], None] | None = None
+        """Removes from the response all resources that the client may not see. The function gets this object, so that it does
+        not have to keep it: a cycle of objects would stay in memory until the garbage collector runs."""
 
     def may(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME, *, asked: bool = True) -> bool:
         """Tells whether the client may perform this operation. `asked`: the client requested this operation, so a refusal is
@@ -127,7 +128,7 @@ class Access:
     def joined(self, response: Any) -> Any:
         """Returns the response to the allowed part, together with the refused elements."""
         if self.finish is not None:
-            self.finish(response)
+            self.finish(response, self)
         return response if self.refused is None else join(response, self.refused)
 
 
@@ -224,7 +225,7 @@ def _share_offsets(request: Any, access: Access) -> Any:
     """
     cluster = access.exchange.cluster
 
-    def refused_by_group(response: Any) -> None:
+    def refused_by_group(response: Any, access: Access) -> None:
         if response.error_code:
             access.refused = None
 
@@ -251,7 +252,7 @@ def _metadata(request: Any, access: Access) -> Any:
     directory = access.exchange.directory
     unasked = False
 
-    def finish(response: Any) -> None:
+    def finish(response: Any, access: Access) -> None:
         if unasked:
             response.topics = []
         elif everything:
@@ -320,7 +321,7 @@ def _describe_topic_partitions(request: Any, access: Access) -> Any:
     elif not seen:
         access.refused = found(topics=[])
 
-    def finish(response: Any) -> None:
+    def finish(response: Any, access: Access) -> None:
         for topic in response.topics:
             topic.topic_authorized_operations = access.operations(_R.TOPIC, topic.name)
 
@@ -343,7 +344,7 @@ def _create_topics(request: Any, access: Access) -> Any:
         if refused:
             access.refuse(_with(request, "topics", refused), CODES[_R.TOPIC], "Authorization failed.")
 
-    def finish(response: Any) -> None:
+    def finish(response: Any, access: Access) -> None:
         for topic in response.topics:
             if not topic.error_code and not access.may(_O.DESCRIBE_CONFIGS, _R.TOPIC, topic.name, asked=False):
                 topic.topic_config_error_code = CODES[_R.TOPIC]
@@ -425,7 +426,7 @@ def _described_groups(attribute: str) -> Rule:
     divided = each(_O.DESCRIBE, _R.GROUP, attribute)
 
     def rule(request: Any, access: Access) -> Any:
-        def finish(response: Any) -> None:
+        def finish(response: Any, access: Access) -> None:
             for group in response.groups:
                 if request.include_authorized_operations and group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
                     group.authorized_operations = access.operations(_R.GROUP, group.group_id)
@@ -459,7 +460,7 @@ def _seen(group: Any, access: Access) -> Any:
 def _list_groups(request: Any, access: Access) -> Any:
     if not access.may(_O.DESCRIBE, _R.CLUSTER, asked=False):
 
-        def finish(response: Any) -> None:
+        def finish(response: Any, access: Access) -> None:
             response.groups = [g for g in response.groups if access.may(_O.DESCRIBE, _R.GROUP, g.group_id, asked=False)]
 
         access.finish = finish
@@ -467,7 +468,7 @@ def _list_groups(request: Any, access: Access) -> Any:
 
 
 def _list_transactions(request: Any, access: Access) -> Any:
-    def finish(response: Any) -> None:
+    def finish(response: Any, access: Access) -> None:
         states = response.transaction_states
         response.transaction_states = [s for s in states if access.may(_O.DESCRIBE, _R.TRANSACTIONAL_ID, s.transactional_id)]
 
@@ -476,7 +477,7 @@ def _list_transactions(request: Any, access: Access) -> Any:
 
 
 def _describe_transactions(request: Any, access: Access) -> Any:
-    def finish(response: Any) -> None:
+    def finish(response: Any, access: Access) -> None:
         for state in response.transaction_states:
             state.topics = [topic for topic in state.topics if access.may(_O.DESCRIBE, _R.TOPIC, topic.topic)]
 
@@ -511,7 +512,7 @@ def _offsets(request: Any, access: Access) -> Any:
         for part in [part for group in hidden.groups for topic in group.topics for part in topic.partitions]:
             part.start_offset = -1
 
-    def finish(response: Any) -> None:
+    def finish(response: Any, access: Access) -> None:
         all_described = response.groups if by_group else [response]
         for described, group, more in zip(all_described, known, hidden.groups if by_group else [hidden], strict=True):
             if group.topics is None:
@@ -622,7 +623,7 @@ def _streams_group_heartbeat(request: Any, access: Access) -> Any:
 
 
 def _describe_cluster(request: Any, access: Access) -> Any:
-    def finish(response: Any) -> None:
+    def finish(response: Any, access: Access) -> None:
         if request.include_cluster_authorized_operations and not response.error_code:
             response.cluster_authorized_operations = access.cluster_operations()
 

@@ -346,6 +346,7 @@ class ShareFetch:
     def _wait(self) -> Slices:
         now = self.exchange.now
         self._timer = self.exchange.engine.timers.at(now + self.request.max_wait_ms, self._expire)
+        self.exchange.abandon = self._abandon
         for held in self._held.values():
             if self._pause():
                 yield None
@@ -366,13 +367,15 @@ class ShareFetch:
     def _go_on(self, now: int) -> None:
         """Look at the partitions again."""
         self._now = now
-        if not self.exchange.alive:
-            at_once(self._leave())
-        elif not self._busy:
+        if self.exchange.alive and not self._busy:
             self._busy = True
             self.exchange.engine.go_on(self.exchange, self.end())
 
+    def _abandon(self) -> None:
+        at_once(self._leave())
+
     def _leave(self) -> Slices:
+        self.exchange.abandon = None
         if self._timer is not None:
             self._timer.cancel()
         for held in self._held.values():

@@ -124,6 +124,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
         gc.collect()
         gc.freeze()
         gc.set_threshold(3_000, 5, 7_000)
+        host.after_replacement = gc.collect
         await stop.wait()
         ignore_signals()
     finally:

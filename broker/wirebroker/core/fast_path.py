@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sized
 from typing import Protocol
+from weakref import proxy
 
 from crc32c import crc32c
 
@@ -71,6 +72,10 @@ class FastPath:
         self.policy = _UNREAD
         """The topic's settings for records at this version of the settings."""
         self._largest = self._after_max_ms = self._before_max_ms = self.segment_bytes = self._segment_ms = 0
+
+    def weaken(self) -> None:
+        """The partition is deleted. Keep only a weak reference to it."""
+        self._partition = proxy(self._partition)
 
     def invalidate(self) -> None:
         """Close the fast path: it stores nothing until `renew` is called."""

@@ -615,6 +615,9 @@ class Partition:
         self.leader = -1
         self.log.delete()
         self.notify(now)
+        # Without a cycle of references, the partition is freed as soon as no request refers to it.
+        self.replication.weaken()
+        self.fast_path.weaken()
 
     def become(self, rules: Rules) -> None:
         """Follow the rules of another release, which all brokers run from now on."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from weakref import proxy
 
 from wirebroker.core.configs import TopicConfigs
 from wirebroker.core.elections import NO_LEADER, Assignment, Circumstances, Registration, elect
@@ -144,6 +145,10 @@ class Replication:
         }
         out = [node for node, when in times.items() if when <= now]
         return out, min((when for when in times.values() if when > now), default=NEVER)
+
+    def weaken(self) -> None:
+        """The partition is deleted. Keep only a weak reference to it."""
+        self._partition = proxy(self._partition)
 
     def review(self) -> None:
         """Compute the high watermark again (Partition.maybeIncrementLeaderHW).

@@ -442,6 +442,8 @@ class Engine:
             exchange.park()
         elif not isinstance(outcome, Outcome):
             exchange.respond(outcome)  # type: ignore[arg-type]
+        else:
+            exchange.access = None
 
     def _outcome(self, request: Message, exchange: Exchange) -> Message | Outcome | Steps:
         """Call the handler of the request's API and return its outcome. If the client is not authorized, return the refusal."""

@@ -63,6 +63,9 @@ class Host(Server):
         self._key_sets = KeySets()
         self._advances: set[asyncio.Task[None]] = set()
         """The tasks that move the clock forward because of faults."""
+        self.after_replacement: Callable[[], object] | None = None
+        """Called after an engine has replaced another one. A process whose garbage collector runs rarely frees the former
+        engine here, because the objects of an engine refer to each other."""
         self._drive(engine)
         give_up_in_children(self)
 
@@ -299,6 +302,8 @@ class Host(Server):
         self._drive(engine)
         self.arm()
         self.notify()
+        if self.after_replacement is not None:
+            self.loop.call_soon(self.after_replacement)
 
     def reset_softly(self) -> None:
         """Set the clock back, and remove the state that a test has left in the broker. Clients stay connected. Raises

@@ -19,7 +19,7 @@ from wirebroker.core.logs.arena import allocate
 from wirebroker.core.logs.cleaning import Cleaning, Steps
 from wirebroker.core.logs.interface import EMPTY, NO_TIMESTAMP, Kept, Owner, Slice
 
-FIRST_CHUNK = 16 * 1024
+FIRST_CHUNK = 1024
 LARGEST_CHUNK = 4 * 1024 * 1024
 OWN_BUFFER_FROM = 100 * 1024
 """A batch of at least this size in bytes is kept in a buffer of its own."""
@@ -74,7 +74,7 @@ class Segment:
             if self._at + size > self._capacity:
                 self._chunk, self._at = allocate(max(self._next_chunk, size)), 0
                 self._capacity = len(self._chunk)
-                self._next_chunk = min(self._next_chunk * 4, LARGEST_CHUNK)
+                self._next_chunk = min(self._capacity * 4, LARGEST_CHUNK)
                 self._apart = True
             chunk, at = self._chunk, self._at
             if self._apart:
