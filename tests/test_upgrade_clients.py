@@ -17,7 +17,9 @@ from wirebroker.mock import MockKafka
 
 EACH = 3
 """The number of records in each transaction."""
-SOON = 20
+SOON = 60
+DELIVERY_MS = 60_000
+"""How long a producer tries to deliver a record: as long as a transaction. On a busy machine an upgrade outlasts their 4 s."""
 
 
 class Application:
@@ -32,7 +34,7 @@ class Application:
         self.read: set[str] = set()
 
     def produce(self) -> None:
-        producer = self._library.Producer(self._address, ProducerSettings(), self._reported)
+        producer = self._library.Producer(self._address, ProducerSettings(delivery_timeout=DELIVERY_MS), self._reported)
         producer.start()
         number = 0
         while not self._ended.wait(0.01):
@@ -48,7 +50,8 @@ class Application:
         self.acknowledged.append(value)
 
     def commit(self) -> list[str]:
-        producer = self._library.Producer(self._address, ProducerSettings(transactional_id="till"), lambda *_: None)
+        settings = ProducerSettings(transactional_id="till", delivery_timeout=DELIVERY_MS)
+        producer = self._library.Producer(self._address, settings, lambda *_: None)
         producer.start()
         values: list[str] = []
         while not self._ended.wait(0.01):
