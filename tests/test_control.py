@@ -25,9 +25,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from openapi_spec_validator import validate
 
 from controlkit import PROBLEM, ControlClient, Response
+from kafkawire.batches import Record, build_batch
+from kafkawire.compression import SNAPPY, CodecMissing
 from kafkawire.errors import ProtocolError
 from kafkawire.extras import how_to_install
 from kafkawire.messages.metadata import MetadataRequest
+from requesting import produce_request
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import ConnectionClosed, WireClient, address_of
 from wirebroker.control.endpoint import EVENTS, JSON
@@ -992,3 +995,38 @@ def test_a_missing_extra_is_reported_with_how_to_install_it() -> None:
     script = "import sys\nsys.modules['uvicorn'] = None\nfrom wirebroker import MockKafka\nMockKafka(control=True)"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert f"; {how_to_install('control')}" in run.stderr.splitlines()[-1]
+
+
+def test_records_whose_codec_is_not_installed_are_a_problem_and_no_error_of_the_control(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Over every endpoint that reads."""
+    asked = {"/topics/{topic}/records/wait": "?count=1&timeout=5"}
+    bodies: dict[str, Any] = {
+        "/audit": {"topics": ["orders"]}, "/topics/{topic}/records/assert": {"records": [{"value": "tea"}]},
+        "/export/capture": {}, "/export/scenario": {},
+    }  # fmt: skip
+    found = {}
+    with MockKafka(topics=["orders"], control=True) as kafka:
+        batch = build_batch([Record(0, 0, b"k", b"tea")], compression=SNAPPY, base_timestamp=kafka.clock.now())
+        assert client(kafka).request(produce_request("orders", batch), 9).responses[0].partition_responses[0].error_code == 0
+        monkeypatch.setattr("kafkawire.compression.import_module", importing_nothing)
+        control = ControlClient(kafka.control_url)
+        for endpoint in ENDPOINTS:
+            if endpoint.path == "/events" or (endpoint.method != "GET" and endpoint.path not in bodies):
+                continue
+            path = endpoint.path.replace("{topic}", "orders").replace("{kind}", "log")
+            path = re.sub(r"\{\w+:number\}", "1", re.sub(r"\{\w+:id\}", "x", path))
+            response = control.raw(endpoint.method, path + asked.get(endpoint.path, ""), bodies.get(endpoint.path))
+            assert response.status != 500, (path, response.body)
+            if "codec" in response.body:
+                found[endpoint.path] = (response.status, response.media)
+                assert "snappy needs a codec that is not installed; run `" in response.json["detail"]
+        with pytest.raises(CodecMissing):
+            kafka.records("orders")
+    assert {"/topics/{topic}/records", "/topics/{topic}/records/wait", "/topics/{topic}/records/assert"} <= found.keys()
+    assert set(found.values()) == {(422, PROBLEM)}
+
+
+def importing_nothing(name: str) -> Any:
+    raise ImportError(name)

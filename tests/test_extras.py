@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tomllib
 from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 
@@ -57,6 +58,11 @@ def test_without_an_installation_and_in_the_single_file(monkeypatch: pytest.Monk
     assert how_to_install("tls") == "run `pip install '.[tls]'` in a clone of wirebroker"
     monkeypatch.setitem(sys.modules, "_bootstrap", sys)
     assert how_to_install("tls").startswith("the single file does not have them; install wirebroker with the extra tls from a")
+
+
+def test_the_extra_of_the_quick_starts_reads_what_any_client_writes() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert set(extras["codecs"]) <= set(extras["control"])
 
 
 def test_nothing_advises_to_install_by_a_name_that_is_not_released() -> None:

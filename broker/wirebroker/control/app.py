@@ -27,6 +27,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
+from kafkawire.compression import CodecMissing
 from wirebroker.control import live_page, openapi, page
 from wirebroker.control.controlled import Readable
 from wirebroker.control.endpoint import JSON, TOML, Endpoint
@@ -195,7 +196,7 @@ def _responder(by_method: Mapping[str, Endpoint]) -> Responder:
             return _problem(Problem(404, str(absent), "topic"))
         except NoSuchPartition as absent:
             return _problem(Problem(404, str(absent), "partition"))
-        except ValueError as wrong:
+        except (ValueError, CodecMissing) as wrong:
             return _problem(Problem(422, str(wrong)))
         except OSError as failure:
             return _problem(Problem(503, f"the data directory cannot be used: {failure.strerror or failure}"))

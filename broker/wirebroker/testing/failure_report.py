@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kafkawire.compression import CodecMissing
 from kafkawire.printable import printable
 from wirebroker.pictures import PICTURES
 from wirebroker.pictures.drawing import LATEST, Wish, draw
@@ -47,7 +48,7 @@ def pictures(traced: Iterable[Row]) -> dict[str, str]:
 
 
 def _history(engine: Engine) -> list[str]:
-    with suppress(OSError, ValueError):  # a directory that is closed or damaged
+    with suppress(OSError, ValueError, CodecMissing):  # a directory that is closed or damaged
         return history_lines(engine)
     return []
 
@@ -56,7 +57,7 @@ def _last_records(engine: Engine) -> list[tuple[StoredRecord, Fate]]:
     found: list[tuple[StoredRecord, Fate]] = []
     for topic in engine.cluster.topics.values():
         for partition in () if topic.internal else topic.partitions:
-            with suppress(OSError, ValueError):  # a directory that is closed or damaged
+            with suppress(OSError, ValueError, CodecMissing):  # a directory that is closed or damaged
                 fate = fates(partition)
                 found += [(each, fate(each)) for each in stored_records(partition, partition.log_end_offset - MOST)]
     return sorted(found, key=lambda each: (each[0].timestamp, each[0].offset))[-MOST:]
