@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
         except OSError as refused:
             if isinstance(refused, BrokenPipeError):
                 raise
-            complain("trace show", f"{options.file}: {refused.strerror}")
+            complain("trace show", f"{refused.filename or options.file}: {refused.strerror}")
         except (OtherFile, DamagedCapture) as wrong:
             complain("trace show", f"{_name_of(options.file)}: {wrong}")
         except ValueError as wrong:

@@ -19,3 +19,11 @@ fn a_lost_acknowledgement_doubles_nothing() {
     let audit = broker.post("/audit", json!({"intended": intended}));
     assert_eq!(audit["findings"], json!([]));
 }
+
+#[test]
+fn an_order_that_is_refused_is_an_error() {
+    let broker = Wirebroker::start(&["--topic", "orders:3"]);
+    broker.post("/faults", json!({"kind": "error", "code": "MESSAGE_TOO_LARGE", "api": "Produce", "topic": "orders"}));
+
+    assert!(send_order(&broker.bootstrap, "order-1", "a pound of tea").is_err());
+}

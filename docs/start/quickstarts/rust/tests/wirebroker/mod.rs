@@ -3,6 +3,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
+use ureq::http::Response;
+use ureq::Body;
 
 pub struct Wirebroker {
     pub bootstrap: String,
@@ -35,12 +37,20 @@ impl Wirebroker {
     }
 
     pub fn get(&self, path: &str) -> Value {
-        ureq::get(format!("{}{path}", self.control)).call().unwrap().body_mut().read_json().unwrap()
+        told(path, ureq::get(format!("{}{path}", self.control)).config().http_status_as_error(false).build().call())
     }
 
     pub fn post(&self, path: &str, body: Value) -> Value {
-        ureq::post(format!("{}{path}", self.control)).send_json(body).unwrap().body_mut().read_json().unwrap()
+        told(path, ureq::post(format!("{}{path}", self.control)).config().http_status_as_error(false).build().send_json(body))
     }
+}
+
+/// The control's response. An error says why: its body has the explanation.
+fn told(path: &str, response: Result<Response<Body>, ureq::Error>) -> Value {
+    let mut response = response.unwrap();
+    let (status, text) = (response.status(), response.body_mut().read_to_string().unwrap());
+    assert!(status.is_success(), "{path}: {status}: {text}");
+    serde_json::from_str(&text).unwrap()
 }
 
 impl Drop for Wirebroker {
