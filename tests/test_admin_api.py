@@ -23,6 +23,7 @@ from kafkawire.registry import KEYS
 from requesting import Plain, create_topics, new_topic, plain
 from responses import sole
 from wirebroker import apis
+from wirebroker.client.wire import ConnectionClosed
 from wirebroker.core.profile import ProfileName
 from wirebroker.core.releases import release
 from wirebroker.core.setting_definitions import (
@@ -1048,3 +1049,82 @@ def test_every_api_is_served_in_the_versions_of_kafka() -> None:
     kafka = {each["key"]: (each["min"], each["max"]) for each in recorded["api_keys"]}
     for each in response.api_keys:
         assert (each.min_version, each.max_version) == kafka[each.api_key]
+
+
+# Requests of nothing, and of unknown kinds
+
+ANY_ACL = {
+    "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1, "principal_filter": None,
+    "host_filter": None, "operation": 1, "permission_type": 1,
+}  # fmt: skip
+NEW_ACL = {
+    "resource_type": 2, "resource_name": "orders", "resource_pattern_type": 3, "principal": "User:a", "host": "*",
+    "operation": 3, "permission_type": 3,
+}  # fmt: skip
+UNEXPECTED = "The server experienced an unexpected error when processing the request."
+MALFORMED = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+    "incompatible broker. See the broker logs for more details."
+)
+AUTHORIZER = {
+    "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super_users": "User:ANONYMOUS",
+}
+
+
+def with_zeros(fields: Plain) -> list[Plain]:
+    """Returns the fields with each number in turn replaced by 0, which Kafka reserves for unknown values."""
+    return [fields | {name: 0} for name, value in fields.items() if isinstance(value, int)]
+
+
+@pytest.mark.parametrize("settings", [{}, AUTHORIZER])
+@pytest.mark.parametrize(
+    ("api", "fields"),
+    [
+        *(("DescribeAcls", each) for each in with_zeros(ANY_ACL)),
+        *(("DeleteAcls", {"filters": [each]}) for each in with_zeros(ANY_ACL)),
+        *(("CreateAcls", {"creations": [each]}) for each in with_zeros(NEW_ACL)),
+    ],
+)
+def test_an_unknown_kind_in_an_acl_closes_the_connection(api: str, fields: Plain, settings: dict[str, str]) -> None:
+    admin = Admin(**settings)
+    with pytest.raises(ConnectionClosed):
+        admin.ask(plain(api, **fields), 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("resource_type_filter", "patternFilter"), ("pattern_type_filter", "patternFilter"), ("operation", "entryFilter"),
+        ("permission_type", "entryFilter"),
+    ],
+)  # fmt: skip
+def test_a_filter_of_acls_with_a_number_beyond_kafkas_deletes_nothing(name: str, part: str) -> None:
+    deleted = Admin(**AUTHORIZER).ask(plain("DeleteAcls", filters=[ANY_ACL | {name: 77}, ANY_ACL]), 3).filter_results
+    assert [(each.error_code, each.error_message) for each in deleted] == [(42, f"Unknown {part}."), (0, None)]
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 5000])
+def test_nothing_is_never_overdue(timeout_ms: int) -> None:
+    admin = Admin()
+    moved = admin.ask(plain("AlterPartitionReassignments", topics=[], timeout_ms=timeout_ms), 1)
+    assert (moved.error_code, moved.error_message, moved.responses) == (0, "", [])
+    elected = admin.ask(plain("ElectLeaders", election_type=0, topic_partitions=[], timeout_ms=timeout_ms), 2)
+    assert (elected.error_code, elected.replica_election_results) == (0, [])
+
+
+def test_a_coordinator_of_an_unknown_kind_is_refused_in_words() -> None:
+    found = sole(Admin().ask(plain("FindCoordinator", key_type=9, coordinator_keys=["g"]), 6).coordinators)
+    assert (found.error_code, found.error_message) == (42, MALFORMED)
+
+
+@pytest.mark.parametrize(("group", "partitions"), [("", [0]), ("", []), ("g", [])])
+def test_offsets_of_a_group_or_topic_without_content_are_an_unexpected_error(group: str, partitions: list[int]) -> None:
+    admin = Admin()
+    admin.create(new_topic("orders"))
+    topics = [{"topic_name": "orders", "partitions": partitions}]
+    told = sole(admin.ask(plain("DescribeShareGroupOffsets", groups=[{"group_id": group, "topics": topics}]), 1).groups)
+    assert (told.error_code, told.error_message, told.topics) == (-1, UNEXPECTED, [])
+    unknown = [{"topic_name": "absent", "partitions": partitions}]
+    told = sole(admin.ask(plain("DescribeShareGroupOffsets", groups=[{"group_id": group, "topics": unknown}]), 1).groups)
+    assert (told.error_code, told.error_message, len(told.topics)) == (0, None, 1)
