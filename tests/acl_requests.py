@@ -404,6 +404,9 @@ def _admin() -> Iterator[tuple[str, int, Plain]]:
     yield "DescribeTopicPartitions all", 0, {"topics": []}
     yield "ListConfigResources", 1, {"resource_types": [TOPIC]}
     yield "DescribeAcls", 3, ANY
+    yield "DescribeAcls of an unknown type", 3, ANY | {"resource_type_filter": 0}
+    yield "CreateAcls of an unknown type", 3, {"creations": [acl(0, "x", READ)]}
+    yield "DeleteAcls of an unknown operation", 3, {"filters": [ANY | {"operation": 0}]}
     yield "CreateAcls", 3, {"creations": [acl(TOPIC, "x", READ)]}
     yield "DeleteAcls", 3, {"filters": [ANY | {"principal_filter": "User:nobody"}]}
 

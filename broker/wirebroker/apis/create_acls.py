@@ -21,7 +21,7 @@ NETWORKS_FROM = 32
 
 def handle(request: CreateAclsRequest, exchange: Exchange) -> CreateAclsResponse | Outcome:
     """Create the valid ACLs. Returns the result of each ACL."""
-    if any(0 in _numbers(creation) for creation in request.creations):
+    if has_zero(request):
         return exchange.close("its CreateAcls has an ACL of unknown type, operation or permission")
     if not exchange.engine.authorizer.on:
         refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
@@ -38,6 +38,11 @@ def handle(request: CreateAclsRequest, exchange: Exchange) -> CreateAclsResponse
     exchange.cluster.alter_acls(made, ())
     message = "" if exchange.cluster.configs.release.behaviour.empty_messages else None
     return CreateAclsResponse(results=[_result(error, message) for error in errors])
+
+
+def has_zero(request: CreateAclsRequest, _: int = 0) -> bool:
+    """Tells whether an ACL has the number that Kafka reserves for unknown values."""
+    return any(0 in _numbers(creation) for creation in request.creations)
 
 
 def _result(error: str | Refusal | None, message: str | None) -> AclCreationResult:

@@ -20,15 +20,14 @@ TOO_MANY = Refusal(ErrorCode.INVALID_REQUEST, f"Cannot remove more than {MOST_RE
 
 def handle(request: DeleteAclsRequest, exchange: Exchange) -> Steps:
     """Delete the ACLs that match each filter."""
-    wanted = [filter_of(each) for each in request.filters]
-    if any(each.has_zero for each in wanted):
+    if has_zero(request):
         return exchange.close(UNKNOWN_FILTER)
     if not exchange.engine.authorizer.on:
         return _refused(request, Refusal(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER))
     results: list[DeleteAclsFilterResult] = []
     deleted: dict[Acl, None] = {}
     meant: dict[Filter, list[Acl]] = {}
-    for each in wanted:
+    for each in map(filter_of, request.filters):
         if (unknown := each.unknown_part) is not None:
             results.append(_unknown(unknown))
             continue
@@ -43,6 +42,11 @@ def handle(request: DeleteAclsRequest, exchange: Exchange) -> Steps:
             yield None
     exchange.cluster.alter_acls((), list(deleted))
     return DeleteAclsResponse(filter_results=results)
+
+
+def has_zero(request: DeleteAclsRequest, _: int = 0) -> bool:
+    """Tells whether a filter has the number that Kafka reserves for unknown values."""
+    return any(filter_of(each).has_zero for each in request.filters)
 
 
 def _refused(request: DeleteAclsRequest, refusal: Refusal) -> DeleteAclsResponse:

@@ -14,20 +14,24 @@ UNKNOWN_FILTER = "its filter of ACLs has an unknown type, operation or permissio
 
 def handle(request: DescribeAclsRequest, exchange: Exchange) -> DescribeAclsResponse | Outcome:
     """Respond with the ACLs by their resources."""
-    wanted = filter_of(request)
-    if wanted.has_zero:
+    if has_zero(request):
         return exchange.close(UNKNOWN_FILTER)
     if not exchange.engine.authorizer.on:
         message = "No Authorizer is configured on the broker"
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=message, resources=[])
     found: dict[tuple[int, str, int], DescribeAclsResource] = {}
-    for acl in exchange.cluster.acls.meant_by(wanted):
+    for acl in exchange.cluster.acls.meant_by(filter_of(request)):
         place = kind, name, pattern_type = acl.resource_type, acl.name, acl.pattern_type
         if place not in found:
             found[place] = DescribeAclsResource(resource_type=kind, resource_name=name, pattern_type=pattern_type, acls=[])
         entry = AclDescription(principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission)
         found[place].acls.append(entry)
     return DescribeAclsResponse(error_code=ErrorCode.NONE, error_message="", resources=list(found.values()))
+
+
+def has_zero(request: DescribeAclsRequest, _: int = 0) -> bool:
+    """Tells whether the filter has the number that Kafka reserves for unknown values."""
+    return filter_of(request).has_zero
 
 
 def filter_of(asked: DescribeAclsRequest | DeleteAclsFilter) -> Filter:

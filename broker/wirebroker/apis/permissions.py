@@ -29,7 +29,16 @@ from kafkawire.messages.join_group import JoinGroupResponse
 from kafkawire.messages.offset_fetch import OffsetFetchRequest
 from kafkawire.primitives import ZERO_UUID
 from kafkawire.registry import api_name, response_class
-from wirebroker.apis import IN_ZOOKEEPER, delete_topics, describe_topic_partitions, list_offsets, metadata
+from wirebroker.apis import (
+    IN_ZOOKEEPER,
+    create_acls,
+    delete_acls,
+    delete_topics,
+    describe_acls,
+    describe_topic_partitions,
+    list_offsets,
+    metadata,
+)
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
 from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.core.groups.streams_topology import topics_of
@@ -675,9 +684,9 @@ RULES: dict[str, Rule] = {
     "EndTxn": TRANSACTION_WRITE,
     "WriteTxnMarkers": _write_txn_markers,
     "TxnOffsetCommit": both(TRANSACTION_WRITE, GROUP_READ, topics(_O.READ)),
-    "DescribeAcls": whole(_O.DESCRIBE, _R.CLUSTER),
-    "CreateAcls": whole(_O.ALTER, _R.CLUSTER),
-    "DeleteAcls": whole(_O.ALTER, _R.CLUSTER),
+    "DescribeAcls": unless(describe_acls.has_zero, whole(_O.DESCRIBE, _R.CLUSTER)),
+    "CreateAcls": unless(create_acls.has_zero, whole(_O.ALTER, _R.CLUSTER)),
+    "DeleteAcls": unless(delete_acls.has_zero, whole(_O.ALTER, _R.CLUSTER)),
     "DescribeConfigs": _configs(_O.DESCRIBE_CONFIGS),
     "AlterConfigs": _configs(_O.ALTER_CONFIGS),
     "IncrementalAlterConfigs": _configs(_O.ALTER_CONFIGS),
