@@ -193,7 +193,7 @@ def cost(where: World, request: Message, version: int) -> Cost:
 
 def asked_for(topic_id: bytes) -> Iterator[tuple[str, int, Message]]:
     """Yields a name, the version and the request of a short request of each kind."""
-    yield from requests(dict.fromkeys(("mine", "other", "absent", "seen"), topic_id))
+    yield from requests(dict.fromkeys(("mine", "other", "hidden", "absent", "seen"), topic_id))
     credential = {"name": "bob", "mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": bytes(32)}
     yield "AlterUserScramCredentials of users", 0, plain("AlterUserScramCredentials", upsertions=[credential])
     topic = new_topic("new", retention_ms="1000") | {"num_partitions": -1, "replication_factor": -1}
