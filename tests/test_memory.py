@@ -24,9 +24,13 @@ from inprocess import InProcess, Link
 from kafkawire.declare import Message
 from requesting import delete_records, fetch, plain
 from wirebroker.client.wire import ConnectionClosed, NoResponse
+from wirebroker.core.changes import TransactionChange
 from wirebroker.engine.snapshots import go_back, take
 from wirebroker.engine.soft_reset import soft_reset
 from wirebroker.testing.options import BrokerOptions
+from wirebroker.trace import recorder
+from wirebroker.trace.broker import BrokerRecorder
+from wirebroker.trace.rows import TransactionRow
 
 SOME = ["READ TOPIC mine", "DESCRIBE TOPIC seen", "READ GROUP g-mine"]
 RIGHTS: dict[str, dict[str, Any]] = {
@@ -257,6 +261,40 @@ def test_a_hundred_rounds_take_no_more_memory(work: Callable[[InProcess], None])
                 counts.append(len(gc.get_objects()))
     assert counts[2] - counts[1] <= max(counts[1] - counts[0], 0) + 20, counts
     assert counts[2] - counts[0] < 100, counts
+
+
+# The trace
+
+
+def changed(number: int, partitions: int) -> TransactionChange:
+    return TransactionChange(f"till-{number}", 1, 0, "Ongoing", tuple(f"orders-{each:05}" for each in range(partitions)))
+
+
+def test_long_rows_of_the_trace_take_a_limited_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "MOST_CHARACTERS", 1_000_000)
+    trace = BrokerRecorder(lambda: 0, 100)
+    for number in range(1, 21):  # a long row takes about 124,000
+        trace.changed(changed(number, 2000))
+        trace.changed(changed(-number, 1))
+    kept = [row for row in trace.events() if isinstance(row, TransactionRow)]
+    found = [row.transactional_id for row in kept]
+    assert found == ["till--12", *(f"till-{each}" for number in range(13, 21) for each in (number, -number))]
+    assert trace.rows_after(0, 1) == (23, [kept[0]]), "a reader learns how many rows are missing"
+    for number in range(200):
+        trace.changed(changed(number, 1))
+    trace.changed(changed(0, 20_000))
+    assert len(trace.events()) == 100, "long rows that the ring has forgotten do not count, and the latest row stays"
+    trace.clear()
+    assert (trace._characters, len(trace._large)) == (0, 0)
+
+
+def test_the_rows_of_a_deleted_topic_do_not_keep_its_records() -> None:
+    broker = InProcess(topics=["orders"])
+    (Dialogue(broker) >> tagged("v" * 1000) << accepted(at=0)).close()
+    log = broker.engine.cluster.topics["orders"].partitions[0].log
+    broker.delete_topic("orders")
+    assert len(broker.engine.trace.produce()) == 1
+    assert (log.size, log.end_offset) == (0, 1)
 
 
 def test_resets_of_a_server_give_their_memory_back() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import fields
 from functools import lru_cache
 from heapq import nsmallest
 from itertools import islice
@@ -36,6 +37,7 @@ from wirebroker.trace.brief import Brief, brief
 from wirebroker.trace.kept_frames import About, KeptFrames
 from wirebroker.trace.levels import includes
 from wirebroker.trace.rows import (
+    EVENTS,
     AuthenticationRow,
     AuthorizationRow,
     ConnectionRow,
@@ -63,8 +65,14 @@ logger = logging.getLogger("wirebroker")
 
 RING = 10_000
 """The number of rows that the ring keeps."""
+MOST_CHARACTERS = 32 * 1024 * 1024
+"""The number of characters in the lists of the rows that the ring keeps."""
+LARGE = 10_000
+"""Only rows whose lists have at least this many characters count towards `MOST_CHARACTERS`."""
 LONGEST = 1000
 """A row keeps at most this many characters of a name that a client sends."""
+ENTRY = 50
+"""An element of a list takes about this many bytes more than its characters."""
 NAMED = 8
 """A row lists at most this many of the names in a request."""
 
@@ -115,6 +123,10 @@ class Recorder:
         """The entries, oldest first: rows, or tuples that `_made` converts to rows."""
         self.added = 0
         """The number of rows since the start; only the latest `size` rows are kept."""
+        self._large: deque[tuple[int, int]] = deque()
+        """The large rows in the ring, oldest first: the number of each, and the characters in its lists."""
+        self._characters = 0
+        """The sum of the characters in `_large`."""
         self.runs = 0
         """The number of calls of `begin_again`."""
         self.kept: KeptFrames | None = None
@@ -300,8 +312,23 @@ class Recorder:
     def _add(self, row: Row) -> None:
         self._ring.append(row)
         self.added += 1
+        if (characters := _characters_in(row)) >= LARGE:
+            self._large.append((self.added, characters))
+            self._characters += characters
+            self._forget_large()
         if self.sinks:
             self._hand_out(row)
+
+    def _forget_large(self) -> None:
+        """Forget the oldest rows until the large rows together are small enough. The latest row stays."""
+        while self._large and (self._characters > MOST_CHARACTERS or self._large[0][0] <= self.added - len(self._ring)):
+            number, characters = self._large[0]
+            if number == self.added:
+                return
+            self._large.popleft()
+            self._characters -= characters
+            while self.added - len(self._ring) < number:
+                self._ring.popleft()
 
     # Sinks
 
@@ -390,6 +417,20 @@ class Recorder:
     def clear(self) -> None:
         """Forget all rows."""
         self._ring.clear()
+        self._large.clear()
+        self._characters = 0
+
+
+_LISTS = {kind: tuple(each.name for each in fields(kind) if str(each.type).startswith("tuple")) for kind in EVENTS.values()}
+"""The names of the fields of each kind of row that are lists. The other texts of a row are short."""
+
+
+def _characters_in(row: Row) -> int:
+    total = 0
+    for name in _LISTS[type(row)]:
+        if held := getattr(row, name):
+            total += sum(len(each) if isinstance(each, str) else ENTRY for each in held) + ENTRY * len(held)
+    return total
 
 
 def principal_of(connection: Connection) -> str:

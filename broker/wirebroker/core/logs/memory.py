@@ -361,7 +361,8 @@ class MemoryLog:
         """Does nothing, because the partition keeps the leader epochs in memory."""
 
     def delete(self) -> None:
-        """Does nothing."""
+        """Forget all batches: rows of the trace may still refer to the deleted partition."""
+        self.start_at(self.end_offset, self.active.created)
 
     def _find(self, offset: int) -> tuple[Segment, int]:
         """Returns the segment and the index of the first batch that ends at or after `offset`."""
