@@ -1,4 +1,4 @@
-"""The records that coordinators write, beside those of a real Kafka for the same deeds."""
+"""The records that coordinators and the controller write, beside those of a real Kafka for the same deeds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from coordinator_deeds import SETTINGS, Deeds
 from inprocess import InProcess
+from kafkawire.batches import iter_batches, iter_records
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.groups.metadata_hash import metadata_hash
 from wirebroker.core.profile import ProfileName
@@ -29,6 +30,8 @@ def test_every_deed_leaves_kafkas_records(profile: ProfileName) -> None:
     assert {name: records for name, records in played if records} == expected
 
 
+PARTITION, PARTITION_CHANGE = 3, 5
+"""The numbers of the kinds of records about partitions."""
 TOPICS = {
     "d1": ("5d5d4525196b4aa8a3a39d7cf46f5e95", 3), "d2": ("6f553c216337418b9d907acfb72b6f56", 2),
     "wide": ("c684af5bce3949918a81661eaebb24ae", 70), "x" * 60: ("a30d207d410d41128dd29bad3af3c3bc", 30),
@@ -46,3 +49,20 @@ def test_the_hash_of_a_groups_topics_is_kafkas(names: list[str], hashed: int) ->
     cluster: Cluster = InProcess().engine.cluster
     facts: dict[str, Any] = {name: (bytes.fromhex(TOPICS[name][0]), TOPICS[name][1]) for name in names}
     assert metadata_hash(facts, cluster) == hashed
+
+
+@pytest.mark.parametrize(("profile", "version"), [("kafka-3.9", 1), ("kafka-4.0", 2), ("kafka-4.4", 2)])
+def test_records_of_partitions_have_the_version_of_the_metadata_level(
+    tmp_path: Path, profile: ProfileName, version: int
+) -> None:
+    broker = InProcess(data=tmp_path, profile=profile)
+    broker.create_topic("orders", 3)
+    broker.restart()  # the partitions' leaders change
+    store = broker.engine.store
+    assert store is not None
+    values = [record.value for batch in iter_batches(store.metadata.path.read_bytes()) for record in iter_records(batch)]
+    kinds = [(value[1], value[2]) for value in values if value and value[1] in (PARTITION, PARTITION_CHANGE)]
+    assert {kind for kind, _ in kinds} == {PARTITION, PARTITION_CHANGE}
+    assert {each for _, each in kinds} == {version}
+    store.close(broker.clock.now())
+    assert len(InProcess(data=tmp_path, profile=profile).engine.cluster.topics["orders"].partitions) == 3

@@ -260,7 +260,7 @@ def test_the_records_of_a_difference_lead_from_one_image_to_the_next(seed: int, 
                 now = topic.partitions.get(index, before)
                 epoch = before.leader_epoch + (now.leader != before.leader) + chance.randrange(2)
                 topic.partitions[index] = now._replace(leader_epoch=epoch)
-        log.append(difference(log.image, following, 1), 5)
+        log.append(difference(log.image, following, 1, 22 + chance.randrange(2)), 5)
         log.image = following
         read = MetadataLog(tmp_path).image
         assert (read.topics, read.next_producer_id) == (following.topics, following.next_producer_id)
@@ -297,7 +297,7 @@ def test_damaged_metadata_is_reported_with_its_position(tmp_path: Path) -> None:
     log.create()
     for seed in range(3):
         following = image(random.Random(seed))
-        log.append(difference(log.image, following, 1), 5)
+        log.append(difference(log.image, following, 1, 23), 5)
         log.image = following
     log.close()
     raw = bytearray(log.path.read_bytes())

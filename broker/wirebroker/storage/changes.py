@@ -7,6 +7,7 @@ from itertools import islice
 
 from kafkawire.disk.metadata import NO_LEADER, TOPIC, Image, PartitionImage, TopicImage, difference
 from wirebroker.core.cluster import Cluster, Topic
+from wirebroker.core.features import METADATA
 from wirebroker.core.image import image_of
 from wirebroker.core.partition import Partition
 from wirebroker.storage.directory import LogDirectories
@@ -82,7 +83,8 @@ class Changes:
         self._metadata.image = image
 
     def _append(self, before: Image, after: Image, now: int) -> None:
-        self._metadata.append(difference(before, after, self._directories.first_node), now)
+        level = self._cluster.configs.features.get(METADATA, 0)
+        self._metadata.append(difference(before, after, self._directories.first_node, level), now)
 
     def _image(self) -> Image:
         """Returns an image of the cluster's current state. The image shares unchanged parts with the last image."""

@@ -40,6 +40,8 @@ V = TypeVar("V", str, float)
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 """The kinds of resources that have settings (ConfigResource.Type)."""
+ELIGIBLE_REPLICAS_LEVEL = 23
+"""From this level of metadata.version (4.0-IV1) on, the records of partitions have room for eligible leader replicas."""
 NO_LEADER = -1
 UNCHANGED_LEADER = -2
 UNASSIGNED = bytes(16)
@@ -217,10 +219,11 @@ def _changed(partition: PartitionImage, record: PartitionChangeRecord) -> Partit
     )  # fmt: skip
 
 
-def difference(old: Image, new: Image, node_id: int) -> Iterator[tuple[Message, int]]:
+def difference(old: Image, new: Image, node_id: int, level: int) -> Iterator[tuple[Message, int]]:
     """Yields the records that turn the old image into the new image, each with its version. `node_id` is the broker that
-    requested producer ids.
+    requested producer ids, and `level` is the level of metadata.version.
     """
+    of_partitions = 2 if level >= ELIGIBLE_REPLICAS_LEVEL else 1
     for topic_id in old.topics.keys() - new.topics.keys():
         yield RemoveTopicRecord(topic_id=topic_id), 0
     for topic_id, topic in new.topics.items():
@@ -230,7 +233,8 @@ def difference(old: Image, new: Image, node_id: int) -> Iterator[tuple[Message, 
         if known is None:
             yield TopicRecord(name=topic.name, topic_id=topic_id), 0
         for index, partition in topic.partitions.items():
-            yield from _partition_records(topic_id, index, known.partitions.get(index) if known else None, partition)
+            before_it = known.partitions.get(index) if known else None
+            yield from ((each, of_partitions) for each in _partition_records(topic_id, index, before_it, partition))
     gone = {(TOPIC, topic.name) for topic_id, topic in old.topics.items() if topic_id not in new.topics}
     changed = {each for each, held in new.settings.items() if old.settings.get(each) is not held}
     changed |= old.settings.keys() - new.settings.keys()
@@ -297,15 +301,13 @@ def _feature_records(old: Image, new: Image) -> Iterator[tuple[Message, int]]:
             yield FeatureLevelRecord(name=name, feature_level=level), 0
 
 
-def _partition_records(
-    topic_id: bytes, index: int, old: PartitionImage | None, new: PartitionImage
-) -> Iterator[tuple[Message, int]]:
+def _partition_records(topic_id: bytes, index: int, old: PartitionImage | None, new: PartitionImage) -> Iterator[Message]:
     if old is None:
         yield PartitionRecord(
             partition_id=index, topic_id=topic_id, replicas=list(new.replicas), isr=list(new.in_sync),
             removing_replicas=list(new.removing), adding_replicas=list(new.adding), leader=new.leader,
             leader_epoch=new.leader_epoch, partition_epoch=0, directories=_directories(new),
-        ), 1  # fmt: skip
+        )  # fmt: skip
         return
     moved = (old.replicas, _directories(old)) != (new.replicas, _directories(new))
     moves = (old.adding, old.removing) != (new.adding, new.removing)
@@ -319,12 +321,12 @@ def _partition_records(
     )  # fmt: skip
     if old.leader_epoch == new.leader_epoch and old.leader == new.leader:
         if moved or moves or base.isr is not None:
-            yield base, 1
+            yield base
         return
     # Each record that sets the leader begins one leader epoch. So if the epoch rose by several, as many records are needed.
     for left in range(max(new.leader_epoch - old.leader_epoch, 1), 0, -1):
         base.leader = new.leader if left == 1 else NO_LEADER
-        yield base, 1
+        yield base
         base = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
 
 
