@@ -6,6 +6,7 @@ import json
 import lzma
 import random
 import re
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -237,8 +238,8 @@ def test_file_addresses_are_paths() -> None:
         (["--path", "s3a://bucket/logs", "--follow", "1"], "--follow reads paths of this machine, not s3a:"),
         (["--follow", "1", "--since", "."], "--since does not work together with --follow"),
         (["--since", "."], "this is not a report that an audit can go on from"),
-        (["--max-rate", "1k"], "--max-rate limits what is fetched from a cluster: it needs --bootstrap"),
-        (["--command-config", "x"], "it needs --bootstrap or --findings-to"),
+        (["--max-rate", "1k"], "--max-rate does nothing without --bootstrap"),
+        (["--command-config", "x"], "--command-config does nothing without --bootstrap or --findings-to"),
         (["--out", "hdfs:/reports/x"], "--out hdfs:/reports/x: the audit cannot open hdfs: addresses"),
         (["--sarif", "file://host/x"], "the address names the host host"),
         (["--path", "file:///no/such place"], "/no/such place does not exist"),
@@ -256,7 +257,9 @@ def test_flags_that_cannot_be_met_are_refused_at_once(
     Path("file").touch()
     Path("empty").mkdir()
     monkeypatch.setattr("wirebroker_audit.spark.session.get_session", lambda *given: pytest.fail("Spark was started"))
-    assert main(["audit", *([] if "--path" in flags else ["--path", "."]), "--out", "out", *flags]) == 2
+    with pytest.raises(SystemExit) as ended:
+        sys.exit(main(["audit", *([] if "--path" in flags else ["--path", "."]), "--out", "out", *flags]))
+    assert ended.value.code == 2
     assert words in capsys.readouterr().err
 
 
@@ -265,7 +268,7 @@ def test_flags_that_cannot_be_met_are_refused_at_once(
     [
         (["--memory", "lots"], "expected a size of at least 512m, like 4g, not 'lots'"),
         (["--memory", "300m"], "at least 512m"),
-        (["--records-limit", "-1"], "expected a number, 0 or more, not '-1'"),
+        (["--records-limit", "-1"], "expected a whole number from 0"),
         (["--master", "nonsense"], "expected local[*], spark://host:port, yarn or k8s://…, not 'nonsense'"),
     ],
 )

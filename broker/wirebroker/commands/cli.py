@@ -510,9 +510,9 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--fail-on", choices=("certain", "likely", "never"),
         help="the lowest severity that leads to exit code 1 (likely)")  # fmt: skip
     add("--policy", type=_named, metavar="FILE", help="a TOML file: severities, ignored kinds and --fail-on for topics")
-    add("--junit", type=output_file, metavar="FILE", help="write the findings as JUnit XML, too")
-    add("--sarif", type=output_file, metavar="FILE", help="write the findings as SARIF 2.1.0")
-    add("--prometheus", type=output_file, metavar="FILE", help="write the numbers of findings in Prometheus' text format")
+    add("--junit", type=_named, metavar="FILE", help="write the findings as JUnit XML, too")
+    add("--sarif", type=_named, metavar="FILE", help="write the findings as SARIF 2.1.0")
+    add("--prometheus", type=_named, metavar="FILE", help="write the numbers of findings in Prometheus' text format")
     add("--findings-to", type=_named, metavar="H:P/TOPIC", help="send the findings as JSON to this topic")
     add("--findings-table", type=_named, metavar="[FORMAT:]NAME", help="append the findings to this table of "
         "Spark's catalog or folder")  # fmt: skip
