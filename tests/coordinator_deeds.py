@@ -15,6 +15,7 @@ from kafkawire.batches import iter_batches, iter_records, read_header
 from kafkawire.coordinator_log import read_record
 from kafkawire.declare import Struct
 from requesting import create_topics, new_topic, plain
+from responses import only
 
 TOPICS = {
     "__consumer_offsets": coordinator_records.GROUP_RECORDS,
@@ -256,7 +257,7 @@ class Deeds:
             "Fetch", replica_id=-1, max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, session_id=0, session_epoch=-1,
             isolation_level=0, topics=[{"topic": topic, "partitions": [asked]}], forgotten_topics_data=[],
         )  # fmt: skip
-        told = self._request(fetching, 12).responses[0].partitions[0]
+        told = only(self._request(fetching, 12))
         found: Records = []
         for each in iter_batches(told.records or b""):
             header = read_header(each)

@@ -25,6 +25,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.primitives import format_uuid
 from kafkawire.registry import KEYS, spoken
 from requesting import Plain, plain
+from responses import only
 from wirebroker.client.wire import Connection, ConnectionClosed, NoResponse
 from wirebroker.core.releases import release
 
@@ -366,7 +367,7 @@ def _txn_offset_commit(world: World, member: str = "", generation: int = -1) -> 
     group = world.name("g")
     name, producer = world.transaction(group)
     request = of.txn_offset_commit(name, producer, group, 5)
-    request.topics[0].partitions[0].committed_leader_epoch = 0
+    only(request).committed_leader_epoch = 0
     return _with(request, generation_id=generation, member_id=member)
 
 

@@ -31,6 +31,7 @@ from kafkawire.errors import ProtocolError
 from kafkawire.extras import how_to_install
 from kafkawire.messages.metadata import MetadataRequest
 from requesting import produce_request
+from responses import only
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import ConnectionClosed, WireClient, address_of
 from wirebroker.control.endpoint import EVENTS, JSON
@@ -1009,7 +1010,7 @@ def test_records_whose_codec_is_not_installed_are_a_problem_and_no_error_of_the_
     found = {}
     with MockKafka(topics=["orders"], control=True) as kafka:
         batch = build_batch([Record(0, 0, b"k", b"tea")], compression=SNAPPY, base_timestamp=kafka.clock.now())
-        assert client(kafka).request(produce_request("orders", batch), 9).responses[0].partition_responses[0].error_code == 0
+        assert only(client(kafka).request(produce_request("orders", batch), 9)).error_code == 0
         monkeypatch.setattr("kafkawire.compression.import_module", importing_nothing)
         control = ControlClient(kafka.control_url)
         for endpoint in ENDPOINTS:

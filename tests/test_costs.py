@@ -219,7 +219,7 @@ def excessive(rights: str) -> Iterator[str]:
             if name.split()[0] not in SEARCHING:
                 found["beside more of others"] = cost(large, few, version)
             for what, now in found.items():
-                explained = max(1.0, now.asked / before.asked, now.answered / before.answered)
+                explained = max(1.0, now.asked / before.asked, now.answered / max(before.answered, 1))
                 if now.lines > before.lines * explained * TOLERANCE:
                     yield f"{name} v{version} {'.'.join(path)} {what}: {before} becomes {now}"
 

@@ -1,7 +1,7 @@
 """The levels of a broker's loggers, as clients see and change them (KIP-412).
 
 The loggers have the names that Kafka 4.3.1 or 4.4.0 shows after the creation of its first topic. In loggers.txt a line has a
-logger's name, its own level (`-` is no level), and "4.4" or "before-4.4" if only these releases have the logger. Loggers that
+logger's name, its own level (`-`: none), and "4.4" or "before-4.4" if only these releases have the logger. Loggers that
 share a bucket of Java's HashMap have Kafka's order. The loggers' levels are those in Kafka's log4j2.yaml. This broker has no
 log4j, so a level does not change what this broker logs. A level lasts until the broker restarts, and child loggers inherit it.
 """
