@@ -1,4 +1,4 @@
-"""Plays deeds of clients, and reads the records that the coordinators then write. scripts/record-admin plays them on a real
+"""Plays deeds of clients, and reads the records that the coordinators then write. the tests' data has what they left on a real
 Kafka.
 
 Values that differ from cluster to cluster have names in their place: times, generated ids, and the hashes of topics.

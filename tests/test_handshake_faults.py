@@ -84,10 +84,11 @@ def test_a_handshake_that_stalls_can_be_given_up(secured: MockKafka) -> None:
     assert ask(secured, context(secured))
 
 
-def test_rules_for_another_listener_or_node_match_nothing(secured: MockKafka) -> None:
-    rules = [secured.faults.add(faults.stall_handshake(**words)) for words in ({"listener": "SASL_SSL"}, {"node": 2})]
-    assert ask(secured, context(secured))
-    assert [rule.seen for rule in rules] == [0, 0]
+def test_rules_for_another_listener_or_node_match_nothing() -> None:
+    with MockKafka(brokers=2, security="ssl", topics={"orders": 1}, clock="frozen") as secured:
+        rules = [secured.faults.add(faults.stall_handshake(**words)) for words in ({"listener": "SASL_SSL"}, {"node": 2})]
+        assert ask(secured, context(secured))
+        assert [rule.seen for rule in rules] == [0, 0]
 
 
 def test_a_certificate_expires_by_the_clock(secured: MockKafka) -> None:

@@ -61,10 +61,17 @@ def asked(connection: Connection, api: str, version: int | None = None, **fields
     return connection.request(plain(api, **fields), newest)
 
 
+NEEDED: dict[str, dict[str, Any]] = {
+    "Produce": {"acks": -1, "topic_data": [], "timeout_ms": 1},
+    "DescribeAcls": {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1},
+}
+"""What the simplest request of an API needs, or else the broker closes the connection."""
+
+
 def fails(connection: Connection, api: str) -> bool:
     """Sends the simplest request of an API. Returns true if the broker closes the connection."""
     try:
-        asked(connection, api, **({"acks": -1, "topic_data": [], "timeout_ms": 1} if api == "Produce" else {}))
+        asked(connection, api, **NEEDED.get(api, {}))
     except ConnectionClosed:
         return True
     return False

@@ -277,7 +277,7 @@ def test_a_text_that_does_not_come_through_the_wire_is_refused_too(text: str, mo
     }.items():  # fmt: skip
         with pytest.raises(OptionError, match=f"^{option}: "):
             InProcess(**{option: value})
-    with pytest.raises(ValueError, match="no host"):
+    with pytest.raises(ValueError, match="not a host"):
         parse_address(f"{text}:9092")
     kafka = mock_kafka_factory(telemetry=True, control="127.0.0.1:0", data=tmp_path / "data")
     for refused in (

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kafkawire.codec import decode, encode
 from kafkawire.declare import Message
-from kafkawire.errors import ProtocolError
+from kafkawire.errors import EncodeError, ProtocolError, UnwritableText
 from kafkawire.primitives import Buffer
 
 _PREFIX = struct.Struct(">h")
@@ -24,18 +24,25 @@ class CoordinatorRecord(NamedTuple):
     """The version of the value's message class in which the value is written."""
 
     def encode(self) -> tuple[bytes, bytes | None]:
-        """Returns the bytes of the record's key and value. Raises EncodeError."""
+        """Returns the bytes of the record's key and value. Raises UnwritableText."""
         return encode_key(self.key), None if self.value is None else encode_value(self.value, self.version)
 
 
 def encode_key(key: Message) -> bytes:
-    """Returns the bytes of a record's key. Raises EncodeError."""
-    return _PREFIX.pack(key.__schema__.key) + encode(key, 0)
+    """Returns the bytes of a record's key. Raises UnwritableText."""
+    return _PREFIX.pack(key.__schema__.key) + _written(key, 0)
 
 
 def encode_value(value: Message, version: int = 0) -> bytes:
-    """Returns the bytes of a record's value. Raises EncodeError."""
-    return _PREFIX.pack(version) + encode(value, version)
+    """Returns the bytes of a record's value. Raises UnwritableText."""
+    return _PREFIX.pack(version) + _written(value, version)
+
+
+def _written(message: Message, version: int) -> bytes:
+    try:
+        return encode(message, version)
+    except EncodeError as wrong:
+        raise UnwritableText(str(wrong)) from wrong
 
 
 def read_record(kinds: Mapping[int, tuple[str, str]], key: Buffer, value: Buffer | None) -> CoordinatorRecord | None:

@@ -352,6 +352,8 @@ class ShareFetch:
                 yield None
             held.partition.waiting[self._appended] = None
             self._shares.watch(held.key, self._wake)
+        if not self.exchange.alive:  # the client has gone meanwhile
+            yield from self._leave()
 
     def _appended(self, _: Partition, now: int) -> None:
         self._wake(now)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, Unpack
 
 from kafkawire.codec import decode
 from kafkawire.declare import Message
-from kafkawire.errors import EncodeError, ProtocolError, TooManyElements, error_name
+from kafkawire.errors import EncodeError, ProtocolError, TooManyElements, UnwritableText, error_name
 from kafkawire.frames import KEY_VERSION_CORRELATION, SIZE, RequestHeader, read_request_header
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import API_VERSIONS, KEYS, PRODUCE, SASL_AUTHENTICATE, api_name, request_class
@@ -431,11 +431,14 @@ class Engine:
                 outcome = self.turns.begin(exchange, outcome)
             decisions = self.cluster.decisions
             if decisions.pending and (failed := decisions.write_down(exchange.now)) is not None:
-                if not isinstance(failed, OSError):
+                if isinstance(failed, EncodeError):
+                    exchange.cannot_say(failed)
+                elif isinstance(failed, OSError):
+                    exchange.close(f"the change cannot be written to the data directory: {failed}")
+                else:
                     raise failed
-                exchange.close(f"the change cannot be written to the data directory: {failed}")
                 return
-        except EncodeError as wrong:  # nothing has changed, and Kafka responds with UNKNOWN_SERVER_ERROR
+        except UnwritableText as wrong:  # nothing has changed, and Kafka responds with UNKNOWN_SERVER_ERROR
             exchange.cannot_say(wrong)
             return
         if outcome is Outcome.PARKED:

@@ -15,7 +15,7 @@ from types import GeneratorType
 from typing import Any
 
 from kafkawire.declare import Message
-from kafkawire.errors import EncodeError
+from kafkawire.errors import EncodeError, UnwritableText
 from kafkawire.frames import encode_response
 from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.requests.effects import Outcome
@@ -86,7 +86,7 @@ class Turns:
         """Continue a parked request with `steps`. If the steps have only one slice, the response is sent now."""
         try:
             outcome = self.begin(exchange, steps)
-        except EncodeError as wrong:
+        except UnwritableText as wrong:
             exchange.cannot_say(wrong)
             return
         if not isinstance(outcome, Outcome):
@@ -100,7 +100,7 @@ class Turns:
         except StopIteration as last:
             self._known.discard(unfinished)
             self._finish(unfinished.exchange, last.value)
-        except EncodeError as wrong:
+        except UnwritableText as wrong:
             self._known.discard(unfinished)
             unfinished.exchange.cannot_say(wrong)
         except BaseException:
