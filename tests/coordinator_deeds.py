@@ -1,5 +1,5 @@
-"""Plays deeds of clients, and reads the records that the coordinators then write. the tests' data has what they left on a real
-Kafka.
+"""Plays deeds of clients, and reads the records that the coordinators then write. tests/data has the records that the same
+deeds left on real brokers.
 
 Values that differ from cluster to cluster have names in their place: times, generated ids, and the hashes of topics.
 """
