@@ -70,7 +70,7 @@ def spoken(key: int) -> tuple[int, int]:
 
 def is_dropped(key: int, version: int) -> bool:
     """Tells whether brokers of Kafka 4.3.1 refuse this version although clients of other releases may send it, or whether Kafka
-    has no such API. APIs that these brokers do not have are those between nodes, and those of a newer release."""
+    has no such API. These brokers do not have the APIs between nodes, nor the APIs of a newer release."""
     api = APIS.get(key)
     return api is None or (api.newest >= 0 and not api.oldest <= version <= api.newest)
 

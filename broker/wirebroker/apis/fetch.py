@@ -203,8 +203,8 @@ class Fetch:
     _knows_absent = False
     """Whether `_absent` is complete. A partition that is missing later was deleted while the request was handled."""
     behind = False
-    """Whether no records can be added to those that a watched partition has for the request, so that the request does not
-    wait (DelayedFetch.tryComplete, case F)."""
+    """Whether a watched partition cannot give the request more records than it has now. Then the request does not wait
+    (DelayedFetch.tryComplete, case F)."""
 
     def __init__(self, request: FetchRequest, exchange: Exchange, context: FetchContext) -> None:
         self.request = request

@@ -22,7 +22,7 @@ from wirebroker.core.transactions.coordinator import MARKERS
 from wirebroker.requests.errors import refuse_in_slices
 
 NOBODY, UNSPECIFIED = -1, -1
-"""A producer id or an epoch of no producer, and a transaction version of which Kafka does not know the rules."""
+"""A producer id or an epoch that no producer has, or a transaction version whose rules Kafka does not know."""
 
 
 def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> Steps:

@@ -72,7 +72,7 @@ class DelegationTokens:
     def __init__(self) -> None:
         self.by_id: dict[str, TokenImage] = {}
         self._ids: dict[bytes, str] = {}
-        """The ids of the tokens by their secrets, as far as the secrets are computed."""
+        """The ids of the tokens by their secrets. The secret of a new token is computed at the next search."""
         self._key = ""
         """The key with which the secrets are computed."""
 

@@ -183,7 +183,7 @@ class Timers:
         """The name of the timer that is running."""
         self._again: Counter[str] = Counter()
         self._fired, self._fired_at_once = 0, 0
-        """How many timers of the last due time have run: those that were set before, and those that were set at that time."""
+        """How many timers of the last due time have run: those that were set earlier, and those that were set at that time."""
 
     def at(self, when: int, action: Action) -> Timer:
         """Run `action(when)` at the time `when`."""

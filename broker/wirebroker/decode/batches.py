@@ -45,7 +45,7 @@ MAGIC = 2
 
 
 CUT = "cut_batch_of"
-"""In plain data, the whole size of a batch of which only the first bytes are there."""
+"""In plain data, the whole size of a batch that is cut off."""
 
 
 class RecordData:

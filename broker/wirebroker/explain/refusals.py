@@ -70,8 +70,8 @@ OF_REMADE = frozenset((
     LOST_OFFSET, "UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID", "FETCH_SESSION_TOPIC_ID_ERROR",
 ))  # fmt: skip
 USES = frozenset(("Produce", "Fetch", "ShareFetch", "ShareAcknowledge", "ListOffsets", "OffsetCommit", "TxnOffsetCommit"))
-"""If a topic was made again, the errors of `OF_REMADE` from these APIs are a finding even if the client goes on: its offsets
-and records were those of the deleted topic."""
+"""If a topic was made again, the errors of `OF_REMADE` from these APIs are a finding even if the client goes on, because its
+offsets and records belonged to the deleted topic."""
 
 
 @dataclass
@@ -162,7 +162,7 @@ class _Producer:
 
 @dataclass
 class _Remade:
-    """A topic that was deleted: when, and when another topic got its name (0 if there is none)."""
+    """The times at which a topic was deleted, and at which another topic got its name (0 if none did)."""
 
     deleted: int
     created: int = 0

@@ -192,7 +192,7 @@ class Image:
 
 
 def _put(held: dict[K, dict[str, V]], of: K, name: str, value: V | None) -> None:
-    """Set a setting or a limit of `of`; None removes it. As in Kafka, the last one takes `of` with it."""
+    """Set a setting or a limit of `of`; None removes it. As in Kafka, `of` goes with its last setting or limit."""
     own = held.setdefault(of, {})
     if value is not None:
         own[name] = value

@@ -29,7 +29,7 @@ _LANES = struct.Struct("<8Q")
 
 
 def metadata_hash(facts: Mapping[str, tuple[bytes, int]], cluster: Cluster) -> int:
-    """Returns the hash of these topics, each given by its name, with its id and its number of partitions. 0 for no topics."""
+    """Returns the hash of topics, given by their names, with their ids and numbers of partitions. Without topics it is 0."""
     if not facts:
         return 0
     hashes = [_topic_hash(name, *facts[name], _racks(name, cluster)) for name in sorted(facts)]
