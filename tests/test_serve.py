@@ -251,10 +251,10 @@ REFUSED = [
 
 @pytest.mark.parametrize(("arguments", "said"), REFUSED, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
 def test_a_bad_flag_gets_one_sentence_and_exit_code_2(
-    arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", "--port", "0", *arguments]) == 2
-    printed = capfd.readouterr()
+    printed = capsys.readouterr()
     assert printed.err.startswith("wirebroker serve: ")
     assert printed.err.count("\n") == 1
     assert said in printed.err
@@ -275,11 +275,11 @@ MISTYPED = [
 
 @pytest.mark.parametrize(("arguments", "said"), MISTYPED, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
 def test_a_mistyped_word_gets_a_sentence_with_the_nearest_one(
-    arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
-    printed = capfd.readouterr().err
+    printed = capsys.readouterr().err
     assert (ended.value.code, printed.count("\n")) == (2, 1)
     assert said in printed
 
@@ -302,12 +302,12 @@ def test_a_mistyped_console_makes_no_file_and_a_path_is_believed(
     ],
 )
 def test_a_variable_with_a_bad_value_is_named(
-    variable: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    variable: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(variable, value)
     with pytest.raises(SystemExit):
         main(["serve"])
-    assert f"wirebroker serve: {variable}: {value!r} {said}" in capfd.readouterr().err
+    assert f"wirebroker serve: {variable}: {value!r} {said}" in capsys.readouterr().err
 
 
 def test_more_brokers_than_open_files() -> None:
@@ -347,19 +347,19 @@ def test_lines_of_the_log_begin_with_the_time(serve: Start) -> None:
     ids=str,
 )
 def test_mock_kafka_and_serve_refuse_an_option_with_the_same_words(
-    options: dict[str, Any], flags: list[str], capfd: pytest.CaptureFixture[str]
+    options: dict[str, Any], flags: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(OptionError) as refused:
         MockKafka(**options)
     assert main(["serve", "--port", "0", *flags]) == 2
-    assert capfd.readouterr().err == f"wirebroker serve: {flags[0]}: {refused.value.problem}\n"
+    assert capsys.readouterr().err == f"wirebroker serve: {flags[0]}: {refused.value.problem}\n"
 
 
-def test_a_port_in_use(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["serve", "--port", str(port)]) == 2
-    assert f"cannot listen on 127.0.0.1:{port}: " in capfd.readouterr().err
+    assert f"cannot listen on 127.0.0.1:{port}: " in capsys.readouterr().err
 
 
 def test_the_trace_on_the_console_and_in_a_file(serve: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -652,11 +652,11 @@ def test_a_reset_sets_up_the_scenario_again_and_keeps_the_trace_level(serve: Sta
     assert "reply" in seen[0][1]
 
 
-def test_a_port_in_use_for_the_control(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_for_the_control(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["serve", "--port", "0", "--control", str(port)]) == 2
-    assert f"cannot listen on 127.0.0.1:{port} for the control: " in capfd.readouterr().err
+    assert f"cannot listen on 127.0.0.1:{port} for the control: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
