@@ -150,7 +150,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
 
 
 def _request(options: argparse.Namespace) -> Request:
-    """Returns the request for the audit from the flags. Raises BadConfig and Refused."""
+    """Returns the request for the audit from the flags. Raises BadConfig."""
     from wirebroker_audit.job import Request
 
     request = Request(
@@ -181,13 +181,7 @@ def _follow(spark: SparkSession, request: Request, say: Callable[[str], None], s
 
 
 def access_of(options: argparse.Namespace) -> Access:
-    """Returns how to reach clusters, from the flags. Raises BadConfig, and Refused for flags without a cluster."""
-    if options.remote_store is not None and options.path is None:
-        raise Refused("--remote-store has the older segments of a log directory: it needs --path")
-    if options.max_rate is not None and options.bootstrap is None:
-        raise Refused("--max-rate limits what is fetched from a cluster: it needs --bootstrap")
-    if options.command_config is not None and options.bootstrap is None and options.findings_to is None:
-        raise Refused("--command-config says how to reach a cluster: it needs --bootstrap or --findings-to")
+    """Returns how to reach clusters, from the flags. Raises BadConfig."""
     access = read_access(options.command_config) if options.command_config is not None else Access()
     return replace(access, max_rate=options.max_rate or 0)
 
