@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ssl
 from base64 import b64decode
-from contextlib import suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -82,11 +82,16 @@ def test_a_store_of_certificates_has_no_key(settings: dict[str, str]) -> None:
 def test_damage_is_said_in_a_sentence(whole: bytes, settings: dict[str, str]) -> None:
     """As Java does, wirebroker checks a store's digest only if it has the store's password."""
     path = Path(settings["ssl.truststore.location"])
+    sentences = []
     for size in range(4, len(whole)):
         for data in (whole[:size], whole[:size] + b"\xff" + whole[size + 1 :]):
             path.write_bytes(data)
-            with suppress(BadStore):  # the store can still be read if only a byte of, for example, a date is damaged
-                pem_of("truststore", {"ssl.truststore.location": str(path)})
+            try:  # the store can still be read if only a byte of, for example, a date is damaged
+                assert pem_of("truststore", {"ssl.truststore.location": str(path)}).startswith("-----BEGIN CERTIFICATE-----")
+            except BadStore as refused:
+                sentences.append(str(refused))
+    assert all(sentence.startswith(f"ssl.truststore.location: {path} ") for sentence in sentences)
+    assert len(sentences) > len(whole) - 24, "each store that is cut before its digest is refused"
 
 
 def test_the_key_of_a_pem_file_may_have_a_password(tmp_path: Path, settings: dict[str, str]) -> None:
@@ -100,4 +105,5 @@ def test_the_key_of_a_pem_file_may_have_a_password(tmp_path: Path, settings: dic
     made = {"ssl.keystore.location": str(tmp_path / "key.pem"), "ssl.keystore.type": "PEM", "ssl.key.password": "another"}
     with MockKafka(security="ssl", configs=made) as kafka:
         context = ssl.create_default_context(cadata=pem_of("truststore", settings))
-        Connection(address_of(kafka.bootstrap_servers), 5, tls=context).close()
+        with closing(Connection(address_of(kafka.bootstrap_servers), 5, tls=context)) as connection:
+            assert connection.request(ApiVersionsRequest(), 0).error_code == 0

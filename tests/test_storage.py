@@ -530,7 +530,9 @@ def test_a_released_directory_is_free_although_a_child_was_forked(data: Path) ->
     lock = DirectoryLock(data)
     forked = [os.dup(fd) for fd, _ in lock._taken]
     lock.release()
-    DirectoryLock(data).release()
+    again = DirectoryLock(data)
+    assert len(again._taken) == len(forked)
+    again.release()
     for fd in forked:
         os.close(fd)
 

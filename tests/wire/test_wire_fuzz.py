@@ -80,9 +80,10 @@ def test_headers_are_read_or_refused(garbage: bytes, key: int, version: int) -> 
 def test_responses_are_read_or_refused(garbage: bytes, what: tuple[type[Message], int]) -> None:
     cls, version = what
     try:
-        decode_response(garbage, cls.__schema__.key, version)
+        _, response = decode_response(garbage, cls.__schema__.key, version)
     except ProtocolError:
         return
+    assert response.__schema__.key == cls.__schema__.key
 
 
 @pytest.fixture
