@@ -9,10 +9,33 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import sampling
+
 os.environ.setdefault("WIREBROKER_EXIT_WITH_PARENT", "1")
 # Hypothesis has no deadline, because the time of an example depends more on the machine than on the code.
 settings.register_profile("wirebroker", deadline=None)
 settings.load_profile("wirebroker")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--share", choices=("push", "all"), default="all", help="which tests run; see tests/sampling.py")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("share") == "push":
+        sampling.seed()  # before the workers start, which take it over
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("share") == "push":
+        left_out = {item for item in items if sampling.left_out(item.nodeid, item.get_closest_marker("slow") is not None)}
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.getoption("share") == "push":
+        terminalreporter.write_line(sampling.summary())
 
 
 def pytest_sessionstart() -> None:

@@ -43,7 +43,7 @@ from wirebroker.testing.expectations import Difference, subset
 from wirebroker.trace.levels import LEVELS
 from wirebroker.trace.rows import ProduceRow
 from wirebroker.trace.sinks import ConsoleSink
-from wirekit import FEW_PLUGINS, RawProducer, kafka_jars, lacking
+from wirekit import RawProducer, kafka_jars, lacking
 
 pytest_plugins = ["pytester"]
 
@@ -139,7 +139,7 @@ def test_python_tests_pass_and_can_fail(block: Block, pytester: pytest.Pytester)
     pytester.makepyfile(test_shown=block.code, test_otherwise=block.code.replace('== b"', '!= b"'))
     if "prod.toml" in block.code:
         learn_as_shown(pytester.path)
-    pytester.runpytest_subprocess(*FEW_PLUGINS).assert_outcomes(passed=1, failed=1)
+    pytester.runpytest_inprocess().assert_outcomes(passed=1, failed=1)
 
 
 def learn_as_shown(folder: Path) -> None:
@@ -390,7 +390,7 @@ def test_readme_shows_how_its_test_fails_without_idempotence(pytester: pytest.Py
     (block,) = (block for block in blocks("python") if block.path.name == "README.md" and "def test_" in block.code)
     code = block.code.replace("enable_idempotence=True", "enable_idempotence=False")
     pytester.makepyfile(code)
-    result = pytester.runpytest_subprocess(*FEW_PLUGINS)
+    result = pytester.runpytest_inprocess()
     result.assert_outcomes(failed=1)
     for line in shown_after(README, "printed by pytest").splitlines():
         assert line in result.outlines

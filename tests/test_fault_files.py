@@ -20,7 +20,7 @@ from wirebroker import faults
 from wirebroker.client.wire import ConnectionClosed, WireClient
 from wirebroker.faults.files import FaultFileError, dump, file_kinds, load, loads, parse, schema
 from wirebroker.mock import MockKafka
-from wirekit import FEW_PLUGINS, RawProducer
+from wirekit import RawProducer
 
 pytest_plugins = ["pytester"]
 ROOT = Path(__file__).resolve().parent.parent
@@ -231,5 +231,5 @@ def test_a_failed_test_prints_the_faults_as_a_file(pytester: pytest.Pytester) ->
             assert False
         """
     )
-    result = pytester.runpytest_subprocess(*FEW_PLUGINS)
+    result = pytester.runpytest_inprocess()
     result.stdout.fnmatch_lines(["*its faults, as the text of a*", 'kind = "lose_ack"', "nth = 3", "# fired 0 of 0*"])

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
+import sampling
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -36,6 +38,8 @@ def test_the_workflow_runs_ci_run_and_the_tests_elsewhere() -> None:
     assert [step["run"] for step in jobs["linux"]["steps"] if "run" in step] == [".ci/run"]
     assert jobs["others"]["strategy"]["matrix"]["os"] == ["macos-latest", "windows-latest"]
     assert jobs["others"]["steps"][-1]["run"].startswith("python -m pytest")
+    nightly = read(".github/workflows/suites.yml")["jobs"]["all"]
+    assert [step["run"] for step in nightly["steps"] if "run" in step] == [".ci/run --nightly"]
 
 
 def test_a_release_has_compiled_wheels_for_every_python_that_is_tested() -> None:
@@ -62,6 +66,21 @@ def test_actions_are_named_by_their_commits() -> None:
     for workflow in (ROOT / ".github" / "workflows").iterdir():
         for line in workflow.read_text(encoding="utf-8").splitlines():
             assert "uses:" not in line or re.search(r"uses: [\w./-]+@[0-9a-f]{40}  # v[\d.]+$", line), f"{workflow}: {line}"
+
+
+def test_what_a_push_may_leave_out_exists() -> None:
+    """Else a renamed folder would no longer make its tests run."""
+    folders = ("broker", "pipeline", "protocol", "scripts", "tests", "tools")
+    paths = [path.relative_to(ROOT).as_posix() for name in folders for path in (ROOT / name).rglob("*.py")]
+    assert [name for name, kind in sampling.KINDS.items() if not any(re.search(kind.code, path) for path in paths)] == []
+    files = [path for path in paths if path.startswith("tests/")]
+    assert [
+        name for name, kind in sampling.KINDS.items() if not any(re.search(kind.tests, f"{path}[0]") for path in files)
+    ] == []
+    assert [path for path in sampling.HOT if not (ROOT / path).is_file()] == []
+    beside = re.search(r"for each in (.+); do", (ROOT / ".ci" / "run").read_text(encoding="utf-8"))
+    assert beside is not None
+    assert sorted(beside[1].split()) == sorted(sampling.DUTIES)
 
 
 def test_the_issue_forms_ask_for_something() -> None:

@@ -1,0 +1,120 @@
+"""Decides what a push leaves out. Nothing else decides it.
+
+With `--share push` (`scripts/test` without arguments, and `.ci/run`) pytest runs a tenth of each kind of tests below, and of
+the tests that are marked as slow. The commit is the seed, so each push runs another tenth. Pytest runs a whole kind if the code
+that the kind is about has changed. `scripts/test --all` and `.ci/run --nightly` leave nothing out.
+
+    python tests/sampling.py DUTY    exits with 0 if this push has the duty of .ci/run, else says so and exits with 1
+
+Changed is what differs from the commit WIREBROKER_CI_BASE, or from HEAD if that is not set or if git does not know it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+ROOT = Path(__file__).resolve().parent.parent
+BASE, SEED = "WIREBROKER_CI_BASE", "WIREBROKER_TEST_SEED"
+ONE_OF = 10
+
+
+class Kind(NamedTuple):
+    """Many tests of one kind, and the code that they are about: regular expressions of node ids and of paths."""
+
+    tests: str
+    code: str
+
+
+KINDS = {
+    "audits on Spark": Kind(r"^tests/audit_spark/", r"^pipeline/|/audit/|/disk/|/storage/|^tests/audit_"),
+    "dialogues": Kind(r"/test_dialogues\.py.*\[", r"/(core|apis|engine|requests)/|dialogues"),
+    "disk faults": Kind(r"/test_(disk_faults|hostile_data)\.py", r"/(storage|disk)/"),
+    "explored programs": Kind(r"/test_explore_(flows|clients)\.py", r"/campaign/|^tests/explored/"),
+    "fuzzers": Kind(r"/test_(wire_)?fuzz\.py", r"^protocol/|^tests/(fuzzing|wire)/"),
+    "other releases": Kind(r"/test_releases\.py.*\[", r"/(core|conformance)/"),
+    "schedules": Kind(r"/test_simulation\.py.*\[", r"/core/|^tests/simulation/"),
+}
+
+
+class Duty(NamedTuple):
+    """What `.ci/run` does beside the tests after one of `turns` pushes, and after each change of its code."""
+
+    turns: int
+    code: str
+
+
+HOT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["wirebroker"]["compiled"]
+DUTIES = {
+    "budgets": Duty(2, "|".join([r"^scripts/bench", *map(re.escape, HOT)])),
+    "clone": Duty(4, r"^scripts/(build|release|_env)|^uv\.lock|^pyproject\.toml"),
+    "compiled": Duty(4, "|".join([r"^scripts/compile", *map(re.escape, HOT)])),
+    "suite": Duty(2, r"/(net|apis|requests)/|^protocol/|suites"),
+}
+
+
+def _git(*arguments: str) -> list[str] | None:
+    try:
+        run = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True, cwd=ROOT)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return run.stdout.splitlines()
+
+
+@cache
+def changed() -> list[str]:
+    differing = _git("diff", "--name-only", "--no-renames", os.environ.get(BASE) or "HEAD")
+    if differing is None:
+        differing = _git("diff", "--name-only", "--no-renames", "HEAD") or []
+    return differing + (_git("ls-files", "--others", "--exclude-standard") or [])
+
+
+def touched(code: str) -> bool:
+    return any(re.search(code, path) for path in changed())
+
+
+def seed() -> str:
+    """Returns the seed, and sets it for the processes that this process starts."""
+    return os.environ.setdefault(SEED, "".join(_git("rev-parse", "--short", "HEAD") or ["none"]))
+
+
+def drawn(name: str, one_of: int) -> bool:
+    return crc32(f"{seed()} {name}".encode()) % one_of == 0
+
+
+@cache
+def sampled() -> dict[str, re.Pattern[str]]:
+    """Returns the kinds of which this push runs only some tests."""
+    return {name: re.compile(kind.tests) for name, kind in KINDS.items() if not touched(kind.code)}
+
+
+def left_out(test: str, is_slow: bool) -> bool:
+    """Returns whether this push leaves out the test with this node id."""
+    kind = next((name for name, kind in KINDS.items() if re.search(kind.tests, test)), None)
+    whole = kind not in sampled() if kind else not is_slow
+    return not whole and not drawn(test, ONE_OF)
+
+
+def summary() -> str:
+    kinds = ", ".join((*sampled(), "slow tests"))
+    return f"seed {seed()} drew one of {ONE_OF} tests of these kinds: {kinds}; scripts/test --all runs all"
+
+
+def main() -> int:
+    name = sys.argv[1]
+    duty = DUTIES[name]
+    if touched(duty.code) or drawn(name, duty.turns):
+        return 0
+    print(f"{name}: not this time (seed {seed()}, one of {duty.turns} pushes); .ci/run --nightly does it")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
