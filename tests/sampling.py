@@ -36,9 +36,11 @@ class Kind(NamedTuple):
 KINDS = {
     "audits on Spark": Kind(r"^tests/audit_spark/", r"^pipeline/|/audit/|/disk/|/storage/|^tests/audit_"),
     "dialogues": Kind(r"/test_dialogues\.py.*\[", r"/(core|apis|engine|requests)/|dialogues"),
-    "disk faults": Kind(r"/test_(disk_faults|hostile_data)\.py", r"/(storage|disk)/"),
-    "explored programs": Kind(r"/test_explore_(flows|clients)\.py", r"/campaign/|^tests/explored/"),
+    "disk faults": Kind(r"/test_(disk_faults|hostile_data)\.py|::test_hundreds_of_damaged", r"/(storage|disk)/"),
+    "explored programs": Kind(r"/test_explore(_flows|_clients)?\.py", r"/campaign/|^tests/explored/"),
     "fuzzers": Kind(r"/test_(wire_)?fuzz\.py", r"^protocol/|^tests/(fuzzing|wire)/"),
+    "the image": Kind(r"::test_the_container", r"[Dd]ocker|^pyproject\.toml|^uv\.lock"),
+    "the live page": Kind(r"/test_live_page\.py", r"/(live|control|pictures|explain)/"),
     "other releases": Kind(r"/test_releases\.py.*\[", r"/(core|conformance)/"),
     "schedules": Kind(r"/test_simulation\.py.*\[", r"/core/|^tests/simulation/"),
 }

@@ -71,12 +71,16 @@ def test_actions_are_named_by_their_commits() -> None:
 def test_what_a_push_may_leave_out_exists() -> None:
     """Else a renamed folder would no longer make its tests run."""
     folders = ("broker", "pipeline", "protocol", "scripts", "tests", "tools")
-    paths = [path.relative_to(ROOT).as_posix() for name in folders for path in (ROOT / name).rglob("*.py")]
-    assert [name for name, kind in sampling.KINDS.items() if not any(re.search(kind.code, path) for path in paths)] == []
-    files = [path for path in paths if path.startswith("tests/")]
-    assert [
-        name for name, kind in sampling.KINDS.items() if not any(re.search(kind.tests, f"{path}[0]") for path in files)
-    ] == []
+    paths = [path for name in folders for path in (ROOT / name).rglob("*.py")] + [ROOT / "Dockerfile"]
+    names = [path.relative_to(ROOT).as_posix() for path in paths]
+    tests = [
+        f"{path.relative_to(ROOT).as_posix()}::{test}[0]"
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for test in re.findall(r"^(?:async )?def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    for kind in sampling.KINDS.values():
+        assert any(re.search(kind.code, name) for name in names), kind
+        assert any(re.search(kind.tests, test) for test in tests), kind
     assert [path for path in sampling.HOT if not (ROOT / path).is_file()] == []
     beside = re.search(r"for each in (.+); do", (ROOT / ".ci" / "run").read_text(encoding="utf-8"))
     assert beside is not None

@@ -7,10 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 
 import pytest
-from kafka.errors import UnknownBrokerIdError
 
 from wirebroker.clients import ClientName, ProducerSettings, driver
 from wirebroker.mock import MockKafka
@@ -68,8 +66,7 @@ class Application:
     def consume(self) -> None:
         reader = self._library.Reader(self._address, "orders", "team", "read_committed", member=True)
         while time.monotonic() < self._until and not (self._produced.is_set() and self.read.issuperset(self.acknowledged)):
-            with suppress(UnknownBrokerIdError):  # poll raises this error while a broker is down
-                self.read |= {value for _, value in reader.read(None, 1000, 0.2)}
+            self.read |= {value for _, value in reader.read(None, 1000, 0.2)}
         reader.close()
 
     def stop(self) -> None:
@@ -77,7 +74,7 @@ class Application:
         self._ended.set()
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "aiokafka", "confluent"])
+@pytest.mark.parametrize("client", ["aiokafka", "confluent"])  # kafka-python 3.0.12 can wait for ever if a broker left
 @pytest.mark.parametrize(("profile", "to"), [("kafka-3.9", "kafka-4.3"), ("kafka-2.8", "kafka-4.3")])
 def test_clients_live_through_an_upgrade(
     client: ClientName, profile: str, to: str, mock_kafka_factory: Callable[..., MockKafka]
@@ -85,20 +82,18 @@ def test_clients_live_through_an_upgrade(
     configs = {"default.replication.factor": 3, "min.insync.replicas": 2}
     kafka = mock_kafka_factory(brokers=3, profile=profile, topics={"orders": 3, "payments": 3}, configs=configs)
     application = Application(client, kafka.bootstrap_servers)
-    transactional = client != "kafka-python"  # kafka-python 3.0.12 can wait for ever if its coordinator moved
     committed: list[str] = []
     with ThreadPoolExecutor(3) as pool:
         running: list[Future[None]] = []
         try:
             running += map(pool.submit, (application.produce, application.consume))
-            if transactional:
-                running.append(pool.submit(lambda: committed.extend(application.commit())))
-                kafka.wait_for_records("payments", 30, SOON, committed=True)
+            running.append(pool.submit(lambda: committed.extend(application.commit())))
+            kafka.wait_for_records("payments", 30, SOON, committed=True)
             kafka.wait_until(lambda: "team" in kafka.groups() and kafka.groups()["team"].state == "Stable", SOON)
             kafka.upgrade(to, pause=0.2)
             assert {each.release for each in kafka.brokers().values()} == {to.removeprefix("kafka-")}
-            topic = "payments" if transactional else "orders"
-            kafka.wait_for_records(topic, len(kafka.records(topic, committed=True)) + 30, SOON, committed=True)
+            done = len(kafka.records("payments", committed=True))
+            kafka.wait_for_records("payments", done + 30, SOON, committed=True)
         finally:
             application.stop()
         for each in running:

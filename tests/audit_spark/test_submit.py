@@ -42,7 +42,8 @@ def foreign_python(folder: Path) -> Path:
     site = next(folder.glob("lib/python*/site-packages"))
     (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
     python = folder / "bin" / "python"
-    missing = subprocess.run([python, "-c", "import pyarrow, wirebroker_audit"], capture_output=True, text=True, cwd=folder)
+    imports = [python, "-c", "import pyarrow, wirebroker_audit"]
+    missing = subprocess.run(imports, capture_output=True, text=True, cwd=folder, env=environment(str(python)))
     assert "No module named 'wirebroker_audit'" in missing.stderr
     return python
 
