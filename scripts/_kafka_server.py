@@ -27,7 +27,7 @@ from _zookeeper import SESSION_SECONDS, ZooKeeper
 from kafkawire.errors import WireError
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker.client.wire import WireClient
-from wirebroker.conformance.run import RETRIES
+from wirebroker_tools.conformance.run import RETRIES
 
 READY_WITHIN = 60.0
 """The seconds that a broker may take to start or to stop."""

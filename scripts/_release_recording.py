@@ -15,11 +15,11 @@ from _kafka_releases import has_kraft, numbers
 from _kafka_security import OAuth, Security
 from _kafka_server import TELEMETRY_RECEIVER, KafkaServer, KafkaUnavailable
 
-from wirebroker.conformance.recording import USERS, Json, Scenario
-from wirebroker.conformance.releases import MODES, ReleaseRecording
-from wirebroker.conformance.replay import play
-from wirebroker.conformance.run import Run
-from wirebroker.conformance.versions import VersionMode
+from wirebroker_tools.conformance.recording import USERS, Json, Scenario
+from wirebroker_tools.conformance.releases import MODES, ReleaseRecording
+from wirebroker_tools.conformance.replay import play
+from wirebroker_tools.conformance.run import Run
+from wirebroker_tools.conformance.versions import VersionMode
 
 TIMES = 2
 """The number of times that a scenario is played in each mode."""

@@ -23,7 +23,7 @@ from kafkawire.registry import KEYS, request_class, spoken
 from requesting import create_topics, new_topic, plain
 from wirebroker.client.wire import Connection, ConnectionClosed
 from wirebroker.core.acls import OPERATIONS, Operation, ResourceType
-from wirebroker.decode.plain import message_of
+from wirebroker_tools.decode.plain import message_of
 
 USERS = {"admin": "admin-secret", "alice": "alice-secret"}
 SETTINGS = {

@@ -16,8 +16,8 @@ from kafkawire.registry import api_name
 from wirebroker.client.brokers import Brokers
 from wirebroker.client.settings import Access
 from wirebroker.core.config_resources import ResourceType
-from wirebroker.learning.asking import Asked, pieces
-from wirebroker.learning.sections import OF_ITS_LISTENERS, OF_ITS_MACHINE
+from wirebroker_tools.learning.asking import Asked, pieces
+from wirebroker_tools.learning.sections import OF_ITS_LISTENERS, OF_ITS_MACHINE
 
 Answers = dict[str, dict[str, Any]]
 

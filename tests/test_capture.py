@@ -30,15 +30,15 @@ from kafkawire.registry import api_name, request_class, response_class
 from requesting import plain
 from wire.random_messages import damaged, random_response, request_bytes, response_bytes, versions_of
 from wirebroker import MockKafka, ProxyKafka, faults
-from wirebroker.capture.files import DamagedCapture, Packet, packet_block, read_packets, start_of_file
-from wirebroker.capture.packets import Line, Segment, segment_of
-from wirebroker.capture.recording import capture_in
-from wirebroker.capture.session import RecordedExchange, Session
-from wirebroker.capture.streams import Piece, Streams
 from wirebroker.commands.cli import main
 from wirebroker.core.setting_definitions import BROKER_SETTINGS, ConfigType
-from wirebroker.explain.explanation import Explanation
 from wirebroker.trace.rows import ProduceRow, ReplyRow, Row, UnsupportedRow
+from wirebroker_tools.capture.files import DamagedCapture, Packet, packet_block, read_packets, start_of_file
+from wirebroker_tools.capture.packets import Line, Segment, segment_of
+from wirebroker_tools.capture.recording import capture_in
+from wirebroker_tools.capture.session import RecordedExchange, Session
+from wirebroker_tools.capture.streams import Piece, Streams
+from wirebroker_tools.explain.explanation import Explanation
 from wirekit import RawProducer, batch, lacking
 
 CLIENT, SERVER = ("127.0.0.1", 50_000), ("127.0.0.1", 9092)

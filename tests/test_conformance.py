@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from wirebroker.commands.cli import main
-from wirebroker.commands.conformance import check_responses
-from wirebroker.conformance.own_broker import OwnBroker
-from wirebroker.conformance.recording import Scenario, compare, deliberate, load, own_scenarios
-from wirebroker.conformance.replay import RemoteBroker, replay
+from wirebroker_tools.commands.conformance import check_responses
+from wirebroker_tools.conformance.own_broker import OwnBroker
+from wirebroker_tools.conformance.recording import Scenario, compare, deliberate, load, own_scenarios
+from wirebroker_tools.conformance.replay import RemoteBroker, replay
 
 SCENARIOS = load()
 

@@ -22,11 +22,11 @@ from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsRespo
 from kafkawire.messages.describe_transactions import DescribeTransactionsResponse, TransactionState
 from kafkawire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from wirebroker.client.wire import ConnectionClosed, NoResponse, WireClient
-from wirebroker.conformance import readiness
-from wirebroker.conformance.batches import record_data
-from wirebroker.conformance.recording import Normaliser, Scenario, compare, load, normalised
-from wirebroker.conformance.replay import ALL_OPERATIONS, observe
-from wirebroker.conformance.run import BEHIND_MS, CLOCKS_APART_MS, Run
+from wirebroker_tools.conformance import readiness
+from wirebroker_tools.conformance.batches import record_data
+from wirebroker_tools.conformance.recording import Normaliser, Scenario, compare, load, normalised
+from wirebroker_tools.conformance.replay import ALL_OPERATIONS, observe
+from wirebroker_tools.conformance.run import BEHIND_MS, CLOCKS_APART_MS, Run
 
 SCENARIOS = [replace(each, expected=normalised([row["observed"] for row in each.steps])) for each in load()]
 NOW = 1_800_000_000_000

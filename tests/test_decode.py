@@ -31,12 +31,12 @@ from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProt
 from kafkawire.registry import request_class
 from requesting import produce_request
 from wire.random_messages import MESSAGES, Maker, damaged, versions_of
-from wirebroker.capture.files import start_of_file
 from wirebroker.commands.cli import main
-from wirebroker.decode.forms import UnknownForm, read_bytes, written
-from wirebroker.decode.frames import NotRecognised, decode_all, encode_plain
-from wirebroker.decode.plain import PlainError
-from wirebroker.decode.show import lines as shown_lines
+from wirebroker_tools.capture.files import start_of_file
+from wirebroker_tools.decode.forms import UnknownForm, read_bytes, written
+from wirebroker_tools.decode.frames import NotRecognised, decode_all, encode_plain
+from wirebroker_tools.decode.plain import PlainError
+from wirebroker_tools.decode.show import lines as shown_lines
 from wirekit import NOW, batch
 
 PRODUCE = encode_request(5, "billing", produce_request("orders", batch(3, 2, pid=7, epoch=0, timestamp=NOW)), 9)

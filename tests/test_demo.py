@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 
 from wirebroker import clients
-from wirebroker.clients import PACKAGES, aiokafka, confluent
-from wirebroker.commands.demo import FLOWS, demonstrate
-from wirebroker.commands.demo.clients import CLIENTS, RECORDS
-from wirebroker.commands.demo.show import WIDTH, Screen
 from wirebroker.mock import MockKafka
-from wirebroker.scenarios.play import play
-from wirebroker.scenarios.reading import find
-from wirebroker.scenarios.scenario import Part, Scenario
-from wirebroker.scenarios.show import reason
+from wirebroker_tools.commands.demo import FLOWS, demonstrate
+from wirebroker_tools.commands.demo.clients import CLIENTS, RECORDS
+from wirebroker_tools.commands.demo.show import WIDTH, Screen
+from wirebroker_tools.drivers import PACKAGES, aiokafka, confluent
+from wirebroker_tools.scenarios.play import play
+from wirebroker_tools.scenarios.reading import find
+from wirebroker_tools.scenarios.scenario import Part, Scenario
+from wirebroker_tools.scenarios.show import reason
 
 
 def flow(name: str, **broker: Any) -> tuple[Scenario, Part]:

@@ -16,10 +16,10 @@ from kafkawire.registry import KEYS
 from random_dialogues.replay import Dialogue, Step, describe, load, prefix_for, replay, save
 from wirebroker import MockKafka
 from wirebroker.apis import SERVED
-from wirebroker.conformance.own_broker import OwnBroker
-from wirebroker.conformance.recording import BASE_SETTINGS
 from wirebroker.core.java_order import abs_hash
 from wirebroker.core.releases import release
+from wirebroker_tools.conformance.own_broker import OwnBroker
+from wirebroker_tools.conformance.recording import BASE_SETTINGS
 
 DATA = Path(__file__).parent / "data"
 SCRIPT = Path(__file__).parent.parent / "scripts" / "record-dialogues"

@@ -20,9 +20,9 @@ from kafkawire.registry import request_class, response_class
 from requesting import produce_request
 from wire.random_messages import Maker, versions_of
 from wirebroker import MockKafka
-from wirebroker.capture.files import packet_block, start_of_file
-from wirebroker.capture.packets import LONGEST_PAYLOAD, Line
-from wirebroker.decode.dissector import lua
+from wirebroker_tools.capture.files import packet_block, start_of_file
+from wirebroker_tools.capture.packets import LONGEST_PAYLOAD, Line
+from wirebroker_tools.decode.dissector import lua
 from wirekit import NOW
 
 CLIENT, SERVER = ("127.0.0.1", 50_000), ("127.0.0.1", 9092)

@@ -29,20 +29,20 @@ from wirebroker import faults
 from wirebroker.apis import SERVED
 from wirebroker.audit.journal import FIELDS
 from wirebroker.commands.cli import build_parser, main
-from wirebroker.commands.demo import demonstrate
-from wirebroker.commands.demo.show import Screen
-from wirebroker.conformance.recording import load
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.profile import PROFILES, Rules
 from wirebroker.core.releases import DEFAULT
 from wirebroker.core.setting_definitions import BROKER_SETTINGS
 from wirebroker.mock import MockKafka
-from wirebroker.scenarios.play import play
-from wirebroker.scenarios.reading import find
 from wirebroker.testing.expectations import Difference, subset
 from wirebroker.trace.levels import LEVELS
 from wirebroker.trace.rows import ProduceRow
 from wirebroker.trace.sinks import ConsoleSink
+from wirebroker_tools.commands.demo import demonstrate
+from wirebroker_tools.commands.demo.show import Screen
+from wirebroker_tools.conformance.recording import load
+from wirebroker_tools.scenarios.play import play
+from wirebroker_tools.scenarios.reading import find
 from wirekit import RawProducer, kafka_jars, lacking
 
 pytest_plugins = ["pytester"]

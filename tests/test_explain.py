@@ -23,8 +23,6 @@ from responses import only, sole
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.commands.cli import main
-from wirebroker.explain.explanation import Explanation
-from wirebroker.explain.findings import KINDS, Finding, Kind
 from wirebroker.net import proxy_host
 from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.security.clients import tokens
@@ -32,6 +30,8 @@ from wirebroker.testing.views import TraceView
 from wirebroker.trace.filters import parsed
 from wirebroker.trace.recorder import RING
 from wirebroker.trace.rows import AuthenticationRow, ConnectionRow, FetchRow, ReplyRow, Row, RunRow, row_from_json
+from wirebroker_tools.explain.explanation import Explanation
+from wirebroker_tools.explain.findings import KINDS, Finding, Kind
 from wirekit import ask_in_vain, batch, client
 
 NAME = "wirebroker-conformance"

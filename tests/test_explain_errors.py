@@ -12,10 +12,10 @@ from kafkawire.messages import APIS
 from requesting import fetch, init_producer_id, produce_request
 from responses import sole
 from wirebroker import MockKafka, faults
-from wirebroker.explain.explanation import Explanation
-from wirebroker.explain.findings import Finding
 from wirebroker.trace.levels import Level
 from wirebroker.trace.rows import ReplyRow, Row
+from wirebroker_tools.explain.explanation import Explanation
+from wirebroker_tools.explain.findings import Finding
 from wirekit import batch, client
 
 START, SECOND = 1_800_000_000_000, 1000

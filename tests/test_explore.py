@@ -17,14 +17,14 @@ from rich.console import Console
 from kafkawire.errors import ErrorCode
 from kafkawire.registry import KEYS
 from wirebroker import MockKafka, faults
-from wirebroker.campaign.cases import Results, in_shard, play_all
-from wirebroker.campaign.errors import DONE, ERRORS, OF_LOST_DATA, OF_STATIC_MEMBERS, SINCE, WITHOUT_ID
-from wirebroker.campaign.in_pytest import REPORTED
-from wirebroker.campaign.misfortunes import Asked, Choice, Place, cases, places
-from wirebroker.campaign.outcomes import OUTCOMES
-from wirebroker.campaign.show import Screen
-from wirebroker.campaign.workers import workers
 from wirebroker.commands.cli import main
+from wirebroker_tools.campaign.cases import Results, in_shard, play_all
+from wirebroker_tools.campaign.errors import DONE, ERRORS, OF_LOST_DATA, OF_STATIC_MEMBERS, SINCE, WITHOUT_ID
+from wirebroker_tools.campaign.in_pytest import REPORTED
+from wirebroker_tools.campaign.misfortunes import Asked, Choice, Place, cases, places
+from wirebroker_tools.campaign.outcomes import OUTCOMES
+from wirebroker_tools.campaign.show import Screen
+from wirebroker_tools.campaign.workers import workers
 from wirekit import FEW_PLUGINS
 
 pytest_plugins = ["pytester"]

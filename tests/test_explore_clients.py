@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from wirebroker import MockKafka
-from wirebroker.campaign.application import VARIABLES
 from wirebroker.commands.cli import main
+from wirebroker_tools.campaign.application import VARIABLES
 from wirekit import kafka_jars, lacking
 
 # isort: split

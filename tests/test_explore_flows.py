@@ -22,11 +22,11 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import Producer
 from kafka import KafkaProducer
 
-from wirebroker.campaign.application import Application, Run, Watch
-from wirebroker.campaign.exploration import Exploration
-from wirebroker.campaign.misfortunes import is_slow
-from wirebroker.campaign.workers import workers
 from wirebroker.trace.rows import ProduceRow
+from wirebroker_tools.campaign.application import Application, Run, Watch
+from wirebroker_tools.campaign.exploration import Exploration
+from wirebroker_tools.campaign.misfortunes import is_slow
+from wirebroker_tools.campaign.workers import workers
 
 pytestmark = [
     pytest.mark.slow,

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from wirebroker.clients import ClientName
-from wirebroker.scenarios.play import Result, play
-from wirebroker.scenarios.reading import find
-from wirebroker.scenarios.scenario import Part, Scenario
+from wirebroker_tools.drivers import ClientName
+from wirebroker_tools.scenarios.play import Result, play
+from wirebroker_tools.scenarios.reading import find
+from wirebroker_tools.scenarios.scenario import Part, Scenario
 
 ALL: tuple[ClientName, ...] = ("kafka-python", "aiokafka", "confluent", "wire")
 LIBRARIES = ALL[:3]

@@ -11,12 +11,12 @@ import pytest
 
 from kafkawire.frames import encode_request
 from kafkawire.messages.metadata import MetadataRequest
-from wirebroker.capture.files import read_packets
-from wirebroker.capture.recording import open_capture
 from wirebroker.commands.cli import main
-from wirebroker.commands.trace import appended
 from wirebroker.common import lasting
 from wirebroker.common.lasting import LastingFile, Rotation
+from wirebroker_tools.capture.files import read_packets
+from wirebroker_tools.capture.recording import open_capture
+from wirebroker_tools.commands.trace import appended
 
 
 class Disk:

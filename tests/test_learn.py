@@ -31,7 +31,7 @@ from wirebroker.client.settings import Access
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.commands.cli import build_parser, main
 from wirebroker.commands.serve import broker_options
-from wirebroker.learning.form import (
+from wirebroker.testing.learned_file import (
     FORMAT,
     Acl,
     Broker,
@@ -46,8 +46,8 @@ from wirebroker.learning.form import (
     loads,
     read,
 )
-from wirebroker.learning.sections import DOWN
 from wirebroker.testing.options import AUTHORIZER, BrokerOptions, OptionError
+from wirebroker_tools.learning.sections import DOWN
 from wirekit import batch, client
 
 USERS = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}

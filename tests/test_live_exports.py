@@ -16,12 +16,12 @@ from controlkit import ControlClient
 from requesting import produce_request
 from test_live_events import events
 from wirebroker import MockKafka, faults
-from wirebroker.capture.session import Session
 from wirebroker.client.wire import Connection, address_of
-from wirebroker.scenarios.play import play
-from wirebroker.scenarios.reading import find, read
 from wirebroker.trace.rows import ProduceRow, ReplyRow, Row, ShadowRow
-from wirebroker.trace.scenario import scenario_of
+from wirebroker_tools.capture.session import Session
+from wirebroker_tools.scenarios.play import play
+from wirebroker_tools.scenarios.reading import find, read
+from wirebroker_tools.traces.scenario import scenario_of
 from wirekit import batch
 
 

@@ -25,18 +25,18 @@ from kafkawire.printable import printable
 from requesting import fetch, join_group, plain, produce_request
 from test_filters import FOUND, FOUND_BY_ITS_BATCH, MATCHED, ROWS
 from wirebroker import MockKafka, ProxyKafka, faults
-from wirebroker.capture.session import Session
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.commands.cli import main
 from wirebroker.control.endpoints.events import ALWAYS
-from wirebroker.control.saved_file import SavedFile
 from wirebroker.control.server import Control, control_of_file, control_of_proxy
 from wirebroker.net.thread import LoopThread
 from wirebroker.trace.brief import brief
 from wirebroker.trace.filters import parsed
-from wirebroker.trace.folds import Fold, folded
 from wirebroker.trace.layout import time_of_day
 from wirebroker.trace.rows import EVENTS, ReplyRow, Row
+from wirebroker_tools.capture.session import Session
+from wirebroker_tools.live.saved_file import SavedFile
+from wirebroker_tools.traces.folds import Fold, folded
 from wirekit import NOW, batch
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")

@@ -15,10 +15,10 @@ from kafkawire.message_sets import LegacyRecord, Unconvertible, down_converted, 
 from requesting import fetch, produce_request
 from responses import only
 from wirebroker import MockKafka, ProxyKafka
-from wirebroker.capture.outcomes import _fetched
 from wirebroker.client.wire import ConnectionClosed
 from wirebroker.core.message_set_checks import MUCH_DATA
-from wirebroker.decode.batches import RecordData, record_data
+from wirebroker_tools.capture.outcomes import _fetched
+from wirebroker_tools.decode.batches import RecordData, record_data
 from wirekit import batch, client
 
 NOW = 1_800_000_000_000

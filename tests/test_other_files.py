@@ -16,11 +16,11 @@ import pytest
 
 from kafkawire.compression import compress
 from wirebroker import MockKafka
-from wirebroker.capture.packets import LINKS
 from wirebroker.commands.cli import main
 from wirebroker.control import openapi
 from wirebroker.control.page import page
 from wirebroker.control.table import ENDPOINTS, OF_FILES, OF_PROXIES
+from wirebroker_tools.capture.packets import LINKS
 from wirekit import RawProducer
 
 LINK_TYPES = (0, 1, 9, 12, 14, 101, 105, 108, 113, 127, 195, 228, 229, 239, 276)

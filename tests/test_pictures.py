@@ -14,11 +14,6 @@ import pytest
 
 from wirebroker import MockKafka, faults
 from wirebroker.__main__ import main
-from wirebroker.pictures import PICTURES
-from wirebroker.pictures.drawing import ALL, Wish, draw
-from wirebroker.pictures.kept import MOST, KeptRows
-from wirebroker.pictures.marks import STYLE, TAGS, Mark, Picture, svg
-from wirebroker.pictures.stored import Found, Stored, stored
 from wirebroker.requests.facts import Batch
 from wirebroker.trace.layout import time_of_day
 from wirebroker.trace.recorder import Recorder
@@ -34,7 +29,12 @@ from wirebroker.trace.rows import (
     Row,
     TransactionRow,
 )
-from wirebroker.trace.timeline import timelines
+from wirebroker_tools.pictures import PICTURES
+from wirebroker_tools.pictures.drawing import ALL, Wish, draw
+from wirebroker_tools.pictures.kept import MOST, KeptRows
+from wirebroker_tools.pictures.marks import STYLE, TAGS, Mark, Picture, svg
+from wirebroker_tools.pictures.stored import Found, Stored, stored
+from wirebroker_tools.traces.timeline import timelines
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&\x1b[31m\u202e]]>\udc80"
 START = 1_700_000_000_000

@@ -38,10 +38,10 @@ from kafkawire.compression import GZIP, LZ4, NAMES, SNAPPY, ZSTD, compress
 from kafkawire.errors import error_name
 from kafkawire.extras import how_to_install
 from kafkawire.varints import write_varint
-from wirebroker.conformance.batches import record_data
-from wirebroker.conformance.recording import Scenario, load
 from wirebroker.core.configs import BrokerConfigs, TopicConfigs
 from wirebroker.core.record_checks import Checked, RecordPolicy, RecordReject, check
+from wirebroker_tools.conformance.batches import record_data
+from wirebroker_tools.conformance.recording import Scenario, load
 from wirekit import NOW
 
 CORRUPT, TOO_LARGE, LIST_TOO_LARGE, BAD_TIME, UNSUPPORTED, INVALID, SERVER = 2, 10, 18, 32, 76, 87, -1

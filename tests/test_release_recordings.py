@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from wirebroker.commands.cli import main
-from wirebroker.conformance import log_dir_steps, readiness
-from wirebroker.conformance.own_broker import OwnBroker
-from wirebroker.conformance.recording import LEFT_OUT, Scenario, compare, load
-from wirebroker.conformance.releases import MODES, ReleaseRecording, read, recorded_releases, release_recording
-from wirebroker.conformance.replay import play
-from wirebroker.conformance.run import Run
 from wirebroker.core.releases import release
+from wirebroker_tools.conformance import log_dir_steps, readiness
+from wirebroker_tools.conformance.own_broker import OwnBroker
+from wirebroker_tools.conformance.recording import LEFT_OUT, Scenario, compare, load
+from wirebroker_tools.conformance.releases import MODES, ReleaseRecording, read, recorded_releases, release_recording
+from wirebroker_tools.conformance.replay import play
+from wirebroker_tools.conformance.run import Run
 
 FENCED = {"error": "47 INVALID_PRODUCER_EPOCH", "base_offset": -1}
 

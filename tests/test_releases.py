@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from wirebroker.commands.cli import main
-from wirebroker.conformance.own_broker import OwnBroker
-from wirebroker.conformance.recording import Difference, deliberate
-from wirebroker.conformance.releases import recorded_releases, release_recording
-from wirebroker.conformance.replay import replay
 from wirebroker.core.profile import PROFILES, profile
 from wirebroker.core.releases import release
 from wirebroker.core.releases.changes import CHANGES, RELEASES, Behaviour, number
+from wirebroker_tools.conformance.own_broker import OwnBroker
+from wirebroker_tools.conformance.recording import Difference, deliberate
+from wirebroker_tools.conformance.releases import recorded_releases, release_recording
+from wirebroker_tools.conformance.replay import replay
 
 PLAYED = ("main", "controller", "restart", "log_dirs", "log_dirs_new")
 """Groups of scenarios: about producers, transactions, the protocol, the controller, restarts, and log directories."""

@@ -15,12 +15,12 @@ import pytest
 from controlkit import ControlClient
 from test_filters import FOUND, ROWS
 from wirebroker import MockKafka
-from wirebroker.capture.spool import exchange_in, spool
 from wirebroker.commands.cli import main
 from wirebroker.trace.filters import needles, parsed
-from wirebroker.trace.folds import Fold, folded
 from wirebroker.trace.rows import ReplyRow, Row
-from wirebroker.trace.saved import BLOCK, Parts, SavedRows, Search, window
+from wirebroker_tools.capture.spool import exchange_in, spool
+from wirebroker_tools.traces.folds import Fold, folded
+from wirebroker_tools.traces.saved import BLOCK, Parts, SavedRows, Search, window
 from wirekit import NOW, RawProducer
 
 

@@ -24,17 +24,17 @@ import pytest
 from requesting import produce_request
 from wirebroker import MockKafka, clients, faults
 from wirebroker.client.wire import Connection
-from wirebroker.clients import CLIENTS, ClientName, ProducerSettings
-from wirebroker.clients.wire import Producer
 from wirebroker.commands.cli import main
 from wirebroker.mock import StoredRecord
-from wirebroker.scenarios.journal import Journal, Sent, label
-from wirebroker.scenarios.outcome import Counts, count, judge
-from wirebroker.scenarios.play import Result, play
-from wirebroker.scenarios.reading import find, names, read
-from wirebroker.scenarios.scenario import Expect, ScenarioError
-from wirebroker.scenarios.show import catalogue
-from wirebroker.scenarios.watch import Watch
+from wirebroker_tools.drivers import CLIENTS, ClientName, ProducerSettings
+from wirebroker_tools.drivers.wire import Producer
+from wirebroker_tools.scenarios.journal import Journal, Sent, label
+from wirebroker_tools.scenarios.outcome import Counts, count, judge
+from wirebroker_tools.scenarios.play import Result, play
+from wirebroker_tools.scenarios.reading import find, names, read
+from wirebroker_tools.scenarios.scenario import Expect, ScenarioError
+from wirebroker_tools.scenarios.show import catalogue
+from wirebroker_tools.scenarios.watch import Watch
 from wirekit import batch, client
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -113,7 +113,7 @@ def test_a_client_that_hangs_ends_all_the_same() -> None:
 
 
 def test_what_a_consumer_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    from wirebroker.clients import kafka_python
+    from wirebroker_tools.drivers import kafka_python
 
     def refuse(*_: object) -> int:
         raise ConnectionError("no route")

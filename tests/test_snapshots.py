@@ -17,10 +17,10 @@ from test_share_groups import ACCEPT, shared_by
 from test_storage_coordinators import DATA, state_of
 from test_transactions import started
 from wirebroker import MockKafka, faults
-from wirebroker.conformance.own_broker import OwnBroker
-from wirebroker.conformance.recording import BASE_SETTINGS
 from wirebroker.control.controlled import MOST_SNAPSHOTS
 from wirebroker.engine.engine import Engine
+from wirebroker_tools.conformance.own_broker import OwnBroker
+from wirebroker_tools.conformance.recording import BASE_SETTINGS
 from wirekit import RawProducer, client
 
 OUT_OF_ORDER, UNSTABLE = 45, 88

@@ -28,15 +28,15 @@ from kafkawire.primitives import parse_uuid
 from requesting import create_topic, delete_records, end_txn, init_producer_id, plain, produce_request
 from responses import only, sole
 from wirebroker.commands.cli import main
-from wirebroker.conformance.own_broker import OwnBroker
-from wirebroker.conformance.recording import load
-from wirebroker.conformance.replay import replay
 from wirebroker.core.logs.memory import MemoryLog
 from wirebroker.engine.engine import Engine
 from wirebroker.mock import MockKafka
 from wirebroker.storage import files
 from wirebroker.storage.locking import DirectoryLock
 from wirebroker.storage.log import FolderLog
+from wirebroker_tools.conformance.own_broker import OwnBroker
+from wirebroker_tools.conformance.recording import load
+from wirebroker_tools.conformance.replay import replay
 from wirekit import RawProducer, batch, client
 
 SMALL = {"segment.bytes": "1048576"}

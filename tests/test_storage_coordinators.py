@@ -12,14 +12,14 @@ import pytest
 from actors import TEAM, Member
 from random_dialogues.replay import load, replay
 from requesting import find_coordinator
-from wirebroker.conformance.own_broker import OwnBroker
-from wirebroker.conformance.recording import BASE_SETTINGS
 from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.engine.engine import Engine
 from wirebroker.mock import MockKafka
 from wirebroker.storage.snapshots import snapshot_bytes
 from wirebroker.storage.store import FolderStore
+from wirebroker_tools.conformance.own_broker import OwnBroker
+from wirebroker_tools.conformance.recording import BASE_SETTINGS
 from wirekit import client
 
 DATA = Path(__file__).parent / "data"

@@ -19,13 +19,13 @@ from dialogue import Dialogue, accepted, answered, tagged
 from inprocess import InProcess
 from random_dialogues.replay import load, replay
 from requesting import delete_records
-from wirebroker.conformance.own_broker import OwnBroker
-from wirebroker.conformance.recording import BASE_SETTINGS
 from wirebroker.core import purgatory
 from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Periodic, Timer, Timers, name_of
 from wirebroker.engine.engine import Engine
 from wirebroker.storage.log import FolderLog
+from wirebroker_tools.conformance.own_broker import OwnBroker
+from wirebroker_tools.conformance.recording import BASE_SETTINGS
 
 pytestmark = pytest.mark.timeout(30)  # a timer that never ends fails soon
 

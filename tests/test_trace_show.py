@@ -21,12 +21,12 @@ from requesting import find_coordinator, init_producer_id, plain, produce_reques
 from wirebroker import faults
 from wirebroker.client.wire import WireClient
 from wirebroker.commands.cli import main
-from wirebroker.commands.trace import moment
 from wirebroker.mock import MockKafka
 from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.trace.layout import line
 from wirebroker.trace.rows import FaultRow, ProduceRow, RunRow, ShadowRow, row_from_json
-from wirebroker.trace.timeline import LINES, timelines
+from wirebroker_tools.commands.trace import moment
+from wirebroker_tools.traces.timeline import LINES, timelines
 from wirekit import RawProducer, batch
 
 START = 1_800_000_000_000

@@ -41,12 +41,12 @@ from wirebroker.apis import SERVED
 from wirebroker.client.wire import ConnectionClosed, NoResponse
 from wirebroker.core.profile import DEFAULT_PROFILE
 from wirebroker.engine.soft_reset import soft_reset
-from wirebroker.learning.form import FORMAT, FileError, read
 from wirebroker.net.listener import parse_address
 from wirebroker.requests.errors import READING
 from wirebroker.security.principals import Principal
 from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.storage import changes
+from wirebroker.testing.learned_file import FORMAT, FileError, read
 from wirebroker.testing.options import OptionError
 from wirebroker.trace.recorder import errors_in
 from wirekit import client

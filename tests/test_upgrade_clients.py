@@ -10,8 +10,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from wirebroker.clients import ClientName, ProducerSettings, driver
 from wirebroker.mock import MockKafka
+from wirebroker_tools.drivers import ClientName, ProducerSettings, driver
 
 EACH = 3
 """The number of records in each transaction."""

@@ -45,6 +45,7 @@ from wirebroker.testing.states import PartitionState
 from wirebroker.testing.topic_specs import Topics
 from wirebroker.testing.views import Faults, TraceView, checked_rules
 from wirebroker.testing.waits import Waits
+from wirebroker.tools import tools
 from wirebroker.trace.levels import Level
 
 if TYPE_CHECKING:
@@ -221,7 +222,8 @@ class MockKafka(Waits):
         self._host = Host(engine, self._clock)
         try:
             if self._capture_path is not None:
-                self._host.capture_to(os.fspath(self._capture_path))
+                path = os.fspath(self._capture_path)
+                self._host.capture_to(path, tools().open_capture(path, None))
             name, tls = self._protocol.name, self._certificates()
             for listener in one_each(engine.cluster.brokers, *self._address, None, name, self._protocol, tls):
                 self._ports.append(await self._host.listen(listener))

@@ -23,6 +23,7 @@ from wirebroker.net.thread import LoopThread, call_on
 from wirebroker.proxy.proxy import Proxy
 from wirebroker.testing import passing
 from wirebroker.testing.views import Faults, TraceView
+from wirebroker.tools import tools
 
 if TYPE_CHECKING:
     from wirebroker.control.server import Control
@@ -97,7 +98,8 @@ class ProxyKafka:
         )  # fmt: skip
         self._host.proxy.trace_at(self._level)
         if self._capture_path is not None:
-            self._host.capture_to(os.fspath(self._capture_path))
+            path = os.fspath(self._capture_path)
+            self._host.capture_to(path, tools().open_capture(path, None))
         address = await self._host.start()
         if self._new_control is not None:
             self._control = self._new_control(self._host)

@@ -264,15 +264,14 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     wanted = item.config.getoption("--mock-kafka-explore") if wanted is None else wanted
     if not wanted or "mock_kafka" not in getattr(item, "fixturenames", ()):
         return None
-    from wirebroker.campaign.in_pytest import Explored, choice_of, explore_item
+    from wirebroker.tools import tools
 
     try:
-        choice = choice_of(wanted)
+        item.stash[_explored], run = tools().explore(item, nextitem, wanted)
     except ValueError as wrong:
         item.stash[_wrong] = str(wrong)
         return None
-    item.stash[_explored] = Explored()
-    explore_item(item, nextitem, choice, item.stash[_explored])
+    run()
     return True
 
 

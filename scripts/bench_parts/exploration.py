@@ -36,7 +36,7 @@ def test_that_takes_a_tenth_of_a_second(mock_kafka):
 """
 DRIVER = """
 import json, time
-import pytest, wirebroker.campaign.in_pytest as in_pytest
+import pytest, wirebroker_tools.campaign.in_pytest as in_pytest
 explore_item = in_pytest.explore_item
 def timed(*arguments):
     cpu, wall = time.process_time(), time.perf_counter()
@@ -85,9 +85,9 @@ def _tests(folder: Path) -> tuple[float, float]:
 
 
 def _commands() -> tuple[float, float]:
-    from wirebroker.campaign.application import Application
-    from wirebroker.campaign.exploration import Exploration
-    from wirebroker.campaign.misfortunes import Choice
+    from wirebroker_tools.campaign.application import Application
+    from wirebroker_tools.campaign.exploration import Exploration
+    from wirebroker_tools.campaign.misfortunes import Choice
 
     application = Application([sys.executable, "-S", "-E", "-c", COMMAND])
     exploration = Exploration(application, Choice.of(["Metadata"], ["error"], every=True))

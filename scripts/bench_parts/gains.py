@@ -92,8 +92,8 @@ def fuzz(_: Path) -> Iterator[None]:
 
 def conform(_: Path) -> Iterator[None]:
     """Replay some of the recorded dialogues."""
-    from wirebroker.commands.conformance import run_all
-    from wirebroker.conformance.recording import load
+    from wirebroker_tools.commands.conformance import run_all
+    from wirebroker_tools.conformance.recording import load
 
     scenarios = load()[::EVERY]
     yield

@@ -19,10 +19,10 @@ from bench_parts.process import Server
 
 from kafkawire.registry import KEYS, request_class
 from wirebroker.client.wire import Connection, address_of
-from wirebroker.decode.plain import message_of
 from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.security.web_tokens import unsecured_token
 from wirebroker.testing.client_settings import Access, client_settings
+from wirebroker_tools.decode.plain import message_of
 
 USERS = {"alice": "alice-secret", "bob": "bob-secret", "limited": "limited-secret"}
 LISTENERS = {"SSL": "SSL", "MTLS": "SSL", "SASL_PLAINTEXT": "SASL_PLAINTEXT", "SASL_SSL": "SASL_SSL"}

@@ -15,9 +15,9 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
 from simulation.schedule import play_case
-from wirebroker.campaign.cases import Results, play_all
-from wirebroker.campaign.workers import NoSpark, workers
 from wirebroker.commands.cli import main
+from wirebroker_tools.campaign.cases import Results, play_all
+from wirebroker_tools.campaign.workers import NoSpark, workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -30,11 +30,11 @@ from wirebroker.core.profile import PROFILES, profile
 from wirebroker.core.setting_definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from wirebroker.faults.files import FaultFileError, dump, file_kinds, loads
 from wirebroker.faults.files import load as load_faults
-from wirebroker.scenarios.reading import find
-from wirebroker.scenarios.scenario import ScenarioError
-from wirebroker.scenarios.workload import Workload
 from wirebroker.testing.options import BrokerOptions, OptionError
 from wirebroker.trace.rows import EVENTS
+from wirebroker_tools.scenarios.reading import find
+from wirebroker_tools.scenarios.scenario import ScenarioError
+from wirebroker_tools.scenarios.workload import Workload
 
 LONGEST = 1.0
 """The most seconds of CPU time to read an input. The largest input has some 60 KiB."""
@@ -105,7 +105,7 @@ def fault_files() -> tuple[str, ...]:
 @cache
 def scenario_files() -> tuple[str, ...]:
     """The texts of the scenarios that come with wirebroker."""
-    return tuple(each.read_text(encoding="utf-8") for each in files("wirebroker.scenarios").joinpath("files").iterdir())
+    return tuple(each.read_text(encoding="utf-8") for each in files("wirebroker_tools.scenarios").joinpath("files").iterdir())
 
 
 FAULT_WORDS = (

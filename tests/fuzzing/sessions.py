@@ -14,7 +14,7 @@ from kafkawire.messages import APIS
 from kafkawire.messages.api_versions import ApiVersionsResponse
 from kafkawire.registry import api_name, request_class, response_class
 from wire.random_messages import Maker, damaged, versions_of
-from wirebroker.capture.recording import capture_in
+from wirebroker_tools.capture.recording import capture_in
 
 CLIENT, SERVER = ("127.0.0.1", 50_000), ("127.0.0.1", 9092)
 NOW = 1_800_000_000_000_000

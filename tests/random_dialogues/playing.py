@@ -18,8 +18,8 @@ from random_dialogues.replay import (
     Step,
     chosen_by_hash,
 )
-from wirebroker.conformance.versions import Announced
 from wirebroker.core.releases import Release
+from wirebroker_tools.conformance.versions import Announced
 
 Address = tuple[str, int]
 ANSWERED_WITHIN = 10.0

@@ -28,9 +28,9 @@ from random_dialogues.symbols import NAME, Json, Symbols, from_json, to_json
 from requesting import init_producer_id
 from responses import sole
 from wirebroker.client.wire import Connection, NoResponse, WireClient
-from wirebroker.conformance.readiness import COORDINATOR_CODES, coordinators_loaded, transactions_complete, until
-from wirebroker.conformance.versions import Announced
 from wirebroker.core.java_order import abs_hash
+from wirebroker_tools.conformance.readiness import COORDINATOR_CODES, coordinators_loaded, transactions_complete, until
+from wirebroker_tools.conformance.versions import Announced
 
 Responses = dict[int, Json]
 """Responses by the number of the connection."""

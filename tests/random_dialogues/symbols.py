@@ -27,7 +27,7 @@ from kafkawire.batches import (
 from kafkawire.compression import NAMES
 from kafkawire.declare import Field, Message, Struct
 from kafkawire.errors import error_name
-from wirebroker.conformance.batches import altered
+from wirebroker_tools.conformance.batches import altered
 
 Json = dict[str, Any]
 NAME, ID = "@", "$"

@@ -39,6 +39,7 @@ from wirebroker.net.proxy_host import ProxyHost
 from wirebroker.net.sockets import new_loop
 from wirebroker.net.tls import ClientAuth, Tls, TlsError
 from wirebroker.security.protocols import SecurityProtocol
+from wirebroker.tools import tools
 
 logger = logging.getLogger("wirebroker")
 
@@ -95,7 +96,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
         for sink in arguments.trace:
             attach_sink(proxy.trace, sink, rotation, resources)
         if arguments.capture:
-            host.capture_to(arguments.capture, rotation)
+            host.capture_to(arguments.capture, tools().open_capture(arguments.capture, rotation))
         stop = stop_signal()
         if arguments.exit_with_parent:
             watch_parent(stop)

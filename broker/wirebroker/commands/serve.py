@@ -33,12 +33,13 @@ from wirebroker.net.host import Host
 from wirebroker.net.listener import Address
 from wirebroker.net.sockets import new_loop
 from wirebroker.testing.options import BrokerOptions, OptionError
+from wirebroker.tools import tools
 
 if TYPE_CHECKING:
     from wirebroker.control.server import Control
     from wirebroker.faults.files import FaultFile
     from wirebroker.faults.plan import FaultPlan
-    from wirebroker.scenarios.scenario import Part
+    from wirebroker.tools import Scene
     from wirebroker.trace.recorder import Recorder
 
 logger = logging.getLogger("wirebroker")
@@ -68,11 +69,11 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         for warning in from_environment(arguments, os.environ):
             logger.warning(warning)
-        part = from_scenario(arguments) if arguments.scenario else None
+        scene = tools().scene(arguments) if arguments.scenario else None
         loop = new_loop(arguments.loop)
         with ExitStack() as resources:
             resources.callback(loop.close)
-            return loop.run_until_complete(_serve(arguments, resources, part))
+            return loop.run_until_complete(_serve(arguments, resources, scene))
     except OptionError as wrong:
         problem = f"{FLAGS.get(wrong.option, '--' + wrong.option.replace('_', '-'))}: {wrong.problem}"
     except OSError as failure:
@@ -84,20 +85,20 @@ def run(arguments: argparse.Namespace) -> int:
     return 2
 
 
-async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part | None) -> int:
+async def _serve(arguments: argparse.Namespace, resources: ExitStack, scene: Scene | None) -> int:
     faults = fault_file(arguments.faults) if arguments.faults else None
     if arguments.trace and arguments.trace_level == "off":
         raise UsageError("--trace-level off leaves --trace nothing to show")
     for sink in arguments.trace:
         check_sink(sink)
-    if arguments.require_fired and not ((faults and faults.rules) or (part and part.faults) or arguments.control):
+    if arguments.require_fired and not ((faults and faults.rules) or (scene and scene.faults) or arguments.control):
         raise UsageError("--require-fired: no fault is there to fire; load one with --faults, --scenario or --control")
     rotation = rotation_in(arguments)
     options = broker_options(arguments, faults)
     for note in options.notes:
         logger.warning(note)
     clock = options.new_clock()
-    new_engine = _engine_maker(options, clock, faults, part)
+    new_engine = _engine_maker(options, clock, faults, scene)
     engine = new_engine()
     load_broker()
     host = Host(engine, clock)
@@ -107,7 +108,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
         for sink in arguments.trace:
             attach_sink(engine.trace, sink, rotation, resources)
         if arguments.capture:
-            host.capture_to(arguments.capture, rotation)
+            host.capture_to(arguments.capture, tools().open_capture(arguments.capture, rotation))
         if (server := control_server(arguments)) is not None:
             control = server.control_of_broker(host, new_engine, arguments.control_allow_host)
         stop = stop_signal()
@@ -199,7 +200,7 @@ def broker_options(arguments: argparse.Namespace, faults: FaultFile | None = Non
     return BrokerOptions(**flags | read)
 
 
-def _engine_maker(options: BrokerOptions, clock: Clock, faults: FaultFile | None, part: Part | None) -> Callable[[], Engine]:
+def _engine_maker(options: BrokerOptions, clock: Clock, faults: FaultFile | None, scene: Scene | None) -> Callable[[], Engine]:
     """Returns a function that makes the engine at the start and at each reset.
 
     The function applies the options, the fault file and the scenario, in this order.
@@ -215,36 +216,14 @@ def _engine_maker(options: BrokerOptions, clock: Clock, faults: FaultFile | None
                 engine.plan.add(rule.copy())
             except FaultError as refused:
                 raise UsageError(f"--faults: {place}: {refused}") from None
-        if part is not None:
-            from wirebroker.scenarios.setup import bring_about
-
-            bring_about(part, engine, now)
+        if scene is not None:
+            scene.bring_about(engine, now)
         if engine.faults is not None:
             rules = list(engine.plan.rules)
             engine.at_soft_reset.append(lambda _: engine.plan.load_again(rules))
         return engine
 
     return new_engine
-
-
-def from_scenario(arguments: argparse.Namespace) -> Part:
-    """Add the settings of --scenario to the flags. Returns the part of the scenario to serve. Raises ValueError."""
-    from wirebroker.scenarios.reading import find
-    from wirebroker.scenarios.setup import topics
-
-    name, slash, number = arguments.scenario.rpartition("/") if not arguments.scenario.endswith(".toml") else ("", "", "")
-    scenario = find(name if slash else arguments.scenario)
-    if slash and not 0 < whole(number) <= len(scenario.parts):
-        raise UsageError(f"--scenario {arguments.scenario}: {name} has the parts 1 to {len(scenario.parts)}")
-    part = scenario.parts[int(number) - 1 if slash else 0]
-    if arguments.brokers is not None or part.broker.brokers > 1:
-        arguments.brokers = max(arguments.brokers or 1, part.broker.brokers)
-    arguments.profile = arguments.profile or part.broker.profile
-    arguments.topic[:0] = [f"{topic}:{count}" for topic, count in topics(part).items()]
-    arguments.set[:0] = [f"{rule}={value}" for rule, value in part.broker.rules.items()]
-    arguments.config[:0] = [f"{key}={value}" for key, value in part.broker.configs.items()]
-    print(f"scenario {scenario.name}: {scenario.title}. {scenario.broker_does}", file=sys.stderr)
-    return part
 
 
 def fault_file(path: str) -> FaultFile:

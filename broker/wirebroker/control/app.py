@@ -10,11 +10,8 @@ import json
 import json.scanner
 import logging
 import math
-import os
-import shutil
-import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from inspect import isawaitable
 from typing import Any
@@ -24,18 +21,16 @@ from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
-from starlette.routing import Mount, Route
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
 
 from kafkawire.compression import CodecMissing
-from wirebroker.control import live_page, openapi, page
+from wirebroker.control import openapi, page
 from wirebroker.control.controlled import Readable
 from wirebroker.control.endpoint import JSON, TOML, Endpoint
 from wirebroker.control.forms import Form, Misfit, read
 from wirebroker.control.hosts import Hosts, plain_host
 from wirebroker.control.problems import PROBLEM, Problem
-from wirebroker.control.saved_file import SavedFile
-from wirebroker.control.table import ENDPOINTS, OF_FILES, OF_PROXIES
 from wirebroker.testing.operations import NoSuchPartition, NoSuchTopic
 
 logger = logging.getLogger("wirebroker")
@@ -47,11 +42,6 @@ MOST_AT_ONCE = 64 * 1024
 MOST_TOML_BYTES = 64 * 1024
 """The largest size of a fault file in bytes. A larger file is refused with 413, because parsing a file keeps the broker's event
 loop busy for a microsecond per byte."""
-MOST_OPENED = 16
-"""The largest number of files that can be open because users dropped them on the live page."""
-LONGEST_NAME = 200
-SPARE_BYTES = 1 << 30
-"""The bytes of the disk that must stay free after a dropped file is stored."""
 Responder = Callable[[Request], Awaitable[Response]]
 
 
@@ -83,15 +73,11 @@ register_url_convertor("number", _Number())
 register_url_convertor("id", _Id())
 
 
-def app(controlled: Readable, hosts: Hosts, *, opens: bool = True) -> Starlette:
-    """Returns the control of this broker or proxy, or the page of this file, as an ASGI application. The application responds
-    only to requests for these host names. If it `opens` files, users can drop files on its page."""
-    made = Starlette(
-        routes=[*_routes(controlled.kind), *([Route("/open", _open, methods=["POST"])] if opens else [])],
-        exception_handlers={HTTPException: _refused_by_the_router},
-    )
+def app(controlled: Readable, endpoints: tuple[Endpoint, ...], hosts: Hosts, live_page: Sequence[BaseRoute] = ()) -> Starlette:
+    """Returns these endpoints of a broker, a proxy or a file, and the routes of the live page, as an ASGI application. The
+    application responds only to requests for these host names."""
+    made = Starlette(routes=[*_routes(endpoints), *live_page], exception_handlers={HTTPException: _refused_by_the_router})
     made.router.redirect_slashes = False
-    _live_files()  # read the files now: later all descriptors may be in use
     made.state.controlled = controlled
     made.state.hosts = hosts
     made.state.reading = asyncio.Lock()
@@ -100,13 +86,10 @@ def app(controlled: Readable, hosts: Hosts, *, opens: bool = True) -> Starlette:
 
 
 @cache
-def _routes(kind: str) -> tuple[Route, ...]:
-    endpoints = {"broker": ENDPOINTS, "proxy": OF_PROXIES, "file": OF_FILES}[kind]
+def _routes(endpoints: tuple[Endpoint, ...]) -> tuple[Route, ...]:
     described = [
         Route("/", _described(lambda: HTMLResponse(page.page(endpoints)))),
-        Route("/openapi.json", _described(lambda: _json(openapi.described(endpoints)))),
-        Route("/live", _to_the_live_page),
-        Route("/live/{file:path}", _live_file),
+        Route("/openapi.json", _described(lambda: json_response(openapi.described(endpoints)))),
     ]
     # Each path has one route, so that a wrong method gets 405 and a wrong path gets 404.
     paths: dict[str, dict[str, Endpoint]] = {}
@@ -124,64 +107,6 @@ def _described(make: Callable[[], Response]) -> Responder:
     return response
 
 
-async def _to_the_live_page(request: Request) -> Response:
-    return RedirectResponse("/live/")
-
-
-async def _live_file(request: Request) -> Response:
-    try:
-        _check_sender(request)
-    except Problem as problem:
-        return _problem(problem)
-    found = _live_files().get(request.path_params["file"])
-    if found is None:
-        return _problem(Problem(404, f"there is nothing at {request.url.path}; the live page is at /live/"))
-    return Response(found[0], media_type=found[1], headers=live_page.HEADERS)
-
-
-async def _open(request: Request) -> Response:
-    """Handles a dropped file: the body is a trace or a capture of any size. The control opens a page for the file."""
-    try:
-        _check_sender(request)
-        where = await _opened(request)
-    except Problem as problem:
-        return _problem(problem, {"connection": "close"})
-    return _json({"page": where}, 201)
-
-
-async def _opened(request: Request) -> str:
-    """Stores the file and opens its page. Returns the page's path. Raises Problem."""
-    state, controlled = request.app.state, request.app.state.controlled
-    if state.opened >= MOST_OPENED:
-        raise Problem(409, f"{MOST_OPENED} files are open; wirebroker trace show FILE --page opens another one")
-    given = request.headers.get("content-length", "")
-    if not given.isdigit():
-        raise Problem(411, "the size of the file is missing (Content-Length)")
-    name = request.query_params.get("name", "")[:LONGEST_NAME] or "a file"
-    descriptor, path = tempfile.mkstemp(prefix="wirebroker-opened-")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            if int(given) + SPARE_BYTES > shutil.disk_usage(path).free:
-                raise Problem(507, f"{tempfile.gettempdir()} has no room for {int(given):,} bytes")
-            async for part in request.stream():
-                await asyncio.to_thread(file.write, part)
-        saved = SavedFile(path, name, temporary=True)
-    except BaseException as failure:
-        os.unlink(path)
-        if isinstance(failure, OSError | ValueError):
-            raise Problem(422, str(failure)) from None
-        raise
-    state.opened += 1
-    saved.begin()
-    controlled.at_close.append(saved.close)
-    mounted = f"/saved/{state.opened}"
-    request.app.router.routes.insert(0, Mount(mounted, app=app(saved, state.hosts, opens=False)))
-    return f"{mounted}/live/"
-
-
-_live_files = cache(live_page.pages)
-
-
 def _responder(by_method: Mapping[str, Endpoint]) -> Responder:
     async def response(request: Request) -> Response:
         endpoint = by_method["GET" if request.method == "HEAD" else request.method]
@@ -189,29 +114,29 @@ def _responder(by_method: Mapping[str, Endpoint]) -> Responder:
             return await _response(endpoint, request)
         except Problem as problem:
             # If the body is too large, close the connection rather than read the rest.
-            return _problem(problem, {"connection": "close"} if problem.status == 413 else None)
+            return problem_response(problem, {"connection": "close"} if problem.status == 413 else None)
         except Misfit as wrong:
-            return _problem(Problem(422, str(wrong), wrong.field))
+            return problem_response(Problem(422, str(wrong), wrong.field))
         except NoSuchTopic as absent:
-            return _problem(Problem(404, str(absent), "topic"))
+            return problem_response(Problem(404, str(absent), "topic"))
         except NoSuchPartition as absent:
-            return _problem(Problem(404, str(absent), "partition"))
+            return problem_response(Problem(404, str(absent), "partition"))
         except (ValueError, CodecMissing) as wrong:
-            return _problem(Problem(422, str(wrong)))
+            return problem_response(Problem(422, str(wrong)))
         except OSError as failure:
-            return _problem(Problem(503, f"the data directory cannot be used: {failure.strerror or failure}"))
+            return problem_response(Problem(503, f"the data directory cannot be used: {failure.strerror or failure}"))
         except ClientDisconnect:
             return Response(status_code=499)  # the client has gone
         except Exception:
             logger.exception("%s %s failed because of an error in wirebroker", endpoint.method, request.url.path)
-            return _problem(Problem(500, "an error in wirebroker; its log has the traceback"))
+            return problem_response(Problem(500, "an error in wirebroker; its log has the traceback"))
 
     return response
 
 
 async def _response(endpoint: Endpoint, request: Request) -> Response:
     controlled: Readable = request.app.state.controlled
-    _check_sender(request)
+    check_sender(request)
     asked = await _asked(endpoint, request)
     controlled.catch_up()
     if endpoint.method != "GET":
@@ -225,7 +150,7 @@ async def _response(endpoint: Endpoint, request: Request) -> Response:
         return StreamingResponse(result, endpoint.status, media_type=endpoint.media)
     if endpoint.media != JSON:
         return Response(result, endpoint.status, media_type=endpoint.media)
-    return _json(msgspec.to_builtins(result), endpoint.status)
+    return json_response(msgspec.to_builtins(result), endpoint.status)
 
 
 async def _asked(endpoint: Endpoint, request: Request) -> dict[str, Any]:
@@ -328,7 +253,7 @@ def _finite(digits: str) -> float:
     return number
 
 
-def _check_sender(request: Request) -> None:
+def check_sender(request: Request) -> None:
     """Refuse a request that a browser sends for a page of another site. Raises Problem.
 
     Any web page can send requests to localhost, but the browser names the page's site in the header Origin. A site can also let
@@ -354,13 +279,15 @@ async def _refused_by_the_router(request: Request, refused: Exception) -> Respon
     elif refused.status_code == 405:
         allowed = sorted((refused.headers or {}).get("Allow", "").split(", "))
         sentence = f"{request.url.path} takes no {request.method}, only {', '.join(allowed)}"
-    return _problem(Problem(refused.status_code, sentence), refused.headers)
+    return problem_response(Problem(refused.status_code, sentence), refused.headers)
 
 
-def _problem(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    return _json(problem.described(), problem.status, PROBLEM, headers)
+def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    """Returns a problem document (RFC 9457)."""
+    return json_response(problem.described(), problem.status, PROBLEM, headers)
 
 
-def _json(value: Any, status: int = 200, media: str = JSON, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(value: Any, status: int = 200, media: str = JSON, headers: Mapping[str, str] | None = None) -> Response:
+    """Returns a value as JSON."""
     text = json.dumps(value, separators=(",", ":"))  # the JSON is in ASCII, because UTF-8 cannot encode lone surrogates
     return Response(text.encode(), status, dict(headers or {}), media)

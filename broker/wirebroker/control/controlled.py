@@ -3,29 +3,23 @@ the event loop of the broker or proxy."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast
 
-from wirebroker.control.follower import Follower
 from wirebroker.control.problems import Problem
 from wirebroker.core.producers import Key
 from wirebroker.engine.engine import Engine
 from wirebroker.engine.snapshots import Snapshot
-from wirebroker.explain.explanation import Explanation
-from wirebroker.explain.findings import Finding
 from wirebroker.net.host import Host
 from wirebroker.net.proxy_host import ProxyHost
-from wirebroker.pictures.kept import KeptRows
 from wirebroker.testing import passing, states
 from wirebroker.testing.goals import Goal
 from wirebroker.testing.views import Machine
 from wirebroker.trace.kept_frames import KeptExchange, KeptFrames
 from wirebroker.trace.recorder import Recorder
-from wirebroker.trace.saved import Numbered
 
 if TYPE_CHECKING:
     from wirebroker.common.exposition import Family
@@ -58,6 +52,13 @@ class Readable:
         self.at_close: list[Callable[[], None]] = []
         """The callbacks that wake the waiting requests of the control when the broker or the proxy stops."""
         self.closing = False
+        self._own: dict[Callable[[Any], object], object] = {}
+
+    def own(self, make: Callable[[Self], T]) -> T:
+        """Returns what `make` makes of this source. It is made on first use and kept as long as the control runs."""
+        if make not in self._own:
+            self._own[make] = make(self)
+        return cast(T, self._own[make])
 
     @property
     def run(self) -> str:
@@ -67,14 +68,6 @@ class Readable:
     @property
     def newest(self) -> int:
         """The number of the latest row of the run."""
-        raise NotImplementedError
-
-    async def rows_for_picture(self, number: int) -> Sequence[Numbered]:
-        """Returns the rows that are kept for pictures; from a file, the rows around the row `number`."""
-        raise NotImplementedError
-
-    async def explained(self) -> tuple[list[Finding], Explanation]:
-        """Returns the findings in the rows, and the explanation, which knows how many rows were read."""
         raise NotImplementedError
 
     def exchange(self, number: int) -> KeptExchange | None:
@@ -107,10 +100,6 @@ class Controlled(Readable):
     def __init__(self, host: Host | ProxyHost) -> None:
         super().__init__()
         self._of = host
-        self.follower: Follower | None = None
-        """Reads the trace for `/explain`; None before the first request of `/explain`."""
-        self.drawable = KeptRows()
-        """The trace rows that are kept for pictures."""
         self.readers = 0
         """The number of clients that read /events."""
         self.sent: Sent | None = None
@@ -199,15 +188,6 @@ class Controlled(Readable):
     @property
     def newest(self) -> int:
         return self.machine.trace.added
-
-    async def rows_for_picture(self, number: int) -> Sequence[Numbered]:
-        for _ in self.drawable.catch_up(self.machine.trace, self.run):
-            await asyncio.sleep(0)
-        return self.drawable.rows
-
-    async def explained(self) -> tuple[list[Finding], Explanation]:
-        self.follower = self.follower or Follower(self)
-        return await self.follower.findings(), self.follower.explanation
 
     def exchange(self, number: int) -> KeptExchange | None:
         kept = self.machine.trace.kept

@@ -9,13 +9,12 @@ from itertools import groupby
 from wirebroker.common.version import __version__
 from wirebroker.control.endpoint import Endpoint
 from wirebroker.control.fields import fields_of
+from wirebroker.tools import installed_tools
 
 TITLES = {
     "running": "The broker", "cluster": "The cluster", "faults": "Faults", "topics": "Topics", "records": "Records",
-    "verdicts": "Verdicts", "explain": "What is wrong", "events": "The trace", "exchanges": "Bytes", "exports": "Exports",
-    "pictures": "Pictures",
-    "audit": "Audit", "state": "Producers, transactions, groups", "quotas": "Quotas",
-    "saved": "The saved file", "telemetry": "Metrics of clients", "metrics": "Metrics for Prometheus",
+    "verdicts": "Verdicts", "events": "The trace", "audit": "Audit", "state": "Producers, transactions, groups",
+    "quotas": "Quotas", "telemetry": "Metrics of clients", "metrics": "Metrics for Prometheus",
 }  # fmt: skip
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color-scheme: light dark }
@@ -33,8 +32,9 @@ def page(endpoints: Sequence[Endpoint]) -> str:
     """Returns the whole page, which loads nothing from elsewhere."""
     paths = {each.shown_path for each in endpoints if each.method == "GET"}
     first = ", ".join(f'<a href="{path[1:]}">{path[1:]}</a>' for path in FIRST if path in paths)
-    by_area = groupby(sorted(endpoints, key=lambda each: list(TITLES).index(each.area)), key=lambda each: each.area)
-    areas = "".join(f"<h2>{TITLES[area]}</h2>\n<table>\n{''.join(map(_row, rows))}</table>\n" for area, rows in by_area)
+    titles = {**TITLES, **(tools.titles() if (tools := installed_tools()) is not None else {})}
+    by_area = groupby(sorted(endpoints, key=lambda each: list(titles).index(each.area)), key=lambda each: each.area)
+    areas = "".join(f"<h2>{titles[area]}</h2>\n<table>\n{''.join(map(_row, rows))}</table>\n" for area, rows in by_area)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>wirebroker control</title><style>{STYLE}</style></head><body>
 <h1>wirebroker {__version__}</h1>

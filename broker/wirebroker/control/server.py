@@ -14,13 +14,15 @@ from typing import Any
 
 from kafkawire.extras import how_to_install
 from wirebroker.control.controlled import ControlledBroker, ControlledProxy, Readable
+from wirebroker.control.endpoint import Endpoint
 from wirebroker.control.hosts import Hosts
-from wirebroker.control.saved_file import SavedFile
+from wirebroker.control.table import endpoints_of
 from wirebroker.engine.engine import Engine
 from wirebroker.net.forks import give_up_in_children
 from wirebroker.net.host import Host
 from wirebroker.net.proxy_host import ProxyHost
 from wirebroker.net.sockets import open_server
+from wirebroker.tools import installed_tools
 
 try:
     from uvicorn import Config
@@ -45,17 +47,12 @@ LAST_RESPONSES_S = 1
 
 def control_of_broker(host: Host, new_engine: Callable[[], Engine], allow_hosts: Iterable[str] = ()) -> Control:
     """Returns the HTTP control of a broker; `new_engine` makes the engine for a reset."""
-    return Control(ControlledBroker(host, new_engine), allow_hosts)
+    return Control(ControlledBroker(host, new_engine), endpoints_of("broker"), allow_hosts)
 
 
 def control_of_proxy(host: ProxyHost, allow_hosts: Iterable[str] = ()) -> Control:
     """Returns the HTTP control of a proxy."""
-    return Control(ControlledProxy(host), allow_hosts)
-
-
-def control_of_file(saved: SavedFile, allow_hosts: Iterable[str] = ()) -> Control:
-    """Returns the live page of a saved trace or capture."""
-    return Control(saved, allow_hosts)
+    return Control(ControlledProxy(host), endpoints_of("proxy"), allow_hosts)
 
 
 class Control:
@@ -66,12 +63,13 @@ class Control:
     `allow_hosts` are further host names under which the control responds.
     """
 
-    def __init__(self, controlled: Readable, allow_hosts: Iterable[str] = ()) -> None:
+    def __init__(self, controlled: Readable, endpoints: tuple[Endpoint, ...], allow_hosts: Iterable[str] = ()) -> None:
         self._controlled = controlled
         self._hosts = Hosts(allow_hosts)
+        live_page = tools.live_page() if (tools := installed_tools()) is not None else ()
         self._config = Config(
-            app(self._controlled, self._hosts), http=_Protocol, ws="none", lifespan="off", loop="none", log_config=None,
-            proxy_headers=False, server_header=False, limit_concurrency=MOST_REQUESTS,
+            app(controlled, endpoints, self._hosts, live_page), http=_Protocol, ws="none", lifespan="off", loop="none",
+            log_config=None, proxy_headers=False, server_header=False, limit_concurrency=MOST_REQUESTS,
         )  # fmt: skip
         self._config.load()
         self._state = ServerState()

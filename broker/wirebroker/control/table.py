@@ -7,26 +7,25 @@ A proxy has the endpoints whose handlers take any `Controlled`.
 
 from __future__ import annotations
 
-from wirebroker.control.endpoint import EVENTS, JSON_LINES, PCAPNG, PROMETHEUS, SVG, TOML, Endpoint
+from functools import cache
+from typing import Literal
+
+from wirebroker.control.endpoint import EVENTS, JSON_LINES, PROMETHEUS, TOML, Endpoint
 from wirebroker.control.endpoints import (
     audit,
     cluster,
     events,
-    exchanges,
-    explain,
-    exports,
     faults,
     metrics,
-    pictures,
     quotas,
     records,
     running,
-    saved,
     state,
     telemetry,
     topics,
     verdicts,
 )
+from wirebroker.tools import installed_tools
 
 NO_TOPIC = {404: "there is no such topic or partition"}
 NO_BROKER = {404: "there is no such broker", 409: "the change is impossible now; `detail` gives the reason"}
@@ -35,8 +34,6 @@ NO_REPLICA = {
     409: "the change is impossible now; `detail` gives the reason",
 }
 NO_ID = {404: "there is no such transactional id"}
-NO_BYTES = {404: "the bytes of the exchange are not kept"}
-NO_PICTURE = {404: "there is no picture of this kind"}
 NO_SNAPSHOT = {404: "there is no snapshot of this id"}
 NO_FAULT = {404: "there is no fault of this id"}
 BAD_RULE = {422: "the rule can never match, or has a word that does not exist"}
@@ -44,7 +41,7 @@ UNWRITTEN = {503: "the broker cannot write to its data directory, and nothing ha
 TOO_FEW = {409: "too few arrived within the timeout", 503: "the broker is stopping"}
 TOO_LATE = {409: "the goal was not reached within the timeout", 503: "the broker is stopping"}
 
-ENDPOINTS = (
+ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/health", running.health),
     Endpoint("GET", "/metrics", metrics.metrics, media=PROMETHEUS),
     # Faults
@@ -76,12 +73,6 @@ ENDPOINTS = (
     Endpoint("GET", "/verdicts.jsonl", verdicts.lines, media=JSON_LINES),
     Endpoint("GET", "/trace.jsonl", verdicts.trace, media=JSON_LINES),
     Endpoint("GET", "/events", events.events, media=EVENTS, problems={503: "too many clients read the rows already"}),
-    Endpoint("GET", "/exchanges/{number:number}", exchanges.exchange, problems=NO_BYTES),
-    Endpoint("POST", "/export/capture", exports.capture, media=PCAPNG, problems={404: "no bytes are kept"}),
-    Endpoint("POST", "/export/scenario", exports.scenario, media=TOML),
-    Endpoint("GET", "/explain", explain.explain),
-    Endpoint("GET", "/pictures/{kind}", pictures.picture, media=SVG, problems=NO_PICTURE),
-    Endpoint("GET", "/pictures/{kind}/marks", pictures.marks, problems=NO_PICTURE),
     Endpoint("GET", "/filter", events.read_filter),
     Endpoint("GET", "/trace/level", events.level),
     Endpoint("POST", "/trace/level", events.set_level),
@@ -129,19 +120,11 @@ ENDPOINTS = (
     Endpoint("POST", "/snapshots/{snapshot:number}/restore", running.restore, problems=NO_SNAPSHOT),
     Endpoint("DELETE", "/snapshots/{snapshot:number}", running.delete_snapshot, 204, problems=NO_SNAPSHOT),
 )  # fmt: skip
-OF_FILES = (
-    Endpoint("GET", "/health", saved.health),
-    Endpoint("GET", "/events", saved.events, media=EVENTS),
-    Endpoint("GET", "/filter", events.read_filter),
-    Endpoint("GET", "/rows/{number:number}/related", saved.related),
-    Endpoint("GET", "/exchanges/{number:number}", exchanges.exchange, problems=NO_BYTES),
-    Endpoint("GET", "/explain", explain.explain),
-    Endpoint("GET", "/pictures/{kind}", pictures.picture, media=SVG, problems=NO_PICTURE),
-    Endpoint("GET", "/pictures/{kind}/marks", pictures.marks, problems=NO_PICTURE),
-    Endpoint("GET", "/export/lines", saved.lines, media=JSON_LINES),
-    Endpoint("GET", "/export/capture", saved.capture, media=PCAPNG, problems={404: "the file has no bytes"}),
-    Endpoint("GET", "/export/scenario", saved.scenario, media=TOML),
-)  # fmt: skip
-"""The endpoints of the page of a saved file."""
-OF_PROXIES = tuple(each for each in ENDPOINTS if not each.of_brokers)
-"""The endpoints that a proxy has."""
+
+
+@cache
+def endpoints_of(kind: Literal["broker", "proxy"]) -> tuple[Endpoint, ...]:
+    """Returns the endpoints that a broker or a proxy has, with the tools' endpoints."""
+    tools = installed_tools()
+    every = (*ENDPOINTS, *(tools.endpoints() if tools is not None else ()))
+    return every if kind == "broker" else tuple(each for each in every if not each.of_brokers)

@@ -5,14 +5,42 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
-from wirebroker.capture.packets import Endpoint
+from wirebroker.trace.rows import Row
 
-if TYPE_CHECKING:
-    from wirebroker.capture.recording import Capture
-
+Endpoint = tuple[str, int]
+"""A host and a port."""
 UNKNOWN: Endpoint = ("127.0.0.1", 0)
+
+
+class Conversation(Protocol):
+    """One connection of a capture. Times are in µs since the epoch."""
+
+    def numbered(self, number: int) -> None:
+        """Note the number that the trace gives to this connection."""
+
+    def from_client(self, data: bytes, now: int) -> None:
+        """Write bytes that have arrived from the client."""
+
+    def to_client(self, data: bytes, now: int) -> None:
+        """Write bytes that were sent to the client."""
+
+    def closed(self, now: int, *, by_server: bool) -> None:
+        """End the connection in the capture."""
+
+
+class Capture(Protocol):
+    """A capture that is being written. It is also a sink of the trace, whose verdicts become comments."""
+
+    def opened(self, client: Endpoint, server: Endpoint, now: int) -> Conversation:
+        """Begin the capture of a new connection."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+    def __call__(self, row: Row, /) -> None:
+        """Keep a verdict or a fault as a comment on the next packet to its client."""
 
 
 class Numbered(Protocol):
@@ -42,7 +70,6 @@ class Tap(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._above.connection_lost(exc)
         self._conversation.closed(_now(), by_server=self._by_server)
-        self._capture.ended(self._conversation, self._number)
 
     def get_buffer(self, sizehint: int) -> Any:
         self._offered = self._above.get_buffer(sizehint)
@@ -74,7 +101,7 @@ class Tap(asyncio.BufferedProtocol):
     def _learn_number(self) -> None:
         self._number = self._numbered.number
         if self._number:
-            self._capture.numbered(self._conversation, self._number)
+            self._conversation.numbered(self._number)
 
 
 class _Tapped:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from kafkawire.primitives import Buffer
 from wirebroker.net.accept_errors import AcceptErrorHandler
-from wirebroker.net.capturing import Tap
+from wirebroker.net.capturing import Capture, Tap
 from wirebroker.net.clock import Clock
 from wirebroker.net.limits import SHARED_BUFFER, SLICE, WRITE_HIGH_WATER, Limits
 from wirebroker.net.shaping import ShapedLine, reset_connection
@@ -35,8 +35,6 @@ from wirebroker.net.tls_transport import HandshakeTurns
 from wirebroker.requests.effects import Close, Respond, Shaped
 
 if TYPE_CHECKING:
-    from wirebroker.capture.recording import Capture
-    from wirebroker.common.lasting import Rotation
     from wirebroker.core.configs import BrokerConfigs
     from wirebroker.core.purgatory import Timers
     from wirebroker.net.storage_jobs import StorageJobs
@@ -279,14 +277,11 @@ class Driver(Generic[C]):
         """Returns the buffer into which a new connection receives bytes."""
         return self._shared if self._shared is not None else bytearray(SHARED_BUFFER)
 
-    def capture_to(self, path: str, rotation: Rotation | None = None) -> None:
-        """Write all bytes and verdicts into the file `path`. This must be called before a listener is opened. Raises
-        OSError."""
-        from wirebroker.capture.recording import open_capture
-
-        self.capture_path = path
-        self._capture = open_capture(path, rotation)
-        self.machine.trace.sinks.append(self._capture)
+    def capture_to(self, path: str, capture: Capture) -> None:
+        """Write all bytes and verdicts into this capture, whose file is `path`. This must be called before a listener is
+        opened."""
+        self.capture_path, self._capture = path, capture
+        self.machine.trace.sinks.append(capture)
 
     def _captured(self, protocol: asyncio.BufferedProtocol) -> asyncio.BufferedProtocol:
         """Returns the protocol or, if there is a capture, a tap around the protocol."""

@@ -4,17 +4,15 @@ and pictures.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkawire.compression import CodecMissing
 from kafkawire.printable import printable
-from wirebroker.pictures import PICTURES
-from wirebroker.pictures.drawing import LATEST, Wish, draw
-from wirebroker.pictures.marks import svg
-from wirebroker.testing.group_history import group_lines, history_lines
+from wirebroker.testing.group_lines import group_lines
 from wirebroker.testing.operations import Fate, StoredRecord, commits, fates, shown, stored_records
+from wirebroker.tools import installed_tools
 from wirebroker.trace.layout import PLACE, line
 from wirebroker.trace.rows import Row
 
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 
 MOST = 20
 """A section has at most this many lines."""
-MOST_LINES = 100
-"""A picture has at most this many lines."""
 
 
 def sections(engine: Engine) -> dict[str, str]:
@@ -39,18 +35,17 @@ def sections(engine: Engine) -> dict[str, str]:
     return {title: "\n".join(map(printable, lines)) for title, lines in found.items() if any(lines)}
 
 
-def pictures(traced: Iterable[Row]) -> dict[str, str]:
+def pictures(traced: Iterable[Row]) -> Mapping[str, str]:
     """Returns the non-empty pictures of the latest rows, as SVG files by kind."""
-    rows = list(enumerate(traced, 1))
-    first = max(len(rows) - LATEST, 0) + 1
-    drawn = {kind: draw(kind, rows, Wish(first, lines=MOST_LINES)) for kind in PICTURES} if rows else {}
-    return {kind: svg(each) for kind, each in drawn.items() if kind == "sequence" or each.choice}
+    tools = installed_tools()
+    return tools.pictures_of_failure(traced) if tools is not None else {}
 
 
-def _history(engine: Engine) -> list[str]:
+def _history(engine: Engine) -> Sequence[str]:
+    tools = installed_tools()
     with suppress(OSError, ValueError, CodecMissing):  # a directory that is closed or damaged
-        return history_lines(engine)
-    return []
+        return tools.history_of_groups(engine) if tools is not None else ()
+    return ()
 
 
 def _last_records(engine: Engine) -> list[tuple[StoredRecord, Fate]]:

@@ -20,12 +20,12 @@ from wirebroker.core.profile import PROFILES
 from wirebroker.core.releases import DEFAULT, release
 from wirebroker.core.setting_definitions import ConfigError, definitions_of
 from wirebroker.engine.engine import Engine
-from wirebroker.learning.form import Acl as LearnedAcl
-from wirebroker.learning.form import FileError, Group, Settings, Topic, read
 from wirebroker.security.acl_specs import AUTHORIZER
 from wirebroker.security.mechanisms import SERVED
 from wirebroker.security.scram import BY_NAME, LEAST_ITERATIONS, MOST_ITERATIONS
 from wirebroker.testing import operations
+from wirebroker.testing.learned_file import Acl as LearnedAcl
+from wirebroker.testing.learned_file import FileError, Group, Settings, Topic, read
 
 __tracebackhide__ = True  # pytest shows the caller's line
 

@@ -8,13 +8,9 @@ from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
 from wirebroker.common.suggestions import nearest
-from wirebroker.explain.explanation import Explanation
-from wirebroker.explain.findings import Finding
 from wirebroker.faults.plan import FaultPlan
 from wirebroker.faults.rules import Rule
-from wirebroker.pictures import PICTURES
-from wirebroker.pictures.drawing import Wish, draw
-from wirebroker.pictures.marks import svg
+from wirebroker.tools import Finding, tools
 from wirebroker.trace.filters import parsed
 from wirebroker.trace.levels import Level
 from wirebroker.trace.recorder import Recorder
@@ -174,13 +170,13 @@ class TraceView:
         wanted = parsed(where)
         return [row for row in self.events() if wanted.has(row)]
 
-    def explain(self, now: int | None = None) -> list[Finding]:
+    def explain(self, now: int | None = None) -> Sequence[Finding]:
         """Returns the findings in the rows that `wirebroker explain` would print, the most important first.
 
         `now` is the current time in ms since the epoch, by default the time of the latest row. A long silence before `now` may
         be a finding.
         """
-        return Explanation().take_all(self.events()).findings(now)
+        return tools().findings(self.events(), now)
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
         """Returns every verdict in the ring, oldest first."""
@@ -196,9 +192,10 @@ class TraceView:
         The kinds are `sequence` (requests and responses), `log` (the batches and readers of a partition), `groups` (the owners
         of partitions) and `windows` (the windows of producers). `of` names the partition, the group or the producer.
         """
-        if kind not in PICTURES:
-            raise ValueError(f"there is no picture {kind!r}{nearest(kind, PICTURES)}")
-        return svg(draw(kind, list(enumerate(self.events(), 1)), Wish(width=width, lines=lines, of=of)))
+        kinds = tools().kinds_of_pictures
+        if kind not in kinds:
+            raise ValueError(f"there is no picture {kind!r}{nearest(kind, kinds)}")
+        return tools().picture(kind, self.events(), of, width, lines)
 
     def last(self, count: int = 20) -> list[Row]:
         """Returns the latest rows of any kind, oldest first."""

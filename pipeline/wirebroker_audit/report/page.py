@@ -12,13 +12,13 @@ from pyspark.sql import DataFrame
 
 from wirebroker.audit.findings import KINDS, plural
 from wirebroker.common.page import head, table, text
-from wirebroker.pictures.marks import STYLE as PICTURE_STYLE
 from wirebroker_audit.checks.against_table import sentence
 from wirebroker_audit.report import groups, plots
 from wirebroker_audit.report.changes import STATES, new_ones
 from wirebroker_audit.report.coverage import REMOTE
 from wirebroker_audit.report.gather import Row, first_findings, heat_map, ribbons, timelines
 from wirebroker_audit.report.lateness import rows_over_time
+from wirebroker_tools.pictures.marks import STYLE as PICTURE_STYLE
 
 PAGE = "report.html"
 OPEN = 5

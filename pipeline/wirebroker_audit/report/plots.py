@@ -14,12 +14,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from wirebroker.audit.findings import COPIES
-from wirebroker.pictures.marks import NARROWEST, element
-from wirebroker.pictures.stored import Found, Stored, stored
 from wirebroker_audit.checks.other_rules import NO_IDEMPOTENCE
 from wirebroker_audit.report.colours import PAPER, SEVERITIES, STORED
 from wirebroker_audit.report.figures import LETTER_INCHES, SMALL, Size, legend_above, picture, shortened, whole_numbers
 from wirebroker_audit.report.gather import Ribbon, Row, Timeline
+from wirebroker_tools.pictures.marks import NARROWEST, element
+from wirebroker_tools.pictures.stored import Found, Stored, stored
 
 _CURVES = (
     ("recognised", "retries recognised", STORED),

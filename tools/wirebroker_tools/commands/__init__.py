@@ -1,0 +1,1 @@
+"""The commands of the tools, a module for each; `parsers` has their flags."""

@@ -1,0 +1,182 @@
+"""`wirebroker explore`: finds the faults that break an application.
+
+For each request of the application, the command tries every fault that can happen to the request.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from wirebroker.audit.journal import intended_rows
+from wirebroker.commands.usage import UsageError, address_in, pair
+from wirebroker.common.complaints import complain
+from wirebroker.common.suggestions import did_you_mean
+from wirebroker.faults.rules import api_named
+from wirebroker_tools.campaign.application import Application, CannotRun
+from wirebroker_tools.campaign.cases import DamagedResults, Result, Results
+from wirebroker_tools.campaign.exploration import Exploration
+from wirebroker_tools.campaign.misfortunes import Choice
+from wirebroker_tools.campaign.outcomes import OUTCOMES, SILENT_OUTCOMES
+from wirebroker_tools.campaign.report import FAULTS, PAGE, write_cases, write_junit, write_page, write_sarif
+from wirebroker_tools.campaign.show import Screen
+from wirebroker_tools.campaign.upstream import Upstream
+from wirebroker_tools.campaign.workers import NoSpark, workers
+
+SUMMARY, RESULTS = "explore.json", "runs.jsonl"
+UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Explore. Returns 0 if nothing broke silently, 1 if something did, 2 if the exploration failed."""
+    application: Application | None = None
+    before = signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # SIGTERM is handled like Ctrl-C, to end the application's commands: the terminal's signals do not reach them
+    try:
+        exploration = _exploration(options)
+        application = exploration.application
+        return _explore(exploration, options)
+    except OSError as failure:
+        complain("explore", f"{failure.filename}: {failure.strerror}" if failure.filename else failure)
+    except (ValueError, CannotRun, NoSpark) as wrong:
+        complain("explore", wrong)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if application is not None:
+            application.stop()
+    return 2
+
+
+def _explore(exploration: Exploration, options: argparse.Namespace) -> int:
+    out, screen = Path(options.out), Screen()
+    known = _baseline(options.baseline)
+    results = Results(out / RESULTS, resume=options.resume)
+    try:
+        exploration.begin()
+        screen.plain(exploration)
+        found: list[Result] = []
+        with workers(jobs=options.jobs, master=options.master) as players, screen.progress(exploration) as progress:
+            task = progress.task_ids[0]
+            exploration.keeps = True
+            for result in exploration.play(
+                results, players, lambda count: progress.update(task, total=len(exploration.table))
+            ):  # fmt: skip
+                found.append(result)
+                progress.update(task, completed=len(found))
+            progress.update(task, description="replaying the cases that broke it")
+            exploration.confirm(found, results, players)
+        if options.master is not None:
+            results.write_parquet()
+    finally:
+        results.close()
+    summary = exploration.summary(found)
+    write_cases(exploration, summary["runs"], out)
+    write_page(summary, exploration.application.command, out)
+    (out / SUMMARY).write_text(json.dumps(summary, indent=1), encoding="utf-8")
+    screen.results(summary, found, time.monotonic() - exploration.began, sum(map(len, exploration.places.values())))
+    screen.say(f"{out / PAGE}: the timeline of each · {out / FAULTS}: serve --faults plays them again")
+    failing = [each for each in summary["runs"] if _fails(each, options.fail_on) and not _is_known(each, known)]
+    if options.junit is not None:
+        write_junit(Path(options.junit), summary["runs"], failing)
+    if options.sarif is not None:
+        write_sarif(Path(options.sarif), failing)
+    return 1 if failing else 0
+
+
+def _fails(result: Result, fail_on: list[str]) -> bool:
+    return any(name in fail_on for name in result["outcomes"])
+
+
+def _baseline(path: str | None) -> dict[str, list[str]]:
+    """The outcomes of the cases in an earlier explore.json. Raises ValueError, OSError."""
+    if path is None:
+        return {}
+    try:
+        return {each["id"]: each["outcomes"] for each in json.loads(Path(path).read_text(encoding="utf-8"))["runs"]}
+    except (ValueError, KeyError, TypeError):
+        raise DamagedResults(f"--baseline {path}: this is not an explore.json") from None
+
+
+def _is_known(result: Result, known: dict[str, list[str]]) -> bool:
+    """Tells whether the baseline has all outcomes of this case, so that none of them is new."""
+    return set(result["outcomes"]) <= set(known.get(result["id"], ()))
+
+
+def _exploration(options: argparse.Namespace) -> Exploration:
+    """The exploration that the flags ask for. Raises UsageError, ValueError, OSError."""
+    options.fail_on = _names(options.fail_on) or list(SILENT_OUTCOMES)
+    for name in options.fail_on:
+        if name not in OUTCOMES:
+            raise UsageError(f"--fail-on: there is no outcome {name!r}{did_you_mean(name, OUTCOMES)}")
+    settings: dict[str, Any] = {"topics": options.topic, "configs": dict(pair(each, "--config") for each in options.config)}
+    if options.profile is not None:
+        settings["profile"] = options.profile
+    if options.port is not None:
+        if options.master is not None:
+            raise UsageError("--port: not with --master, which runs several cases at once on each machine")
+        settings["port"], options.jobs = options.port, 1
+    upstream = _upstream(options, settings)
+    application = Application(
+        options.words, settings, options.env, options.setup, options.check, options.limit, upstream=upstream,
+    )  # fmt: skip
+    return Exploration(
+        application,
+        Choice.of(
+            [api_named(each) for each in _names(options.api)],
+            _names(options.faults),
+            every=options.every,
+            proxied=upstream is not None,
+        ),
+        topics=options.output,
+        intended=None if options.intended is None else intended_rows(options.intended),
+        depth=options.depth,
+        shard=_shard(options.shard),
+        budget=_seconds(options.budget),
+    )
+
+
+def _upstream(options: argparse.Namespace, settings: dict[str, Any]) -> Upstream | None:
+    """Returns the cluster of --upstream, and the settings of the proxy in front of this cluster.
+
+    Raises UsageError, ValueError.
+    """
+    if options.upstream is None:
+        return None
+    for flag, given in (("--config", options.config), ("--profile", options.profile), ("--master", options.master)):
+        if given:
+            raise UsageError(f"{flag}: not with --upstream, whose runs follow each other on the cluster as it is")
+    port, options.jobs = settings.get("port", 0), 1
+    settings.clear()
+    settings.update(listen=f"127.0.0.1:{port}", allow_faults=options.allow_faults)
+    host, number = address_in(options.upstream, "--upstream")
+    return Upstream(f"{host}:{number}", options.topic)
+
+
+def _names(text: str | None) -> list[str]:
+    return [each.strip() for each in (text or "").split(",") if each.strip()]
+
+
+def _shard(text: str | None) -> tuple[int, int] | None:
+    """`3/10` as numbers. Raises UsageError."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise UsageError(f"--shard {text}: expected a number and how many there are, like 3/10")
+    return int(match[1]), int(match[2])
+
+
+def _seconds(text: str | None) -> float | None:
+    """`90s`, `10m` or `1h` in seconds. Raises UsageError."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if match is None:
+        raise UsageError(f"--budget {text}: expected a time like 90s, 10m or 1h")
+    return float(match[1]) * UNITS[match[2] or "s"]

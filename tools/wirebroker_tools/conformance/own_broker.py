@@ -1,0 +1,65 @@
+"""The broker for a replay without an address: in this process, with a clock and restarts that the replay controls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from wirebroker.client.wire import address_of
+from wirebroker.core.profile import ProfileName
+from wirebroker.mock import MockKafka
+from wirebroker.net.listener import Listener
+from wirebroker.security.protocols import SecurityProtocol
+from wirebroker_tools.conformance.recording import USERS
+
+HOST, SASL = "127.0.0.1", "SASL_PLAINTEXT"
+LOADING_MS = 900
+
+
+class OwnBroker:
+    """A MockKafka on which a scenario runs. `sleep` only moves the MockKafka's clock."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        *,
+        profile: ProfileName = "kafka-4.3",
+        data: Path | None = None,
+        secured: bool = False,
+        telemetry: bool = False,
+    ) -> None:
+        users = USERS if secured else {}
+        self.kafka = MockKafka(configs=settings, profile=profile, cold_start=True, data=data, users=users, telemetry=telemetry)
+        self.addresses: dict[str, tuple[str, int]] = {}
+        self.retries = 75  # 1.5 s: coordinators load for LOADING_MS, and nothing else in this process takes so long
+
+    def __enter__(self) -> OwnBroker:
+        self.kafka.start()
+        # Topics are created immediately, because a replay retries immediately: between the retries of the recorded client there
+        # was enough time for Kafka to create a topic.
+        self.kafka._call(lambda engine: setattr(engine.cluster, "auto_creation_ms", 0))
+        # The name of a deleted topic stays taken for as long as coordinators load, because a replay may be slow.
+        self.kafka._call(lambda engine: setattr(engine.cluster, "deletion_ms", LOADING_MS))
+        # Coordinators load for 900 ms. In this time, a request that met a loading coordinator in the recording also meets one
+        # in the replay, even if it comes later. After a step that pauses for 1 s, the coordinator must be loaded.
+        self.kafka._call(lambda engine: setattr(engine.cluster, "loading_ms", LOADING_MS))
+        self.address = self.addresses["PLAINTEXT"] = address_of(self.kafka.bootstrap_servers)
+        if self.kafka._options.users:
+            self.addresses[SASL] = self.kafka._listen(Listener(1, HOST, 0, None, SASL, SecurityProtocol.SASL_PLAINTEXT))
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.kafka.stop()
+
+    def now(self) -> int:
+        """ms since the epoch, by the broker's clock."""
+        return self.kafka.clock.now()
+
+    def sleep(self, seconds: float) -> None:
+        """Move the clock."""
+        self.kafka.clock.advance(seconds=seconds)
+
+    def restart(self, mode: str) -> None:
+        """Stop and start the broker."""
+        self.kafka.restart("kill" if mode == "kill" else "clean")

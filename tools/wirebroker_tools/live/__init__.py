@@ -1,0 +1,1 @@
+"""The live page: of a running broker or proxy, and of a saved file."""
