@@ -49,7 +49,7 @@ def add_proxy_flag(parser: argparse.ArgumentParser) -> None:
 
 def use_checkout() -> None:
     """Let child processes run the code of this checkout."""
-    paths = [str(ROOT / "broker"), str(ROOT / "protocol"), os.environ.get("PYTHONPATH", "")]
+    paths = [str(ROOT / "broker"), str(ROOT / "protocol"), str(ROOT / "tools"), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
 
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = [str(ROOT / folder) for folder in ("broker", "protocol", "pipeline", "tests")]
+SOURCES = [str(ROOT / folder) for folder in ("broker", "protocol", "pipeline", "tools", "tests")]
 
 
 def enter(*needed: str) -> None:

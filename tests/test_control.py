@@ -37,7 +37,7 @@ from wirebroker.client.wire import ConnectionClosed, WireClient, address_of
 from wirebroker.control.endpoint import EVENTS, JSON
 from wirebroker.control.endpoints import records, verdicts
 from wirebroker.control.hosts import Hosts
-from wirebroker.control.table import ENDPOINTS
+from wirebroker.control.table import endpoints_of
 from wirebroker.faults.files import FaultFileError, loads
 from wirekit import RawProducer, client
 
@@ -66,7 +66,7 @@ def text(data: Any) -> Any:
 def test_the_document_is_valid_openapi_and_knows_every_endpoint(control: ControlClient) -> None:
     validate(control.document)
     known = {(method.upper(), path) for path, by in control.document["paths"].items() for method in by}
-    assert known == {(endpoint.method, endpoint.shown_path) for endpoint in ENDPOINTS}
+    assert known == {(endpoint.method, endpoint.shown_path) for endpoint in endpoints_of("broker")}
     operations = [operation for by in control.document["paths"].values() for operation in by.values()]
     assert len({operation["operationId"] for operation in operations}) == len(operations)
     assert all(operation["summary"] for operation in operations)
@@ -83,7 +83,7 @@ def test_the_document_is_valid_openapi_and_knows_every_endpoint(control: Control
 def test_the_page_for_people_shows_every_endpoint(control: ControlClient) -> None:
     response = control.raw("GET", "/")
     assert (response.status, response.media) == (200, "text/html")
-    for endpoint in ENDPOINTS:
+    for endpoint in endpoints_of("broker"):
         assert endpoint.shown_path in response.body
     assert "http" not in response.body.replace("over HTTP", ""), "the page loads nothing from other hosts"
 
@@ -582,7 +582,7 @@ def test_producers_are_the_validators_state(kafka: MockKafka, control: ControlCl
 
 def test_every_endpoint_takes_an_empty_object_as_no_body(control: ControlClient) -> None:
     """Some HTTP libraries send `{}` for an empty body. So a request with `{}` for an unknown broker gets 404, not 400."""
-    for endpoint in ENDPOINTS:
+    for endpoint in endpoints_of("broker"):
         if endpoint.takes == JSON and endpoint.media != EVENTS:
             path = re.sub(r"{\w+}", "9", endpoint.shown_path)
             path += "?timeout=0" if (endpoint.method, path.endswith("/wait")) == ("GET", True) else ""
@@ -913,7 +913,7 @@ def test_random_requests_break_nothing(kafka: MockKafka, control: ControlClient,
         return [dice.choice(words), dice.choice(words), dice.randrange(-2, 4), dice.random() * 1e18, None, True][kind]
 
     for _ in range(400):
-        endpoint = dice.choice([each for each in ENDPOINTS if each.path not in ("/trace.jsonl", "/events")])
+        endpoint = dice.choice([each for each in endpoints_of("broker") if each.path not in ("/trace.jsonl", "/events")])
         path = re.sub(r"{\w+:?\w*}", lambda _: quote(str(dice.choice([*words[:5], "orders", 1])), safe=""), endpoint.path)
         query = "&".join(f"{quote(dice.choice(words))}={quote(str(anything(3)))}" for _ in range(dice.randrange(3)))
         if endpoint.path.endswith(("wait", ".jsonl")):
@@ -1013,7 +1013,7 @@ def test_records_whose_codec_is_not_installed_are_a_problem_and_no_error_of_the_
         assert only(client(kafka).request(produce_request("orders", batch), 9)).error_code == 0
         monkeypatch.setattr("kafkawire.compression.import_module", importing_nothing)
         control = ControlClient(kafka.control_url)
-        for endpoint in ENDPOINTS:
+        for endpoint in endpoints_of("broker"):
             if endpoint.path == "/events" or (endpoint.method != "GET" and endpoint.path not in bodies):
                 continue
             path = endpoint.path.replace("{topic}", "orders").replace("{kind}", "log")

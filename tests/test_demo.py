@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from wirebroker import clients
 from wirebroker.mock import MockKafka
+from wirebroker_tools import drivers as clients
 from wirebroker_tools.commands.demo import FLOWS, demonstrate
 from wirebroker_tools.commands.demo.clients import CLIENTS, RECORDS
 from wirebroker_tools.commands.demo.show import WIDTH, Screen

@@ -342,7 +342,7 @@ def test_a_scenario_runs_as_shown(arguments: list[str], output: str) -> None:
 @pytest.mark.parametrize(("arguments", "output"), of_ours("audit", "demo", "conformance", "explore"))
 def test_a_command_that_takes_long_is_understood(arguments: list[str], output: str) -> None:
     """Other tests run these commands. This test parses their flags, and compares the size of the conformance run."""
-    assert build_parser().parse_args(arguments).command == arguments[0]
+    assert build_parser().parse_args(arguments).command.rpartition(".")[2] == arguments[0]
     if arguments == ["conformance"]:
         scenarios = load()
         steps = sum(len(scenario.steps) for scenario in scenarios)

@@ -19,8 +19,9 @@ from wirebroker import MockKafka
 from wirebroker.commands.cli import main
 from wirebroker.control import openapi
 from wirebroker.control.page import page
-from wirebroker.control.table import ENDPOINTS, OF_FILES, OF_PROXIES
+from wirebroker.control.table import endpoints_of
 from wirebroker_tools.capture.packets import LINKS
+from wirebroker_tools.live.table import OF_FILES
 from wirekit import RawProducer
 
 LINK_TYPES = (0, 1, 9, 12, 14, 101, 105, 108, 113, 127, 195, 228, 229, 239, 276)
@@ -216,7 +217,9 @@ def test_packets_that_a_snap_length_has_cut_are_told(folder: Path, capsys: pytes
     assert "nothing is wrong" not in out
 
 
-@pytest.mark.parametrize("endpoints", [ENDPOINTS, OF_PROXIES, OF_FILES], ids=["broker", "proxy", "file"])
+@pytest.mark.parametrize(
+    "endpoints", [endpoints_of("broker"), endpoints_of("proxy"), OF_FILES], ids=["broker", "proxy", "file"]
+)
 def test_every_control_has_a_page_and_a_description(endpoints: tuple[object, ...]) -> None:
     shown = page(endpoints)  # type: ignore[arg-type]
     paths = openapi.described(endpoints)["paths"]  # type: ignore[arg-type]

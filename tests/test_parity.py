@@ -11,7 +11,7 @@ import pytest
 from wirebroker import MockKafka
 from wirebroker.control.endpoint import Endpoint
 from wirebroker.control.forms import Form
-from wirebroker.control.table import ENDPOINTS
+from wirebroker.control.table import endpoints_of
 from wirebroker.faults.rules import Rule
 from wirebroker.mock import ClockControl, Faults, Quotas, TelemetryView, TraceView
 from wirebroker.testing import states
@@ -110,10 +110,10 @@ def name(endpoint: Endpoint) -> str:
 
 
 def test_every_endpoint_has_a_method() -> None:
-    assert set(METHODS) == {name(endpoint) for endpoint in ENDPOINTS}
+    assert set(METHODS) == {name(endpoint) for endpoint in endpoints_of("broker")}
 
 
-@pytest.mark.parametrize("endpoint", [each for each in ENDPOINTS if name(each) not in CHOSEN_IN_PYTHON], ids=name)
+@pytest.mark.parametrize("endpoint", [each for each in endpoints_of("broker") if name(each) not in CHOSEN_IN_PYTHON], ids=name)
 def test_the_method_takes_the_words_of_the_endpoint(endpoint: Endpoint) -> None:
     words = set()
     for part in ("query", "body"):
@@ -129,5 +129,5 @@ def test_the_method_takes_the_words_of_the_endpoint(endpoint: Endpoint) -> None:
 def test_python_returns_the_objects_that_http_writes(kind: type[states.StateView]) -> None:
     path = {"TopicState": "topics", "Broker": "brokers", "Transaction": "transactions", "Group": "groups"}[kind.__name__]
     assert kind in get_type_hints(METHODS[f"GET /{path}"])["return"].__args__
-    response = next(each for each in ENDPOINTS if name(each) == f"GET /{path}").hints["return"]
+    response = next(each for each in endpoints_of("broker") if name(each) == f"GET /{path}").hints["return"]
     assert get_type_hints(response)[path].__args__ == (kind,)

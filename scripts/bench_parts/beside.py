@@ -50,7 +50,7 @@ def environment(checkout: Path, *others: Path) -> tuple[str, str]:
 
 def sources() -> tuple[str, ...]:
     """Returns the folders of a checkout that hold its Python packages."""
-    return "broker", "protocol", "pipeline"
+    return "broker", "protocol", "pipeline", "tools"
 
 
 def without_compiled(folder: Path) -> Path:

@@ -29,7 +29,7 @@ SPARK = Path(pyspark.__file__).parent
 
 def packages(folder: Path) -> Path:
     """Packs our packages into a zip as docs/how-to/audit-spark/spark.md describes."""
-    for part in ("broker/wirebroker", "protocol/kafkawire", "pipeline/wirebroker_audit"):
+    for part in ("broker/wirebroker", "protocol/kafkawire", "pipeline/wirebroker_audit", "tools/wirebroker_tools"):
         shutil.copytree(ROOT / part, folder / Path(part).name, ignore=shutil.ignore_patterns("__pycache__"))
     return Path(shutil.make_archive(str(folder), "zip", folder))
 

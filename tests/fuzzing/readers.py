@@ -22,7 +22,7 @@ from hypothesis.errors import HypothesisWarning
 from fuzzing.logins import LOGINS, log_in
 from fuzzing.sessions import CAPTURES, DECODED
 from wirebroker.audit.journal import FIELDS, intended_rows
-from wirebroker.commands import serve, trace
+from wirebroker.commands import serve
 from wirebroker.commands.cli import build_parser, main
 from wirebroker.commands.environment import from_environment
 from wirebroker.core.configs import BrokerConfigs, ConfigError, TopicConfigs
@@ -32,6 +32,7 @@ from wirebroker.faults.files import FaultFileError, dump, file_kinds, loads
 from wirebroker.faults.files import load as load_faults
 from wirebroker.testing.options import BrokerOptions, OptionError
 from wirebroker.trace.rows import EVENTS
+from wirebroker_tools.commands import trace
 from wirebroker_tools.scenarios.reading import find
 from wirebroker_tools.scenarios.scenario import ScenarioError
 from wirebroker_tools.scenarios.workload import Workload

@@ -20,7 +20,7 @@ SVG = "image/svg+xml"
 PROMETHEUS = "text/plain"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Endpoint:
     """An endpoint of the control, which is a row of the table.
 
