@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import wirebroker
 from wirebroker.commands.cli import main
-from wirebroker.core.profile import PROFILES, profile
+from wirebroker.commands.releases import changes, declared
+from wirebroker.core.profile import profile
 from wirebroker.core.releases import release
-from wirebroker.core.releases.changes import CHANGES, RELEASES, Behaviour, number
+from wirebroker.core.releases.changes import RELEASES, number
 from wirebroker_tools.conformance.own_broker import OwnBroker
 from wirebroker_tools.conformance.recording import Difference, deliberate
 from wirebroker_tools.conformance.releases import recorded_releases, release_recording
@@ -18,6 +22,8 @@ from wirebroker_tools.conformance.replay import replay
 
 PLAYED = ("main", "controller", "restart", "log_dirs", "log_dirs_new")
 """Groups of scenarios: about producers, transactions, the protocol, the controller, restarts, and log directories."""
+
+DECLARATION = re.compile(r"^ *\w+ = (?:\(\s*)?(?:since|until|ByRelease(?:\[.*\])?)\(", re.MULTILINE)
 
 FORGED = {(name, "controller_requests", 34) for name in ("0.11", "1.0", "1.1", "2.1")}
 """Steps after an UpdateMetadata of a client that plays the controller. Kafka before 2.2, whose requests have no broker epochs,
@@ -51,18 +57,20 @@ def test_the_releases_are_those_with_a_file_oldest_first() -> None:
         assert release(name).name == name == profile(f"kafka-{name}").release
 
 
-def test_each_change_is_of_a_rule_and_comes_newest_first() -> None:
-    rules = {*Behaviour.__slots__, *(field for field in PROFILES["kafka-4.3"].__slots__)}
-    assert {change.rule for change in CHANGES} <= rules
-    numbers = [number(change.release) for change in CHANGES]
+def test_each_change_makes_a_difference_and_is_later_than_the_one_before() -> None:
+    for each in declared():
+        values = [each.oldest, *(change.value for change in each.changes)]
+        assert all(one != other for one, other in pairwise(values)), each.changes
+        assert all(number(one.release) < number(other.release) for one, other in pairwise(each.changes)), each.changes
+
+
+def test_each_declared_change_is_in_releases_diff_newest_first() -> None:
+    folder = Path(wirebroker.__path__[0])
+    sources = [path.read_text(encoding="utf-8") for path in folder.rglob("*.py") if path.name != "changes.py"]
+    declarations = [found for text in sources for found in DECLARATION.findall(text)]
+    assert len(declared()) == len(declarations) > 100
+    numbers = [number(change.release) for change in changes()]
     assert numbers == sorted(numbers, reverse=True)
-
-
-def test_each_change_makes_a_difference() -> None:
-    for rule in {change.rule for change in CHANGES}:
-        newest = getattr(Behaviour(), rule, None) if rule in Behaviour.__slots__ else getattr(profile("kafka-4.3"), rule)
-        values = [newest, *(change.before for change in CHANGES if change.rule == rule)]
-        assert all(one != other for one, other in pairwise(values)), rule
 
 
 def test_releases_diff_shows_changes_of_behaviour_versions_and_valid_values(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,10 @@ from kafkawire.registry import KEYS, api_name, versions
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.core.profile import Rules
 from wirebroker.core.releases import release
+from wirebroker.core.releases.changes import since
 from wirebroker.requests.effects import Outcome
+
+HAS_TELEMETRY = since("3.7", "clients can push their metrics", "KIP-714")
 
 Handler = Callable[[Any, Exchange], "Message | Outcome | Steps"]
 
@@ -70,7 +73,7 @@ def served_versions(rules: Rules, max_versions: Mapping[int, int], *, telemetry:
     """Returns the served versions by API key: the versions of the profile's release, which the user may limit."""
     own, served = release(rules.release), {}
     offered = {KEYS[name]: own.read(KEYS[name]) for name in (*SERVED, *IN_ZOOKEEPER) if KEYS[name] in own.announced}
-    if telemetry and own.behaviour.telemetry:
+    if telemetry and HAS_TELEMETRY.of(own):
         offered |= {KEYS[name]: versions(KEYS[name]) for name in TELEMETRY}
     for key, (oldest, newest) in offered.items():
         newest = min(newest, max_versions.get(key, newest))

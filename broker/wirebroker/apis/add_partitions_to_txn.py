@@ -24,7 +24,13 @@ from kafkawire.messages.add_partitions_to_txn import (
 from wirebroker.apis.end_txn import PRODUCER_FENCED_FROM, epoch_error
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import pauses
+from wirebroker.core.releases.changes import since, until
 from wirebroker.core.transactions.transaction import BUMPS_EPOCH, TopicPartition
+
+FINDS_PARTITIONS = until("1.0", "AddPartitionsToTxn accepts unknown partitions of a known topic").then(
+    "2.0", True, "AddPartitionsToTxn refuses unknown partitions of a known topic"
+)
+NOTES_CLIENT_VERSIONS = since("4.0", "AddPartitionsToTxn from version 4 on needs transaction version 2", "KIP-890")
 
 BATCHED_FROM = 4
 
@@ -66,7 +72,7 @@ def _responses(
             if pause():
                 yield None
             there = exchange.cluster.partition(topic.name, index) is not None or (
-                topic.name in exchange.cluster.topics and not exchange.cluster.configs.release.behaviour.finds_partitions
+                topic.name in exchange.cluster.topics and not FINDS_PARTITIONS.of(exchange.cluster.configs.release)
             )
             wanted[topic.name, index] = ErrorCode.NONE if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     absent = any(wanted.values())
@@ -96,7 +102,7 @@ def _codes(requested: AddPartitionsToTxnTransaction, wanted: list[TopicPartition
         return dict.fromkeys(wanted, error)
     if requested.verify_only:
         return transactions.verify_partitions(*who, wanted)
-    notes = exchange.cluster.configs.release.behaviour.notes_client_versions
+    notes = NOTES_CLIENT_VERSIONS.of(exchange.cluster.configs.release)
     version = BUMPS_EPOCH if notes and exchange.version >= BATCHED_FROM else 0
     code = transactions.add_partitions(*who, wanted, version, exchange.now)
     return dict.fromkeys(wanted, epoch_error(code, exchange.version >= PRODUCER_FENCED_FROM))

@@ -21,13 +21,13 @@ from kafkawire.messages.alter_client_quotas import (
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import pauses
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash
-from wirebroker.core.quotas import Change, entity_error, entity_hash, entity_of, kept, value_error
-from wirebroker.core.releases.changes import Behaviour
+from wirebroker.core.quotas import STRICT_QUOTAS, Change, entity_error, entity_hash, entity_of, kept, value_error
+from wirebroker.core.releases import Release
 
 
 def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
     """Change the valid entities. Returns the result of each entity, in Kafka's order."""
-    pause, behaviour = pauses(), exchange.cluster.configs.release.behaviour
+    pause, release = pauses(), exchange.cluster.configs.release
     results: dict[QuotaEntity, str | None] = {}
     shown: dict[QuotaEntity, list[str]] = {}
     sound: list[tuple[QuotaEntity, EntryData]] = []
@@ -38,11 +38,11 @@ def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
         entity = entity_of(names)
         order = shown.setdefault(entity, hash_order(names, java_hash, buckets_for(len(names), len(entry.entity))))
         repeated = len({op.key for op in entry.ops}) < len(entry.ops)
-        if behaviour.strict_quotas and (repeated or entity in results):
+        if STRICT_QUOTAS.of(release) and (repeated or entity in results):
             written = ", ".join(f"{kind}={'null' if names[kind] is None else names[kind]}" for kind in order)
             results[entity] = f"Ignoring duplicate entity ClientQuotaEntity(entries={{{written}}})"
             continue
-        results[entity] = entity_error(dict(entity), order, behaviour) or _value_error(entry, names, behaviour)
+        results[entity] = entity_error(dict(entity), order, release) or _value_error(entry, names, release)
         if results[entity] is None:
             sound.append((entity, entry))
     changes = [change for entity, entry in sound for change in _changes(entity, entry, exchange)]
@@ -56,22 +56,22 @@ def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
     return AlterClientQuotasResponse(entries=responses)
 
 
-def _value_error(entry: EntryData, names: dict[str, str | None], behaviour: Behaviour) -> str | None:
-    if not behaviour.strict_quotas:
-        errors = (value_error(names, op.key, op.value, behaviour) for op in entry.ops if not op.remove)
+def _value_error(entry: EntryData, names: dict[str, str | None], release: Release) -> str | None:
+    if not STRICT_QUOTAS.of(release):
+        errors = (value_error(names, op.key, op.value, release) for op in entry.ops if not op.remove)
         return next(filter(None, errors), None)
     ops = {op.key: op for op in entry.ops}
     for key in hash_order(ops, java_hash, buckets_for(len(ops), len(ops))):
-        if not ops[key].remove and (error := value_error(names, key, ops[key].value, behaviour)):
+        if not ops[key].remove and (error := value_error(names, key, ops[key].value, release)):
             return error
     return None
 
 
 def _changes(entity: QuotaEntity, entry: EntryData, exchange: Exchange) -> Iterator[Change]:
-    held, behaviour = exchange.cluster.quotas.limits.get(entity, {}), exchange.cluster.configs.release.behaviour
+    held, release = exchange.cluster.quotas.limits.get(entity, {}), exchange.cluster.configs.release
     for op in entry.ops:
-        new = None if op.remove else kept(op.key, op.value, behaviour)
-        if held.get(op.key) != new or not behaviour.strict_quotas:  # another change of the request may come before
+        new = None if op.remove else kept(op.key, op.value, release)
+        if held.get(op.key) != new or not STRICT_QUOTAS.of(release):  # another change of the request may come before
             yield entity, op.key, new
 
 

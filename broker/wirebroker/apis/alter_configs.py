@@ -15,14 +15,21 @@ from wirebroker.apis.describe_configs import told_kind
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.common.slices import pauses
+from wirebroker.core.acls import has_settings
 from wirebroker.core.config_resources import REPEATED, Alteration, Change, Operation, ResourceType, repeated
 from wirebroker.core.refusals import Refusal
+from wirebroker.core.releases.changes import since, until
 from wirebroker.requests.effects import Outcome
+
+REPEATS_ALTERED_KINDS = since("2.6", "AlterConfigs repeats the number of an unknown resource type")
+READS_NULL_SETTINGS = until("2.0", "AlterConfigs with a null value closes the connection").then(
+    "2.6", True, "AlterConfigs with a null value gets a response"
+)
 
 
 def handle(request: AlterConfigsRequest, exchange: Exchange) -> Steps | Outcome:
     """Change the settings. Returns the result of each resource."""
-    if not exchange.cluster.configs.release.behaviour.reads_null_settings and _has_null(request):
+    if not READS_NULL_SETTINGS.of(exchange.cluster.configs.release) and _has_null(request):
         return exchange.close("this release of Kafka closes the connection for a setting without a value")
     return alter_resources(request, exchange, AlterConfigsResponse, AlterConfigsResourceResponse, replaces=True)
 
@@ -32,12 +39,12 @@ def alter_resources(
 ) -> Steps:
     """Change the settings that an AlterConfigs or IncrementalAlterConfigs names; `response` and `result` are the message
     classes of the API."""
-    behaviour = exchange.cluster.configs.release.behaviour
-    repeats = behaviour.repeats_altered_kinds or not replaces
+    release = exchange.cluster.configs.release
+    repeats = REPEATS_ALTERED_KINDS.of(release) or not replaces
 
     def failed(resource: Any, refusal: Refusal) -> Any:
         name, kind = resource.resource_name, resource.resource_type
-        told = told_kind(kind, behaviour, repeats=repeats)
+        told = told_kind(kind, release, repeats=repeats)
         return result(error_code=refusal.code, error_message=refusal.message, resource_type=told, resource_name=name)
 
     if exchange.cluster.configs.release.has_zookeeper:
@@ -68,7 +75,7 @@ def alter_resources(
         else:
             refusal = alteration.alter(validate_only=request.validate_only, controller_fails=controller_fails)
         code, message = refusal or Refusal(ErrorCode.NONE, None)
-        told = told_kind(kind, behaviour, repeats=repeats)
+        told = told_kind(kind, release, repeats=repeats)
         results.append(result(error_code=code, error_message=message, resource_type=told, resource_name=name))
     changes.write_down()
     return response(responses=results)
@@ -83,7 +90,7 @@ def _fails_whole(request: Any, exchange: Exchange, *, replaces: bool) -> Refusal
     cannot be altered."""
     if replaces and _has_null(request):
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
-    loggers = exchange.cluster.configs.release.behaviour.has_settings(ResourceType.BROKER_LOGGER)
+    loggers = has_settings(ResourceType.BROKER_LOGGER, exchange.cluster.configs.release)
     for kind in (each.resource_type for each in request.resources):
         if loggers and kind == ResourceType.BROKER_LOGGER:
             if replaces:

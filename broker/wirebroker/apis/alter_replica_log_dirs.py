@@ -15,6 +15,11 @@ from kafkawire.messages.alter_replica_log_dirs import (
 )
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import pauses
+from wirebroker.core.releases.changes import since
+
+MOVES_REPLICAS = since("1.1", "AlterReplicaLogDirs moves existing replicas", "KIP-113")
+CHECKS_MOVED_NAMES = since("2.2", "AlterReplicaLogDirs refuses a very long topic name with error 17")
+FINDS_MOVED_PARTITIONS = since("2.1", "AlterReplicaLogDirs of an unknown partition gets error 3, not 9")
 
 LONGEST_NAME = 255
 FUTURE_SUFFIX = len(".") + 32 + len("-future")
@@ -49,8 +54,8 @@ def handle(request: AlterReplicaLogDirsRequest, exchange: Exchange) -> Steps:
 
 
 def _error(topic: str, index: int, path: str, exchange: Exchange) -> ErrorCode:
-    behaviour = exchange.cluster.configs.release.behaviour
-    if behaviour.checks_moved_names and len(f"{topic}-{index}") + FUTURE_SUFFIX > LONGEST_NAME:
+    release = exchange.cluster.configs.release
+    if CHECKS_MOVED_NAMES.of(release) and len(f"{topic}-{index}") + FUTURE_SUFFIX > LONGEST_NAME:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     node_id, log_dirs = exchange.node_id, exchange.cluster.log_dirs
     if path not in log_dirs.paths(node_id):
@@ -62,11 +67,11 @@ def _error(topic: str, index: int, path: str, exchange: Exchange) -> ErrorCode:
         return ErrorCode.NONE
     if partition is None or node_id not in partition.replicas:
         log_dirs.prefer(node_id, topic, index, path)
-        unknown = partition is None and behaviour.finds_moved_partitions
+        unknown = partition is None and FINDS_MOVED_PARTITIONS.of(release)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if unknown else ErrorCode.REPLICA_NOT_AVAILABLE
     if partition.offline_at == node_id:
         return ErrorCode.KAFKA_STORAGE_ERROR
-    if not behaviour.moves_replicas:
+    if not MOVES_REPLICAS.of(release):
         return ErrorCode.NONE
     try:
         log_dirs.move(partition, node_id, path)

@@ -11,6 +11,7 @@ from kafkawire.messages.alter_share_group_offsets import (
 )
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import pauses
+from wirebroker.core.groups.share_states import CREATES_ALTERED_GROUPS
 from wirebroker.core.refusals import MESSAGES, Refusal
 
 NO_TOPIC_ID = bytes(16)
@@ -55,7 +56,7 @@ def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
 
 def _refused(refused: Refusal, request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> AlterShareGroupOffsetsResponse:
     """Refuses the whole request. Kafka 4.1 does not tell the error, but tells which topics are unknown."""
-    if exchange.cluster.configs.release.behaviour.creates_altered_groups:
+    if CREATES_ALTERED_GROUPS.of(exchange.cluster.configs.release):
         return AlterShareGroupOffsetsResponse(error_code=refused.code, error_message=refused.message, responses=[])
     code, message = UNKNOWN
     unknown = [

@@ -22,7 +22,10 @@ from kafkawire.messages.alter_user_scram_credentials import (
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.refusals import Refusal
+from wirebroker.core.releases.changes import since
 from wirebroker.security.scram import BY_NUMBER, LEAST_ITERATIONS, MOST_ITERATIONS, credential_of_salted
+
+ONE_CREDENTIAL = since("3.3", "AlterUserScramCredentials refuses a user that is named twice", "KIP-833")
 
 Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
@@ -36,7 +39,7 @@ def handle(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> Alt
     """Alter the valid credentials."""
     refused: dict[str, Refusal] = {}
     wanted: dict[str, list[Change]] = {}
-    alone = exchange.cluster.configs.release.behaviour.one_credential
+    alone = ONE_CREDENTIAL.of(exchange.cluster.configs.release)
     changes: list[Change] = [*request.deletions, *request.upsertions]
     times = Counter((change.name, change.mechanism) for change in changes)
     for change in changes:

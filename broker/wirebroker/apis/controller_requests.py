@@ -26,6 +26,9 @@ from kafkawire.messages.leader_and_isr import (
 from kafkawire.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from kafkawire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from wirebroker.apis.exchange import Exchange
+from wirebroker.core.releases.changes import since
+
+LISTS_STALE_PARTITIONS = since("1.1", "the response to LeaderAndIsr with an old epoch has the error for each partition, too")
 
 CONTROLLER_EPOCH, BROKER_EPOCH = 1, 25
 """The epoch of the first controller, and the epoch of the first broker in a new cluster.
@@ -77,7 +80,7 @@ def _stale(request: Any) -> ErrorCode:
 
 def _leader_and_isr(request: LeaderAndIsrRequest, exchange: Exchange) -> Message:
     if code := _stale(request):
-        lists = exchange.cluster.configs.release.behaviour.lists_stale_partitions
+        lists = LISTS_STALE_PARTITIONS.of(exchange.cluster.configs.release)
         return refuse(request, code, exchange) if lists else _led(code, [], exchange)
     return _led(ErrorCode.NONE, [(each, _follow_error(each, exchange)) for each in _states(request)], exchange)
 

@@ -12,7 +12,10 @@ from wirebroker.core.cluster import Cluster
 from wirebroker.core.features import METADATA
 from wirebroker.core.networks import network
 from wirebroker.core.refusals import MOST_RECORDS, TOO_LARGE, Refusal
+from wirebroker.core.releases.changes import since
 from wirebroker.requests.effects import Outcome
+
+EMPTY_MESSAGES = since("2.5", "if CreateAcls succeeds, its error message is empty instead of null")
 
 NO_AUTHORIZER = "No Authorizer is configured."
 NETWORKS_FROM = 32
@@ -36,7 +39,7 @@ def handle(request: CreateAclsRequest, exchange: Exchange) -> CreateAclsResponse
         refused = AclCreationResult(error_code=TOO_LARGE.code, error_message=TOO_LARGE.message)
         return CreateAclsResponse(results=[refused for _ in request.creations])
     exchange.cluster.alter_acls(made, ())
-    message = "" if exchange.cluster.configs.release.behaviour.empty_messages else None
+    message = "" if EMPTY_MESSAGES.of(exchange.cluster.configs.release) else None
     return CreateAclsResponse(results=[_result(error, message) for error in errors])
 
 

@@ -13,9 +13,13 @@ from kafkawire.messages.create_delegation_token import CreateDelegationTokenRequ
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.acls import Operation, ResourceType
 from wirebroker.core.delegation_tokens import Lifetimes, new_id, secret_of
+from wirebroker.core.releases.changes import since
 from wirebroker.security.principals import ANONYMOUS, USER, Principal
 from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.security.session import Session
+
+STRICT_TOKENS = since("3.6", "RenewDelegationToken with a period of 0 ms uses the default period", "KAFKA-15219")
+"""If a request is refused, the expiry time in the response is 0 instead of −1."""
 
 KEY = "delegation.token.secret.key"
 
@@ -33,7 +37,7 @@ def handle(request: CreateDelegationTokenRequest, exchange: Exchange) -> CreateD
         return _response(refused, owner, requester)
     key = exchange.cluster.configs.text(KEY)
     if not key:
-        at = 0 if exchange.cluster.configs.release.behaviour.strict_tokens else -1
+        at = 0 if STRICT_TOKENS.of(exchange.cluster.configs.release) else -1
         return _response(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, owner, requester, at=at)
     token = _token(request, exchange, owner)
     exchange.cluster.alter_token(token.token_id, token)

@@ -22,10 +22,13 @@ from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.apis.overdue import timed_out
 from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import Cluster
-from wirebroker.core.config_resources import unwritten
+from wirebroker.core.config_resources import TELLS_SERVER_ERRORS, unwritten
 from wirebroker.core.names import ends_zookeeper_path
 from wirebroker.core.placement import all_down, assignment_error, factor_error
 from wirebroker.core.refusals import MOST_RECORDS, Refusal
+from wirebroker.core.releases.changes import since
+
+LIMITS_NEW_PARTITIONS = since("4.4", "CreatePartitions adds at most 10,000 partitions")
 
 STRICT_SINCE = 3
 """From this version of CreatePartitions on, a topic is refused if too many partitions were created recently (KIP-599)."""
@@ -52,7 +55,7 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
             yield None
         if zookeeper and not ends_zookeeper_path(topic.name):  # fails after the topics before it have grown
             changes.write_down()
-            tells = exchange.cluster.configs.release.behaviour.tells_server_errors
+            tells = TELLS_SERVER_ERRORS.of(exchange.cluster.configs.release)
             path = f'Invalid path string "/brokers/topics/{topic.name}"'
             return _all(request, ErrorCode.UNKNOWN_SERVER_ERROR, path if tells else None)
         refusal = _error(topic, exchange.cluster)
@@ -89,7 +92,7 @@ def _too_many(request: CreatePartitionsRequest, cluster: Cluster) -> bool:
     """
     known = cluster.topics
     more = (topic.count - len(known[topic.name].partitions) for topic in request.topics if topic.name in known)
-    return cluster.configs.release.behaviour.limits_new_partitions and sum(max(each, 0) for each in more) > MOST_RECORDS
+    return LIMITS_NEW_PARTITIONS.of(cluster.configs.release) and sum(max(each, 0) for each in more) > MOST_RECORDS
 
 
 def _error(requested: CreatePartitionsTopic, cluster: Cluster) -> Refusal | None:

@@ -22,7 +22,7 @@ from kafkawire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
+from wirebroker.apis.metadata_changes import CHANGES, NAMES_TOPICS_ONCE, MetadataChanges
 from wirebroker.apis.new_topics import Plan, exists, planned
 from wirebroker.apis.overdue import timed_out
 from wirebroker.common.slices import at_once, pauses
@@ -30,6 +30,10 @@ from wirebroker.core.cluster import GROWN, INTERNAL_TOPICS, Cluster
 from wirebroker.core.config_resources import unwritten
 from wirebroker.core.configs import TopicConfigs
 from wirebroker.core.refusals import MOST_RECORDS, TOO_LARGE, Refusal
+from wirebroker.core.releases.changes import since
+
+COUNTS_WANTED_PARTITIONS = since("3.9", "CreateTopics refuses more than 10,000 partitions first", "KAFKA-17870")
+MAKES_IDS_EARLY = since("3.3", "the response to a CreateTopics that only validates has a topic id", "KIP-833")
 
 STRICT_SINCE = 6
 """From this version of CreateTopics on, a topic is refused if too many partitions were created recently (KIP-599)."""
@@ -99,12 +103,12 @@ def _wants_too_many(topics: Iterable[CreatableTopic], cluster: Cluster) -> bool:
     for topic in topics:
         count = len(topic.assignments) or topic.num_partitions
         wanted += usual if count == -1 else max(count, 0)
-    return wanted > MOST_RECORDS and cluster.configs.release.behaviour.counts_wanted_partitions
+    return wanted > MOST_RECORDS and COUNTS_WANTED_PARTITIONS.of(cluster.configs.release)
 
 
 def _without_plans(names: Counter[str], cluster: Cluster) -> Iterator[CreatableTopicResult]:
     """Yields the refusals of topics that are named twice, and of the metadata topic."""
-    once = cluster.configs.release.behaviour.names_topics_once
+    once = NAMES_TOPICS_ONCE.of(cluster.configs.release)
     for name, times in names.items():
         if times > 1:
             refused = _refused(name, Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
@@ -142,7 +146,7 @@ def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> G
 
 def _id_before_creation(cluster: Cluster) -> bytes:
     """Returns a random topic id, or the id 0 if the release makes the id together with the topic."""
-    return cluster.random_bytes(16) if cluster.configs.release.behaviour.makes_ids_early else bytes(16)
+    return cluster.random_bytes(16) if MAKES_IDS_EARLY.of(cluster.configs.release) else bytes(16)
 
 
 def _leaders(plan: Plan, cluster: Cluster) -> int:

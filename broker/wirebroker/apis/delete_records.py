@@ -24,7 +24,10 @@ from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Partition
+from wirebroker.core.releases.changes import since
 from wirebroker.requests.effects import Outcome
+
+KEEPS_COMPACTED_RECORDS = since("1.1", "DeleteRecords deletes nothing from a compacted topic")
 
 HIGH_WATERMARK = -1
 UNKNOWN_LOW_WATERMARK = -1
@@ -76,7 +79,7 @@ def _delete(
     if error:
         return error
     compacts = partition.configs.value("cleanup.policy") == ["compact"]
-    if compacts and exchange.cluster.configs.release.behaviour.keeps_compacted_records:
+    if compacts and KEEPS_COMPACTED_RECORDS.of(exchange.cluster.configs.release):
         return ErrorCode.POLICY_VIOLATION
     wanted = partition.high_watermark if offset == HIGH_WATERMARK else offset
     if not 0 <= wanted <= partition.high_watermark:

@@ -20,11 +20,14 @@ from kafkawire.messages.delete_topics import (
 )
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
+from wirebroker.apis.metadata_changes import CHANGES, NAMES_TOPICS_ONCE, MetadataChanges
 from wirebroker.apis.overdue import timed_out
 from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import Topic
+from wirebroker.core.releases.changes import since
 from wirebroker.requests.throttling import Mutations
+
+REFUSES_DELETION = since("1.0", "with delete.topic.enable=false DeleteTopics is refused at once")
 
 NEITHER = "Neither topic name nor id were specified."
 BOTH = "You may not specify both topic name and topic id."
@@ -55,7 +58,7 @@ def handle(request: DeleteTopicsRequest, exchange: Exchange) -> Steps:
 def refuses_whole(request: DeleteTopicsRequest, exchange: Exchange) -> bool:
     """Tells whether `handle` refuses the whole request, before it looks at any topic or at the client's rights."""
     release = exchange.cluster.configs.release
-    if release.behaviour.refuses_deletion and not exchange.cluster.configs.value("delete.topic.enable"):
+    if REFUSES_DELETION.of(release) and not exchange.cluster.configs.value("delete.topic.enable"):
         return True
     if release.has_zookeeper:
         return any(topic.name is not None and topic.topic_id != ZERO_UUID for topic in request.topics)
@@ -85,7 +88,7 @@ def _disabled(requested: list[DeleteTopicState], exchange: Exchange) -> DeleteTo
 
     Kafka 0.11 does not check delete.topic.enable first, so the request times out.
     """
-    late = not exchange.cluster.configs.release.behaviour.refuses_deletion
+    late = not REFUSES_DELETION.of(exchange.cluster.configs.release)
     if late:  # the result is a map
         requested = list({each.name: each for each in requested}.values())
     code = ErrorCode.TOPIC_DELETION_DISABLED if exchange.version >= 3 else ErrorCode.INVALID_REQUEST
@@ -137,7 +140,7 @@ def _in_zookeeper(requested: list[DeleteTopicState], exchange: Exchange) -> Gene
     """
     if any(each.name is not None and each.topic_id != ZERO_UUID for each in requested):
         return [_failed(each.name, each.topic_id, ErrorCode.INVALID_REQUEST) for each in requested]
-    if exchange.cluster.configs.release.behaviour.names_topics_once:
+    if NAMES_TOPICS_ONCE.of(exchange.cluster.configs.release):
         requested = list({each.name: each for each in requested}.values())
     results: dict[str, DeletableTopicResult] = {}
     responses: list[DeletableTopicResult] = []

@@ -19,9 +19,12 @@ from kafkawire.messages.describe_client_quotas import (
 )
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.java_order import SMALLEST, hash_order, java_hash
-from wirebroker.core.quotas import IN_ZOOKEEPER, IP, entity_kinds
+from wirebroker.core.quotas import IN_ZOOKEEPER, IP, STRICT_QUOTAS, entity_kinds
 from wirebroker.core.refusals import Refusal
-from wirebroker.core.releases.changes import Behaviour
+from wirebroker.core.releases import Release
+from wirebroker.core.releases.changes import since
+
+EMPTY_QUOTA_MESSAGES = since("2.8", "if DescribeClientQuotas succeeds, its error message is empty instead of null")
 
 EXACT, DEFAULT, SPECIFIED = range(3)
 MATCH_TYPES = {DEFAULT: "MATCH_TYPE_DEFAULT", SPECIFIED: "MATCH_TYPE_SPECIFIED"}
@@ -30,21 +33,21 @@ Wanted = dict[str, tuple[int, str | None]]
 
 def handle(request: DescribeClientQuotasRequest, exchange: Exchange) -> DescribeClientQuotasResponse:
     """Respond with the matching entities and their quotas."""
-    behaviour = exchange.cluster.configs.release.behaviour
-    wanted = _wanted(request.components, behaviour)
+    release = exchange.cluster.configs.release
+    wanted = _wanted(request.components, release)
     if isinstance(wanted, Refusal):
         return DescribeClientQuotasResponse(error_code=wanted.code, error_message=wanted.message, entries=None)
     limits = exchange.cluster.quotas.limits
     matching = [each for each in limits if _matches(each, wanted, strict=request.strict)]
-    entries = [_described(each, limits[each], behaviour) for each in exchange.cluster.quotas.in_order(matching)]
-    message = "" if behaviour.empty_quota_messages else None
+    entries = [_described(each, limits[each], release) for each in exchange.cluster.quotas.in_order(matching)]
+    message = "" if EMPTY_QUOTA_MESSAGES.of(release) else None
     return DescribeClientQuotasResponse(error_code=ErrorCode.NONE, error_message=message, entries=entries)
 
 
-def _wanted(components: list[ComponentData], behaviour: Behaviour) -> Wanted | Refusal:
+def _wanted(components: list[ComponentData], release: Release) -> Wanted | Refusal:
     """Returns the values that the filter matches, by type, or the reason why the filter is invalid."""
     wanted: Wanted = {}
-    if not behaviour.strict_quotas and any(_is_unreadable(each) for each in components):
+    if not STRICT_QUOTAS.of(release) and any(_is_unreadable(each) for each in components):
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     for each in components:
         kind = each.entity_type
@@ -52,9 +55,9 @@ def _wanted(components: list[ComponentData], behaviour: Behaviour) -> Wanted | R
             return _invalid("Invalid empty entity type.")
         if kind in wanted:
             return _invalid(f"Entity type {kind} cannot appear more than once in the filter.")
-        if kind not in entity_kinds(behaviour):
+        if kind not in entity_kinds(release):
             return Refusal(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
-        if not behaviour.strict_quotas:
+        if not STRICT_QUOTAS.of(release):
             wanted[kind] = each.match_type, each.match if each.match_type == EXACT else None
             continue
         if each.match_type == EXACT and each.match is None:
@@ -89,10 +92,10 @@ def _matches(entity: QuotaEntity, wanted: Wanted, *, strict: bool) -> bool:
     return all(kind in names and (how == SPECIFIED or names[kind] == name) for kind, (how, name) in wanted.items())
 
 
-def _described(entity: QuotaEntity, held: dict[str, float], behaviour: Behaviour) -> EntryData:
+def _described(entity: QuotaEntity, held: dict[str, float], release: Release) -> EntryData:
     names = dict(entity)
-    keys = held if behaviour.strict_quotas else [key for key in IN_ZOOKEEPER if key in held]
-    kinds = hash_order(names, java_hash, SMALLEST) if behaviour.strict_quotas else sorted(names, reverse=True)
+    keys = held if STRICT_QUOTAS.of(release) else [key for key in IN_ZOOKEEPER if key in held]
+    kinds = hash_order(names, java_hash, SMALLEST) if STRICT_QUOTAS.of(release) else sorted(names, reverse=True)
     return EntryData(
         entity=[EntityData(entity_type=kind, entity_name=names[kind]) for kind in kinds],
         values=[ValueData(key=key, value=held[key]) for key in keys],

@@ -22,13 +22,20 @@ from kafkawire.messages.describe_configs import (
 )
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import pauses
-from wirebroker.core.config_resources import ResourceType, describe_client_metrics, describe_group
+from wirebroker.core.acls import has_settings
+from wirebroker.core.config_resources import SHOWS_CLIENT_METRICS, ResourceType, describe_client_metrics, describe_group
 from wirebroker.core.configs import Entry, Source, TopicConfigs
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.quorum import LISTENER, VOTERS, endpoint
 from wirebroker.core.refusals import Refusal
-from wirebroker.core.releases.changes import Behaviour
+from wirebroker.core.releases import Release
+from wirebroker.core.releases.changes import since
 from wirebroker.core.setting_definitions import ConfigType, meanings
+
+REPEATS_UNKNOWN_KINDS = since("2.7", "DescribeConfigs repeats the number of an unknown resource type")
+FINDS_DESCRIBED_TOPICS = since("2.0", "DescribeConfigs refuses an unknown topic")
+EMPTY_DESCRIBED = since("2.7", "the response to DescribeConfigs has empty texts instead of null")
+REPEATS_DESCRIBED_RESOURCES = since("2.7", "DescribeConfigs has two results for a resource named twice")
 
 KINDS = frozenset(ResourceType)
 RESOURCES = 16
@@ -38,12 +45,11 @@ RESOURCES = 16
 def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
     """Respond with the settings of each resource."""
     pause = pauses(RESOURCES)
-    behaviour = exchange.cluster.configs.release.behaviour
-    known = behaviour.has_settings
+    release = exchange.cluster.configs.release
     resources = request.resources
-    if not behaviour.repeats_described_resources:
+    if not REPEATS_DESCRIBED_RESOURCES.of(release):
         resources = list({(each.resource_type, each.resource_name): each for each in resources}.values())
-    if any(resource.resource_type not in KINDS or not known(resource.resource_type) for resource in resources):
+    if any(resource.resource_type not in KINDS or not has_settings(resource.resource_type, release) for resource in resources):
         refusal = Refusal(
             ErrorCode.INVALID_REQUEST,
             "This most likely occurs because of a request being malformed by the client library or the message was "
@@ -51,7 +57,7 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
         )
         results = [_result(resource, refusal) for resource in resources]
         for result in results:
-            result.resource_type = told_kind(result.resource_type, behaviour, repeats=behaviour.repeats_unknown_kinds)
+            result.resource_type = told_kind(result.resource_type, release, repeats=REPEATS_UNKNOWN_KINDS.of(release))
         return DescribeConfigsResponse(results=results)
     results = []
     shown = Shown(request.include_synonyms, request.include_documentation)
@@ -59,12 +65,12 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
         if pause():
             yield None
         found = _entries(resource, exchange)
-        chooses = behaviour.shows_client_metrics or resource.resource_type != ResourceType.CLIENT_METRICS
+        chooses = SHOWS_CLIENT_METRICS.of(release) or resource.resource_type != ResourceType.CLIENT_METRICS
         if not isinstance(found, Refusal) and resource.configuration_keys and chooses:
             wanted = set(resource.configuration_keys)
             found = [entry for entry in found if entry.name in wanted]
         result = _result(resource, found, shown)
-        if not behaviour.empty_described and not result.error_message:
+        if not EMPTY_DESCRIBED.of(release) and not result.error_message:
             _without_texts(result)
         results.append(result)
     return DescribeConfigsResponse(results=results)
@@ -77,9 +83,9 @@ def _without_texts(result: DescribeConfigsResult) -> None:
         each.documentation = each.documentation or None
 
 
-def told_kind(kind: int, behaviour: Behaviour, *, repeats: bool) -> int:
+def told_kind(kind: int, release: Release, *, repeats: bool) -> int:
     """Returns the kind of resource to put into the response. Unless the release `repeats` an unknown kind, this is 0."""
-    return kind if repeats or behaviour.has_settings(kind) else 0
+    return kind if repeats or has_settings(kind, release) else 0
 
 
 def _entries(resource: DescribeConfigsResource, exchange: Exchange) -> list[Entry] | Refusal:
@@ -105,7 +111,7 @@ def _topic(name: str, exchange: Exchange) -> list[Entry] | Refusal:
     if error is not None:
         return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, error)
     topic = exchange.cluster.topics.get(name)
-    if topic is None and not exchange.cluster.configs.release.behaviour.finds_described_topics:
+    if topic is None and not FINDS_DESCRIBED_TOPICS.of(exchange.cluster.configs.release):
         return TopicConfigs(exchange.cluster.configs, {}).describe(exchange.node_id)
     if topic is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
@@ -158,7 +164,7 @@ def _loggers(name: str, exchange: Exchange) -> list[Entry] | Refusal:
     if int(name) != node_id:
         message = f"Unexpected broker id, expected {node_id} but received {name}"
         return Refusal(ErrorCode.INVALID_REQUEST, message)
-    levels = exchange.cluster.brokers[node_id].loggers.levels(exchange.cluster.configs.release.behaviour)
+    levels = exchange.cluster.brokers[node_id].loggers.levels(exchange.cluster.configs.release)
     return [Entry(logger, level, Source.LOGGER, False, False, ConfigType.UNKNOWN, []) for logger, level in levels]
 
 

@@ -15,19 +15,29 @@ from kafkawire.messages.describe_groups import (
 )
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, MEMBERS, pauses
-from wirebroker.core.acls import ResourceType, bits, operations_on
+from wirebroker.core.acls import NO_OPERATIONS, ResourceType, bits, operations_on
 from wirebroker.core.groups.classic import Group, Member
 from wirebroker.core.groups.states import ClassicGroupState
+from wirebroker.core.releases.changes import ByRelease, since, until
+
+TELLS_ASSIGNMENTS = since("4.0", "DescribeGroups shows assignments also while a group rebalances", "KIP-848")
+REPEATS_DESCRIBED_GROUPS = since("2.3", "DescribeGroups describes a group twice that is named twice")
+NAME_OF_SYNCING = ByRelease("AwaitingSync").then(
+    "1.1", "CompletingRebalance", "the state AwaitingSync of a group is called CompletingRebalance"
+)
+DESCRIBES_METADATA = until("2.3", "DescribeGroups shows the assignments of members as their metadata").then(
+    "2.4", True, "DescribeGroups shows the metadata of members, not their assignments"
+)
 
 
 def all_group_operations(exchange: Exchange) -> int:
     """Returns all operations on a group, as the bits that a response of this release has."""
-    return bits(operations_on(ResourceType.GROUP, exchange.cluster.configs.release.behaviour))
+    return bits(operations_on(ResourceType.GROUP, exchange.cluster.configs.release))
 
 
 def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
     """Describe each group; as in Kafka, a group named several times is described once and shown as often as it is named."""
-    unasked = exchange.cluster.configs.release.behaviour.no_operations
+    unasked = NO_OPERATIONS.of(exchange.cluster.configs.release)
     operations = all_group_operations(exchange) if request.include_authorized_operations else unasked
     pause_for_id, pause = pauses(IDS), pauses(MEMBERS)
     known: dict[str, DescribedGroup] = {}
@@ -39,16 +49,16 @@ def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
         known[group_id] = response
         if group is not None:
             protocol, stable = group.protocol, group.state is ClassicGroupState.STABLE
-            behaviour = exchange.cluster.configs.release.behaviour
-            tells = stable or behaviour.tells_assignments
+            release = exchange.cluster.configs.release
+            tells = stable or TELLS_ASSIGNMENTS.of(release)
             for member in list(group.members.values()):
                 if pause():
                     yield None
                 described = _member(member, protocol, stable, tells)
-                if not behaviour.describes_metadata:
+                if not DESCRIBES_METADATA.of(release):
                     described.member_metadata = described.member_assignment
                 response.members.append(described)
-    if not exchange.cluster.configs.release.behaviour.repeats_described_groups:
+    if not REPEATS_DESCRIBED_GROUPS.of(exchange.cluster.configs.release):
         return DescribeGroupsResponse(groups=list(known.values()))
     if len(known) < len(request.groups):  # a thread encodes the response if it repeats groups
         yield None
@@ -69,7 +79,7 @@ def _describe(group_id: str, exchange: Exchange) -> tuple[Group | None, Describe
         return None, described
     described = _without_members(group_id, ErrorCode.NONE, group.state.value)
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
-        described.group_state = exchange.cluster.configs.release.behaviour.name_of_syncing
+        described.group_state = NAME_OF_SYNCING.of(exchange.cluster.configs.release)
     described.protocol_type = group.protocol_type or ""
     if group.state is ClassicGroupState.STABLE:
         described.protocol_data = group.protocol or ""

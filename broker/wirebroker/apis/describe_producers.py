@@ -21,6 +21,9 @@ from wirebroker.core.leadership import leader_error
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import unpack
+from wirebroker.core.releases.changes import since
+
+EXPLAINS_PRODUCERS = since("3.0", "errors of DescribeProducers have a message")
 
 
 def handle(request: DescribeProducersRequest, exchange: Exchange) -> Steps:
@@ -54,7 +57,7 @@ def _found(topic: str, index: int, exchange: Exchange) -> tuple[Partition | None
     """Returns the partition, or None if this broker cannot describe it, and its part of the response, still without
     producers."""
     response = PartitionResponse(partition_index=index, error_code=ErrorCode.NONE, active_producers=[])
-    explains = exchange.cluster.configs.release.behaviour.explains_producers
+    explains = EXPLAINS_PRODUCERS.of(exchange.cluster.configs.release)
     error = topic_name_error(topic)
     if explains and error is not None:
         response.error_code, response.error_message = ErrorCode.INVALID_TOPIC_EXCEPTION, error

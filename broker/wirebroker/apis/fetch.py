@@ -33,6 +33,7 @@ from kafkawire.messages.fetch import (
 from kafkawire.primitives import format_uuid
 from kafkawire.registry import response_header_version
 from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.apis.fetch_old import LISTS_ABORTED
 from wirebroker.common.slices import sliced
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
 from wirebroker.core.fetch_sessions import BY_TOPIC_ID_SINCE, FetchContext, Named, PartitionKey, Results, TopicKey
@@ -42,12 +43,19 @@ from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
 from wirebroker.core.quotas import FETCH as CONSUMER_BYTE_RATE
 from wirebroker.core.racks import RACK_AWARE, preferred_replica
+from wirebroker.core.releases.changes import since
 from wirebroker.requests.effects import Outcome
 from wirebroker.requests.errors import refuse
 from wirebroker.trace.rows import DELETED
 
 if TYPE_CHECKING:
     from kafkawire.messages.share_fetch import ShareFetchResponse
+
+WAITS_AT_END_ONLY = since("3.8", "a Fetch from an offset after the last readable one does not wait")
+LOWERS_MIN_BYTES = since("2.5", "a Fetch waits for no more bytes than its response may have", "KAFKA-9677")
+SHARDS_FETCH_SESSIONS = since("3.8", "a Fetch with a session id from 2147483640 on gets error −1", "KAFKA-9401")
+TELLS_LAST_STABLE_OFFSET = since("2.0", "Fetch returns the last stable offset to read_uncommitted consumers, too")
+STOPS_AT_STABLE_OFFSET = since("2.5", "a read_committed Fetch at the last stable offset lists no aborted transactions")
 
 FEW = 256
 """A Fetch of at most this many partitions is handled at once, a larger Fetch in slices."""
@@ -72,7 +80,7 @@ NAMES_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 def handle(request: FetchRequest, exchange: Exchange) -> FetchResponse | Outcome | Steps:
     """Respond with the available records, or wait for more."""
     sessions = exchange.engine.fetch_sessions
-    if not -SHARD < request.session_id < BEYOND_SHARDS and exchange.cluster.configs.release.behaviour.shards_fetch_sessions:
+    if not -SHARD < request.session_id < BEYOND_SHARDS and SHARDS_FETCH_SESSIONS.of(exchange.cluster.configs.release):
         return _failed(request, exchange)
     if exchange.frame is None:  # a long frame, which was decoded in a thread
         return _open_in_slices(request, exchange)
@@ -213,13 +221,13 @@ class Fetch:
         self.cluster = exchange.engine.cluster
         self.node_id = exchange.connection.node_id
         self.committed = request.isolation_level == 1
-        self._tells_stable = self.committed or self.cluster.configs.release.behaviour.tells_last_stable_offset
+        self._tells_stable = self.committed or TELLS_LAST_STABLE_OFFSET.of(self.cluster.configs.release)
         self._rack = self._rack_of_consumer() if request.rack_id else ""
         self.max_bytes = min(request.max_bytes, self.cluster.configs.integer("fetch.max.bytes"))
         if self.cluster.quotas.on and not from_follower(request):
             self.max_bytes = min(self.max_bytes, exchange.engine.throttle.room(exchange))
         self._min_bytes = request.min_bytes
-        if self._min_bytes > self.max_bytes and self.cluster.configs.release.behaviour.lowers_min_bytes:
+        if self._min_bytes > self.max_bytes and LOWERS_MIN_BYTES.of(self.cluster.configs.release):
             self._min_bytes = self.max_bytes
         self._follower = request.replica_id if request.replica_id >= 0 else request.replica_state.replica_id
         """The id of the follower; −1 for a consumer."""
@@ -362,7 +370,7 @@ class Fetch:
         data = PartitionData(
             partition_index=requested.partition, error_code=error, high_watermark=-1, records=NO_BYTES,
             # Kafka handles an absent partition in other code, where `aborted_transactions` has another default.
-            aborted_transactions=[] if absent and self.cluster.configs.release.behaviour.lists_aborted else None,
+            aborted_transactions=[] if absent and LISTS_ABORTED.of(self.cluster.configs.release) else None,
         )  # fmt: skip
         if error in NAMES_LEADER and self.exchange.version >= 16 and partition is not None:
             data.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
@@ -425,7 +433,7 @@ class Fetch:
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
             ]
-        elif self.committed and offset == visible and not self.cluster.configs.release.behaviour.stops_at_stable_offset:
+        elif self.committed and offset == visible and not STOPS_AT_STABLE_OFFSET.of(self.cluster.configs.release):
             aborted = partition.transactions.aborted_between(offset, seen.log_end_offset)
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
@@ -488,8 +496,8 @@ class Fetch:
             partition = topic.partition(index) if topic is not None else None
             if partition is not None and (self.node_id not in partition.replicas or partition.offline_at == self.node_id):
                 partition = None
-            behaviour = self.cluster.configs.release.behaviour
-            converted.append(((name, index), convert(data, partition, wanted[name, index], self.exchange.version, behaviour)))
+            release = self.cluster.configs.release
+            converted.append(((name, index), convert(data, partition, wanted[name, index], self.exchange.version, release)))
         return converted
 
     def _trace(self, results: Results) -> None:
@@ -536,7 +544,7 @@ class Fetch:
         """
         seen = partition.seen_at(self.node_id)
         end = seen.last_stable_offset if self.committed else seen.high_watermark
-        if end < requested.fetch_offset and self.cluster.configs.release.behaviour.waits_at_end_only:
+        if end < requested.fetch_offset and WAITS_AT_END_ONLY.of(self.cluster.configs.release):
             return True
         return end != requested.fetch_offset and partition.segment_base(end) != segment
 

@@ -20,7 +20,18 @@ from kafkawire.message_sets import Unconvertible, down_converted
 from kafkawire.messages.fetch import FetchPartition, PartitionData
 from kafkawire.primitives import Buffer
 from wirebroker.core.partition import Partition
-from wirebroker.core.releases.changes import Behaviour
+from wirebroker.core.releases import Release
+from wirebroker.core.releases.changes import since, until
+
+FINDS_TOPICS_FIRST = until("2.1", "for an unknown topic, Fetch before version 10 gets error 76", "KIP-110").then(
+    "2.3", True, "for an unknown topic, Fetch before version 10 gets error 3 instead of 76"
+)
+HIDES_ZSTD = since("2.1", "Fetch before version 10 of a topic with compression.type=zstd gets error 76", "KIP-110").then(
+    "4.0", False, "Fetch before version 10 also returns records of topics with compression.type=zstd", "KIP-896"
+)
+LISTS_ABORTED = since("3.0", "after an error, Fetch returns an empty list of aborted transactions instead of null")
+CUTS_FIRST_BATCH = until("3.0", "Fetch before version 3 returns nothing if the first batch exceeds the limit")
+FILLS_CONVERTED = since("2.0", "records converted for Fetch before version 4 may end with a truncated message", "KIP-283")
 
 _OVERFLOW = struct.Struct(">qi")
 """The offset and size at the beginning of a message that does not fit into the response."""
@@ -31,7 +42,7 @@ is larger; and that return magic 1."""
 
 
 def convert(
-    data: PartitionData, partition: Partition | None, requested: FetchPartition, version: int, behaviour: Behaviour
+    data: PartitionData, partition: Partition | None, requested: FetchPartition, version: int, release: Release
 ) -> PartitionData:
     """A partition's result before version 10. `partition` is None if this broker has no replica of it.
 
@@ -40,10 +51,10 @@ def convert(
     if data.error_code == ErrorCode.KAFKA_STORAGE_ERROR and version < FIRST_OF_STORAGE_ERRORS:
         data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     if partition is None:
-        finds = behaviour.finds_topics_first
-        return data if finds else _refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, behaviour)
-    if behaviour.hides_zstd and partition.configs.text("compression.type") == "zstd":
-        return _refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, behaviour)
+        finds = FINDS_TOPICS_FIRST.of(release)
+        return data if finds else _refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, release)
+    if HIDES_ZSTD.of(release) and partition.configs.text("compression.type") == "zstd":
+        return _refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, release)
     if version >= FIRST_OF_BATCHES or data.error_code or data.records is None:
         return data
     return _down_converted(data, data.records, partition, requested, version)
@@ -53,23 +64,23 @@ def _down_converted(
     data: PartitionData, stored: Buffer, partition: Partition, requested: FetchPartition, version: int
 ) -> PartitionData:
     """A message set, or the error of a topic without down-conversion or with records in zstd."""
-    behaviour, magic = partition.configs.behaviour, int(version >= FIRST_OF_MAGIC_1)
-    if not data.records and version < AT_LEAST_ONE_SINCE and behaviour.cuts_first_batch:
+    release, magic = partition.configs.release, int(version >= FIRST_OF_MAGIC_1)
+    if not data.records and version < AT_LEAST_ONE_SINCE and CUTS_FIRST_BATCH.of(release):
         data.records = _cut_batch(partition, requested)
         return data
     if not _may_convert(partition):
-        return _refused(data, ErrorCode.UNSUPPORTED_VERSION, behaviour)
+        return _refused(data, ErrorCode.UNSUPPORTED_VERSION, release)
     records = memoryview(stored)
     converted = _converted(records, magic, requested.fetch_offset)
     try:
         first = next(converted, b"")
     except (Unconvertible, CodecMissing):
-        return _refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, behaviour)
+        return _refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, release)
     if not first:
         whole = next(iter_batches(records), None) is not None
         data.records = _overflow(_OVERFLOW.size) if whole else b""
         return data
-    fills = behaviour.fills_converted
+    fills = FILLS_CONVERTED.of(release)
     made, size = bytearray(first), max(len(first), len(records))
     try:
         while (len(made) < size or not fills) and (more := next(converted, b"")):
@@ -115,8 +126,8 @@ def _overflow(size: int) -> bytes:
     return head.ljust(size, b"\0")[:size]
 
 
-def _refused(data: PartitionData, code: ErrorCode, behaviour: Behaviour) -> PartitionData:
+def _refused(data: PartitionData, code: ErrorCode, release: Release) -> PartitionData:
     return PartitionData(
         partition_index=data.partition_index, error_code=code, high_watermark=-1, records=b"",
-        aborted_transactions=[] if behaviour.lists_aborted else None,
+        aborted_transactions=[] if LISTS_ABORTED.of(release) else None,
     )  # fmt: skip

@@ -14,7 +14,10 @@ from kafkawire.messages.get_telemetry_subscriptions import (
 )
 from kafkawire.primitives import ZERO_UUID, format_uuid
 from wirebroker.apis.exchange import Exchange
+from wirebroker.core.releases.changes import since
 from wirebroker.core.telemetry import Client
+
+FORGIVES_CLIENTS = since("4.0", "after errors 76 and 117 a client may call GetTelemetrySubscriptions without waiting")
 
 ACCEPTED = (ZSTD, LZ4, GZIP, SNAPPY)
 
@@ -25,7 +28,7 @@ def handle(request: GetTelemetrySubscriptionsRequest, exchange: Exchange) -> Get
     if instance == ZERO_UUID:
         instance = exchange.cluster.random_bytes(16)
     client = client_of(instance, exchange)
-    if not client.may_ask(exchange.now, forgives=exchange.cluster.configs.release.behaviour.forgives_clients):
+    if not client.may_ask(exchange.now, forgives=FORGIVES_CLIENTS.of(exchange.cluster.configs.release)):
         return GetTelemetrySubscriptionsResponse(
             error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED, client_instance_id=ZERO_UUID, subscription_id=0,
             accepted_compression_types=[], push_interval_ms=0, telemetry_max_bytes=0, delta_temporality=False,

@@ -12,6 +12,12 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.core.groups.classic import Joined, JoinRequest
+from wirebroker.core.releases.changes import ByRelease, until
+
+NO_GENERATION = ByRelease(0).then("2.3", -1, "JoinGroup with an error returns generation −1 instead of 0")
+LEAVES_OUT_INSTANCES = until(
+    "2.5", "JoinGroup before version 5 of the leader of a group with static members is refused with error 35"
+).then("3.3", True, "JoinGroup before version 5 of the leader of a group with static members is no longer refused")
 
 NAMES_INSTANCES = 5
 """The first version whose response names the instances of static members."""
@@ -53,14 +59,14 @@ def _protocols(request: JoinGroupRequest) -> list[tuple[str, bytes]]:
 
 def _response(joined: Joined, exchange: Exchange) -> JoinGroupResponse:
     named = any(instance_id is not None for _, instance_id, _ in joined.members)
-    if named and exchange.version < NAMES_INSTANCES and not exchange.cluster.configs.release.behaviour.leaves_out_instances:
+    if named and exchange.version < NAMES_INSTANCES and not LEAVES_OUT_INSTANCES.of(exchange.cluster.configs.release):
         joined = Joined(ErrorCode.UNSUPPORTED_VERSION)
     protocol = joined.protocol
     if protocol is None and exchange.version < 7:
         protocol = ""
     generation = joined.generation
     if joined.code and generation < 0:
-        generation = exchange.cluster.configs.release.behaviour.no_generation
+        generation = NO_GENERATION.of(exchange.cluster.configs.release)
     return JoinGroupResponse(
         error_code=joined.code or ErrorCode.NONE,
         generation_id=generation,

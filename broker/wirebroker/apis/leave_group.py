@@ -6,13 +6,18 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import pauses
+from wirebroker.core.releases.changes import since
+
+COUNTS_REFUSED_LEAVERS = since("3.4", "LeaveGroup before version 3 that is refused as a whole gets error 35").then(
+    "3.5", False, "LeaveGroup before version 3 is refused with the right error"
+)
 
 
 def handle(request: LeaveGroupRequest, exchange: Exchange) -> Steps:
     """Remove the members."""
     groups = exchange.engine.groups
     if error := groups.membership_error(request.group_id, exchange.node_id):
-        mistakes = exchange.version < 3 and exchange.cluster.configs.release.behaviour.counts_refused_leavers
+        mistakes = exchange.version < 3 and COUNTS_REFUSED_LEAVERS.of(exchange.cluster.configs.release)
         return LeaveGroupResponse(error_code=ErrorCode.UNSUPPORTED_VERSION if mistakes else error)
     leaving = [(member.member_id, member.group_instance_id) for member in request.members]
     if exchange.version < 3:

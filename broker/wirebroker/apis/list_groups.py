@@ -7,6 +7,10 @@ from kafkawire.messages.list_groups import ListedGroup, ListGroupsRequest, ListG
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, pauses
 from wirebroker.core.groups.streams_group import NOT_READY
+from wirebroker.core.releases.changes import since
+
+IGNORES_CASE_OF_STATES = since("3.8", "ListGroups ignores the case of the states in its filter", "KIP-848")
+TRIMS_STATES = since("4.0", "ListGroups ignores blanks around the states in its filter", "KIP-848")
 
 _FILTERED = {NOT_READY: "not_ready"}
 """The name of a state in requests, if it differs from the state's name in lower case."""
@@ -14,9 +18,9 @@ _FILTERED = {NOT_READY: "not_ready"}
 
 def handle(request: ListGroupsRequest, exchange: Exchange) -> Steps:
     """List the groups."""
-    behaviour = exchange.cluster.configs.release.behaviour
-    states = {state.lower().strip() if behaviour.trims_states else state.lower() for state in request.states_filter}
-    exact = None if behaviour.ignores_case_of_states else set(request.states_filter)
+    release = exchange.cluster.configs.release
+    states = {state.lower().strip() if TRIMS_STATES.of(release) else state.lower() for state in request.states_filter}
+    exact = None if IGNORES_CASE_OF_STATES.of(release) else set(request.states_filter)
     types = {kind.lower() for kind in request.types_filter}
     pause = pauses(IDS)
     listed = []

@@ -24,7 +24,21 @@ from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import pauses
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.offset_lookup import ISOLATION_LEVELS, LATEST, offsets_before
+from wirebroker.core.releases.changes import ByRelease, since
 from wirebroker.requests.errors import refuse_in_slices
+
+REPEATS_LISTED_TOPICS = since("2.8", "ListOffsets responds for each topic as it is named").then(
+    "4.0", False, "ListOffsets has one result for a topic named twice"
+)
+STAND_INS = (
+    ByRelease(-2)
+    .then("3.0", -3, "in ListOffsets, timestamp −3 asks for the record with the largest timestamp", "KIP-734")
+    .then("3.5", -4, "in ListOffsets, timestamp −4 is a special value", "KIP-405")
+    .then("3.9", -(2**63), "in ListOffsets, timestamps of −5 and below are special values or are refused", "KIP-1005")
+)
+"""Negative timestamps from this one up are constants, such as LATEST (−1). Smaller values are ordinary times."""
+VERSIONS_STAND_INS = since("3.9", "in ListOffsets, a special value needs the version that brought it", "KIP-1005")
+TELLS_OFFSET_EPOCHS = since("2.3", "ListOffsets returns the leader epoch of an offset")
 
 CONSUMER, DEBUGGING_CONSUMER = -1, -2
 OFFSET_NOT_AVAILABLE_FROM, NEVER = 5, 2**15
@@ -51,7 +65,7 @@ def _offsets(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
                 yield None
             requested[topic.name, partition.partition_index] += 1
     committed = request.isolation_level == 1
-    repeats = exchange.cluster.configs.release.behaviour.repeats_listed_topics
+    repeats = REPEATS_LISTED_TOPICS.of(exchange.cluster.configs.release)
     topics: dict[tuple[str, int], dict[tuple[int, int], ListOffsetsPartitionResponse]] = {}
     for number, topic in enumerate(request.topics):
         if repeats or topic.partitions:
@@ -81,9 +95,9 @@ def refuses_whole(request: ListOffsetsRequest, _: int = 0) -> bool:
 def _one(
     topic: str, requested: ListOffsetsPartition, committed: bool, replica_id: int, exchange: Exchange
 ) -> ListOffsetsPartitionResponse:
-    behaviour = exchange.cluster.configs.release.behaviour
-    known = behaviour.stand_ins
-    too_old = exchange.version < OLDEST_VERSION_OF_STAND_IN.get(requested.timestamp, NEVER) and behaviour.versions_stand_ins
+    release = exchange.cluster.configs.release
+    known = STAND_INS.of(release)
+    too_old = exchange.version < OLDEST_VERSION_OF_STAND_IN.get(requested.timestamp, NEVER) and VERSIONS_STAND_INS.of(release)
     if known <= requested.timestamp < 0 and too_old:
         return _response(requested, ErrorCode.UNSUPPORTED_VERSION)
     partition = exchange.cluster.partition(topic, requested.partition_index)
@@ -98,7 +112,7 @@ def _one(
     if partition.epochs.latest_start > partition.high_watermark and (requested.timestamp == LATEST or found.offset < 0):
         known = exchange.version >= OFFSET_NOT_AVAILABLE_FROM
         return _response(requested, ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
-    epoch = found.leader_epoch if behaviour.tells_offset_epochs else -1
+    epoch = found.leader_epoch if TELLS_OFFSET_EPOCHS.of(release) else -1
     return _response(requested, ErrorCode.NONE, found.offset, found.timestamp, epoch)
 
 

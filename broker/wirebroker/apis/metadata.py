@@ -26,11 +26,16 @@ from kafkawire.messages.metadata import (
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import pauses
-from wirebroker.core.acls import OPERATIONS, ResourceType, bits
+from wirebroker.core.acls import NO_OPERATIONS, OPERATIONS, ResourceType, bits
 from wirebroker.core.cluster import Cluster, Topic
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.partition import Partition
+from wirebroker.core.releases.changes import since
+
+CHECKS_UNKNOWN_TOPICS = since(
+    "2.8", "Metadata refuses an invalid name of a topic that would not be created with error 17 instead of 3"
+)
 
 TOPIC_IDS_FROM = 12
 NOT_REQUESTED = -(2**31)
@@ -54,7 +59,7 @@ def handle(request: MetadataRequest, exchange: Exchange) -> Steps:
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
         topics=(yield from _topics(request, exchange)),
-        cluster_authorized_operations=exchange.cluster.configs.release.behaviour.no_operations,
+        cluster_authorized_operations=NO_OPERATIONS.of(exchange.cluster.configs.release),
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
@@ -97,7 +102,7 @@ def _refused_whole(request: MetadataRequest, code: ErrorCode) -> MetadataRespons
 
 def _topics(request: MetadataRequest, exchange: Exchange) -> Generator[None, Any, list[MetadataResponseTopic]]:
     pause, pause_for_creation = pauses(), pauses(CREATED)
-    unasked = exchange.cluster.configs.release.behaviour.no_operations
+    unasked = NO_OPERATIONS.of(exchange.cluster.configs.release)
     responses = []
     for requested in _requested(request, exchange):
         if pause():
@@ -126,7 +131,7 @@ def _find(requested: MetadataRequestTopic, request: MetadataRequest, exchange: E
         return cluster.topics_by_id.get(requested.topic_id) or _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, requested.topic_id)
     if name in cluster.topics:
         return cluster.topics[name]
-    checks = cluster.configs.release.behaviour.checks_unknown_topics or (
+    checks = CHECKS_UNKNOWN_TOPICS.of(cluster.configs.release) or (
         request.allow_auto_topic_creation and cluster.configs.value("auto.create.topics.enable")
     )
     if checks and topic_name_error(name) is not None:

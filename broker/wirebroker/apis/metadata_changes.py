@@ -8,6 +8,14 @@ from typing import Any
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.config_resources import unwritten
 from wirebroker.core.refusals import Refusal
+from wirebroker.core.releases.changes import until
+
+NAMES_TOPICS_ONCE = until("2.3", "CreateTopics and DeleteTopics have a result for each repetition of a topic's name").then(
+    "3.3",
+    True,
+    "CreateTopics and DeleteTopics have one result for a topic that is named twice, and DeleteTopics refuses it",
+    "KIP-833",
+)
 
 CHANGES = 32
 """The number of metadata changes in a slice."""

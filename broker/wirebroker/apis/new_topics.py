@@ -18,6 +18,18 @@ from wirebroker.core.names import topic_name_error
 from wirebroker.core.placement import all_down, assignment_error, factor_error
 from wirebroker.core.refusals import MOST_RECORDS, Refusal
 from wirebroker.core.releases import Release
+from wirebroker.core.releases.changes import since, until
+
+FINDS_WRONG_SETTINGS = since("2.0", "a setting whose value cannot be parsed gets error 40 instead of −1")
+COUNTS_BEFORE_SETTINGS = since(
+    "2.7", "CreateTopics checks the numbers of partitions and replicas before it checks the settings, until KRaft"
+).then("3.3", False, "CreateTopics checks settings before it checks numbers", "KIP-833")
+EXPECTS_NULL_SETTINGS = since("2.6", "CreateTopics refuses a setting without a value with error 42")
+DEFAULT_COUNTS = since("2.4", "CreateTopics takes −1 for the default number of partitions and replicas", "KIP-464")
+FINDS_TOPICS_AT_ONCE = since("2.3", "CreateTopics checks first whether the topic's name is free")
+FORGETS_REFUSED_SETTINGS = until("3.3", "CreateTopics may keep the settings of a refused topic", "KIP-833").then(
+    "3.4", True, "if CreateTopics refuses an assignment, the topic's settings are not kept for the next topic with this name"
+)
 
 Check = Callable[[CreatableTopic, Cluster], Refusal | None]
 
@@ -50,7 +62,7 @@ def _keep_settings(topic: CreatableTopic, cluster: Cluster) -> None:
     """Keep the settings of a refused topic for the next topic with its name, if the release does so. Kafka 3.3 writes the
     settings down before it checks the placement of the topic's partitions."""
     kept = cluster.refused_settings
-    if _overrides(topic) and not cluster.configs.release.behaviour.forgets_refused_settings and len(kept) < MOST_RECORDS:
+    if _overrides(topic) and not FORGETS_REFUSED_SETTINGS.of(cluster.configs.release) and len(kept) < MOST_RECORDS:
         kept.setdefault(topic.name, {}).update(_overrides(topic))
 
 
@@ -68,8 +80,8 @@ def _checks(release: Release) -> Iterator[Check]:
     if not release.has_zookeeper:
         yield from (_unused, _distinct, _named, _no_nulls, _settings, _placed)
         return
-    late = release.behaviour.counts_before_settings
-    if not release.behaviour.finds_topics_at_once:
+    late = COUNTS_BEFORE_SETTINGS.of(release)
+    if not FINDS_TOPICS_AT_ONCE.of(release):
         yield from (_no_nulls, _settings, _counted_or_assigned, _named, _unused, _distinct, _assigned_anywhere)
         return
     yield from (_unused, _no_nulls)
@@ -103,7 +115,7 @@ def _no_nulls(topic: CreatableTopic, cluster: Cluster) -> Refusal | None:
     message = f"Null value not supported for topic configs: {','.join(nulls)}"
     if not cluster.configs.release.has_zookeeper:
         return Refusal(ErrorCode.INVALID_CONFIG, message)
-    if not cluster.configs.release.behaviour.expects_null_settings:
+    if not EXPECTS_NULL_SETTINGS.of(cluster.configs.release):
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     return Refusal(ErrorCode.INVALID_REQUEST, message)
 
@@ -114,7 +126,7 @@ def _settings(topic: CreatableTopic, cluster: Cluster) -> Refusal | None:
         check_topic_configs(overrides, cluster.configs)
     except ConfigError as error:
         known = all(map(cluster.configs.definitions.has_topic_setting, overrides))
-        foreseen = cluster.configs.release.behaviour.finds_wrong_settings or not known
+        foreseen = FINDS_WRONG_SETTINGS.of(cluster.configs.release) or not known
         return Refusal(ErrorCode.INVALID_CONFIG if foreseen else ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
     return None
 
@@ -177,7 +189,7 @@ def _counted(topic: CreatableTopic, cluster: Cluster) -> Refusal | None:
     wrong = [
         refusal
         for refusal, count in ((factors, topic.replication_factor), (partitions, topic.num_partitions))
-        if count == 0 or count < (-1 if cluster.configs.release.behaviour.default_counts else 0)
+        if count == 0 or count < (-1 if DEFAULT_COUNTS.of(cluster.configs.release) else 0)
     ]
     if wrong:  # an active broker with ZooKeeper checks the number of partitions first
         return wrong[-1] if cluster.configs.release.has_zookeeper else wrong[0]

@@ -25,6 +25,10 @@ from wirebroker.core.cluster import Topic
 from wirebroker.core.groups.commit import Commit
 from wirebroker.core.groups.group import Committer
 from wirebroker.core.groups.offsets import Committed, expires_at
+from wirebroker.core.releases.changes import since
+
+REPEATS_COMMITTED_TOPICS = since("4.0", "OffsetCommit and OffsetFetch respond for each topic as named", "KIP-848")
+FINDS_COMMITTED_PARTITIONS = since("2.0", "commits of offsets refuse unknown partitions of a known topic")
 
 P = TypeVar("P")
 TopicName = tuple[str, bytes]
@@ -48,7 +52,7 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
         return zookeeper_offsets.commit(request, exchange)
     refused: dict[TopicName, list[OffsetCommitResponsePartition]] = {}
     known: list[Known] = []
-    pause, behaviour = pauses(), exchange.cluster.configs.release.behaviour
+    pause, release = pauses(), exchange.cluster.configs.release
     commit = exchange.engine.groups.commits.new(request.group_id, exchange.now)
     for requested in request.topics:
         if pause():
@@ -56,12 +60,12 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
         topic = exchange.cluster.find_topic(requested.name, requested.topic_id)
         by_id = topic is None and exchange.version >= 10
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if topic is None and behaviour.repeats_committed_topics:
+        if topic is None and REPEATS_COMMITTED_TOPICS.of(release):
             refused.setdefault((requested.name, requested.topic_id), [])
         for partition in requested.partitions:
             if pause():
                 yield None
-            finds = behaviour.finds_committed_partitions
+            finds = FINDS_COMMITTED_PARTITIONS.of(release)
             if topic is None or (finds and topic.partition(partition.partition_index) is None):
                 refused.setdefault((requested.name, requested.topic_id), []).append(_response(partition, code))
                 continue
@@ -85,7 +89,7 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
-            for (name, topic_id), partitions in merged(refused, named, behaviour.repeats_committed_topics)
+            for (name, topic_id), partitions in merged(refused, named, REPEATS_COMMITTED_TOPICS.of(release))
         ]
     )
 

@@ -14,9 +14,12 @@ from kafkawire.messages.offset_delete import (
 )
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.apis.offset_commit import TopicName, merged
+from wirebroker.apis.offset_commit import REPEATS_COMMITTED_TOPICS, TopicName, merged
 from wirebroker.common.slices import SLICE, pauses
 from wirebroker.core.groups.offsets import TopicPartition
+from wirebroker.core.releases.changes import until
+
+REPEATS_DELETED_OFFSETS = until("2.6", "the response to OffsetDelete has each topic once, and not once for each partition")
 
 
 def handle(request: OffsetDeleteRequest, exchange: Exchange) -> Steps:
@@ -32,7 +35,7 @@ def handle(request: OffsetDeleteRequest, exchange: Exchange) -> Steps:
         if error:
             return OffsetDeleteResponse(error_code=error, topics=[])
     groups.offsets_deleted(request.group_id, exchange.now)
-    if exchange.cluster.configs.release.behaviour.repeats_deleted_offsets:
+    if REPEATS_DELETED_OFFSETS.of(exchange.cluster.configs.release):
         topics = [topic for topic in topics for _ in topic.partitions]
     return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics)
 
@@ -46,7 +49,7 @@ def _checked(
     refused: dict[TopicName, list[OffsetDeleteResponsePartition]] = {}
     others: list[tuple[TopicName, list[OffsetDeleteResponsePartition]]] = []
     gone: list[TopicPartition] = []
-    pause, apart = pauses(), exchange.cluster.configs.release.behaviour.repeats_committed_topics
+    pause, apart = pauses(), REPEATS_COMMITTED_TOPICS.of(exchange.cluster.configs.release)
     for topic in request.topics:
         if pause():
             yield None

@@ -25,8 +25,14 @@ from kafkawire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.apis.offset_commit import REPEATS_COMMITTED_TOPICS
 from wirebroker.common.slices import IDS, pauses
 from wirebroker.core.groups.offsets import NOTHING, Committed, TopicPartition
+from wirebroker.core.releases.changes import since
+
+NAMES_GROUPS_ONCE = since("3.0", "OffsetFetch has one result for a group that is named twice", "KIP-709").then(
+    "3.5", False, "OffsetFetch has a result for each repetition of a group"
+)
 
 Requested = Iterable[tuple[str, list[int]]] | None
 Topics = Generator[None, Any, list[OffsetFetchResponseTopics]]
@@ -46,7 +52,7 @@ def handle(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
         return OffsetFetchResponse(error_code=error, topics=[])
     pause = pauses()
     topics: dict[tuple[int, str], OffsetFetchResponseTopic] = {}
-    if requested is not None and exchange.cluster.configs.release.behaviour.repeats_committed_topics:
+    if requested is not None and REPEATS_COMMITTED_TOPICS.of(exchange.cluster.configs.release):
         topics = {(n, name): OffsetFetchResponseTopic(name=name, partitions=[]) for n, (name, _) in enumerate(requested)}
     for number, (name, index), found, code in _offsets(request.group_id, requested, exchange, request.require_stable):
         if pause():
@@ -72,7 +78,7 @@ def _groups(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     responses = []
     whole: dict[tuple[str, str | None, int], OffsetFetchResponseGroup] = {}
     wanted = request.groups
-    if exchange.cluster.configs.release.behaviour.names_groups_once:
+    if NAMES_GROUPS_ONCE.of(exchange.cluster.configs.release):
         wanted = list({each.group_id: each for each in wanted}.values())
     for requested in wanted:
         if pause_for_id():
@@ -95,7 +101,7 @@ def _groups(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
 def _topics(requested: OffsetFetchRequestGroup, stable: bool, pause: Callable[[], bool], exchange: Exchange) -> Topics:
     topics: dict[tuple[int, str], OffsetFetchResponseTopics] = {}
     wanted, unknown = yield from _wanted(requested.topics, pause, exchange)
-    if wanted is not None and exchange.cluster.configs.release.behaviour.repeats_committed_topics:
+    if wanted is not None and REPEATS_COMMITTED_TOPICS.of(exchange.cluster.configs.release):
         topics = {(number, name): _topic(name, exchange) for number, (name, _) in enumerate(wanted)}
     for number, (name, index), found, code in _offsets(requested.group_id, wanted, exchange, stable):
         if pause():

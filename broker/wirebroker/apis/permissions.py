@@ -39,7 +39,7 @@ from wirebroker.apis import (
     list_offsets,
     metadata,
 )
-from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
+from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType, has_settings
 from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.core.groups.streams_topology import topics_of
 from wirebroker.core.names import topic_name_error
@@ -397,10 +397,10 @@ def _configs(operation: Operation) -> Rule:
             kind = RESOURCES_OF_CONFIGS.get(resource.resource_type, _R.CLUSTER)
             return kind, CLUSTER_NAME if kind == _R.CLUSTER else resource.resource_name
 
-        known = access.exchange.cluster.configs.release.behaviour.has_settings
+        release = access.exchange.cluster.configs.release
 
         def admits(resource: Any) -> bool:  # a kind of resource that the release does not have is refused as unknown
-            return not known(resource.resource_type) or access.may(operation, *kind_of(resource))
+            return not has_settings(resource.resource_type, release) or access.may(operation, *kind_of(resource))
 
         kept, refused = access.divide(request, "resources", admits)
         if refused:

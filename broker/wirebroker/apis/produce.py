@@ -51,9 +51,12 @@ from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Appended, Partition
 from wirebroker.core.quotas import PRODUCE
 from wirebroker.core.record_checks import OLDEST_VERSION_OF_BATCHES, Checked, RecordReject, TakesLong, check, size_error
+from wirebroker.core.releases.changes import until
 from wirebroker.core.transactions.verification import Verified
 from wirebroker.requests.effects import Outcome
 from wirebroker.requests.parts import own_records
+
+HIDES_STORAGE_ERRORS = until("2.8", "Produce before version 4 has error 56 instead of 6 if a disk has failed")
 
 ALL = -1
 """The value of acks with which a producer waits for all in-sync replicas."""
@@ -130,7 +133,7 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
 
 def _known_to(exchange: Exchange, code: int) -> int:
     """Returns the error, or an older error in its place, if the client may not know the error."""
-    hides = exchange.version < FIRST_OF_STORAGE_ERRORS and exchange.cluster.configs.release.behaviour.hides_storage_errors
+    hides = exchange.version < FIRST_OF_STORAGE_ERRORS and HIDES_STORAGE_ERRORS.of(exchange.cluster.configs.release)
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if hides and code == ErrorCode.KAFKA_STORAGE_ERROR else code
 
 
@@ -190,7 +193,7 @@ def _partition(
     where = (topic.name, requested.index)
     if checked is not None and (code := checked.errors.get(where)):
         known = produce_error(code, exchange.version)
-        return _refuse(requested, known, message_of(code, known, exchange.cluster.configs.release.behaviour))
+        return _refuse(requested, known, message_of(code, known, exchange.cluster.configs.release))
     replication = partition.replication
     if acks == ALL and (len(partition.in_sync) < len(partition.replicas) or replication.uncapped) and replication.too_few:
         refused = _refuse(requested, ErrorCode.NOT_ENOUGH_REPLICAS)

@@ -25,8 +25,17 @@ from wirebroker.apis.exchange import Exchange
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.record_checks import OLDEST_VERSION_OF_ZSTD, size_error
-from wirebroker.core.releases.changes import Behaviour
+from wirebroker.core.releases import Release
+from wirebroker.core.releases.changes import since
 from wirebroker.core.transactions.verification import Speaks, TransactionalProducer, Verified, verify
+
+RESPONDS_TO_CUT_RECORDS = since("2.8", "Produce with record data that ends early gets a response")
+RESPONDS_TO_WRONG_RECORDS = since("2.0", "Produce with several batches or old messages gets a response")
+NEEDS_TRANSACTIONAL_ID = since("2.0", "a transactional batch without a transactional id is refused with error 53")
+EXPLAINS_FENCING = since("3.6", "the errors 47 and 49 of a transactional batch have a message", "KIP-890").then(
+    "3.7", False, "the errors 47 and 49 of a transactional batch have no message", "KIP-890"
+)
+VERIFIES_TRANSACTIONS = since("3.6", "transactional batches are verified: errors 47, 48 and 49", "KIP-890")
 
 NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM = 11, 12
 MAGIC, MAGIC_AT, ATTRIBUTES_END = 2, 16, 23
@@ -56,10 +65,10 @@ NOT_FORESEEN = (ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexp
 
 def broken_records(request: ProduceRequest, exchange: Exchange) -> str | None:
     """Returns the rule that the request's record data breaks, if the release closes the connection for it (ProduceRequest)."""
-    behaviour = exchange.cluster.configs.release.behaviour
-    if behaviour.responds_to_cut_records:
+    release = exchange.cluster.configs.release
+    if RESPONDS_TO_CUT_RECORDS.of(release):
         return None
-    closing = CUT_RECORDS if behaviour.responds_to_wrong_records else CUT_RECORDS + WRONG_RECORDS
+    closing = CUT_RECORDS if RESPONDS_TO_WRONG_RECORDS.of(release) else CUT_RECORDS + WRONG_RECORDS
     for data in request.topic_data:
         for requested in data.partition_data:
             records = None if requested.records is None else memoryview(requested.records)
@@ -122,11 +131,11 @@ def check_transaction(request: ProduceRequest, exchange: Exchange) -> Verified |
     ]
     if not batches:
         return None
-    behaviour = exchange.cluster.configs.release.behaviour
-    if request.transactional_id is None and behaviour.needs_transactional_id:
+    release = exchange.cluster.configs.release
+    if request.transactional_id is None and NEEDS_TRANSACTIONAL_ID.of(release):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     producers = {(header.producer_id, header.producer_epoch) for _, _, header in batches if header.producer_id >= 0}
-    if len(producers) > 1 and behaviour.verifies_transactions:
+    if len(producers) > 1 and VERIFIES_TRANSACTIONS.of(release):
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     wanted: list[tuple[Partition, int]] = []
     for data, index, header in batches:
@@ -134,7 +143,7 @@ def check_transaction(request: ProduceRequest, exchange: Exchange) -> Verified |
         partition = topic.partition(index) if topic is not None else None
         if partition is not None and header.producer_id >= 0 and not leader_error(partition, exchange.node_id):
             wanted.append((partition, header.base_sequence))
-    if not producers or not behaviour.verifies_transactions or request.transactional_id is None:
+    if not producers or not VERIFIES_TRANSACTIONS.of(release) or request.transactional_id is None:
         return Verified(frozenset((partition.topic, partition.index) for partition, _ in wanted), {})
     producer = TransactionalProducer(request.transactional_id, *producers.pop(), _speaks(exchange.version))
     return verify(producer, wanted, exchange.engine.transactions, exchange.cluster, exchange.now)
@@ -153,9 +162,9 @@ def produce_error(code: ErrorCode, version: int) -> ErrorCode:
     return ErrorCode.NOT_ENOUGH_REPLICAS if code in RETRIED_AS else code
 
 
-def message_of(code: ErrorCode, told: int, behaviour: Behaviour) -> str | None:
+def message_of(code: ErrorCode, told: int, release: Release) -> str | None:
     """Returns the message for a translated error code."""
-    if code in FENCED and behaviour.explains_fencing:
+    if code in FENCED and EXPLAINS_FENCING.of(release):
         return FENCED[code]
     if code is ErrorCode.INVALID_TXN_STATE:
         return "Partition was not added to the transaction"

@@ -15,7 +15,11 @@ from kafkawire.errors import ErrorCode, WireError
 from kafkawire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from wirebroker.apis.exchange import Exchange
 from wirebroker.apis.get_telemetry_subscriptions import client_of
+from wirebroker.core.releases.changes import since
 from wirebroker.core.telemetry import Client, push_of
+
+READS_METRICS = since("3.8", "client metrics that cannot be decompressed are refused with error 87")
+LIMITS_METRICS = since("4.3", "decompressed metrics of clients are limited by telemetry.max.bytes")
 
 logger = logging.getLogger("wirebroker")
 MOST_BYTES = 16 << 20
@@ -54,13 +58,13 @@ def _error(request: PushTelemetryRequest, client: Client, exchange: Exchange) ->
 
 def _keep(request: PushTelemetryRequest, exchange: Exchange) -> ErrorCode:
     configs = exchange.cluster.configs
-    limit = configs.integer("telemetry.max.bytes") if configs.release.behaviour.limits_metrics else MOST_BYTES
+    limit = configs.integer("telemetry.max.bytes") if LIMITS_METRICS.of(configs.release) else MOST_BYTES
     connection = exchange.connection
     try:
         push = push_of(request, exchange.now, connection.node_id, exchange.client_id, connection.software, limit)
     except WireError as wrong:
         logger.info("the metrics of the client %s cannot be read: %s", exchange.client_id, wrong)
-        return ErrorCode.INVALID_RECORD if configs.release.behaviour.reads_metrics else ErrorCode.NONE
+        return ErrorCode.INVALID_RECORD if READS_METRICS.of(configs.release) else ErrorCode.NONE
     exchange.engine.telemetry.pushes.append(push)
     if exchange.engine.trace.changes:
         exchange.engine.trace.pushed(exchange.now, connection, exchange.client_id, request)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kafkawire.disk.metadata import TokenImage
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
-from wirebroker.apis.create_delegation_token import KEY, is_allowed, lifetimes
+from wirebroker.apis.create_delegation_token import KEY, STRICT_TOKENS, is_allowed, lifetimes
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.delegation_tokens import has_expired, may_renew
 
@@ -19,7 +19,7 @@ def handle(request: RenewDelegationTokenRequest, exchange: Exchange) -> RenewDel
     if not is_allowed(exchange.connection.session):
         refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         return RenewDelegationTokenResponse(error_code=refused, expiry_timestamp_ms=-1)
-    token, strict = found(bytes(request.hmac), exchange), exchange.cluster.configs.release.behaviour.strict_tokens
+    token, strict = found(bytes(request.hmac), exchange), STRICT_TOKENS.of(exchange.cluster.configs.release)
     if isinstance(token, TokenImage):
         mismatch = not may_renew(token, str(exchange.connection.session.principal))
         # A broker takes at least a millisecond to write to ZooKeeper, so a token that was renewed for 0 ms has expired.

@@ -10,9 +10,12 @@ from __future__ import annotations
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from wirebroker.apis.exchange import Exchange
+from wirebroker.core.releases.changes import since
 from wirebroker.requests.effects import Outcome
 from wirebroker.security.mechanisms import Failure, Success
 from wirebroker.security.session import Stage
+
+EMPTY_LOGIN_MESSAGES = since("2.3", "if SaslAuthenticate succeeds, its error message is empty instead of null")
 
 
 def handle(request: SaslAuthenticateRequest, exchange: Exchange) -> SaslAuthenticateResponse | Outcome:
@@ -28,7 +31,7 @@ def handle(request: SaslAuthenticateRequest, exchange: Exchange) -> SaslAuthenti
     ends = session.expires_at if isinstance(outcome, Success) else None
     return SaslAuthenticateResponse(
         error_code=ErrorCode.NONE,
-        error_message="" if exchange.cluster.configs.release.behaviour.empty_login_messages else None,
+        error_message="" if EMPTY_LOGIN_MESSAGES.of(exchange.cluster.configs.release) else None,
         auth_bytes=outcome.token,
         session_lifetime_ms=0 if ends is None else ends - exchange.now,
     )

@@ -10,15 +10,18 @@ from __future__ import annotations
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from wirebroker.apis.exchange import Exchange
+from wirebroker.core.releases.changes import since
 from wirebroker.requests.effects import Outcome
 from wirebroker.security.session import Stage
+
+HIDES_MECHANISMS = since("1.1", "a SaslHandshake that is refused with error 34 lists no mechanisms")
 
 
 def handle(request: SaslHandshakeRequest, exchange: Exchange) -> SaslHandshakeResponse | Outcome:
     """Respond with the enabled mechanisms."""
     authenticator, connection = exchange.engine.authenticator, exchange.connection
     if connection.session.stage is Stage.DONE:
-        hides = exchange.cluster.configs.release.behaviour.hides_mechanisms
+        hides = HIDES_MECHANISMS.of(exchange.cluster.configs.release)
         names = [] if hides else authenticator.mechanisms_in_setting(connection.session.listener)
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=names)
     failure = authenticator.handshake(connection, request.mechanism, bare=exchange.version == 0)

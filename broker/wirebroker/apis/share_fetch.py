@@ -36,13 +36,17 @@ from wirebroker.core.leadership import leader_error
 from wirebroker.core.logs.interface import Slice
 from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
-from wirebroker.core.releases.changes import Behaviour
+from wirebroker.core.releases import Release
+from wirebroker.core.releases.changes import since
 from wirebroker.core.share.acquiring import Acquired, Acquisition, without
 from wirebroker.core.share.in_flight import RecordState
 from wirebroker.core.share.partition import Broken
 from wirebroker.core.share.partitions import PARTITIONS, Held, Settling, SharePartitions
 from wirebroker.core.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession, Wanted
 from wirebroker.requests.effects import Outcome
+
+REFUSES_NULL_NAMES = since("4.3", "ShareFetch without a group id or a member id gets error 42 instead of −1")
+RESPONDS_TO_DELETED_TOPICS = since("4.4", "ShareFetch of a deleted topic has error 3 for each partition")
 
 NO_BYTES = memoryview(b"")
 BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
@@ -55,7 +59,7 @@ Slices = Generator[None, Any, None]
 
 def handle(request: ShareFetchRequest, exchange: Exchange) -> Steps:
     """Respond with acquired records, or wait for records."""
-    code = _request_error(request, exchange.version, exchange.cluster.configs.release.behaviour)
+    code = _request_error(request, exchange.version, exchange.cluster.configs.release)
     if code:
         return _refused(code)
     shares = exchange.engine.shares
@@ -102,8 +106,8 @@ def _refused(code: ErrorCode) -> ShareFetchResponse:
     return ShareFetchResponse(error_code=code, responses=[], node_endpoints=[])
 
 
-def _request_error(request: ShareFetchRequest, version: int, behaviour: Behaviour) -> ErrorCode:
-    if None in (request.group_id, request.member_id) and not behaviour.refuses_null_names:
+def _request_error(request: ShareFetchRequest, version: int, release: Release) -> ErrorCode:
+    if None in (request.group_id, request.member_id) and not REFUSES_NULL_NAMES.of(release):
         return ErrorCode.UNKNOWN_SERVER_ERROR
     if request.group_id is None or not is_member_id(request.member_id):
         return ErrorCode.INVALID_REQUEST
@@ -519,7 +523,7 @@ class ShareFetch:
 
     @property
     def _counts_by_name(self) -> bool:
-        return not self.exchange.cluster.configs.release.behaviour.responds_to_deleted_topics
+        return not RESPONDS_TO_DELETED_TOPICS.of(self.exchange.cluster.configs.release)
 
     def _has_topics(self) -> bool:
         known = self.exchange.cluster.topics_by_id

@@ -24,8 +24,11 @@ from kafkawire.registry import response_class
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import SLICE, pauses
 from wirebroker.core.refusals import MESSAGES, Refusal
+from wirebroker.core.releases.changes import since
 from wirebroker.core.share.coordinator import WRITES, ShareCoordinator
 from wirebroker.core.share.in_flight import Key, StateBatch
+
+REFUSES_NEGATIVE_EPOCHS = since("4.4", "the state of a share partition needs epochs of 0 or more")
 
 
 class _Operation(NamedTuple):
@@ -124,7 +127,7 @@ def handle(request: Any, exchange: Exchange) -> Steps:
 
 def _negative_epoch(each: Any, epochs: tuple[str, ...], exchange: Exchange) -> Refusal | None:
     """Returns the refusal of a partition with a negative epoch, or None. A negative partition index is refused elsewhere."""
-    if each.partition < 0 or not exchange.cluster.configs.release.behaviour.refuses_negative_epochs:
+    if each.partition < 0 or not REFUSES_NEGATIVE_EPOCHS.of(exchange.cluster.configs.release):
         return None
     for epoch in epochs:
         if getattr(each, f"{epoch}_epoch") < 0:

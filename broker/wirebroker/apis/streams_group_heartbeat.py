@@ -28,7 +28,13 @@ from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.common.slices import TOPICS
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
 from wirebroker.core.cluster import INTERNAL_TOPICS
-from wirebroker.core.groups.streams_groups import Endpoint, StreamsHeartbeat, StreamsHeartbeatResult, request_error
+from wirebroker.core.groups.streams_groups import (
+    FULL_STREAMS_GROUPS,
+    Endpoint,
+    StreamsHeartbeat,
+    StreamsHeartbeatResult,
+    request_error,
+)
 from wirebroker.core.groups.streams_log import partitions_by_subtopology
 from wirebroker.core.groups.streams_topology import InternalTopic, Status, Told, from_request, topics_of
 from wirebroker.core.names import topic_name_error
@@ -45,7 +51,7 @@ def handle(request: StreamsGroupHeartbeatRequest, exchange: Exchange) -> Steps:
     if not groups.streams.enabled:
         return _refused(Refusal(ErrorCode.UNSUPPORTED_VERSION))
     names = topics_of(request.topology) if request.topology is not None else []
-    full = groups.streams.behaviour.full_streams_groups
+    full = FULL_STREAMS_GROUPS.of(groups.streams.release)
     if error := _topic_error(names) or request_error(request, full):
         return _refused(error)
     if code := groups.coordinator_error(request.group_id, exchange.node_id):

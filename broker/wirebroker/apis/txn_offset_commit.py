@@ -19,14 +19,24 @@ from kafkawire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.apis.offset_commit import TopicName, encode_batch, merged, metadata_error
+from wirebroker.apis.offset_commit import (
+    FINDS_COMMITTED_PARTITIONS,
+    REPEATS_COMMITTED_TOPICS,
+    TopicName,
+    encode_batch,
+    merged,
+    metadata_error,
+)
 from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
 from wirebroker.core.groups.commit import Commit
 from wirebroker.core.groups.group import Committer
 from wirebroker.core.groups.offsets import Committed, TopicPartition
+from wirebroker.core.releases.changes import since
 from wirebroker.core.transactions.verification import Speaks, TransactionalProducer, Verified, verify
+
+VERIFIES_OFFSET_COMMITS = since("3.7", "TxnOffsetCommit is verified with the transaction coordinator", "KIP-890")
 
 NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM, TOPIC_IDS_FROM = 4, 5, 6
 NO_PRODUCER, NO_EPOCH = -1, -1
@@ -39,9 +49,9 @@ def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
     """Keep the offsets until the transaction ends. As in Kafka, unknown partitions come first in the response."""
     refused: dict[TopicName, list[TxnOffsetCommitResponsePartition]] = {}
     known: list[Known] = []
-    pause, behaviour = pauses(), exchange.cluster.configs.release.behaviour
+    pause, release = pauses(), exchange.cluster.configs.release
     producer: tuple[int, int] | None = (request.producer_id, request.producer_epoch)
-    if request.producer_id == NO_PRODUCER and not exchange.cluster.configs.release.behaviour.verifies_offset_commits:
+    if request.producer_id == NO_PRODUCER and not VERIFIES_OFFSET_COMMITS.of(exchange.cluster.configs.release):
         producer = None  # Kafka takes it for a commit outside of a transaction
     commit = exchange.engine.groups.commits.new(request.group_id, exchange.now, producer)
     for requested in request.topics:
@@ -51,12 +61,12 @@ def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
         topics = exchange.cluster.topics
         topic = exchange.cluster.topics_by_id.get(requested.topic_id) if by_id else topics.get(requested.name)
         unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if topic is None and behaviour.repeats_committed_topics:
+        if topic is None and REPEATS_COMMITTED_TOPICS.of(release):
             refused.setdefault((requested.name, requested.topic_id), [])
         for partition in requested.partitions:
             if pause():
                 yield None
-            finds = behaviour.finds_committed_partitions
+            finds = FINDS_COMMITTED_PARTITIONS.of(release)
             if topic is None or (finds and topic.partition(partition.partition_index) is None):
                 refused.setdefault((requested.name, requested.topic_id), []).append(_response(partition, unknown))
                 continue
@@ -77,7 +87,7 @@ def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
-            for (name, topic_id), partitions in merged(refused, named, behaviour.repeats_committed_topics)
+            for (name, topic_id), partitions in merged(refused, named, REPEATS_COMMITTED_TOPICS.of(release))
         ]
     )
 
@@ -105,7 +115,7 @@ def _commit(request: TxnOffsetCommitRequest, commit: Commit, batch: bytes | None
         error = groups.commits.error(request.group_id, by, None, exchange.now, where)
         if exchange.version < TOPIC_IDS_FROM and error in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.STALE_MEMBER_EPOCH):
             error = ErrorCode.ILLEGAL_GENERATION
-    verifies = exchange.cluster.configs.release.behaviour.verifies_offset_commits
+    verifies = VERIFIES_OFFSET_COMMITS.of(exchange.cluster.configs.release)
     if not error and not verifies and request.producer_epoch == NO_EPOCH != request.producer_id:
         error = ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka cannot make a batch with a producer id but without an epoch
     if error:
@@ -129,7 +139,7 @@ def _verify(request: TxnOffsetCommitRequest, home: TopicPartition, exchange: Exc
     partition = exchange.cluster.partition(*home)
     if partition is None:
         return Verified(frozenset(), {home: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-    if not exchange.cluster.configs.release.behaviour.verifies_offset_commits:
+    if not VERIFIES_OFFSET_COMMITS.of(exchange.cluster.configs.release):
         return Verified(frozenset((home,)), {})
     producer = TransactionalProducer(request.transactional_id, request.producer_id, request.producer_epoch, speaks)
     return verify(producer, [(partition, NO_SEQUENCE)], exchange.engine.transactions, exchange.cluster, exchange.now)

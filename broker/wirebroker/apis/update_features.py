@@ -11,7 +11,10 @@ from __future__ import annotations
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.update_features import UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
 from wirebroker.apis.exchange import Exchange
-from wirebroker.core.features import KRAFT, UPGRADE, Update, refusals
+from wirebroker.core.features import KRAFT, UPDATES_TOGETHER, UPGRADE, Update, refusals
+from wirebroker.core.releases.changes import since
+
+UPGRADES_QUORUM = since("4.1", "UpdateFeatures changes kraft.version", "KAFKA-16538")
 
 
 def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> UpdateFeaturesResponse:
@@ -28,18 +31,18 @@ def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> UpdateFeatures
     }  # this broker counts even if it was unregistered, and no other broker remains
     supported = {node_id: broker.release.features for node_id, broker in (asked | cluster.live_brokers).items()}
     controller = cluster.brokers.get(cluster.controller_id)  # in a rolling upgrade, its release counts
-    behaviour = (cluster.configs.release if controller is None else controller.release).behaviour
-    refused = refusals(updates, supported, cluster.configs.features, cluster.controller_id, behaviour)
+    release = cluster.configs.release if controller is None else controller.release
+    refused = refusals(updates, supported, cluster.configs.features, cluster.controller_id, release)
     reason = next(filter(None, refused.values()), "")
-    if reason and behaviour.updates_together:
+    if reason and UPDATES_TOGETHER.of(release):
         message = f"The update failed for all features since the following feature had an error: {reason}"
         return UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=message, results=[])
     if not request.validate_only:
         stays = {name for name, why in refused.items() if why or name not in cluster.configs.features}
-        if not behaviour.upgrades_quorum:
+        if not UPGRADES_QUORUM.of(release):
             stays.add(KRAFT)
         exchange.engine.alter_features({each.feature: each.level for each in updates if each.feature not in stays})
-    if not behaviour.updates_together:
+    if not UPDATES_TOGETHER.of(release):
         apart = [_result(name, why) for name, why in refused.items()]
         return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message="", results=apart)
     results = [UpdatableFeatureResult(feature=each.feature, error_code=0, error_message="NONE") for each in updates]

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import pkgutil
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from kafkawire.registry import api_name
 from wirebroker.common.complaints import complain
 from wirebroker.core.releases import DEFAULT, Release, release
-from wirebroker.core.releases.changes import CHANGES, RELEASES, number
+from wirebroker.core.releases.changes import RELEASES, ByRelease, Change, number
 from wirebroker.core.releases.naming import RELEASE_PROFILES, unknown
 from wirebroker.core.setting_definitions import Setting, definitions_of
 
 KINDS = ("broker", "topic", "group")
+DECLARING = ("wirebroker.core", "wirebroker.security", "wirebroker.requests", "wirebroker.apis", "wirebroker.engine")
+"""The packages whose modules declare differences of behaviour."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -62,9 +67,24 @@ def _section(title: str, lines: Iterator[str]) -> Iterator[str]:
         yield from (f"  {line}" for line in found)
 
 
+def declared() -> list[ByRelease[Any]]:
+    """Returns all behaviours that differ between releases, in the order of the modules that declare them."""
+    packages = [importlib.import_module(name) for name in DECLARING]
+    found = (each for package in packages for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."))
+    modules = [*packages, *(importlib.import_module(each.name) for each in found)]
+    values = (value for module in modules for value in vars(module).values() if isinstance(value, ByRelease))
+    return list({id(value): value for value in values}.values())
+
+
+def changes() -> list[Change]:
+    """Returns all changes of behaviour, newest first."""
+    found = [change for each in declared() for change in each.changes]
+    return sorted(found, key=lambda change: number(change.release), reverse=True)
+
+
 def _behaviour(old: Release, new: Release) -> Iterator[str]:
     first, last = sorted((number(old.name), number(new.name)))
-    for change in CHANGES:
+    for change in changes():
         if first < number(change.release) <= last:
             gone = "no longer: " if number(old.name) > number(new.name) else ""
             yield f"{gone}{change.says} (since {change.release}, {change.because})"

@@ -13,7 +13,19 @@ from typing import NamedTuple
 
 from kafkawire.disk.metadata import AclImage
 from wirebroker.core.networks import holds
-from wirebroker.core.releases.changes import Behaviour
+from wirebroker.core.releases import Release
+from wirebroker.core.releases.changes import ByRelease
+
+NO_OPERATIONS = ByRelease(0).then(
+    "2.5", -(2**31), "Metadata and DescribeGroups return −2³¹ instead of 0 for authorized operations that were not requested"
+)
+NEWEST_RESOURCE = (
+    ByRelease(4)
+    .then("2.4", 8, "a broker's loggers have levels", "KIP-412")
+    .then("3.7", 16, "client metrics have settings", "KIP-714")
+    .then("4.0", 32, "groups have settings", "KIP-848")
+)
+"""The newest kind of resource that has settings, by its number in DescribeConfigs."""
 
 
 class ResourceType(IntEnum):
@@ -49,7 +61,7 @@ EVERYBODY = "User:*"
 CLUSTER_NAME = "kafka-cluster"
 """The name of the only resource of the type CLUSTER."""
 GROUP_SETTINGS = 32
-"""The number of the resource type group in DescribeConfigs; see `Behaviour.has_settings`."""
+"""The number of the resource type group in DescribeConfigs."""
 _O = Operation
 OPERATIONS = {
     ResourceType.TOPIC: (
@@ -65,9 +77,14 @@ WITHOUT_SETTINGS = (_O.READ, _O.DELETE, _O.DESCRIBE)
 """The operations on a group that responses list as allowed, in releases in which groups have no settings."""
 
 
-def operations_on(kind: ResourceType, behaviour: Behaviour) -> tuple[Operation, ...]:
+def has_settings(resource: int, release: Release) -> bool:
+    """Tells whether this kind of resource, by its number in DescribeConfigs, has settings in the release."""
+    return resource <= NEWEST_RESOURCE.of(release)
+
+
+def operations_on(kind: ResourceType, release: Release) -> tuple[Operation, ...]:
     """Returns the operations on a resource that responses of this release list as allowed."""
-    settled = kind != ResourceType.GROUP or behaviour.has_settings(GROUP_SETTINGS)
+    settled = kind != ResourceType.GROUP or has_settings(GROUP_SETTINGS, release)
     return OPERATIONS[kind] if settled else WITHOUT_SETTINGS
 
 

@@ -32,6 +32,10 @@ from wirebroker.core.quotas import Change as QuotaChange
 from wirebroker.core.quotas import Quotas
 from wirebroker.core.racks import spread
 from wirebroker.core.releases import Release, release
+from wirebroker.core.releases.changes import since
+
+HOSTS_ARE_NETWORKS = since("4.4", "the host of an ACL may be a network such as 10.0.0.0/8", "KIP-1276")
+FREES_NAMES = since("3.3", "a topic can be created again right after its deletion", "KIP-833")
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
@@ -170,7 +174,7 @@ class Cluster:
         """The names of topics that contain '.' or '_'. The key is the name with '_' in place of '.'."""
         self.scram: dict[tuple[str, int], ScramCredential] = {}
         """The SCRAM credentials, by user and the mechanism's number (1 SHA-256, 2 SHA-512)."""
-        self.acls = Acls(networks=configs.release.behaviour.hosts_are_networks)
+        self.acls = Acls(networks=HOSTS_ARE_NETWORKS.of(configs.release))
         """The ACLs, if there is an authorizer."""
         self.quotas = Quotas()
         """The quotas of clients."""
@@ -558,7 +562,7 @@ class Cluster:
 
     def keep_name(self, topic: Topic, now: int) -> None:
         """With ZooKeeper, the name of a topic that was just deleted is taken for another `deletion_ms`."""
-        if self.deletion_ms and not self.configs.release.behaviour.frees_names:
+        if self.deletion_ms and not FREES_NAMES.of(self.configs.release):
 
             def free(_: int) -> None:
                 self.deleting.pop(topic.name, None)
@@ -601,7 +605,7 @@ class Cluster:
         """Use the rules and the behaviour of another release. From now on all brokers run this release."""
         self.rules = rules
         self.configs.become(release(rules.release))
-        self.acls.networks = self.configs.release.behaviour.hosts_are_networks
+        self.acls.networks = HOSTS_ARE_NETWORKS.of(self.configs.release)
         for partition in self.partitions():
             partition.become(rules)
         self.version += 1

@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
+from wirebroker.core.acls import has_settings
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.configs import (
     BrokerConfigs,
@@ -27,12 +28,32 @@ from wirebroker.core.configs import (
 )
 from wirebroker.core.features import ELIGIBLE_REPLICAS
 from wirebroker.core.log_dirs import CORDONED
-from wirebroker.core.loggers import Loggers
+from wirebroker.core.loggers import STRICT_LOGGERS, Loggers
 from wirebroker.core.names import ends_zookeeper_path, topic_name_error
 from wirebroker.core.patterns import is_java_pattern
 from wirebroker.core.refusals import Refusal
-from wirebroker.core.releases.changes import Behaviour
-from wirebroker.core.setting_definitions import CLIENT_METRICS_SETTINGS, ConfigType, Value, loosened
+from wirebroker.core.releases import Release
+from wirebroker.core.releases.changes import since, until
+from wirebroker.core.setting_definitions import CLIENT_METRICS_SETTINGS, STRICT_LISTS, ConfigType, Value, loosened
+
+TYPES_CLIENT_METRICS = since("4.0", "an invalid value for a setting of client metrics is refused with error 40")
+SHOWS_CLIENT_METRICS = since("4.1", "DescribeConfigs shows all settings of client metrics, with types", "KAFKA-17516")
+SHOWS_GROUP_SYNONYMS = since("4.3", "DescribeConfigs also shows the broker's setting that a group's setting overrides")
+NAMES_UNKNOWN_OPERATIONS = (
+    since("3.3", "an unknown operation on a logger gets error 42")
+    .then("3.7", False, "an unknown operation on a logger is refused with error −1")
+    .then("4.4", True, "an unknown operation on a logger is refused with error 42")
+)
+TELLS_RANGES = since("4.4", "the refusal of a group's setting names the range in which it must be")
+APPENDS_ONCE = since("3.3", "IncrementalAlterConfigs appends no item that a list already has", "KIP-833")
+REFUSES_REPEATED_SETTINGS = since("3.3", "AlterConfigs refuses a setting that is given twice", "KIP-833")
+FINDS_ALTERED_TOPICS = since("2.7", "AlterConfigs of an unknown topic gets error 3 instead of −1")
+TELLS_SERVER_ERRORS = until(
+    "2.6", "if AlterConfigs, IncrementalAlterConfigs or CreatePartitions fails with error −1, the response has no message"
+)
+REFUSES_NULL_CHANGES = since(
+    "2.6", "IncrementalAlterConfigs refuses a null value with error 42 instead of −1, and can append to a list that is not set"
+)
 
 LONGEST_VALUE = 32767
 
@@ -91,7 +112,7 @@ class Alteration:
         if self.kind == ResourceType.BROKER_LOGGER:
             if not validate_only:
                 levels = [(change.name, change.value if change.operation == Operation.SET else None) for change in self.changes]
-                self._loggers.alter(levels, self.cluster.configs.release.behaviour)
+                self._loggers.alter(levels, self.cluster.configs.release)
             return None
         if controller_fails:
             return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
@@ -106,13 +127,13 @@ class Alteration:
 
     def _on_broker(self) -> Refusal | None:
         names = [change.name for change in self.changes]
-        takes_repeated = self.replaces and not self.cluster.configs.release.behaviour.refuses_repeated_settings
+        takes_repeated = self.replaces and not REFUSES_REPEATED_SETTINGS.of(self.cluster.configs.release)
         if len(set(names)) != len(names) and not takes_repeated:
             return Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
         nulls = [change.name for change in self.changes if change.value is None and change.operation != Operation.DELETE]
-        if nulls and self.cluster.configs.release.behaviour.refuses_null_changes:
+        if nulls and REFUSES_NULL_CHANGES.of(self.cluster.configs.release):
             return Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
-        known = self.cluster.configs.release.behaviour.has_settings(self.kind)
+        known = has_settings(self.kind, self.cluster.configs.release)
         if self.kind == ResourceType.BROKER_LOGGER and known and not self.replaces:
             return self._on_loggers()
         if self.kind == ResourceType.BROKER:
@@ -122,8 +143,8 @@ class Alteration:
         return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {self.kind}")
 
     def _on_loggers(self) -> Refusal | None:
-        behaviour = self.cluster.configs.release.behaviour
-        if not _is_integer(self.name) and (self.name or behaviour.strict_loggers):
+        release = self.cluster.configs.release
+        if not _is_integer(self.name) and (self.name or STRICT_LOGGERS.of(release)):
             return Refusal(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {self.name}")
         if self.name and int(self.name) != self.node_id:
             message = f"Unexpected node id. Expected {self.node_id}, but received {int(self.name)}"
@@ -131,13 +152,13 @@ class Alteration:
         for change in self.changes:
             if change.operation not in tuple(Operation):
                 unknown = f"Unknown operation type {change.operation} is not allowed for the BROKER_LOGGER resource"
-                names = behaviour.names_unknown_operations
+                names = NAMES_UNKNOWN_OPERATIONS.of(release)
                 return Refusal(ErrorCode.INVALID_REQUEST, unknown) if names else self._server_error("null")
             if change.operation not in (Operation.SET, Operation.DELETE):
                 message = f"{Operation(change.operation).name} operation is not allowed for the BROKER_LOGGER resource"
                 return Refusal(ErrorCode.INVALID_REQUEST, message)
             removes = change.operation == Operation.DELETE
-            refusal = self._loggers.refusal(change.name, change.value, behaviour, removes=removes)
+            refusal = self._loggers.refusal(change.name, change.value, release, removes=removes)
             if refusal is not None:
                 return refusal
         return None
@@ -183,7 +204,7 @@ class Alteration:
 
     def _server_error(self, message: str) -> Refusal:
         """The refusal of a change that fails with an exception in Kafka. Some releases tell the exception's message."""
-        tells = self.cluster.configs.release.behaviour.tells_server_errors
+        tells = TELLS_SERVER_ERRORS.of(self.cluster.configs.release)
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, message if tells else None)
 
     def _apply_to_list(self, change: Change, value: str | None, wanted: dict[str, str]) -> Refusal | None:
@@ -205,10 +226,10 @@ class Alteration:
             if setting is None:
                 return self._server_error(f"key not found: {change.name}")
             return Refusal(ErrorCode.INVALID_REQUEST, message)
-        behaviour = self.cluster.configs.release.behaviour
-        if value is None or (change.name not in wanted and not behaviour.refuses_null_changes):
+        release = self.cluster.configs.release
+        if value is None or (change.name not in wanted and not REFUSES_NULL_CHANGES.of(release)):
             return self._server_error(f"the setting {change.name} has no value")
-        once = behaviour.appends_once
+        once = APPENDS_ONCE.of(release)
         values = [each for each in wanted.get(change.name, setting.default or "").split(",") if each or not once]
         for each in value.split(","):
             if verb is Operation.APPEND and not (once and each in values):
@@ -246,7 +267,7 @@ class Alteration:
             if self.kind == ResourceType.TOPIC:
                 return self._check_topic(wanted)
             if self.kind == ResourceType.CLIENT_METRICS:
-                return _check_client_metrics(self.name, wanted, self.cluster.configs.release.behaviour)
+                return _check_client_metrics(self.name, wanted, self.cluster.configs.release)
             if self.kind == ResourceType.GROUP:
                 return _check_group(self.name, wanted, self.cluster.configs)
         except ConfigError as error:
@@ -275,7 +296,7 @@ class Alteration:
         return None
 
     def _no_topic_in_zookeeper(self, wanted: dict[str, str]) -> Refusal | None:
-        if self.cluster.configs.release.behaviour.finds_altered_topics:
+        if FINDS_ALTERED_TOPICS.of(self.cluster.configs.release):
             return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{self.name}' does not exist.")
         if error := topic_name_error(self.name):
             return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, error)
@@ -330,7 +351,7 @@ def _is_integer(text: str) -> bool:
     return re.fullmatch(r"[+-]?[0-9]{1,10}", text) is not None
 
 
-def _check_client_metrics(name: str, wanted: Mapping[str, str], behaviour: Behaviour) -> Refusal | None:
+def _check_client_metrics(name: str, wanted: Mapping[str, str], release: Release) -> Refusal | None:
     """Returns the refusal by Kafka's ClientMetricsConfigs.validate, or None."""
     if not name:
         return Refusal(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
@@ -338,8 +359,8 @@ def _check_client_metrics(name: str, wanted: Mapping[str, str], behaviour: Behav
         if key not in CLIENT_METRICS_SETTINGS:
             return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
     for key, raw in wanted.items():
-        if behaviour.types_client_metrics:
-            value = loosened(CLIENT_METRICS_SETTINGS, behaviour.strict_lists)[key].parse(raw)
+        if TYPES_CLIENT_METRICS.of(release):
+            value = loosened(CLIENT_METRICS_SETTINGS, STRICT_LISTS.of(release))[key].parse(raw)
         elif (value := _untyped(key, raw)) is None:
             return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
         if isinstance(value, int) and not 100 <= value <= 3_600_000:
@@ -416,7 +437,7 @@ def _outside(key: str, value: int, broker: BrokerConfigs) -> str | None:
     low, high = value < allowed.get("min", value), value > allowed.get("max", value)
     if not low and not high:
         return None
-    tells = broker.release.behaviour.tells_ranges
+    tells = TELLS_RANGES.of(broker.release)
     if tells and len(allowed) > 1:
         return f"{key} must be in the range {allowed['min']} to {allowed['max']} inclusive."
     bound, words = ("min", "greater than or equal to") if low else ("max", "less than or equal to")
@@ -429,7 +450,7 @@ def check_stored(kind: int, name: str, held: Mapping[str, str], configs: BrokerC
     if kind == ResourceType.GROUP:
         refusal = _check_group(name, held, configs)
     else:
-        refusal = _check_client_metrics(name, held, configs.release.behaviour)
+        refusal = _check_client_metrics(name, held, configs.release)
     if refusal is not None:
         raise ConfigError(refusal.message or refusal.code.name)
 
@@ -463,7 +484,7 @@ def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entr
         if setting.name in own:
             value = setting.text(setting.parse(own[setting.name]))
             synonyms.insert(0, Synonym(setting.name, value, Source.GROUP))
-        if not configs.release.behaviour.shows_group_synonyms:
+        if not SHOWS_GROUP_SYNONYMS.of(configs.release):
             synonyms = [Synonym(setting.name, value, synonyms[0].source)]
         entries.append(Entry(setting.name, value, synonyms[0].source, False, False, setting.type, synonyms))
     return in_java_order(entries)
@@ -472,12 +493,12 @@ def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entr
 def describe_client_metrics(name: str, configs: BrokerConfigs) -> list[Entry]:
     """Returns the settings of a client metrics subscription."""
     own = configs.client_metrics.get(name, {})
-    if not configs.release.behaviour.shows_client_metrics:
+    if not SHOWS_CLIENT_METRICS.of(configs.release):
         source, unknown = Source.CLIENT_METRICS, ConfigType.UNKNOWN
         known = [each for each in CLIENT_METRICS_SETTINGS if each in own]
         return [Entry(each, own[each], source, False, False, unknown, []) for each in known]
     entries = []
-    for setting in loosened(CLIENT_METRICS_SETTINGS, configs.release.behaviour.strict_lists).values():
+    for setting in loosened(CLIENT_METRICS_SETTINGS, STRICT_LISTS.of(configs.release)).values():
         value = setting.text(setting.parse(own.get(setting.name, setting.default or "")))
         synonyms = [Synonym(setting.name, value, Source.CLIENT_METRICS)] if setting.name in own else []
         source = synonyms[0].source if synonyms else Source.DEFAULT

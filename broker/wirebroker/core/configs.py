@@ -16,16 +16,22 @@ from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.features import ELIGIBLE_REPLICAS, new_levels
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.releases import DEFAULT, Release, release
-from wirebroker.core.releases.changes import Behaviour
+from wirebroker.core.releases.changes import since, until
 from wirebroker.core.setting_definitions import (
     LOOSE,
     PER_LISTENER,
+    STRICT_LISTS,
     ConfigError,
     ConfigType,
     Definitions,
     Setting,
     Value,
     definitions_of,
+)
+
+REFUSES_REPEATED_ITEMS = since("4.4", "a broker's setting that has an item twice cannot be altered")
+HIDES_AT_CREATION = until("3.3", "the response to CreateTopics of KRaft has internal settings, too", "KIP-833").then(
+    "3.6", True, "the response to CreateTopics has no internal settings"
 )
 
 __all__ = ["BrokerConfigs", "ConfigError", "Entry", "Source", "Synonym", "TopicConfigs", "check_topic_configs"]
@@ -136,7 +142,7 @@ class BrokerConfigs(Configs):
         Raises ConfigError for a name that Kafka does not have, or a value that Kafka refuses.
         """
         self.release = of or release(DEFAULT)
-        self.definitions = definitions_of(self.release.settings, strict_lists=self.release.behaviour.strict_lists)
+        self.definitions = definitions_of(self.release.settings, strict_lists=STRICT_LISTS.of(self.release))
         self.static = {} if kafkas_defaults else _own_defaults(brokers)
         self.apart: dict[int, Mapping[str, str]] = {}
         """For each broker: the static settings that differ from broker to broker.
@@ -242,7 +248,7 @@ class BrokerConfigs(Configs):
         As in Kafka, a value for a setting that the release does not have is kept, but has no effect.
         """
         self.release = to
-        self.definitions = definitions_of(to.settings, strict_lists=to.behaviour.strict_lists)
+        self.definitions = definitions_of(to.settings, strict_lists=STRICT_LISTS.of(to))
         self.features.update((name, 0) for name in to.features if name not in self.features)
         self.restore(self.dynamic)
 
@@ -321,7 +327,7 @@ class BrokerConfigs(Configs):
     def replace(self, layer: Mapping[str, str], broker: int | None = None, *, only_check: bool = False) -> None:
         """Replace all dynamic settings of one broker or, if `broker` is None, of all brokers. Raises ConfigError as `alter`
         does."""
-        check_dynamic(layer, self.definitions, self.release.behaviour, per_broker=broker is not None)
+        check_dynamic(layer, self.definitions, self.release, per_broker=broker is not None)
         before = self._props
         pools = {name: self.integer(name) for name in (CLEANER, *POOLS)}
         try:
@@ -481,7 +487,7 @@ def keep(held: dict[K, dict[str, str]], of: K, settings: Mapping[str, str]) -> N
 
 
 def check_dynamic(
-    layer: Mapping[str, str], definitions: Definitions, behaviour: Behaviour, *, per_broker: bool
+    layer: Mapping[str, str], definitions: Definitions, release: Release, *, per_broker: bool
 ) -> None:  # fmt: skip
     """Raise ConfigError unless Kafka can change all these settings while it runs (DynamicBrokerConfig.validateConfigs)."""
     known = [setting for name in layer if (setting := definitions.broker.get(name)) is not None and not setting.absent]
@@ -493,7 +499,7 @@ def check_dynamic(
         how = "can be dynamically updated only per-listener using the listener prefix"
         raise ConfigError(f"These security configs {how}: [{', '.join(secret)}]")
     for setting in known:
-        if behaviour.refuses_repeated_items:
+        if REFUSES_REPEATED_ITEMS.of(release):
             _check_items(setting, layer[setting.name])
         setting.parse(layer[setting.name])
     local = [setting.name for setting in known if "per-broker" in setting.marks]
@@ -586,9 +592,9 @@ class TopicConfigs(Configs):
         return self.broker.value(name)
 
     @property
-    def behaviour(self) -> Behaviour:
-        """The behaviour of the broker's release."""
-        return self.broker.release.behaviour
+    def release(self) -> Release:
+        """The release that the brokers run."""
+        return self.broker.release
 
     @property
     def keeps_eligible(self) -> bool:
@@ -619,7 +625,7 @@ class TopicConfigs(Configs):
         return self.broker.shown((node, "created"), lambda: self._describe_created(node))
 
     def _describe_created(self, node: int) -> list[Entry]:
-        entries = self.describe(node) if self.behaviour.hides_at_creation else self._describe(node, None, with_internal=True)
+        entries = self.describe(node) if HIDES_AT_CREATION.of(self.release) else self._describe(node, None, with_internal=True)
         return [entry._replace(source=self.source(entry.name, node)) for entry in sorted(entries)]
 
     def _describe(self, node: int, names: Iterable[str] | None, *, with_internal: bool = False) -> list[Entry]:

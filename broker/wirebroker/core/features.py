@@ -7,8 +7,28 @@ from typing import NamedTuple
 
 from kafkawire.printable import printable
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash
-from wirebroker.core.releases import Feature
-from wirebroker.core.releases.changes import Behaviour
+from wirebroker.core.releases import Feature, Release
+from wirebroker.core.releases.changes import ByRelease, since, until
+
+UPDATES_TOGETHER = since("4.0", "UpdateFeatures makes all updates or none, and has one error", "KIP-1022")
+OLDEST_METADATA = ByRelease(4).then(
+    "4.0", 0, "the oldest level of metadata.version is the oldest that brokers support", "KIP-896"
+)
+"""UpdateFeatures refuses a level of metadata.version below this one, also if the brokers support it."""
+UNKNOWN_FEATURES = (
+    ByRelease("unsupported")
+    .then("3.7", "accepted", "UpdateFeatures of an unknown feature to level 0 changes nothing")
+    .then("4.0", "not found", "UpdateFeatures of an unknown feature to level 0 is refused")
+)
+"""What UpdateFeatures of an unknown feature to level 0 is."""
+UNFINISHED_FEATURE = (
+    ByRelease[str | None](None)
+    .then("4.1", "streams.version", "UpdateFeatures may set streams.version to 0", "KIP-1071")
+    .then("4.2", None, "brokers support the feature streams.version", "KIP-1071")
+)
+"""The feature that the release knows but does not support; its level may be set to 0."""
+TELLS_LEVELS = since("4.2", "the refusal to lower metadata.version names the present level")
+ADVISES_UNSAFE = until("3.7", "the refusal to lower metadata.version no longer advises UNSAFE_DOWNGRADE")
 
 METADATA, KRAFT, TRANSACTION = "metadata.version", "kraft.version", "transaction.version"
 GROUP, SHARE, STREAMS = "group.version", "share.version", "streams.version"
@@ -66,7 +86,7 @@ def refusals(
     supported: Mapping[int, Mapping[str, Feature]],
     levels: Mapping[str, int],
     controller: int,
-    behaviour: Behaviour,
+    release: Release,
 ) -> dict[str, str]:
     """Returns for each feature why Kafka refuses its last update, in Kafka's words, or "" if Kafka accepts the update. The
     features are in the order in which Kafka looks at them.
@@ -74,24 +94,24 @@ def refusals(
     `supported` are the features of each broker that is up, by the broker's id. The controller checks its own features first.
     """
     last = {each.feature: each for each in updates}
-    in_order = hash_order(last, java_hash, buckets_for(len(last))) if behaviour.updates_together else sorted(last)
-    return {name: _refusal_by_anybody(last[name], supported, levels.get(name, 0), controller, behaviour) for name in in_order}
+    in_order = hash_order(last, java_hash, buckets_for(len(last))) if UPDATES_TOGETHER.of(release) else sorted(last)
+    return {name: _refusal_by_anybody(last[name], supported, levels.get(name, 0), controller, release) for name in in_order}
 
 
 def _refusal_by_anybody(
-    update: Update, supported: Mapping[int, Mapping[str, Feature]], level: int, controller: int, behaviour: Behaviour
+    update: Update, supported: Mapping[int, Mapping[str, Feature]], level: int, controller: int, release: Release
 ) -> str:
     for node_id in sorted(supported, key=lambda node_id: node_id != controller):
         who = f"Local controller {node_id}" if node_id == controller else f"Broker {node_id}"
         feature = supported[node_id].get(update.feature)
-        if feature is None and behaviour.unknown_features == "unsupported" and not update.level:
+        if feature is None and UNKNOWN_FEATURES.of(release) == "unsupported" and not update.level:
             who = f"Broker {node_id}"
-        if reason := _refusal(update, feature, level, who, behaviour):
+        if reason := _refusal(update, feature, level, who, release):
             return reason
     return ""
 
 
-def _refusal(update: Update, feature: Feature | None, level: int, who: str, behaviour: Behaviour) -> str:
+def _refusal(update: Update, feature: Feature | None, level: int, who: str, release: Release) -> str:
     name, wanted, kind = update
     reason = ""
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
@@ -100,8 +120,8 @@ def _refusal(update: Update, feature: Feature | None, level: int, who: str, beha
         reason = "A feature version cannot be less than 0."
     elif feature is None:
         reason = f"{who} does not support this feature."
-        if not wanted and behaviour.unknown_features != "unsupported":
-            is_known = behaviour.unknown_features == "accepted" or name == behaviour.unfinished_feature
+        if not wanted and UNKNOWN_FEATURES.of(release) != "unsupported":
+            is_known = UNKNOWN_FEATURES.of(release) == "accepted" or name == UNFINISHED_FEATURE.of(release)
             reason = "" if is_known else f"Feature {name} not found."
     elif not feature.oldest <= wanted <= feature.newest:
         reason = f"{who} only supports versions {feature.oldest}-{feature.newest}"
@@ -114,21 +134,21 @@ def _refusal(update: Update, feature: Feature | None, level: int, who: str, beha
     elif wanted < level and name == KRAFT:
         reason = "Can't downgrade the version of this feature."
     elif wanted < level and name == METADATA:
-        return _lower_metadata_refusal(level, wanted, kind, behaviour)
+        return _lower_metadata_refusal(level, wanted, kind, release)
     return reason and f"Invalid update version {wanted} for feature {name}. {reason}"
 
 
-def _lower_metadata_refusal(level: int, wanted: int, kind: int, behaviour: Behaviour) -> str:
+def _lower_metadata_refusal(level: int, wanted: int, kind: int, release: Release) -> str:
     """Returns "" if metadata.version may go down to the wanted level, as no level in between has changed the metadata."""
-    if wanted >= behaviour.oldest_metadata and SAME_METADATA.issuperset(range(wanted + 1, level + 1)):
+    if wanted >= OLDEST_METADATA.of(release) and SAME_METADATA.issuperset(range(wanted + 1, level + 1)):
         return ""
     why = "Refusing to perform the requested downgrade because it might delete metadata information."
-    if behaviour.advises_unsafe:
+    if ADVISES_UNSAFE.of(release):
         why += " Retry using UNSAFE_DOWNGRADE if you want to force the downgrade to proceed."
     if kind == UNSAFE_DOWNGRADE:
         why = "Unsafe metadata downgrade is not supported in this version."
-    if wanted < behaviour.oldest_metadata:
+    if wanted < OLDEST_METADATA.of(release):
         why = "Unable to set a metadata.version less than 3.3-IV0"
-    if behaviour.tells_levels:
+    if TELLS_LEVELS.of(release):
         return f"Unsupported metadata.version downgrade from {level} to {wanted}. {why}"
     return f"Invalid metadata.version {wanted}. {why}"

@@ -16,6 +16,9 @@ from typing import Any
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, PartitionData
 from wirebroker.common.slices import sliced
+from wirebroker.core.releases.changes import since
+
+KEEPS_FETCH_EPOCHS = since("2.5", "a fetch session remembers the leader epoch that a request names")
 
 KEPT_MS = 120_000
 """A session may be evicted for a new one if it was not used for this time in ms (min.incremental.fetch.session.eviction.ms).
@@ -59,7 +62,7 @@ class Session:
     epoch: int = 1
     partitions: dict[PartitionKey, Cached] = field(default_factory=dict)
     keeps_epochs: bool = True
-    """Whether the session remembers the leader epoch that a request names (`Behaviour.keeps_fetch_epochs`)."""
+    """Whether the session remembers the leader epoch that a request names (`KEEPS_FETCH_EPOCHS`)."""
 
     def hold(self, name_of: Callable[[TopicKey], str | None], named: Iterable[Named]) -> None:
         """Add these partitions to the session, or update the fields with which they are fetched."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from wirebroker.core.configs import BrokerConfigs, ConfigError
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash, partition_hash
-from wirebroker.core.scala_order import hash_order_12
+from wirebroker.core.scala_order import SCALA, hash_order_12
 
 if TYPE_CHECKING:
     from wirebroker.core.partition import Partition
@@ -125,7 +125,7 @@ class LogDirs:
         release = self._configs.release
         if not release.has_zookeeper:
             return _in_order
-        return _in_order_of_scala_12 if release.behaviour.scala == 12 else _in_order_of_scala_13
+        return _in_order_of_scala_12 if SCALA.of(release) == 12 else _in_order_of_scala_13
 
     def _next(self, topic: str, index: int, node_id: int, held: Mapping[str, int]) -> str:
         """LogManager.getOrCreateLog and nextLogDirs."""

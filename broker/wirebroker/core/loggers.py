@@ -15,7 +15,15 @@ from pathlib import Path
 from kafkawire.errors import ErrorCode
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.refusals import Refusal
-from wirebroker.core.releases.changes import Behaviour
+from wirebroker.core.releases import Release
+from wirebroker.core.releases.changes import since
+
+HAS_QUORUM_LOGGERS = since("3.3", "brokers have the loggers of the quorum's controller", "KIP-833")
+HAS_MOVED_LOGGERS = since("4.4", "some of the brokers' loggers have other names")
+TELLS_INHERITED_LEVELS = since(
+    "2.8", "DescribeConfigs shows the level that a logger inherits from its parent, and not the root logger's", "KAFKA-10469"
+)
+STRICT_LOGGERS = since("3.3", "unknown loggers and levels are refused with error 40 instead of 42", "KIP-833")
 
 ROOT = "root"
 OF_THE_QUORUM = tuple(f"org.apache.kafka.{each}" for each in ("controller", "image", "metadata", "raft"))
@@ -31,21 +39,21 @@ class Loggers:
         self._altered: dict[str, str] = {}
         """The levels that clients have set, by logger; "" if a client has removed the logger's own level."""
 
-    def levels(self, behaviour: Behaviour) -> Iterator[tuple[str, str]]:
+    def levels(self, release: Release) -> Iterator[tuple[str, str]]:
         """Returns each logger of the release with its effective level, in the order of Kafka's HashMap."""
-        shown = [name for name in _names() if _exists(name, behaviour)]
-        return ((name, self._level(name, behaviour)) for name in hash_order(shown, java_hash, buckets_for(len(shown))))
+        shown = [name for name in _names() if _exists(name, release)]
+        return ((name, self._level(name, release)) for name in hash_order(shown, java_hash, buckets_for(len(shown))))
 
-    def _level(self, name: str, behaviour: Behaviour) -> str:
+    def _level(self, name: str, release: Release) -> str:
         while not (own := self._altered.get(name, _names().get(name, ("", ""))[0])):
-            name = (behaviour.tells_inherited_levels and name.rpartition(".")[0]) or ROOT
+            name = (TELLS_INHERITED_LEVELS.of(release) and name.rpartition(".")[0]) or ROOT
         return own
 
-    def refusal(self, name: str, level: str | None, behaviour: Behaviour, *, removes: bool) -> Refusal | None:
+    def refusal(self, name: str, level: str | None, release: Release, *, removes: bool) -> Refusal | None:
         """Returns a refusal if the logger's level cannot be set to `level` or, with `removes`, if its own level cannot be
         removed. Otherwise returns None."""
-        unknown = ErrorCode.INVALID_CONFIG if behaviour.strict_loggers else ErrorCode.INVALID_REQUEST
-        if not _exists(name, behaviour):
+        unknown = ErrorCode.INVALID_CONFIG if STRICT_LOGGERS.of(release) else ErrorCode.INVALID_REQUEST
+        if not _exists(name, release):
             return Refusal(unknown, f"Logger {name} does not exist!")
         if removes:
             message = "Removing the log level of the root logger is not allowed"
@@ -55,21 +63,21 @@ class Loggers:
         wrong = f"Cannot set the log level of {name} to {level} as it is not a supported log level."
         return Refusal(unknown, f"{wrong} Valid log levels are {', '.join(LEVELS)}")
 
-    def alter(self, changes: Iterable[tuple[str, str | None]], behaviour: Behaviour) -> None:
+    def alter(self, changes: Iterable[tuple[str, str | None]], release: Release) -> None:
         """Set the levels of loggers. A level of None makes the logger inherit the level of its parent.
 
         As with log4j's Configurator, a logger that inherits its level continues to inherit it if a client sets the level that
         it already inherits.
         """
         for name, level in changes:
-            if level is None or self._altered.get(name) != "" or level != self._level(name, behaviour):
+            if level is None or self._altered.get(name) != "" or level != self._level(name, release):
                 self._altered[name] = level or ""
 
 
-def _exists(name: str, behaviour: Behaviour) -> bool:
-    if name not in _names() or not (behaviour.has_quorum_loggers or not name.startswith(OF_THE_QUORUM)):
+def _exists(name: str, release: Release) -> bool:
+    if name not in _names() or not (HAS_QUORUM_LOGGERS.of(release) or not name.startswith(OF_THE_QUORUM)):
         return False
-    return _names()[name][1] != (BEFORE_4_4 if behaviour.has_moved_loggers else SINCE_4_4)
+    return _names()[name][1] != (BEFORE_4_4 if HAS_MOVED_LOGGERS.of(release) else SINCE_4_4)
 
 
 @cache

@@ -28,6 +28,9 @@ from wirebroker.core.record_checks import (
     TakesLong,
     check,
 )
+from wirebroker.core.releases.changes import until
+
+TAKES_MANY_BATCHES = until("2.4", "Produce before version 3 is refused if it has two compressed messages")
 
 MUCH_DATA = 1 << 16
 """A message set of this size in bytes takes about ten milliseconds to convert."""
@@ -71,11 +74,11 @@ def _converted(entries: list[memoryview], policy: RecordPolicy, now: int) -> Che
         if entry[MAGIC_AT] < BATCH and not has_valid_crc(entry):
             return RecordReject(ErrorCode.CORRUPT_MESSAGE, "crc")
     magics = {entry[MAGIC_AT] for entry in entries}
-    if len(magics) > 1 and (BATCH in magics or not policy.takes_many_batches):
+    if len(magics) > 1 and (BATCH in magics or not TAKES_MANY_BATCHES.at(policy.release)):
         raise InvalidSet("messages of different magics in one set")
     messages = [read_message(entry) for entry in entries]
     codec = next((each.compression for each in reversed(messages) if each.compression), 0)
-    if codec and len(messages) > 1 and not policy.takes_many_batches:
+    if codec and len(messages) > 1 and not TAKES_MANY_BATCHES.at(policy.release):
         raise InvalidSet("Compressed outer record has more than one batch")
     inside = [each for message in messages for each in (messages_in(message) if message.compression else (message,))]
     if any(each.timestamp < NO_TIMESTAMP for each in inside):

@@ -57,8 +57,19 @@ from wirebroker.core.producers import (
 )
 from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import NEVER
-from wirebroker.core.record_checks import Checked, RecordPolicy, RecordReject, check
+from wirebroker.core.record_checks import EXPLAINS_RECORDS, Checked, RecordPolicy, RecordReject, check
+from wirebroker.core.releases.changes import ByRelease, since, until
 from wirebroker.core.replication import Prefix, Replication
+
+VERIFIES_EPOCHS = since("4.0", "a fenced producer's batch is refused before its transaction is verified", "KIP-890")
+KEEPS_BATCHES = since("1.0", "a retry is recognised even after its transaction has ended", "KAFKA-5494")
+CLEAN_RESTART_EPOCHS = ByRelease(3).then(
+    "3.6", 2, "a clean restart increases the leader epoch by 2 instead of 3", "KAFKA-15021"
+)
+"""With KRaft, a clean restart of a partition's only broker increases the leader epoch by this number."""
+ZOOKEEPER_RESTART_EPOCHS = ByRelease(1).then("1.1", 0, "leader epochs do not increase when the only broker restarts")
+"""With ZooKeeper, a restart of a partition's only broker increases the leader epoch by this number."""
+LISTS_EMPTY_ABORTS = until("2.8", "Fetch does not list aborted transactions without batches")
 
 _base_offset = attrgetter("base_offset")
 CHECKPOINT_MS = 60_000
@@ -232,7 +243,7 @@ class Partition:
         if checked is None:
             checked = check(records, fast_path.policy, now, produce_version, self.full_checks, at_once)
         if isinstance(checked, RecordReject):
-            if not fast_path.policy.explains_records:
+            if not EXPLAINS_RECORDS.at(fast_path.policy.release):
                 checked = checked.unexplained()
             start = self.log_start_offset if checked.log_start_known else -1
             return Appended(checked, checked.code, -1, -1, start, checked.header, None)
@@ -335,7 +346,7 @@ class Partition:
         """
         state = self.producers.get(producer_id)
         if state is not None:
-            if open_since(state) >= 0 and not self.configs.behaviour.verifies_epochs:
+            if open_since(state) >= 0 and not VERIFIES_EPOCHS.of(self.configs.release):
                 return None
             if producer_epoch < epoch_of(state):
                 return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -382,11 +393,11 @@ class Partition:
         except OSError:
             return ErrorCode.KAFKA_STORAGE_ERROR
         ended = end_transaction(state, *epochs, now)
-        behaviour = self.configs.behaviour
-        self.producers[marker.producer_id] = ended if behaviour.keeps_batches else without_batches(ended)
+        release = self.configs.release
+        self.producers[marker.producer_id] = ended if KEEPS_BATCHES.of(release) else without_batches(ended)
         self.transactions.end(
             marker.producer_id, base, aborted=not marker.commit, replicated=self.held_at is None,
-            keeps_empty=behaviour.lists_empty_aborts,
+            keeps_empty=LISTS_EMPTY_ABORTS.of(release),
         )  # fmt: skip
         awaited = self.transactions.verifications.get(marker.producer_id)
         if awaited is not None and not (awaited.bumps_epoch and awaited.producer_epoch == marker.producer_epoch):
@@ -645,10 +656,10 @@ class Partition:
 
     def _elections_at_restart(self, mode: str) -> int:
         """Returns the number by which a restart of the partition's only broker increases the leader epoch."""
-        behaviour = self.configs.behaviour
+        release = self.configs.release
         if self._settings.release.has_zookeeper:
-            return behaviour.zookeeper_restart_epochs
-        return behaviour.clean_restart_epochs if mode == "clean" else 1
+            return ZOOKEEPER_RESTART_EPOCHS.of(release)
+        return CLEAN_RESTART_EPOCHS.of(release) if mode == "clean" else 1
 
     def _take(self, kept: Kept, now: int) -> None:
         """Restore the partition's state from `kept`, which the log has read from the disk."""

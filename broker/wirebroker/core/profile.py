@@ -13,11 +13,37 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.releases import DEFAULT
-from wirebroker.core.releases.changes import RELEASES, rules_of
+from wirebroker.core.releases.changes import RELEASES, ByRelease
 from wirebroker.core.releases.naming import RELEASE_PROFILES, unknown
 
 DEFAULT_PROFILE = f"kafka-{DEFAULT}"
 """The profile of a broker that is started without a profile."""
+
+
+FirstSequence = Literal["any", "zero_or_45", "zero_or_59"]
+Marker = Literal["45", "59"]
+TransactionStart = Literal["zero", "any"]
+AfterDelete = Literal["kept", "lost"]
+
+WINDOW = ByRelease(1).then(
+    "1.0", 5, "retries of the last five batches are recognised, and not only of the last batch", "KAFKA-5494"
+)
+FIRST_SEQUENCE = (
+    ByRelease[FirstSequence]("zero_or_45")
+    .then("1.0", "zero_or_59", "a first sequence other than zero gets the special error 59", "KIP-192")
+    .then("2.5", "any", "a producer without state may begin at any sequence", "KIP-360")
+)
+AFTER_MARKER = (
+    ByRelease[Marker]("45")
+    .then("2.1", "59", "a gap after a transaction's marker gets error 59")
+    .then("2.5", "45", "a gap after a transaction's marker gets error 45", "KIP-360")
+)
+TRANSACTION_START = ByRelease[TransactionStart]("any").then(
+    "4.1", "zero", "with transaction version 2 a producer's first sequence must be 0", "KIP-890"
+)
+STATE_AFTER_DELETE = ByRelease[AfterDelete]("lost").then(
+    "2.4", "kept", "a producer's state still exists after its records were deleted", "KAFKA-7190"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +51,14 @@ class Rules:
     """The rules by which the validator judges a producer's batch. `--set rule=value` changes a field."""
 
     name: str = DEFAULT_PROFILE
-    window: int = 5
+    window: int = WINDOW.newest
     """the number of latest batches of a producer on a partition whose retries are recognised, at least 1"""
-    first_sequence: Literal["any", "zero_or_45", "zero_or_59"] = "any"
+    first_sequence: FirstSequence = FIRST_SEQUENCE.newest
     """the first sequences that are allowed to a producer without state on the partition, and the error code for other ones"""
-    after_marker: Literal["45", "59"] = "45"
+    after_marker: Marker = AFTER_MARKER.newest
     """the error for a sequence other than zero if only a transaction's marker of the producer is stored; also the error for a
     producer without an epoch, unless `first_sequence` is `any`"""
-    transaction_start: Literal["zero", "any"] = "zero"
+    transaction_start: TransactionStart = TRANSACTION_START.newest
     """the first sequences that are allowed to a producer of transaction version 2 without state on the partition"""
     unissued: Literal["accept", "59"] = "accept"
     """the response to a producer id that InitProducerId never issued"""
@@ -45,7 +71,7 @@ class Rules:
     """the offset in the response to a recognised retry: that of the stored batch, or −1"""
     key: Literal["producer_id", "client_id"] = "producer_id"
     """the key that identifies a producer"""
-    state_after_delete: Literal["kept", "lost"] = "kept"
+    state_after_delete: AfterDelete = STATE_AFTER_DELETE.newest
     """whether a producer's state remains when retention or DeleteRecords deletes the producer's last batch"""
     release: str = DEFAULT
     """the release of Kafka whose API versions, features and default settings the broker has"""
@@ -83,6 +109,18 @@ class Rules:
         return dataclasses.replace(self, **changes)
 
 
+def _rules_of(release: str) -> Rules:
+    return Rules(
+        f"kafka-{release}",
+        window=WINDOW.at(release),
+        first_sequence=FIRST_SEQUENCE.at(release),
+        after_marker=AFTER_MARKER.at(release),
+        transaction_start=TRANSACTION_START.at(release),
+        state_after_delete=STATE_AFTER_DELETE.at(release),
+        release=release,
+    )
+
+
 ProfileName = Literal[
     "kafka-4.4", "textbook", "single", "highest", "kafka-4.3", "kafka-4.2", "kafka-4.1", "kafka-4.0", "kafka-3.9",
     "kafka-3.8", "kafka-3.7", "kafka-3.6", "kafka-3.5", "kafka-3.4", "kafka-3.3", "kafka-3.0", "kafka-2.8", "kafka-2.7",
@@ -91,11 +129,11 @@ ProfileName = Literal[
 PROFILES: dict[str, Rules] = {
     rules.name: rules
     for rules in (
-        Rules(**rules_of(DEFAULT)),
+        _rules_of(DEFAULT),
         Rules("textbook", first_sequence="zero_or_45", unissued="59"),
         Rules("single", window=1, first_sequence="zero_or_45", unissued="59", gap="45_until_new_id"),
         Rules("highest", first_sequence="zero_or_45", unissued="59", stale="acknowledge"),
-        *(Rules(f"kafka-{name}", release=name, **rules_of(name)) for name in reversed(RELEASES) if name != DEFAULT),
+        *(_rules_of(name) for name in reversed(RELEASES) if name != DEFAULT),
         Rules("pulsar", window=1, stale="acknowledge", gap="accept", duplicate="dropped", key="client_id"),
     )
 }

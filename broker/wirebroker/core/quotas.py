@@ -15,7 +15,17 @@ from typing import NamedTuple
 
 from kafkawire.disk.metadata import QuotaEntity
 from wirebroker.core.java_order import SMALLEST, buckets_for, hash_order, java_hash
-from wirebroker.core.releases.changes import Behaviour
+from wirebroker.core.releases import Release
+from wirebroker.core.releases.changes import since, until
+
+POSITIVE_QUOTAS = since("3.5", "a quota of 0, or too large for its type, is refused")
+STRICT_QUOTAS = since("3.3", "AlterClientQuotas refuses a request that names an entity or a quota twice", "KIP-833")
+"""A filter that contradicts itself is refused, too. The quota controller_mutation_rate counts requests with validate_only."""
+WHOLE_RATES = until("3.3", "quotas of bytes and connections need not be kept as whole numbers", "KIP-833")
+QUOTAS_FOR_MUTATIONS = since("2.7", "quotas may have a controller_mutation_rate", "KIP-599")
+QUOTAS_FOR_ADDRESSES = since("2.8", "quotas may belong to IP addresses", "KIP-612")
+QUOTAS_FOR_IPV6 = since("3.3", "a quota may belong to an IPv6 address", "KIP-833")
+FINITE_QUOTAS = since("4.4", "a quota that is not a finite number is refused")
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 PRODUCE, FETCH, REQUEST = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
@@ -46,25 +56,25 @@ def entity_hash(entity: QuotaEntity) -> int:
     return (31 + pairs) & 0xFFFFFFFF
 
 
-def entity_kinds(behaviour: Behaviour) -> tuple[str, ...]:
+def entity_kinds(release: Release) -> tuple[str, ...]:
     """Returns the kinds of entities that can have quotas in the release."""
-    return (USER, CLIENT_ID, IP) if behaviour.quotas_for_addresses else (USER, CLIENT_ID)
+    return (USER, CLIENT_ID, IP) if QUOTAS_FOR_ADDRESSES.of(release) else (USER, CLIENT_ID)
 
 
-def entity_error(names: Mapping[str, str | None], order: Iterable[str], behaviour: Behaviour) -> str | None:
+def entity_error(names: Mapping[str, str | None], order: Iterable[str], release: Release) -> str | None:
     """Returns Kafka's message if the entity `names` is invalid, or None if it is valid. `order` is the order
     in which the types are checked."""
     if not names:
         return "Invalid empty client quota entity"
     for kind in order:
-        if kind not in entity_kinds(behaviour):
+        if kind not in entity_kinds(release):
             return f"Unhandled client quota entity type: {kind}"
         if names[kind] == "":
             return f"Empty {kind} not supported"
     if IP in names and len(names) > 1:
         return "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
     address = names.get(IP)
-    if address is not None and not (_is_address(address) and (behaviour.quotas_for_ipv6 or ":" not in address)):
+    if address is not None and not (_is_address(address) and (QUOTAS_FOR_IPV6.of(release) or ":" not in address)):
         return f"{address} is not a valid IP or resolvable host."
     return None
 
@@ -80,14 +90,14 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def value_error(names: Mapping[str, str | None], key: str, value: float, behaviour: Behaviour) -> str | None:
+def value_error(names: Mapping[str, str | None], key: str, value: float, release: Release) -> str | None:
     """Returns Kafka's message if the entity `names` cannot have the limit `key` with this value, else None."""
-    if key not in ((CONNECTION,) if IP in names else BY_CLIENT) or (key == MUTATION and not behaviour.quotas_for_mutations):
+    if key not in ((CONNECTION,) if IP in names else BY_CLIENT) or (key == MUTATION and not QUOTAS_FOR_MUTATIONS.of(release)):
         return f"Invalid configuration key {key}"
-    if behaviour.finite_quotas and not math.isfinite(value):
+    if FINITE_QUOTAS.of(release) and not math.isfinite(value):
         return f"Quota {key} must be a finite number"
-    if not behaviour.positive_quotas:
-        return _cast_error(key, value, behaviour)
+    if not POSITIVE_QUOTAS.of(release):
+        return _cast_error(key, value, release)
     if value <= 0.0:
         return f"Quota {key} must be greater than 0"
     if key not in LARGEST:
@@ -97,19 +107,19 @@ def value_error(names: Mapping[str, str | None], key: str, value: float, behavio
     return f"{key} cannot be a fractional value." if value % 1.0 > ALMOST_WHOLE else None
 
 
-def _cast_error(key: str, value: float, behaviour: Behaviour) -> str | None:
+def _cast_error(key: str, value: float, release: Release) -> str | None:
     """Returns Kafka's message if `value` is not a whole number though the limit requires one, else None. Releases that cast the
     value to a whole number and compare the two make this check."""
     if key not in LARGEST or math.isnan(value):
         return None
-    largest = LARGEST[PRODUCE if behaviour.strict_quotas else key]
+    largest = LARGEST[PRODUCE if STRICT_QUOTAS.of(release) else key]
     cast = math.trunc(max(-float(largest), min(float(largest), value + ALMOST_WHOLE)))
     return f"Configuration {key} must be a Long value" if abs(cast - value) > ALMOST_WHOLE else None
 
 
-def kept(key: str, value: float, behaviour: Behaviour) -> float:
+def kept(key: str, value: float, release: Release) -> float:
     """Returns the value of a limit as the release keeps it. A value that is not a number is kept as 0 in ZooKeeper."""
-    if not behaviour.whole_rates or key not in LARGEST:
+    if not WHOLE_RATES.of(release) or key not in LARGEST:
         return value
     return 0.0 if math.isnan(value) else float(math.trunc(value + ALMOST_WHOLE))
 

@@ -42,6 +42,15 @@ from kafkawire.record_columns import Walked
 from kafkawire.record_walk import walk_in_order, walk_records
 from kafkawire.varints import read_varint
 from wirebroker.core.configs import TopicConfigs
+from wirebroker.core.releases import DEFAULT
+from wirebroker.core.releases.changes import since, until
+
+EXPLAINS_RECORDS = since("2.4", "refused records get error 87 with details, instead of error 2", "KIP-467")
+NAMES_RECORDS = since("2.5", "the response to Produce names each refused record and its error")
+COMPARES_COUNTS = since("1.1", "a batch's number of records must agree with its last offset delta")
+KNOWS_ZSTD = since("2.1", "the broker knows the codec zstd", "KIP-110")
+FORESEES_NULL_RECORDS = since("3.8", "Produce without record data gets no response")
+REFUSES_APPEND_TIME = until("3.6", "a batch with the timestamp type LogAppendTime is accepted", "KIP-937")
 
 SHOWN_ERRORS = 3
 MOST_ERRORS = 1 << 16
@@ -82,22 +91,9 @@ class RecordPolicy(NamedTuple):
     after_max_ms: int = 3_600_000
     compression: str = "producer"
     level: int | None = None
-    refuses_append_time: bool = False
-    """Tells whether a client's batch with the timestamp type LogAppendTime is refused on every topic."""
-    takes_many_batches: bool = False
-    """Tells whether a message set may have several compressed messages, or messages of magic 0 and of magic 1."""
-    foresees_null_records: bool = True
-    """Tells whether the release handles null records specially, instead of with UNKNOWN_SERVER_ERROR."""
     max_unfolded: int = MOST_UNFOLDED
     """The largest size of a record in a compressed batch, as given by the record's length field."""
-    explains_records: bool = True
-    """Tells whether the release has a special error for refused records, with details (KIP-467)."""
-    newest_codec: int = ZSTD
-    """The number of the newest compression codec that the release knows."""
-    compares_counts: bool = True
-    """Tells whether the number of records must agree with the last offset delta."""
-    names_records: bool = True
-    """Tells whether the response names every refused record, and not only the first."""
+    release: str = DEFAULT
 
     @classmethod
     def from_configs(cls, topic: str, configs: TopicConfigs) -> RecordPolicy:
@@ -117,14 +113,8 @@ class RecordPolicy(NamedTuple):
             *_timestamp_limits(configs),
             compression,
             configs.integer(f"compression.{compression}.level") if has_level else None,
-            configs.behaviour.refuses_append_time,
-            configs.behaviour.takes_many_batches,
-            configs.behaviour.foresees_null_records,
             configs.integer(UNFOLDED) if UNFOLDED in configs.broker.definitions.topic else MOST_UNFOLDED,
-            configs.behaviour.explains_records,
-            configs.behaviour.newest_codec,
-            configs.behaviour.compares_counts,
-            configs.behaviour.names_records,
+            configs.release.name,
         )
 
 
@@ -199,7 +189,7 @@ def check(  # noqa: C901, PLR0912 - one loop, in the order in which Kafka checks
     if length != size - LOG_OVERHEAD or magic != 2:
         return _first_batch(records, policy, now, produce_version, full, at_once)
     codec = attributes & COMPRESSION_MASK
-    if codec >= ZSTD and produce_version < OLDEST_VERSION_OF_ZSTD and policy.newest_codec >= ZSTD:
+    if codec >= ZSTD and produce_version < OLDEST_VERSION_OF_ZSTD and KNOWS_ZSTD.at(policy.release):
         return _codec_of_later_version(codec, header)
     if base_offset != 0:
         return RecordReject(ErrorCode.INVALID_RECORD, "base_offset_not_zero", log_start_known=True, header=header)
@@ -207,10 +197,10 @@ def check(  # noqa: C901, PLR0912 - one loop, in the order in which Kafka checks
         return RecordReject(ErrorCode.MESSAGE_TOO_LARGE, "larger_than_max_message_bytes", header=header)
     if crc32c(records[CRC_START:]) != crc:
         return RecordReject(ErrorCode.CORRUPT_MESSAGE, "crc", header=header)
-    if codec > policy.newest_codec:
+    if codec > ZSTD or (codec == ZSTD and not KNOWS_ZSTD.at(policy.release)):
         return _server_error(header, "unknown_compression")
     if count <= 0 or count != last_delta + 1 or attributes & CONTROL or (first < 0 and pid > -1):
-        if 0 < count <= last_delta and not policy.compares_counts:
+        if 0 < count <= last_delta and not COMPARES_COUNTS.at(policy.release):
             counted = seal(header._replace(last_offset_delta=count - 1), records[HEADER_SIZE:])
             return check(memoryview(counted), policy, now, produce_version, full, at_once)
         return _header_error(header)
@@ -247,7 +237,7 @@ def _first_batch(
     records: memoryview | None, policy: RecordPolicy, now: int, produce_version: int, full: bool, at_once: bool
 ) -> Checked | RecordReject:
     """Check record data that is not exactly one whole batch. A truncated batch after the first batch is ignored."""
-    if records is None and not policy.foresees_null_records:
+    if records is None and not FORESEES_NULL_RECORDS.at(policy.release):
         return RecordReject(ErrorCode.UNKNOWN_SERVER_ERROR, "null_records", log_start_known=True)
     size = size_of_only_batch(records, produce_version)
     if records is None or isinstance(size, RecordReject):
@@ -433,7 +423,7 @@ def _record_errors(body: memoryview, header: BatchHeader, policy: RecordPolicy, 
             f"One or more records have been rejected due to {found} record errors in total, "
             f"and only showing the first three errors at most: [{shown}]"
         )
-    if not policy.names_records:
+    if not NAMES_RECORDS.at(policy.release):
         errors = [(errors[0][0], None)]
     rule = "timestamp" if code is ErrorCode.INVALID_TIMESTAMP else "null_key_on_compacted_topic"
     return RecordReject(code, rule, message, errors, True, header)
@@ -448,7 +438,7 @@ def _timestamp_error(record: _Skimmed, header: BatchHeader, policy: RecordPolicy
                 f"Timestamp {timestamp} of message with offset {record.offset_delta} is out of range. The timestamp "
                 f"should be within [{now - policy.before_max_ms}, {now + policy.after_max_ms}]"
             )
-        if not policy.refuses_append_time:
+        if not REFUSES_APPEND_TIME.at(policy.release):
             return None
     if append_time:
         return (

@@ -20,6 +20,11 @@ from wirebroker.core.open_transactions import OpenTransactions
 from wirebroker.core.producers import Key, follower_state
 from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import NEVER
+from wirebroker.core.releases.changes import since
+
+CAPS_MIN_IN_SYNC = since(
+    "3.7", "a min.insync.replicas above the number of replicas counts as the number of replicas", "KIP-966"
+)
 
 Alive = Callable[[int], bool]
 
@@ -110,7 +115,7 @@ class Replication:
 
     def become_release(self) -> None:
         """Follow the rules of the release that the brokers run now."""
-        self.uncapped = not self._partition.configs.behaviour.caps_min_in_sync
+        self.uncapped = not CAPS_MIN_IN_SYNC.of(self._partition.configs.release)
 
     # State
 

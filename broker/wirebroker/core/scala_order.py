@@ -6,6 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from wirebroker.core.releases.changes import ByRelease
+
+SCALA = ByRelease(12).then("2.4", 13, "new logs go to several directories in the order of Scala 2.13's hash tables")
+"""The minor version of Scala 2 with which a release with ZooKeeper is built."""
+
 K = TypeVar("K")
 _BUCKETS, _FULL = 16, 0.75
 """The initial number of buckets of a mutable HashMap, and the ratio of entries to buckets at which it grows."""

@@ -15,6 +15,9 @@ from functools import cache
 from pathlib import Path
 
 from wirebroker.core.releases import SettingChange
+from wirebroker.core.releases.changes import since
+
+STRICT_LISTS = since("4.2", "a list in a setting has no empty items, and an item given twice counts once", "KIP-1161")
 
 Value = bool | int | float | str | list[str] | None
 

@@ -35,7 +35,7 @@ from wirebroker.core.cluster import GROUP_TOPIC, SHARE_TOPIC, SHARED_CLUSTER_ID,
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.controller import Controller
 from wirebroker.core.features import REFUSED_WITHOUT, SHARE
-from wirebroker.core.fetch_sessions import FetchSessions
+from wirebroker.core.fetch_sessions import KEEPS_FETCH_EPOCHS, FetchSessions
 from wirebroker.core.groups import GroupCoordinator
 from wirebroker.core.log_dirs import LogDirs
 from wirebroker.core.maintenance import Maintenance
@@ -43,6 +43,7 @@ from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import Timers
 from wirebroker.core.racks import racks
 from wirebroker.core.releases import release
+from wirebroker.core.releases.changes import since, until
 from wirebroker.core.share.partitions import SharePartitions
 from wirebroker.core.telemetry import Telemetry
 from wirebroker.core.transactions import TransactionCoordinator
@@ -76,6 +77,13 @@ if TYPE_CHECKING:
     from wirebroker.faults.plan import FaultPlan
     from wirebroker.faults.state import EngineBroker
     from wirebroker.storage.store import FolderStore
+
+TELLS_OWN_VERSIONS = since(
+    "2.4", "the response to an ApiVersions request of an unknown version has the known versions", "KIP-511"
+)
+TELLS_METADATA_ERRORS = until("2.4", "Metadata version 9 before the end of a login closes the connection").then(
+    "2.5", True, "Metadata version 9 before the end of a login gets a response"
+)
 
 
 FEW_ELEMENTS = 2048
@@ -144,7 +152,7 @@ class Engine:
             self.run_release(broker, self.rules)
         slots = self.configs.integer("max.incremental.fetch.session.cache.slots")
         self.fetch_sessions = FetchSessions(
-            random_bytes, slots, lambda: self.configs.release.behaviour.keeps_fetch_epochs, self.cluster.topic_name
+            random_bytes, slots, lambda: KEEPS_FETCH_EPOCHS.of(self.configs.release), self.cluster.topic_name
         )  # fmt: skip
         self.groups = GroupCoordinator(self.cluster, now)
         self.directory = EngineDirectory(self.cluster, self.fetch_sessions, self.groups.offsets)
@@ -395,7 +403,7 @@ class Engine:
         from wirebroker.requests.errors import refuse
 
         code, unheard = decision.error_code, isinstance(request, ProduceRequest) and request.acks == 0
-        if not self.configs.release.behaviour.tells_metadata_errors:
+        if not TELLS_METADATA_ERRORS.of(self.configs.release):
             unheard |= exchange.api_key == KEYS["Metadata"] and exchange.version >= 9
         response = None if unheard else refuse(request, code, exchange)
         if decision.ends_by:
@@ -520,7 +528,7 @@ class Engine:
             from wirebroker.apis.api_versions import unsupported_version
 
             exchange = self._exchange(connection, RequestHeader(key, 0, correlation_id, None, 0), now)
-            tells = self.cluster.configs.release.behaviour.tells_own_versions
+            tells = TELLS_OWN_VERSIONS.of(self.cluster.configs.release)
             exchange.respond(unsupported_version(connection.versions[key], tells=tells))
             return
         offered = connection.versions.get(key)

@@ -18,6 +18,7 @@ from kafkawire.registry import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, 
 from wirebroker.client.jaas import users_of
 from wirebroker.core.delegation_tokens import password_of
 from wirebroker.core.java_order import set_of_names
+from wirebroker.core.releases.changes import since
 from wirebroker.requests.connection import (
     Connection,
     Decision,
@@ -39,6 +40,19 @@ from wirebroker.security.web_tokens import LATEST, Check, KeySet, SignedTokens, 
 
 if TYPE_CHECKING:
     from wirebroker.core.cluster import Cluster
+
+ENDS_SESSIONS = since("3.3", "a session ends when its credential expires, even if connections.max.reauth.ms is 0")
+CLOSES_ENDED_SESSIONS = since(
+    "2.4", "a request after the end of the client's session closes the connection, and does not remain without a response"
+)
+ENDS_BARE_SESSIONS = since(
+    "2.5", "connections.max.reauth.ms also ends sessions of clients whose tokens have no request headers"
+)
+CHECKS_NONCES = since("3.7", "the client's last message in a SCRAM handshake must repeat the nonces", "CVE-2024-56128")
+AUTHENTICATES_AGAIN = since("2.2", "clients can authenticate again, and sessions can expire", "KIP-368")
+TELLS_VERSIONS_ONCE = since("1.0", "a second ApiVersions before a login closes the connection")
+LOGS_IN_BY_TOKEN = since("1.1", "clients can log in with delegation tokens", "KIP-48")
+STRICT_PLAIN = since("2.2", "a login with PLAIN that ends with a NUL is refused")
 
 FIRST_REQUESTS = {Stage.HANDSHAKE_OR_VERSIONS: (SASL_HANDSHAKE, API_VERSIONS), Stage.HANDSHAKE: (SASL_HANDSHAKE,)}
 AGAIN_AFTER_MS = 1000
@@ -120,17 +134,17 @@ class Authenticator:
     def _new(self, name: str, listener: str) -> Mechanism:
         if name == PLAIN:
             login = self._cluster.configs.at(listener, "sasl.jaas.config", PLAIN)
-            strict = self._cluster.configs.release.behaviour.strict_plain
+            strict = STRICT_PLAIN.of(self._cluster.configs.release)
             return Plain(self.passwords | users_of(str(login)) if login else self.passwords, strict=strict)
         if name == OAUTHBEARER:
             return OAuthBearer(self._check_of_tokens(listener))
         mechanism, scram = BY_NAME[name], self._cluster.scram
-        behaviour = self._cluster.configs.release.behaviour
+        release = self._cluster.configs.release
         nonce = self._cluster.random_bytes(NONCE_BYTES).hex()
         return Scram(
             mechanism, nonce, lambda user: scram.get((user, mechanism.number)),
-            (lambda name: self._token(mechanism, name)) if behaviour.logs_in_by_token else None,
-            checks_nonce=behaviour.checks_nonces,
+            (lambda name: self._token(mechanism, name)) if LOGS_IN_BY_TOKEN.of(release) else None,
+            checks_nonce=CHECKS_NONCES.of(release),
         )  # fmt: skip
 
     def _token(self, mechanism: ScramMechanism, token_id: str) -> TokenOwner | None:
@@ -190,7 +204,7 @@ class Authenticator:
     def _decide_again(self, connection: Connection, key: int, now: int) -> Decision | None:
         """Decides what happens to a request on an authenticated connection whose session can expire."""
         session = connection.session
-        if not self._cluster.configs.release.behaviour.authenticates_again:
+        if not AUTHENTICATES_AGAIN.of(self._cluster.configs.release):
             return None
         began = session.begun_again_at
         if key == SASL_HANDSHAKE and (began is None or now - began >= AGAIN_AFTER_MS):
@@ -201,7 +215,7 @@ class Authenticator:
         elif session.expires_at is not None and now > session.expires_at:
             cause = f"the session of {session.principal} ended, and the client did not authenticate again"
             self._note(connection, "expired", cause)
-            if self._cluster.configs.release.behaviour.closes_ended_sessions:
+            if CLOSES_ENDED_SESSIONS.of(self._cluster.configs.release):
                 return Disconnect(cause)
             connection.interceptor = Ignoring()
             return Ignore()
@@ -226,7 +240,7 @@ class Authenticator:
         """Note that the broker has answered ApiVersions. From Kafka 1.0 on, the client may not send ApiVersions again before it
         is authenticated.
         """
-        once = self._cluster.configs.release.behaviour.tells_versions_once
+        once = TELLS_VERSIONS_ONCE.of(self._cluster.configs.release)
         if once and connection.session.stage is Stage.HANDSHAKE_OR_VERSIONS:
             connection.session.stage = Stage.HANDSHAKE
 
@@ -277,9 +291,9 @@ class Authenticator:
         session.principal, session.by_token, session.mechanism = principal, outcome.by_token, session.asked
         session.sasl, session.stage = None, Stage.DONE
         most = int(str(self._cluster.configs.at(session.listener, "connections.max.reauth.ms", session.mechanism)))
-        if most <= 0 and not self._cluster.configs.release.behaviour.ends_sessions:
+        if most <= 0 and not ENDS_SESSIONS.of(self._cluster.configs.release):
             outcome = outcome._replace(expires_at=None)
-        if session.bare and not self._cluster.configs.release.behaviour.ends_bare_sessions:
+        if session.bare and not ENDS_BARE_SESSIONS.of(self._cluster.configs.release):
             outcome, most = outcome._replace(expires_at=None), 0
         ends = [*([now + most] if most > 0 else []), *([] if outcome.expires_at is None else [outcome.expires_at])]
         session.expires_at = max(min(ends), now) if ends else None

@@ -88,7 +88,7 @@ class Authorizer:
         principal, host = str(connection.session.principal), connection.client_host
         acls = self._cluster.acls
         about = acls.about(kind, name, principal)
-        known = operations_on(kind, self._cluster.configs.release.behaviour)
+        known = operations_on(kind, self._cluster.configs.release)
         if not self.on or principal in self._super_users or (self._open and not about.known):
             return bits(known)
         return bits(each for each in known if ruling(about, host, each, networks=acls.networks).allowed)

@@ -16,6 +16,7 @@ from wirebroker.core.quotas import (
     IP,
     MUTATION,
     REQUEST,
+    STRICT_QUOTAS,
     KeyedQuotas,
     Measured,
     Rate,
@@ -23,10 +24,15 @@ from wirebroker.core.quotas import (
     Window,
     java_int,
 )
+from wirebroker.core.releases.changes import until
 from wirebroker.requests.connection import Connection
 
 if TYPE_CHECKING:
     from wirebroker.core.cluster import Cluster
+
+LIMITS_MUTATIONS = until("3.3", "the quota controller_mutation_rate has no effect with KRaft", "KIP-833").then(
+    "3.5", True, "the quota controller_mutation_rate takes effect with KRaft", "KAFKA-14351"
+)
 
 MANY = 10_000
 """If there are at least this many meters, unused meters are dropped before a new one is made."""
@@ -167,8 +173,8 @@ class Throttle:
         the API, a request that exceeds the quota is refused. `validates` says that the request only validates and changes
         nothing.
         """
-        behaviour = self._cluster.configs.release.behaviour
-        if not behaviour.limits_mutations or (validates and not behaviour.strict_quotas):
+        release = self._cluster.configs.release
+        if not LIMITS_MUTATIONS.of(release) or (validates and not STRICT_QUOTAS.of(release)):
             return Mutations()
         if not self._cluster.quotas.on or not (quotas := self._quotas(MUTATION)):
             return Mutations()

@@ -12,7 +12,7 @@ class Plain:
     """Compares the client's password with the user's password."""
 
     def __init__(self, passwords: Mapping[str, str], *, strict: bool = True) -> None:
-        """Unless the mechanism is `strict`, the client's message may end with NULs (`Behaviour.strict_plain`)."""
+        """Unless the mechanism is `strict`, the client's message may end with NULs."""
         self._passwords, self._strict = passwords, strict
 
     def evaluate(self, token: bytes, now: int) -> Outcome:

@@ -235,14 +235,14 @@ def set_quota(engine: Engine, entity: Mapping[str, str | None], limits: Mapping[
     ValueError, OSError.
     """
     names = {kind: None if name == DEFAULT else name for kind, name in entity.items() if name is not None}
-    behaviour = engine.cluster.configs.release.behaviour
-    error = entity_error(names, names, behaviour)
+    release = engine.cluster.configs.release
+    error = entity_error(names, names, release)
     for key, value in limits.items():
-        error = error or (None if value is None else value_error(names, key, value, behaviour))
+        error = error or (None if value is None else value_error(names, key, value, release))
     if error is not None:
         raise ValueError(error)
     engine.cluster.alter_quotas(
-        [(entity_of(names), key, None if value is None else kept(key, value, behaviour)) for key, value in limits.items()]
+        [(entity_of(names), key, None if value is None else kept(key, value, release)) for key, value in limits.items()]
     )
     _write_down(engine, now)
 

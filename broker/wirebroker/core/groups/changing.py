@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, TypeVar
 
 from wirebroker.core.purgatory import Timers
-from wirebroker.core.releases.changes import Behaviour
+from wirebroker.core.releases import Release
 
 T = TypeVar("T")
 
@@ -31,10 +31,10 @@ class _Change:
 class Changes:
     """The changes of one coordinator's groups."""
 
-    def __init__(self, timers: Timers, behaviour: Callable[[], Behaviour]) -> None:
-        """`behaviour` returns that of the brokers' present release."""
+    def __init__(self, timers: Timers, release: Callable[[], Release]) -> None:
+        """`release` returns the release that the brokers run."""
         self.timers = timers
-        self.behaviour = behaviour
+        self.release = release
         self.running: dict[str, _Change] = {}
         """The changes in progress, by group id."""
 

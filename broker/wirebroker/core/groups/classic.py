@@ -24,8 +24,30 @@ from wirebroker.core.groups.offsets import Committed
 from wirebroker.core.groups.states import PREVIOUS, ClassicGroupState
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.purgatory import NEVER, Idle, Periodic, Timer, Timers
-from wirebroker.core.releases.changes import Behaviour
-from wirebroker.core.scala_order import hash_order_12, trie_order_13
+from wirebroker.core.releases import Release
+from wirebroker.core.releases.changes import since, until
+from wirebroker.core.scala_order import SCALA, hash_order_12, trie_order_13
+
+STRICT_MEMBERS = since("3.0", "an unknown group.instance.id is refused")
+"""A TxnOffsetCommit that names a member without a generation is refused, too."""
+IGNORES_COMMITTERS = until("3.0", "OffsetCommit without a generation to a group without members must not name a member").then(
+    "3.3", True, "OffsetCommit without a generation to a group without members may name any member"
+)
+COUNTS_VOTES_IN_JAVA = since(
+    "4.0",
+    "if protocols of a classic group have equal votes, the order of Java's hash tables decides, and not of Scala's",
+    "KIP-848",
+)
+IDENTIFIES_COMMITTERS = since(
+    "2.4", "OffsetCommit checks the member and the generation also while the group waits for the leader's SyncGroup"
+)
+REBALANCES_FOR_RETURNING = since(
+    "2.5", "a static member that returns while its group waits for the leader's SyncGroup starts a rebalance"
+)
+COMPARES_RETURNING = since(
+    "2.6",
+    "a static member that returns with other protocols can start a rebalance, and its new member id is written to the log",
+)
 
 CONSUMER = "consumer"
 """The protocol type of consumers, whose metadata the coordinator can read."""
@@ -135,14 +157,14 @@ class Group(AnyGroup):
     """A classic group. `now` is in ms since the epoch.
 
     `written` is called to write the group to the log, and returns the error for clients if the write fails. `entered` is called
-    when the group has entered another state. `behaviour` returns the rules of the present release.
+    when the group has entered another state. `release` returns the release that the brokers run.
     """
 
     kind = "classic"
 
     def __init__(
         self, group_id: str, timers: Timers, initial_delay: Callable[[], int], now: int,
-        written: Callable[[Group, int], ErrorCode], entered: Callable[[Group], None], behaviour: Callable[[], Behaviour],
+        written: Callable[[Group, int], ErrorCode], entered: Callable[[Group], None], release: Callable[[], Release],
     ) -> None:  # fmt: skip
         self.group_id = group_id
         self.state = ClassicGroupState.EMPTY
@@ -166,7 +188,7 @@ class Group(AnyGroup):
         self._initial_delay = initial_delay
         self._written = written
         self._entered = entered
-        self._behaviour = behaviour
+        self._release = release
         self._phase: Timer | Periodic | None = None
         self._unsynced: set[str] = set()
         self._added_meanwhile = False
@@ -211,14 +233,14 @@ class Group(AnyGroup):
         """Returns the error if a member must not commit offsets, or NONE. A commit outside of a transaction keeps the
         member's session alive."""
         transactional = version is None
-        if transactional and not self._behaviour().strict_members:
+        if transactional and not STRICT_MEMBERS.of(self._release()):
             return self._named_error(by)
-        simple = by.generation < 0 and self.is_empty and (by.anonymous or self._behaviour().ignores_committers)
+        simple = by.generation < 0 and self.is_empty and (by.anonymous or IGNORES_COMMITTERS.of(self._release()))
         if simple or (by.generation < 0 and transactional and by.anonymous):
             return ErrorCode.NONE
         error = self.member_error(by.member_id, by.instance_id)
         syncs = not transactional and self.state is ClassicGroupState.COMPLETING_REBALANCE
-        if syncs and error is not ErrorCode.FENCED_INSTANCE_ID and not self._behaviour().identifies_committers:
+        if syncs and error is not ErrorCode.FENCED_INSTANCE_ID and not IDENTIFIES_COMMITTERS.of(self._release()):
             return ErrorCode.REBALANCE_IN_PROGRESS
         if error:
             return error
@@ -280,7 +302,7 @@ class Group(AnyGroup):
             known = self.static_members.get(instance_id)
             if known is not None and known != member_id:
                 return ErrorCode.FENCED_INSTANCE_ID
-            if known is None and self._behaviour().strict_members:
+            if known is None and STRICT_MEMBERS.of(self._release()):
                 return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -373,14 +395,14 @@ class Group(AnyGroup):
         if self.leader == old.member_id:
             self.leader = member.member_id
         self._await_heartbeat(member, old.session_timeout, now)
-        behaviour = self._behaviour()
-        if self.state is ClassicGroupState.COMPLETING_REBALANCE and behaviour.rebalances_for_returning:
+        release = self._release()
+        if self.state is ClassicGroupState.COMPLETING_REBALANCE and REBALANCES_FOR_RETURNING.of(release):
             self.prepare_rebalance(now)  # the leader may already have assigned partitions to the old id
         elif self.state is ClassicGroupState.PREPARING_REBALANCE:
             self.complete_join_if_all_joined(now)
-        elif behaviour.compares_returning and self.protocol != self._choose_protocol():
+        elif COMPARES_RETURNING.of(release) and self.protocol != self._choose_protocol():
             self.rebalance_or_complete(now)
-        elif behaviour.compares_returning and (error := self._persist(now)):
+        elif COMPARES_RETURNING.of(release) and (error := self._persist(now)):
             self._put_back(old, member, former_leader, now)
             joiner(Joined(error, "", self.generation, self.protocol_type, self.protocol, former_leader or ""))
         else:
@@ -526,7 +548,7 @@ class Group(AnyGroup):
         support."""
         common = {name for name, count in self._votes.items() if count == len(self.members)}
         votes = Counter(next(name for name, _ in member.protocols if name in common) for member in self.members.values())
-        return max(_in_order(votes, self._behaviour()), key=votes.__getitem__)
+        return max(_in_order(votes, self._release()), key=votes.__getitem__)
 
     def _sync_expired(self, now: int) -> None:
         """Remove the members that sent no SyncGroup in time, and begin another rebalance."""
@@ -709,12 +731,12 @@ class Group(AnyGroup):
                 member.heartbeat.cancel()
 
 
-def _in_order(names: Collection[str], behaviour: Behaviour) -> list[str]:
+def _in_order(names: Collection[str], release: Release) -> list[str]:
     """Returns protocols in the order of the hash table in which Kafka counts the votes. If several protocols have most votes,
     the first of them wins."""
-    if behaviour.counts_votes_in_java:
+    if COUNTS_VOTES_IN_JAVA.of(release):
         return hash_order(names, java_hash, buckets_for(len(names)))
-    return hash_order_12(names, java_hash) if behaviour.scala == 12 else trie_order_13(names, java_hash)
+    return hash_order_12(names, java_hash) if SCALA.of(release) == 12 else trie_order_13(names, java_hash)
 
 
 def _subscription(metadata: bytes) -> set[str] | None:

@@ -17,6 +17,15 @@ from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.groups.states import ClassicGroupState
 from wirebroker.core.metadata_writes import check_texts
+from wirebroker.core.releases.changes import since
+
+CHECKS_SYNCING_GENERATION = since(
+    "2.3", "a heartbeat with a wrong generation gets error 22 also while its group waits for the leader's SyncGroup"
+)
+SYNCING_IS_ALIVE = since("2.6", "Heartbeat succeeds while a group waits for the leader's SyncGroup")
+REBALANCES_FOR_PENDING = since(
+    "4.0", "a classic group also rebalances if a client leaves that has a member id but has not joined yet", "KIP-848"
+)
 
 
 class ClassicGroups:
@@ -143,16 +152,16 @@ class ClassicGroups:
         modern = self._registry.groups.get(group_id)
         if isinstance(modern, ConsumerGroup):
             return self._members.heartbeat(modern, member_id, instance_id, generation, now)
-        behaviour = self._cluster.configs.release.behaviour
+        release = self._cluster.configs.release
         group, error = self._member_of(group_id, member_id, instance_id, generation)
         syncs = group is not None and group.state is ClassicGroupState.COMPLETING_REBALANCE
-        if syncs and error is ErrorCode.ILLEGAL_GENERATION and not behaviour.checks_syncing_generation:
+        if syncs and error is ErrorCode.ILLEGAL_GENERATION and not CHECKS_SYNCING_GENERATION.of(release):
             return ErrorCode.REBALANCE_IN_PROGRESS
         if group is None or error:
             return error
         if group.state is ClassicGroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if syncs and not behaviour.syncing_is_alive:
+        if syncs and not SYNCING_IS_ALIVE.of(release):
             return ErrorCode.REBALANCE_IN_PROGRESS
         group.alive(group.members[member_id], now)
         return ErrorCode.REBALANCE_IN_PROGRESS if group.state is ClassicGroupState.PREPARING_REBALANCE else ErrorCode.NONE
@@ -184,7 +193,7 @@ class ClassicGroups:
         joined = len(group.members)
         codes = [self._leave(group, member_id, instance_id) for member_id, instance_id in leaving]
         if ErrorCode.NONE in codes and group.state is not ClassicGroupState.EMPTY:
-            if len(group.members) < joined or self._cluster.configs.release.behaviour.rebalances_for_pending:
+            if len(group.members) < joined or REBALANCES_FOR_PENDING.of(self._cluster.configs.release):
                 group.rebalance_or_complete(now)
             else:
                 group.complete_join_if_all_joined(now)

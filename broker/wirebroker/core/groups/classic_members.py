@@ -18,6 +18,9 @@ from wirebroker.core.groups.modern import JOIN, SYNC
 from wirebroker.core.groups.modern_groups import instance_error, unknown_member
 from wirebroker.core.groups.modern_member import MemberState
 from wirebroker.core.refusals import Refusal
+from wirebroker.core.releases.changes import since
+
+TELLS_BAD_SUBSCRIPTIONS = since("4.4", "a classic member with an unreadable subscription gets error 23")
 
 
 class ClassicMembers:
@@ -49,7 +52,7 @@ class ClassicMembers:
         try:
             subscription = read_subscription(requested.protocols[0][1])
         except ProtocolError:
-            tells = self._groups.behaviour.tells_bad_subscriptions
+            tells = TELLS_BAD_SUBSCRIPTIONS.of(self._groups.release)
             return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL if tells else ErrorCode.UNKNOWN_SERVER_ERROR)
         new = replace(
             old,

@@ -7,6 +7,9 @@ from kafkawire.errors import EncodeError
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.groups.log import offset_record, records_batch
 from wirebroker.core.groups.offsets import Committed, TopicPartition
+from wirebroker.core.releases.changes import since
+
+IDENTIFIES_TRANSACTIONAL_OFFSETS = since("4.4", "offsets of transactions are recorded with topic ids")
 
 LEAST_OVERHEAD = 40
 """The least size of an offset record in bytes, not counting its names and its metadata."""
@@ -29,7 +32,7 @@ class Commit:
 
     def add(self, where: TopicPartition, committed: Committed) -> None:
         """Add an offset. The new offset replaces an offset that was added earlier for the same partition."""
-        identifies = self.producer is None or self._cluster.configs.release.behaviour.identifies_transactional_offsets
+        identifies = self.producer is None or IDENTIFIES_TRANSACTIONAL_OFFSETS.of(self._cluster.configs.release)
         named = self._cluster.topics if identifies else {}
         self._records[where] = offset_record(self.group_id, where, committed, named)
         self.offsets[where] = committed

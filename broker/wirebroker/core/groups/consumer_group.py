@@ -20,6 +20,9 @@ from wirebroker.core.groups.consumer_member import NOT_OWNED, ConsumerMember, Ow
 from wirebroker.core.groups.group import Where
 from wirebroker.core.groups.modern import ModernGroup
 from wirebroker.core.java_order import TimelineOrder
+from wirebroker.core.releases.changes import since
+
+FREES_INSTANCES = since("4.4", "a consumer that changes its group.instance.id frees the old one")
 
 CONSUMER = "consumer"
 
@@ -183,7 +186,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         old = self.members.get(member.member_id)
         super().update(member)
         self._recount(old, member)
-        if old is not None and old.instance_id is not None and self._changes.behaviour().frees_instances:
+        if old is not None and old.instance_id is not None and FREES_INSTANCES.of(self._changes.release()):
             self.static_members.pop(old.instance_id, None)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id

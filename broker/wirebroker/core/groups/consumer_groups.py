@@ -30,6 +30,9 @@ from wirebroker.core.groups.modern_member import LEAVES, LEAVES_FOR_A_WHILE
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash, set_of_names, topic_ids
 from wirebroker.core.patterns import Pattern, PatternError, compile_pattern
 from wirebroker.core.refusals import Refusal
+from wirebroker.core.releases.changes import since
+
+FOLLOWS_ASSIGNORS = since("4.4", "a consumer group's epoch increases if its members choose another assignor")
 
 REGEX_REFRESH_MIN_MS = 10_000
 """The least time in ms after which regular expressions are matched with the topics again."""
@@ -244,7 +247,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
 
     def _chooses_otherwise(self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember) -> bool:
         """Tells whether the group's assignor changes when `new` replaces `old`."""
-        if new.assignor == old.assignor or new.speaks_classic or not self.behaviour.follows_assignors:
+        if new.assignor == old.assignor or new.speaks_classic or not FOLLOWS_ASSIGNORS.of(self.release):
             return False
         default = self.default_assignor()
         return (group.assignor_with(old, old) or default) != (group.assignor_with(old, new) or default)

@@ -28,7 +28,11 @@ from wirebroker.core.groups.registry import Registry
 from wirebroker.core.groups.share_groups import ShareGroups
 from wirebroker.core.groups.streams_groups import StreamsGroups
 from wirebroker.core.purgatory import NEVER, Idle
+from wirebroker.core.releases.changes import since
 from wirebroker.core.share.coordinator import ShareCoordinator
+
+KEEPS_EMPTIED_GROUPS = since("4.0", "a group without members still exists after its last offset was deleted", "KIP-848")
+CHECKS_GROUP_IDS = since("2.0", "all requests of members refuse an empty group id with error 24")
 
 GROUPS = 16
 """The number of groups that one slice handles."""
@@ -140,7 +144,7 @@ class GroupCoordinator:
 
     def membership_error(self, group_id: str, node_id: int) -> ErrorCode:
         """Returns NONE if this broker coordinates the group and the group id is not empty, else the error."""
-        if not group_id and self._cluster.configs.release.behaviour.checks_group_ids:
+        if not group_id and CHECKS_GROUP_IDS.of(self._cluster.configs.release):
             return ErrorCode.INVALID_GROUP_ID
         return self.coordinator_error(group_id, node_id)
 
@@ -213,7 +217,7 @@ class GroupCoordinator:
     def offsets_deleted(self, group_id: str, now: int) -> None:
         """If the release is before 4.0, delete an empty group whose last offset was deleted."""
         group = self.groups.get(group_id)
-        if group is not None and not self._cluster.configs.release.behaviour.keeps_emptied_groups and self._is_over(group):
+        if group is not None and not KEEPS_EMPTIED_GROUPS.of(self._cluster.configs.release) and self._is_over(group):
             self._forget(group, now)
 
     def _is_over(self, group: AnyGroup) -> bool:

@@ -22,7 +22,13 @@ from wirebroker.core.groups.modern import JOIN, REBALANCE, SESSION, SYNC, Modern
 from wirebroker.core.groups.modern_member import LEAVES, LEAVES_FOR_A_WHILE, MemberState, ModernMember
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.refusals import Refusal
-from wirebroker.core.releases.changes import Behaviour
+from wirebroker.core.releases import Release
+from wirebroker.core.releases.changes import ByRelease, since
+
+FOLLOWS_EMPTIED_GROUPS = since("4.4", "the first member of an emptied group gets partitions at once")
+"""When the last member leaves, the epoch of the (now empty) assignment becomes the group's epoch."""
+READMITS_STATIC_MEMBERS = since("4.4", "a static member can rejoin a consumer group that is full")
+FIRST_EPOCH = ByRelease(0).then("4.3", 1, "a new consumer, share or streams group begins with epoch 1")
 
 ABANDON = "The member must abandon all its partitions and rejoin."
 
@@ -115,9 +121,9 @@ class ModernGroups(ABC, Generic[G, M, B]):
     # Settings
 
     @property
-    def behaviour(self) -> Behaviour:
-        """The behaviour of the broker's release."""
-        return self._cluster.configs.release.behaviour
+    def release(self) -> Release:
+        """The release that the brokers run."""
+        return self._cluster.configs.release
 
     def setting(self, group_id: str, name: str) -> int:
         """Returns the group's own value of a setting, else the broker's value."""
@@ -141,7 +147,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
             return group
         if create and (group is None or (self.replaces_classic and group.kind == "classic" and group.is_empty)):
             made = self.kind(group_id, self.changes)
-            made.epoch = made.assignment_epoch = self.behaviour.first_epoch
+            made.epoch = made.assignment_epoch = FIRST_EPOCH.of(self.release)
             return made
         absent = f"Group {group_id} is not a {self.type} group."
         if group is None:
@@ -151,7 +157,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
     def is_full(self, group: G, member_id: str, instance_id: str | None) -> Refusal | None:
         """Returns a refusal if a new member would make the group too large, else None. A static member that comes back does not
         count as new."""
-        if member_id in group.members or (self.behaviour.readmits_static_members and group.has_static(instance_id)):
+        if member_id in group.members or (READMITS_STATIC_MEMBERS.of(self.release) and group.has_static(instance_id)):
             return None
         largest = self._cluster.configs.integer(f"group.{self.type}.max.size")
         if len(group.members) < largest:
@@ -355,7 +361,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
         gone = [member.member_id for member in leaving]
         facts, more = self._without(group, leaving)
         records = [*group.log.member_tombstones(group.group_id, gone), *more, self.epoch_record(group, group.epoch + 1, facts)]
-        empties = len(gone) == len(group.members) and self.behaviour.follows_emptied_groups
+        empties = len(gone) == len(group.members) and FOLLOWS_EMPTIED_GROUPS.of(self.release)
         if empties:
             records.append(group.log.assignment(group.group_id, group.epoch + 1, 0))
         if error := self.registry.log(group.group_id, records, now):

@@ -14,6 +14,10 @@ from wirebroker.core.groups.log import offset_tombstone
 from wirebroker.core.groups.offsets import Committed, OffsetStore, TopicPartition
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.purgatory import NEVER, Idle
+from wirebroker.core.releases.changes import since
+
+FINDS_GROUPS = since("4.0", "a commit to an unknown group gets GROUP_ID_NOT_FOUND", "KIP-848")
+REFUSES_EARLY = since("4.0", "a commit that is refused creates no group", "KIP-848")
 
 
 class OffsetManager:
@@ -46,7 +50,7 @@ class OffsetManager:
         if group is None:
             if by.generation < 0:
                 return ErrorCode.NONE
-            modern = self._cluster.configs.release.behaviour.finds_groups and (version is None or version >= 9)
+            modern = FINDS_GROUPS.of(self._cluster.configs.release) and (version is None or version >= 9)
             return ErrorCode.GROUP_ID_NOT_FOUND if modern else ErrorCode.ILLEGAL_GENERATION
         topics = self._cluster.topics_by_id
         partitions = (
@@ -103,7 +107,7 @@ class OffsetManager:
 
     def begin_early(self, group_id: str, now: int) -> None:
         """Create a group without members, but only in releases that create the group before they check the commit."""
-        if not self._cluster.configs.release.behaviour.refuses_early:
+        if not REFUSES_EARLY.of(self._cluster.configs.release):
             self._begin(group_id, now)
 
     def _begin(self, group_id: str, now: int) -> None:

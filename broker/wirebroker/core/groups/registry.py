@@ -27,7 +27,7 @@ class Registry:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.changes = Changes(cluster.timers, lambda: cluster.configs.release.behaviour)
+        self.changes = Changes(cluster.timers, lambda: cluster.configs.release)
         self.groups: dict[str, AnyGroup] = {}
 
     def enter(self, group: AnyGroup, now: int) -> bool:
@@ -47,7 +47,7 @@ class Registry:
         return Group(
             group_id, self.cluster.timers, lambda: configs.integer("group.initial.rebalance.delay.ms"), now,
             lambda group, when: self.log(group.group_id, [group.record()], when), self.report,
-            lambda: configs.release.behaviour,
+            lambda: configs.release,
         )  # fmt: skip
 
     def create_classic(self, group_id: str, now: int) -> Group:

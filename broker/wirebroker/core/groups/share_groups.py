@@ -24,7 +24,10 @@ from wirebroker.core.groups.share_states import ShareStates
 from wirebroker.core.groups.simple_assignor import Partitions, ShareSubscriber, simple
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash, topic_ids
 from wirebroker.core.refusals import Refusal
+from wirebroker.core.releases.changes import since
 from wirebroker.core.share.coordinator import ShareCoordinator
+
+ASSIGNS_ONCE = since("4.3", "a share group's epoch increases at most once before an assignment")
 
 ASSIGNOR = "simple"
 ShareStep = Step[ShareGroup, ShareMember]
@@ -111,7 +114,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
         facts = self.facts(group.subscriptions(new))
         bumps = old.topics != new.topics or facts != group.facts
         yield from after(facts)
-        if group.assignment_epoch >= group.epoch or not self.behaviour.assigns_once:
+        if group.assignment_epoch >= group.epoch or not ASSIGNS_ONCE.of(self.release):
             bumps = bumps or self._can_assign_more(group)
         yield from after(facts)
         return group.epoch + bumps, facts

@@ -19,7 +19,13 @@ from wirebroker.core.groups.modern_groups import ModernGroups
 from wirebroker.core.groups.share_group import ShareGroup
 from wirebroker.core.groups.share_member import Preparation, Prepared
 from wirebroker.core.refusals import Refusal
+from wirebroker.core.releases.changes import since
 from wirebroker.core.share.coordinator import UNKNOWN, WRITES, ShareCoordinator
+
+GROWS_FROM_START = since("4.4", "a share group reads added partitions from their first record")
+CREATES_ALTERED_GROUPS = since(
+    "4.2", "AlterShareGroupOffsets can create the group, and tells an error of the whole request", "KIP-932"
+)
 
 Deleted = list[tuple[str, bytes, Refusal | None]]
 
@@ -53,7 +59,7 @@ class ShareStates:
             if pause():
                 yield
         if missing:
-            grown = {*held.initialized, *held.initializing} if self._groups.behaviour.grows_from_start else ()
+            grown = {*held.initialized, *held.initializing} if GROWS_FROM_START.of(self._groups.release) else ()
             wanted = {
                 (topic_id, index): 0 if topic_id in grown else UNKNOWN
                 for topic_id, each in missing.items()
@@ -134,7 +140,7 @@ class ShareStates:
         """Set the start offsets, by topic and partition, of a group that has no members, in slices. Returns the refusals by
         partition, or one refusal for all.
         """
-        group = self._groups.find(group_id, create=self._groups.behaviour.creates_altered_groups)
+        group = self._groups.find(group_id, create=CREATES_ALTERED_GROUPS.of(self._groups.release))
         if isinstance(group, Refusal):
             return group
         if group.members:

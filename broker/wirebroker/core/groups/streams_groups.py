@@ -23,6 +23,10 @@ from wirebroker.core.groups.streams_member import NOTHING, StreamsMember, Tasks,
 from wirebroker.core.groups.streams_topology import Configured, InternalTopic, Misfit, Status, Told, Topology, configure
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.refusals import Refusal
+from wirebroker.core.releases.changes import since
+
+FULL_STREAMS_GROUPS = since("4.4", "streams groups have static members and task offsets", "KIP-1071")
+"""A member keeps a task while the task's kind changes."""
 
 DELAY = "delay"
 MOST_ERRORS = 1000
@@ -146,7 +150,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         yield from after(step.topology.required)
         epoch, target = yield from self._target(step, delay > 0 or group.has_timer(DELAY, ""), now)
         updated = step.new
-        full = self.behaviour.full_streams_groups
+        full = FULL_STREAMS_GROUPS.of(self.release)
         step.new = reconcile(updated, epoch, target, group.holders, _claimed(request), full)
         step.moved = step.new != updated
         yield from after(target.active)
@@ -176,7 +180,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
             step.new.member_id, step.new.epoch, self.setting(group.group_id, "heartbeat.interval.ms"),
             step.new.assigned if shown else None, told, group.endpoints_epoch, endpoints, step.configured.missing,
         )  # fmt: skip
-        return self._with_offsets(result, requested, step, now) if self.behaviour.full_streams_groups else result
+        return self._with_offsets(result, requested, step, now) if FULL_STREAMS_GROUPS.of(self.release) else result
 
     def _with_offsets(
         self, result: StreamsHeartbeatResult, requested: StreamsHeartbeat, step: StreamsStep, now: int
@@ -199,11 +203,11 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     def keeps_descriptions(self) -> bool:
         """Tells whether the broker keeps descriptions of topologies. Kafka keeps the descriptions if a plugin is configured."""
         name = "group.streams.topology.description.plugin.class"
-        return self.behaviour.full_streams_groups and bool(self._cluster.configs.text(name))
+        return FULL_STREAMS_GROUPS.of(self.release) and bool(self._cluster.configs.text(name))
 
     def assignor(self, group: StreamsGroup) -> str | None:
         """Returns the name of the group's assignor. Returns None before Kafka 4.4, where there is only one assignor."""
-        if not self.behaviour.full_streams_groups:
+        if not FULL_STREAMS_GROUPS.of(self.release):
             return None
         known = self._cluster.configs.value("group.streams.assignors")
         first = str(known[0]) if isinstance(known, list) and known else "sticky"
@@ -212,7 +216,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     def _configs(self, group: StreamsGroup) -> dict[str, str]:
         """Returns the settings of the assignor. When one of these settings changes, the group's epoch rises."""
         configs = {STANDBYS: str(self.setting(group.group_id, "num.standby.replicas"))}
-        if self.behaviour.full_streams_groups:
+        if FULL_STREAMS_GROUPS.of(self.release):
             own = self._cluster.configs.groups.get(group.group_id, {}).get("streams.rack.aware.assignment.tags")
             tags = self._cluster.configs.text("group.streams.rack.aware.assignment.tags") if own is None else own
             if tags:
@@ -228,7 +232,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         if isinstance(found, Refusal):
             return found
         old, replaces = found
-        full = self.behaviour.full_streams_groups
+        full = FULL_STREAMS_GROUPS.of(self.release)
         new = _updated(old, requested, full)
         topology = _topology(group, requested.topology)
         if new is None:
@@ -266,7 +270,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     ) -> tuple[StreamsMember, str | None] | Refusal:  # fmt: skip
         """Returns the member that sent a heartbeat, and the id of the static member that it replaces, if any."""
         joins = request.member_epoch == 0
-        known = request.member_id if self.behaviour.full_streams_groups else ""
+        known = request.member_id if FULL_STREAMS_GROUPS.of(self.release) else ""
         if joins and (full := self.is_full(group, known, request.instance_id)):
             return full
         member = group.members.get(request.member_id)
@@ -327,7 +331,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         in_order = hash_order(members, java_hash, buckets_for(len(members)))
         if configured.told is not None or configured.subtopologies is None:
             return dict.fromkeys(in_order, NOTHING)
-        full = self.behaviour.full_streams_groups
+        full = FULL_STREAMS_GROUPS.of(self.release)
         assignable = [
             Assignable(
                 each, members[each].process_id, members[each].assigned if full else group.targets.get(each, NOTHING),

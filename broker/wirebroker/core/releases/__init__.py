@@ -2,8 +2,8 @@
 and its default settings.
 
 The data of each release is a file beside this module. scripts/record-oracle wrote the file from the responses of a real broker.
-A process reads only the files of the releases that it uses. `wirebroker.core.releases.changes` has the differences in behaviour
-between releases.
+A process reads only the files of the releases that it uses. Differences in behaviour stand beside the code that obeys them
+(`wirebroker.core.releases.changes`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkawire.registry import KEYS
-from wirebroker.core.releases.changes import Behaviour, behaviour_of
 
 DEFAULT = "4.4"
 """The release of Kafka that a broker plays if no profile is chosen."""
@@ -52,7 +51,6 @@ class Release:
     reads_from: Mapping[int, int]
     features: Mapping[str, Feature]
     settings: Mapping[str, Mapping[str, SettingChange | None]]
-    behaviour: Behaviour
 
     def read(self, key: int) -> tuple[int, int]:
         """Returns the oldest and the newest version of an announced API that the broker can read."""
@@ -80,5 +78,4 @@ def release(name: str) -> Release:
             kind: {setting: None if change is None else tuple(change) for setting, change in changes.items()}
             for kind, changes in told["settings"].items()
         },
-        behaviour_of(name),
     )

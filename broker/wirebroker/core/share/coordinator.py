@@ -27,9 +27,19 @@ from wirebroker.core.coordinator_errors import translate_error
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.purgatory import NEVER, Idle
 from wirebroker.core.refusals import Refusal
+from wirebroker.core.releases.changes import ByRelease, since
 from wirebroker.core.share.combining import combined
 from wirebroker.core.share.in_flight import Key, StateBatch
 from wirebroker.core.share.needed import NeededRecords
+
+FENCED_STATE = ByRelease("The share coordinator rejected the request because the share-group state epoch did not match.").then(
+    "4.4",
+    "The coordinator rejected the request because the state epoch did not match.",
+    "the message of error 124 is about any state epoch",
+)
+COUNTS_FROM_START = since("4.3", "the lag of a share partition is known before the first acknowledgement", "KIP-1226")
+READS_UNKNOWN_EPOCHS = since("4.3", "ReadShareGroupState with the leader epoch −1 succeeds, until 4.4")
+KEEPS_SHARE_PROGRESS = since("4.4", "a write of a share partition's state never lowers its start offset")
 
 RecordKey = Callable[..., ShareSnapshotKey | ShareUpdateKey]
 S = TypeVar("S", share_snapshot.StateBatch, share_update.StateBatch)
@@ -123,11 +133,11 @@ class ShareCoordinator:
         if refused := self._place_error(key):
             return refused
         if held is not None and UNKNOWN != state_epoch < self._state_epochs[key]:
-            return Refusal(ErrorCode.FENCED_STATE_EPOCH, self._cluster.configs.release.behaviour.fenced_state)
+            return Refusal(ErrorCode.FENCED_STATE_EPOCH, FENCED_STATE.of(self._cluster.configs.release))
         if refused := self._unknown(key):
             return refused
         snapshot_epoch = 0 if held is None else held.snapshot_epoch + 1
-        counts = self._cluster.configs.release.behaviour.counts_from_start
+        counts = COUNTS_FROM_START.of(self._cluster.configs.release)
         completed = 0 if counts and start_offset != UNKNOWN else UNKNOWN
         return self._snapshot(key, ShareState(snapshot_epoch, state_epoch, 0, start_offset, completed, (), now, now), now)
 
@@ -138,7 +148,7 @@ class ShareCoordinator:
             return refused
         if held is None:
             return Refusal(ErrorCode.INVALID_REQUEST, "Read operation on uninitialized share partition not allowed.")
-        known_epoch = leader_epoch != UNKNOWN or not self._cluster.configs.release.behaviour.reads_unknown_epochs
+        known_epoch = leader_epoch != UNKNOWN or not READS_UNKNOWN_EPOCHS.of(self._cluster.configs.release)
         if known_epoch and leader_epoch < self._leader_epochs[key]:
             return FENCED_LEADER
         if refused := self._unknown(key):
@@ -161,7 +171,7 @@ class ShareCoordinator:
         if UNKNOWN != leader_epoch < self._leader_epochs[key]:
             return FENCED_LEADER
         if UNKNOWN != state_epoch < self._state_epochs[key]:
-            return Refusal(ErrorCode.FENCED_STATE_EPOCH, self._cluster.configs.release.behaviour.fenced_state)
+            return Refusal(ErrorCode.FENCED_STATE_EPOCH, FENCED_STATE.of(self._cluster.configs.release))
         if refused := self._unknown(key):
             return refused
         return self._update(key, held, held.leader_epoch, start_offset, completed, batches, now)
@@ -214,7 +224,7 @@ class ShareCoordinator:
         now: int,
     ) -> Refusal | None:  # fmt: skip
         """Write an update record or, after many of them, a snapshot."""
-        if self._cluster.configs.release.behaviour.keeps_share_progress:
+        if KEEPS_SHARE_PROGRESS.of(self._cluster.configs.release):
             start_offset, completed = _progress(held, start_offset, completed)
         merged = _merged(held, leader_epoch, start_offset, completed, batches)
         if self._updates.get(key, 0) >= self._updates_at_most:

@@ -19,9 +19,15 @@ from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.features import TRANSACTION
 from wirebroker.core.partition import EndMarker, Partition
 from wirebroker.core.purgatory import NEVER, Idle
+from wirebroker.core.releases.changes import since
 from wirebroker.core.transactions.log import read_transactions, transaction_batch
 from wirebroker.core.transactions.states import TransactionState
 from wirebroker.core.transactions.transaction import BUMPS_EPOCH, NO_EPOCH, NO_ID, TopicPartition, Transaction, is_exhausted
+
+KNOWS_ABORTABLE = since("3.8", "a verifying AddPartitionsToTxn has error 120 instead of 48", "KIP-890")
+FENCES_NEWER_EPOCHS = since("2.6", "EndTxn with a newer epoch is refused and changes nothing", "KIP-588")
+FENCES_TIMED_OUT = since("2.6", "InitProducerId with the epoch of a timed-out transaction is refused")
+FORGETS_START = since("4.1", "DescribeTransactions shows no start time after InitProducerId")
 
 CompleteOffsets = Callable[[int, int, bool], None]
 """A callback that is called after a marker was written to __consumer_offsets. Its arguments are the index of the partition, the
@@ -191,7 +197,7 @@ class TransactionCoordinator:
             after.producer_epoch, after.last_producer_epoch = 0, last
         elif error := self._bump(after, requested, now):
             return ProducerResult(error)
-        if not self._cluster.configs.release.behaviour.forgets_start:
+        if not FORGETS_START.of(self._cluster.configs.release):
             after.started = known.started
         if error := self._change(known, after, now):
             return ProducerResult(error)
@@ -251,7 +257,7 @@ class TransactionCoordinator:
         transaction, error = self._of_producer(transactional_id, producer_id, producer_epoch)
         if transaction is None or error:
             return dict.fromkeys(partitions, error)
-        knows_abortable = self._cluster.configs.release.behaviour.knows_abortable
+        knows_abortable = KNOWS_ABORTABLE.of(self._cluster.configs.release)
         absent = ErrorCode.TRANSACTION_ABORTABLE if knows_abortable else ErrorCode.INVALID_TXN_STATE
         return {each: ErrorCode.NONE if each in transaction.partitions else absent for each in partitions}
 
@@ -278,8 +284,8 @@ class TransactionCoordinator:
         transaction = self.transactions.get(requested.transactional_id)
         if transaction is None:
             return ProducerResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        behaviour = self._cluster.configs.release.behaviour
-        fences = behaviour.fences_newer_epochs
+        release = self._cluster.configs.release
+        fences = FENCES_NEWER_EPOCHS.of(release)
         judged = _judge_end(transaction, requested, fences)
         if judged is not None:
             if judged is ErrorCode.NONE and requested.transaction_version >= BUMPS_EPOCH:
@@ -298,7 +304,7 @@ class TransactionCoordinator:
         after.prepare(requested.commit, version, following, now)
         if requested.fences and not bumps:
             after.producer_epoch = requested.producer_epoch
-            after.last_producer_epoch = NO_EPOCH if behaviour.fences_timed_out else transaction.producer_epoch
+            after.last_producer_epoch = NO_EPOCH if FENCES_TIMED_OUT.of(release) else transaction.producer_epoch
         if error := self._change(transaction, after, now):
             return ProducerResult(error)
         if (

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.cluster import Cluster
-from wirebroker.core.partition import Partition
+from wirebroker.core.partition import VERIFIES_EPOCHS, Partition
 from wirebroker.core.transactions.coordinator import TransactionCoordinator
 from wirebroker.core.transactions.transaction import BUMPS_EPOCH, TopicPartition
 
@@ -65,7 +65,7 @@ def verify(
             errors[where] = started
         elif started is not None:
             requested.append(where)
-        elif not partition.configs.behaviour.verifies_epochs:
+        elif not VERIFIES_EPOCHS.of(partition.configs.release):
             is_open.append(where)
     responses = _ask(producer, requested, coordinator, cluster, now) if requested else {}
     errors |= {where: _error_for(code, producer.speaks) for where, code in responses.items() if code}
