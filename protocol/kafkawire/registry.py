@@ -50,18 +50,17 @@ def _class(key: int, kind: str) -> type[Message]:
 
 
 def versions(key: int) -> tuple[int, int]:
-    """Returns the versions that Kafka 4.3.1 serves of this API, both inclusive; unstable newest versions are left out.
+    """Returns the versions that the base release serves of this API, both inclusive; unstable newest versions are left out.
 
-    The message classes also have the versions of older and newer releases. If Kafka 4.3.1 does not have the API, returns (0,
-    −1). Raises KeyError for a key that no release has.
+    The message classes also have the versions of older and newer releases. If the base release (`kafkawire.messages.BASE`) does
+    not have the API, returns (0, −1). Raises KeyError for a key that no release has.
     """
     api = APIS[key]
     return api.oldest, api.newest
 
 
 def spoken(key: int) -> tuple[int, int]:
-    """Returns the versions of this API that Kafka 4.3.1 reads, both inclusive; (0, −1) for an API that Kafka 4.3.1 does not
-    have.
+    """Returns the versions of this API that the base release reads, both inclusive; (0, −1) for an API that it does not have.
 
     For old clients, Kafka also announces versions of Produce that it does not read.
     """
@@ -69,8 +68,8 @@ def spoken(key: int) -> tuple[int, int]:
 
 
 def is_dropped(key: int, version: int) -> bool:
-    """Tells whether brokers of Kafka 4.3.1 refuse this version although clients of other releases may send it, or whether Kafka
-    has no such API. These brokers do not have the APIs between nodes, nor the APIs of a newer release."""
+    """Tells whether brokers of the base release refuse this version although clients of other releases may send it, or whether
+    Kafka has no such API. These brokers do not have the APIs between nodes, nor the APIs of a newer release."""
     api = APIS.get(key)
     return api is None or (api.newest >= 0 and not api.oldest <= version <= api.newest)
 

@@ -1,4 +1,4 @@
-"""The permissions that each API needs: the rules of KafkaApis and ControllerApis in Kafka 4.3.1.
+"""The permissions that each API needs: the rules of Kafka's KafkaApis and ControllerApis.
 
 A request is divided before it is handled. The forbidden parts of a request get an error. The other parts are handled as a
 separate request. Then both responses are joined. If a request asks for all resources, the response leaves out the resources

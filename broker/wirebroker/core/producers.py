@@ -294,8 +294,8 @@ def _judge_verified_sequence(
 
 
 def _judge_first(batch: BatchHeader, rules: Rules, log_end_offset: int, origin: Origin, issued: bool) -> Verdict:
-    """Decide about the batch of a producer that has no state on this partition. In Kafka 4.3.1, such a producer may begin with
-    any sequence."""
+    """Decide about the batch of a producer that has no state on this partition. In Kafka since 2.5, such a producer may begin
+    with any sequence."""
     if (fenced := _judge_epoch(batch, -1)) is not None:
         return fenced
     if origin is Origin.CLIENT:

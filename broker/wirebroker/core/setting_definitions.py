@@ -276,11 +276,11 @@ class Definitions:
 
 
 DEFINITIONS = Definitions(BROKER_SETTINGS, TOPIC_SETTINGS, GROUP_SETTINGS, TOPIC_SYNONYMS)
-"""The settings of Kafka 4.3.1."""
+"""The settings of the base release."""
 
 
 def definitions_of(settings: Mapping[str, Mapping[str, SettingChange | None]], *, strict_lists: bool = True) -> Definitions:
-    """Returns the definitions for a release. `settings` has the differences from the settings of Kafka 4.3.1. For
+    """Returns the definitions for a release. `settings` has the differences from the settings of the base release. For
     `strict_lists` see `loosened`."""
     if not settings and strict_lists:
         return DEFINITIONS

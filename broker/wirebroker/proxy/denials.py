@@ -1,7 +1,7 @@
 """Finds the operations that a broker has denied to a client, from the errors in its response.
 
-The error code determines the type of the resource, and the API determines the operation (see KafkaApis and ControllerApis in
-Kafka 4.3.1).
+The error code determines the type of the resource, and the API determines the operation (see Kafka's KafkaApis and
+ControllerApis).
 """
 
 from __future__ import annotations

@@ -70,12 +70,12 @@ class Play:
 def _wanted(options: argparse.Namespace) -> dict[VersionMode, tuple[list[Scenario], Play]]:
     """For each choice of request versions, the scenarios to replay and their settings. Raises ValueError."""
     only = options.only.split(",") if options.only else None
-    profile = cast(ProfileName, options.profile or "kafka-4.3")
+    profile = cast(ProfileName, options.profile or f"{PREFIX}{BASE}")
     release = profile.removeprefix(PREFIX)
     if release == BASE:
         return {"named": (load(Path(options.file) if options.file else None, only), Play())}
     if options.file:
-        raise ValueError("--file is a recording of Kafka 4.3.1 and cannot be used with --profile")
+        raise ValueError(f"--file is a recording of Kafka {BASE} and cannot be used with --profile")
     own = [each for each in own_scenarios(release) if only is None or each.name in only]
     rest = None if only is None else [name for name in only if name not in {each.name for each in own}]
     if own and (rest == [] or release not in recorded_releases()):

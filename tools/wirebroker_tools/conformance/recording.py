@@ -10,18 +10,14 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from kafkawire.messages import BASE
+
 Json = dict[str, Any]
-RECORDINGS = (
-    "kafka-4.3.1.json",
-    "kafka-4.3.1-security.json",
-    "kafka-4.3.1-quotas.json",
-    "kafka-4.3.1-groups.json",
-    "kafka-4.3.1-telemetry.json",
-    "kafka-4.3.1-features.json",
-    "kafka-4.3.1-loggers.json",
-    "kafka-4.3.1-log-dirs.json",
-    "kafka-4.3.1-controller.json",
-)
+RECORDINGS = [
+    f"kafka-{BASE}{group}.json"
+    for group in ("", "-security", "-quotas", "-groups", "-telemetry", "-features", "-loggers", "-log-dirs", "-controller")
+]
+"""The recordings of the base release."""
 OWN = {"4.4": "kafka-4.4.0.json"}
 """For each release, the file of the scenarios that only this release and newer releases support."""
 NOT_COMPARED = ("n", "n_v0", "len", "text")
@@ -103,7 +99,7 @@ class Scenario:
     ran_on: str
     steps: list[Json]
     expected: list[Any] | None = None
-    """For a release other than 4.3.1: its response to each step, normalised. LEFT_OUT is not compared."""
+    """For a release other than the base release: its response to each step, normalised. LEFT_OUT is not compared."""
 
     @property
     def secured(self) -> bool:
@@ -133,12 +129,12 @@ class Difference:
 
 
 def own_scenarios(release: str) -> list[Scenario]:
-    """Returns the scenarios that this release supports and Kafka 4.3.1 does not, with the responses of this release."""
+    """Returns the scenarios that this release supports and the base release does not, with the responses of this release."""
     return load(files(__package__).joinpath("recordings", OWN[release])) if release in OWN else []
 
 
 def load(path: Path | Traversable | None = None, only: Iterable[str] | None = None) -> list[Scenario]:
-    """Returns the scenarios in a recording, by default the recording of Kafka 4.3.1.
+    """Returns the scenarios in a recording, by default the recording of the base release.
 
     Raises ValueError for names that are not in the recording.
     """

@@ -1,4 +1,4 @@
-"""The recordings of other releases: the steps of the scenarios in which the response of a release differs from Kafka 4.3.1.
+"""The recordings of other releases: the steps of scenarios in which the response of a release differs from that of the base.
 
 Each scenario was played twice with the API versions that it names, and twice with lower versions that the release announces. A
 step whose two responses differ is left out. Observations are stored in the form in which they are compared: ids are numbered by
@@ -15,10 +15,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from kafkawire import messages
 from wirebroker_tools.conformance.recording import LEFT_OUT, Json, Scenario, load, normalised
 from wirebroker_tools.conformance.versions import VersionMode
 
-BASE, PREFIX = "4.3", "kafka-"
+BASE, PREFIX = messages.BASE.rpartition(".")[0], "kafka-"
 """The release whose recording contains every step, and the prefix in the names of profiles."""
 MODES: tuple[VersionMode, ...] = ("named", "clamped")
 UNREADABLE = {"conn": "unreadable"}
@@ -39,7 +40,7 @@ class ReleaseRecording:
     left_out: dict[str, dict[str, list[int]]] = field(default_factory=lambda: {mode: {} for mode in MODES})
 
     def differing(self, versions: VersionMode) -> dict[str, Steps]:
-        """The steps that differ from the recording of 4.3.1, by scenario."""
+        """The steps that differ from the recording of the base release, by scenario."""
         return self.named if versions == "named" else self.clamped
 
     def add(self, scenario: Scenario, versions: VersionMode, rounds: Sequence[list[Json]], *, again: bool = False) -> None:

@@ -9,12 +9,11 @@ from typing import Any
 
 from kafkawire.declare import Struct
 from kafkawire.errors import ErrorCode
-from kafkawire.messages import APIS
+from kafkawire.messages import APIS, BASE
 from kafkawire.registry import request_class, response_class
 
-RELEASE = "4.3.1"
 HEAD = f"""\
--- Written by `wirebroker dissector`: every message of Apache Kafka {RELEASE} in every version. Wireshark loads it from its
+-- Written by `wirebroker dissector`: every message of Apache Kafka {BASE} in every version. Wireshark loads it from its
 -- folder of plugins (Help, About, Folders), tshark with `-X lua_script:kafka.lua`. Its name is `kafka4`, because Wireshark
 -- has a `kafka` of its own.
 """
@@ -52,7 +51,7 @@ def lua() -> Iterator[str]:
     yield "}"
     yield ""
     yield from (
-        resources.files(__package__).joinpath("dissector.lua").read_text("utf-8").replace("@RELEASE@", RELEASE).splitlines()
+        resources.files(__package__).joinpath("dissector.lua").read_text("utf-8").replace("@RELEASE@", BASE).splitlines()
     )
 
 

@@ -94,7 +94,7 @@ def message_of(
     for name, value in plain.items():
         where = f"{path}.{name}" if path else name
         if name.startswith(UNKNOWN_TAG):
-            raise PlainError(f"{where}: wirebroker writes no tagged field that Kafka 4.3.1 does not have; leave it out")
+            raise PlainError(f"{where}: wirebroker writes no tagged field that Kafka does not have; leave it out")
         if name not in specs:
             raise PlainError(f"{where}: {cls.__name__} has no such field{did_you_mean(name, specs)}")
         values[name] = _value(specs[name], value, from_plain, where, records)

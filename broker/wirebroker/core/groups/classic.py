@@ -4,7 +4,7 @@ A rebalance has two phases. First all members join: the coordinator responds to 
 one, or when the rebalance timeout is over. Only the leader's response names all members. Then all members send a SyncGroup, the
 leader with the assignment of all members. The coordinator responds to the others when it has the assignment. A member that
 misses a phase, or sends nothing during its session timeout, is removed. The rules come from ClassicGroup and
-GroupMetadataManager in Kafka 4.3.1.
+GroupMetadataManager.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The requests of classic groups: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-The rules come from GroupMetadataManager in Kafka 4.3.1. Members of consumer groups may send these requests, too
+The rules come from Kafka's GroupMetadataManager. Members of consumer groups may send these requests, too
 (`classic_members`).
 """
 

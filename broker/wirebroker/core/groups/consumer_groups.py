@@ -1,6 +1,6 @@
 """The requests of KIP-848 groups: ConsumerGroupHeartbeat, and the removal of members.
 
-The rules come from GroupMetadataManager in Kafka 4.3.1. The result of a heartbeat is computed first, and written to the log
+The rules come from Kafka's GroupMetadataManager. The result of a heartbeat is computed first, and written to the log
 only at the end, so a refused request changes nothing. Requests about many topics run in slices.
 """
 

@@ -1,6 +1,6 @@
 """Request handling shared by consumer, share and streams groups: heartbeats, timers, and the removal of members.
 
-The rules come from GroupMetadataManager in Kafka 4.3.1. The result of a heartbeat (`Step`) is first computed, then written to
+The rules come from Kafka's GroupMetadataManager. The result of a heartbeat (`Step`) is first computed, then written to
 the log, then applied to the group. A request that is refused changes nothing, because it is refused before the last step.
 Requests about many topics run in slices.
 """

@@ -30,9 +30,9 @@ class Feature(NamedTuple):
 
 
 SettingChange = tuple[str, ...]
-"""The type, default and marks of a setting that differs from Kafka 4.3.1, in the form of setting_definitions.txt. The mark
-`valid=` names the valid values, and `after=` the setting that Kafka defines before this one. The mark `internal` means that no
-broker shows the setting, so its values were taken from Kafka's code."""
+"""The type, default and marks of a setting that differs from the base release, in the form of setting_definitions.txt. The
+mark `valid=` names the valid values, and `after=` the setting that Kafka defines before this one. The mark `internal` means
+that no broker shows the setting, so its values were taken from Kafka's code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class Release:
 
     `announced` has the oldest and the newest version of each API in the response to ApiVersions, by API key. For each API for
     which the release announces versions that its broker cannot read, `reads_from` has the oldest version that it can read.
-    `settings` are the differences from the settings of Kafka 4.3.1, by kind of resource ("broker", "topic") and by name. None
-    stands for a setting that the release does not have.
+    `settings` are the differences from the settings of the base release (`kafkawire.messages.BASE`), by kind of resource
+    ("broker", "topic") and by name. None stands for a setting that the release does not have.
     """
 
     name: str

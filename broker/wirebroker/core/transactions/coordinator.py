@@ -1,6 +1,6 @@
 """The transaction coordinator gives producers their ids and epochs, and decides how transactions end.
 
-The rules come from TransactionCoordinator in Kafka 4.3.1. All brokers of the process share one coordinator object. Even so, a
+The rules come from Kafka's TransactionCoordinator. All brokers of the process share one coordinator object. Even so, a
 broker that does not coordinate a transactional id responds with NOT_COORDINATOR. If possible, the coordinator writes the
 markers before it responds to EndTxn, so that the client can begin the next transaction without waiting.
 """

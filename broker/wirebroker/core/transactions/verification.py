@@ -2,7 +2,7 @@
 
 A client that uses transaction version 0 or 1 adds partitions to its transaction itself, and the partition's leader verifies
 that the partition was added. For a client that uses transaction version 2, the leader asks the coordinator to add the
-partition. The rules come from AddPartitionsToTxnManager and ReplicaManager in Kafka 4.3.1.
+partition. The rules come from Kafka's AddPartitionsToTxnManager and ReplicaManager.
 """
 
 from __future__ import annotations
