@@ -20,8 +20,8 @@ from _environment import ROOT
 from _kafka_releases import VERSION
 from _kafka_security import CA, INTERNAL, SERVER, Security
 from _kafka_server import READY_WITHIN, KafkaServer, KafkaUnavailable
-from bench_parts.process import Server
 
+from bench.process import Server
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker.client.wire import WireClient
 

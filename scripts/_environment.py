@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = [str(ROOT / folder) for folder in ("broker", "protocol", "pipeline", "tools", "tests")]
+SOURCES = [*(str(ROOT / folder) for folder in ("broker", "protocol", "pipeline", "tools", "tests")), str(ROOT)]
+"""The import packages, the tests' helpers and, at the root, `bench` and `ecosystem`."""
 
 
 def enter(*needed: str) -> None:

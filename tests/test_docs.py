@@ -558,12 +558,9 @@ def test_the_recipes_for_jq_hold_at_every_level(
 
 
 def test_the_page_on_conformance_names_the_clients_and_checks_of_interop() -> None:
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        from interop_parts.checks import CHECKS
-        from interop_parts.clients import CLIENTS
-    finally:
-        sys.path.pop(0)
+    from ecosystem.interop.checks import CHECKS
+    from ecosystem.interop.clients import CLIENTS
+
     headings, *rows = table(page("conformance.md"), "| client | version |")
     secured, *others = table(page("conformance.md"), "| client | tls |")
     assert headings[2:] + secured[1:] == [check.replace("-", " ") for check in CHECKS]
@@ -575,7 +572,7 @@ def test_the_page_on_conformance_names_the_clients_and_checks_of_interop() -> No
 def test_the_page_on_conformance_counts_the_tests_of_the_clients_suites() -> None:
     _, *rows = table(page("conformance.md"), "| suite | version |")
     for name, _, _, passing, _ in rows:
-        recorded = ROOT / "scripts" / "suites_parts" / "expected" / f"{name}.txt"
+        recorded = ROOT / "ecosystem" / "suites" / "expected" / f"{name}.txt"
         assert len(recorded.read_text(encoding="utf-8").splitlines()) == int(passing)
 
 
@@ -611,11 +608,8 @@ def test_the_control_responds_to_curl_as_shown(name: str, count: int, controlled
 
 @pytest.mark.timeout(300)
 def test_javascript_runs_with_kafkajs(controlled: MockKafka, tmp_path: Path) -> None:
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        from interop_parts.clients import fetched, node_folder
-    finally:
-        sys.path.pop(0)
+    from ecosystem.interop.clients import fetched, node_folder
+
     if shutil.which("node") is None:
         lacking("node", "node is not installed")
     if not fetched("kafkajs"):
@@ -711,7 +705,7 @@ def test_the_map_of_folders_names_every_folder() -> None:
         for path in (ROOT / root).rglob("*")
         if path.is_dir() and path.name != "__pycache__" and any(path.glob("*.*"))
     }
-    assert {name for name in shown if name not in ("tests", "scripts")} == folders | set(roots)
+    assert {name for name in shown if name not in ("tests", "scripts", "bench", "ecosystem")} == folders | set(roots)
 
 
 def flags_of_ours() -> set[str]:

@@ -23,7 +23,8 @@ from wirekit import kafka_jars, lacking
 
 # isort: split
 from _kafka_server import KafkaServer  # in scripts/, which wirekit adds to the path
-from interop_parts.clients import PROGRAMS, fetched, node_folder
+
+from ecosystem.interop.clients import PROGRAMS, fetched, node_folder
 
 pytestmark = [
     pytest.mark.slow,  # starts Java and Node, and compiles Go

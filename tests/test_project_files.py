@@ -94,7 +94,7 @@ def test_the_issue_forms_ask_for_something() -> None:
 
 
 def test_the_engine_without_faults_is_compiled_from_the_engine_as_it_is() -> None:
-    script = ROOT / "scripts" / "bench_parts" / "without_faults.py"
+    script = ROOT / "bench" / "without_faults.py"
     assert subprocess.run([sys.executable, script, "--version"], capture_output=True, check=False).returncode == 0
 
 

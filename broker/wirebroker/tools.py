@@ -13,12 +13,11 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from wirebroker.net.capturing import Capture
-from wirebroker.trace.rows import Row
-
 if TYPE_CHECKING:
     from wirebroker.common.lasting import Rotation
     from wirebroker.engine.engine import Engine
+    from wirebroker.net.capturing import Capture
+    from wirebroker.trace.rows import Row
 
 PACKAGE = "wirebroker_tools"
 

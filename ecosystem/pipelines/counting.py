@@ -1,0 +1,100 @@
+"""Counts of both sides of an application, by a consumer of our own that knows nothing of the audit."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
+
+from ecosystem.pipelines.cluster import Cluster
+
+
+class Counts(NamedTuple):
+    """The records of an application that a consumer with read_committed sees."""
+
+    inputs: int
+    repeated: int
+    """inputs that the producer stored again"""
+    outputs: int
+    dropped: int
+    """inputs that need no output"""
+    lost: int
+    doubled: int
+    invented: int
+    disordered: int
+    """first outputs of an input after an output of a later input with the same key"""
+
+
+def committed_records(cluster: Cluster, topic: str) -> Iterator[Message]:
+    """All records of a topic that a consumer with read_committed sees."""
+    consumer = Consumer({
+        "bootstrap.servers": cluster.bootstrap, "group.id": "counts", "enable.auto.commit": False,
+        "isolation.level": "read_committed", "enable.partition.eof": True,
+    })  # fmt: skip
+    partitions = consumer.list_topics(topic, 30).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in partitions])
+    left = set(partitions)
+    while left:
+        record = consumer.poll(60)
+        if record is None:
+            raise SystemExit(f"{topic}: no record within 60 s")
+        if record.error() is None:
+            yield record
+        else:
+            left.discard(record.partition())
+    consumer.close()
+
+
+def identity(name: str, record: Message) -> str:
+    if name in ("java", "go"):
+        return str(json.loads(record.value())["order"]["id"])
+    return str(dict(record.headers())["id"].decode())
+
+
+def count(cluster: Cluster, name: str, outputs: list[str]) -> Counts:
+    """Count the records of this application."""
+    places: dict[str, tuple[int, int]] = {}
+    into, out, dropped = Counter[str](), Counter[str](), set[str]()
+    for record in committed_records(cluster, f"{name}.in"):
+        which = identity(name, record)
+        into[which] += 1
+        places.setdefault(which, (record.partition(), record.offset()))
+        if name == "go" and json.loads(record.value()).get("state") == "draft":
+            dropped.add(which)
+    latest: dict[tuple[int, bytes, str, int], int] = {}
+    disordered = 0
+    for topic in outputs:
+        for record in committed_records(cluster, topic):
+            which = identity(name, record)
+            out[which] += 1
+            if out[which] == into[which] == 1:
+                partition, offset = places[which]
+                among = (partition, record.key(), topic, record.partition())
+                disordered += latest.get(among, -1) > offset
+                latest[among] = max(latest.get(among, -1), offset)
+    return Counts(
+        into.total(), into.total() - len(into), out.total(), len(dropped),
+        lost=sum(max(into[which] - out[which], 0) for which in into.keys() - dropped),
+        doubled=sum(max(out[which] - into[which], 0) for which in into),
+        invented=sum(out[which] for which in out.keys() - into.keys()), disordered=disordered,
+    )  # fmt: skip
+
+
+def last_inputs(cluster: Cluster, name: str) -> dict[int, int]:
+    """The offset of the last committed input of each partition."""
+    return {record.partition(): record.offset() for record in committed_records(cluster, f"{name}.in")}
+
+
+def is_drained(cluster: Cluster, name: str, last: dict[int, int]) -> bool:
+    """Whether the application's group has committed all inputs."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": name, "isolation.level": "read_committed"})
+    try:
+        committed = consumer.committed([TopicPartition(f"{name}.in", each) for each in last], 30)
+    except KafkaException:
+        return False
+    finally:
+        consumer.close()
+    return all(each.offset > last[each.partition] for each in committed)
