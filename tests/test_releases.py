@@ -23,7 +23,7 @@ from wirebroker_tools.conformance.replay import replay
 PLAYED = ("main", "controller", "restart", "log_dirs", "log_dirs_new")
 """Groups of scenarios: about producers, transactions, the protocol, the controller, restarts, and log directories."""
 
-DECLARATION = re.compile(r"^ *\w+ = (?:\(\s*)?(?:since|until|ByRelease(?:\[.*\])?)\(", re.MULTILINE)
+DECLARATION = re.compile(r"^ *(\w+) = (?:\(\s*)?(?:since|until|ByRelease(?:\[.*\])?)\(", re.MULTILINE)
 
 FORGED = {(name, "controller_requests", 34) for name in ("0.11", "1.0", "1.1", "2.1")}
 """Steps after an UpdateMetadata of a client that plays the controller. Kafka before 2.2, whose requests have no broker epochs,
@@ -64,11 +64,12 @@ def test_each_change_makes_a_difference_and_is_later_than_the_one_before() -> No
         assert all(number(one.release) < number(other.release) for one, other in pairwise(each.changes)), each.changes
 
 
-def test_each_declared_change_is_in_releases_diff_newest_first() -> None:
+def test_each_declared_change_is_read_and_in_releases_diff_newest_first() -> None:
     folder = Path(wirebroker.__path__[0])
-    sources = [path.read_text(encoding="utf-8") for path in folder.rglob("*.py") if path.name != "changes.py"]
-    declarations = [found for text in sources for found in DECLARATION.findall(text)]
+    source = "".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.py") if path.name != "changes.py")
+    declarations = DECLARATION.findall(source)
     assert len(declared()) == len(declarations) > 100
+    assert set(declarations) <= set(re.findall(r"(\w+)\.(?:of|at)\(", source))
     numbers = [number(change.release) for change in changes()]
     assert numbers == sorted(numbers, reverse=True)
 
