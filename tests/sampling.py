@@ -35,14 +35,23 @@ class Kind(NamedTuple):
 
 KINDS = {
     "audits on Spark": Kind(r"^tests/audit_spark/", r"^pipeline/|/audit/|/disk/|/storage/|^tests/audit_"),
-    "dialogues": Kind(r"/test_dialogues\.py.*\[", r"/(core|apis|engine|requests)/|dialogues"),
+    "clients of other languages": Kind(
+        r"/test_(interop|quickstarts)\.py", r"/(net|apis|requests)/|^protocol/|interop|quickstart"
+    ),
+    "dialogues": Kind(
+        r"/test_dialogues\.py.*\[|/test_conformance\.py::test_kafka_responds\[slow_", r"/(core|apis|engine|requests)/|dialogues"
+    ),
     "disk faults": Kind(r"/test_(disk_faults|hostile_data)\.py|::test_hundreds_of_damaged", r"/(storage|disk)/"),
     "explored programs": Kind(r"/test_explore(_flows|_clients)?\.py", r"/campaign/|^tests/explored/"),
-    "fuzzers": Kind(r"/test_(wire_)?fuzz\.py", r"^protocol/|^tests/(fuzzing|wire)/"),
-    "the image": Kind(r"::test_the_container", r"[Dd]ocker|^pyproject\.toml|^uv\.lock"),
-    "the live page": Kind(r"/test_live_page\.py", r"/(live|control|pictures|explain)/"),
+    "fuzzers": Kind(r"/test_fuzz\.py", r"^protocol/|^tests/fuzzing/"),
+    "Kafka's own readers": Kind(r"/test_(storage_kafka|codec_kafka)\.py", r"^protocol/|/storage/"),
+    "memory": Kind(r"/test_(memory|costs)\.py", r"/(core|apis|engine|net|requests)/"),
+    "messages": Kind(r"^tests/wire/test_(codec|codec_kio|codec_kafka_python|wire_fuzz)\.py.*\[", r"^protocol/|^tests/wire/"),
     "other releases": Kind(r"/test_releases\.py.*\[", r"/(core|conformance)/"),
     "schedules": Kind(r"/test_simulation\.py.*\[", r"/core/|^tests/simulation/"),
+    "soft resets": Kind(r"/test_soft_reset\.py::test_a_service", r"/(net|engine|testing)/|soft-reset"),
+    "the image": Kind(r"::test_the_container", r"[Dd]ocker|^pyproject\.toml|^uv\.lock"),
+    "the live page": Kind(r"/test_live_page\.py", r"/(live|control|pictures|explain)/"),
 }
 
 
@@ -58,7 +67,6 @@ DUTIES = {
     "budgets": Duty(2, "|".join([r"^scripts/bench", *map(re.escape, HOT)])),
     "clone": Duty(4, r"^scripts/(build|release|_env)|^uv\.lock|^pyproject\.toml"),
     "compiled": Duty(4, "|".join([r"^scripts/compile", *map(re.escape, HOT)])),
-    "suite": Duty(2, r"/(net|apis|requests)/|^protocol/|suites"),
 }
 
 
@@ -82,6 +90,7 @@ def touched(code: str) -> bool:
     return any(re.search(code, path) for path in changed())
 
 
+@cache
 def seed() -> str:
     """Returns the seed, and sets it for the processes that this process starts."""
     return os.environ.setdefault(SEED, "".join(_git("rev-parse", "--short", "HEAD") or ["none"]))
@@ -92,9 +101,9 @@ def drawn(name: str, one_of: int) -> bool:
 
 
 @cache
-def sampled() -> dict[str, re.Pattern[str]]:
+def sampled() -> list[str]:
     """Returns the kinds of which this push runs only some tests."""
-    return {name: re.compile(kind.tests) for name, kind in KINDS.items() if not touched(kind.code)}
+    return [name for name, kind in KINDS.items() if not touched(kind.code)]
 
 
 def left_out(test: str, is_slow: bool) -> bool:
