@@ -36,7 +36,7 @@ class Kind(NamedTuple):
 KINDS = {
     "audits on Spark": Kind(r"^tests/audit_spark/", r"^pipeline/|/audit/|/disk/|/storage/|^tests/audit_"),
     "clients of other languages": Kind(
-        r"/test_(interop|quickstarts)\.py", r"/(net|apis|requests)/|^protocol/|interop|quickstart"
+        r"/test_(interop|quickstarts)\.py", r"/(net|apis|requests)/|^protocol/|ecosystem|quickstart"
     ),
     "dialogues": Kind(
         r"/test_dialogues\.py.*\[|/test_conformance\.py::test_kafka_responds\[slow_", r"/(core|apis|engine|requests)/|dialogues"
@@ -64,7 +64,7 @@ class Duty(NamedTuple):
 
 HOT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["wirebroker"]["compiled"]
 DUTIES = {
-    "budgets": Duty(2, "|".join([r"^scripts/bench", *map(re.escape, HOT)])),
+    "budgets": Duty(2, "|".join([r"^(scripts/)?bench", *map(re.escape, HOT)])),
     "clone": Duty(4, r"^scripts/(build|release|_env)|^uv\.lock|^pyproject\.toml"),
     "compiled": Duty(4, "|".join([r"^scripts/compile", *map(re.escape, HOT)])),
 }
