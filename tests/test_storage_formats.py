@@ -40,6 +40,7 @@ from kafkawire.disk.properties import (
     read_properties,
 )
 from kafkawire.errors import ProtocolError
+from kafkawire.messages.leader_change_message import LeaderChangeMessage
 from kafkawire.metadata_log import metadata_bytes, read_metadata
 from wirebroker.core.producers import BatchMetadata, ProducerEntry, last_batch_only, pack
 from wirebroker.storage.metadata import MetadataLog
@@ -260,7 +261,7 @@ def test_the_records_of_a_difference_lead_from_one_image_to_the_next(seed: int, 
                 now = topic.partitions.get(index, before)
                 epoch = before.leader_epoch + (now.leader != before.leader) + chance.randrange(2)
                 topic.partitions[index] = now._replace(leader_epoch=epoch)
-        log.append(difference(log.image, following, 1, 22 + chance.randrange(2)), 5)
+        log.append(difference(log.image, following, (1, 7), 22 + chance.randrange(2), sorted), 5)
         log.image = following
         read = MetadataLog(tmp_path).image
         assert (read.topics, read.next_producer_id) == (following.topics, following.next_producer_id)
@@ -272,7 +273,8 @@ def test_metadata_that_was_begun_is_never_empty(tmp_path: Path) -> None:
     log = MetadataLog(tmp_path)
     log.create()
     assert not MetadataLog(tmp_path).exists  # the log counts as missing until `begun`, because the broker can be killed before
-    log.begun(5)
+    log.begin_epoch(LeaderChangeMessage(version=0, leader_id=1, voters=[], granting_voters=[]), 0, 5)
+    assert log.begun()
     log.close()
     read = MetadataLog(tmp_path)
     assert (read.exists, read.end_offset) == (True, 1)
@@ -297,7 +299,7 @@ def test_damaged_metadata_is_reported_with_its_position(tmp_path: Path) -> None:
     log.create()
     for seed in range(3):
         following = image(random.Random(seed))
-        log.append(difference(log.image, following, 1, 23), 5)
+        log.append(difference(log.image, following, (1, 7), 23, sorted), 5)
         log.image = following
     log.close()
     raw = bytearray(log.path.read_bytes())

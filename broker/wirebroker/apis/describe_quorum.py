@@ -24,8 +24,6 @@ from wirebroker.apis.exchange import Exchange
 from wirebroker.core.cluster import Broker, Cluster
 from wirebroker.core.quorum import LISTENER, endpoint, voters
 
-EPOCH = 1
-
 
 def handle(request: DescribeQuorumRequest, exchange: Exchange) -> DescribeQuorumResponse:
     """Respond with the voters."""
@@ -62,7 +60,7 @@ def _quorum(cluster: Cluster, now: int) -> ResponsePartitionData:
         partition_index=0,
         error_code=ErrorCode.NONE,
         leader_id=min(node_id for node_id, broker in cluster.brokers.items() if broker.running),
-        leader_epoch=EPOCH,
+        leader_epoch=cluster.quorum_epoch,
         high_watermark=cluster.metadata_offset,
         current_voters=states,
         observers=[],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kafkawire.disk.metadata import ScramCredential, TokenImage
 from kafkawire.errors import ErrorCode
@@ -137,11 +137,23 @@ def memory_log(topic: Topic, index: int, dirs: Mapping[int, str], now: int) -> L
     return MemoryLog(0, now, INTERNAL_SEGMENT if topic.internal else ANY_SIZE)
 
 
+class MetadataLog(Protocol):
+    """How far the metadata log has come."""
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record."""
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the last record."""
+
+
 class Cluster:
     """The state that the brokers of one process share. The class reads no clock: times are passed in."""
 
-    written_offset: Callable[[], int] | None = None
-    """Returns the end offset of the metadata log, if the metadata are on disk."""
+    metadata_log: MetadataLog | None = None
+    """The metadata log, if the metadata are on disk."""
 
     def __init__(
         self,
@@ -219,7 +231,12 @@ class Cluster:
     @property
     def metadata_offset(self) -> int:
         """The offset after the last metadata change. It never falls, not even over a restart with data on disk."""
-        return self.version if self.written_offset is None else self.written_offset()
+        return self.version if self.metadata_log is None else self.metadata_log.end_offset
+
+    @property
+    def quorum_epoch(self) -> int:
+        """The leader epoch of the controllers' quorum. With data on disk, a new epoch begins with each start."""
+        return 1 if self.metadata_log is None else self.metadata_log.leader_epoch
 
     def report(self, change: Change) -> None:
         """Call `watch` with a change."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, islice
 
-from kafkawire.disk.metadata import NO_LEADER, TOPIC, Image, PartitionImage, TopicImage, difference
+from kafkawire.declare import Message
+from kafkawire.disk.metadata import BROKER, NO_LEADER, TOPIC, Image, PartitionImage, TopicImage, bootstrap, difference
 from wirebroker.core.cluster import Cluster, Topic
-from wirebroker.core.features import METADATA
+from wirebroker.core.features import ELIGIBLE_REPLICAS, METADATA
 from wirebroker.core.image import image_of
+from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.partition import Partition
 from wirebroker.storage.directory import LogDirectories
+from wirebroker.storage.registrations import Registrations
 
 
 class Changes:
@@ -26,6 +30,7 @@ class Changes:
         self._directories = directories
         self._metadata = directories.metadata
         self._unused = unused
+        self.registrations = Registrations(cluster, directories)
         self._versions: tuple[int, int, int] | None = None
         """The cluster's version counters at the last write. None means that the next write must compare the whole cluster with
         the metadata.
@@ -69,9 +74,14 @@ class Changes:
 
     def write_end(self, now: int) -> None:
         """Write the whole state of the cluster as it will be after the brokers have stopped."""
+        self.write_all()
+        self.write(now)
         image = self._image()
-        image.topics = {topic_id: _handed_over(topic) for topic_id, topic in image.topics.items()}
-        self._write_image(image, now)
+        elects_eligible = self._cluster.configs.features.get(ELIGIBLE_REPLICAS, 0) > 0
+        image.topics = {topic_id: _handed_over(topic, elects_eligible) for topic_id, topic in image.topics.items()}
+        self._metadata.append(chain(self.registrations.leaving(), self._difference(self._metadata.image, image)), now)
+        self._metadata.image = image
+        self._metadata.append(self.registrations.left(), now)
 
     def _only_added(self, before: tuple[int, int, int]) -> list[Topic] | None:
         """Returns the topics created since the last write, or None if anything else has changed."""
@@ -83,8 +93,21 @@ class Changes:
         self._metadata.image = image
 
     def _append(self, before: Image, after: Image, now: int) -> None:
-        level = self._cluster.configs.features.get(METADATA, 0)
-        self._metadata.append(difference(before, after, self._directories.first_node, level), now)
+        if after.features and not self._metadata.image.features:
+            first = Image(settings={each: held for each, held in after.settings.items() if each == (BROKER, "")})
+            first.features = after.features
+            self._metadata.append(bootstrap(before, first, self._level), now)
+            before = replace(before, features=first.features, settings={**before.settings, **first.settings})
+        self.registrations.write(now)
+        self._metadata.append(self._difference(before, after), now)
+
+    def _difference(self, before: Image, after: Image) -> Iterator[tuple[Message, int]]:
+        node_id = self._directories.first_node
+        return difference(before, after, (node_id, self.registrations.epoch(node_id)), self._level, _in_hash_order)
+
+    @property
+    def _level(self) -> int:
+        return self._cluster.configs.features.get(METADATA, 0)
 
     def _image(self) -> Image:
         """Returns an image of the cluster's current state. The image shares unchanged parts with the last image."""
@@ -121,11 +144,19 @@ def _versions(cluster: Cluster) -> tuple[int, int, int]:
     return cluster.topics_created, cluster.version - cluster.topics_created, cluster.configs.version
 
 
-def _handed_over(topic: TopicImage) -> TopicImage:
+def _in_hash_order(names: Iterable[str]) -> list[str]:
+    """Returns the names of settings that change together in the order in which Kafka writes them."""
+    found = sorted(names)
+    return hash_order(found, java_hash, buckets_for(len(found)))
+
+
+def _handed_over(topic: TopicImage, elects_eligible: bool) -> TopicImage:
     """Returns the state of a topic after its brokers have stopped. As in Kafka, each partition has no leader and a new leader
-    epoch.
+    epoch. With `elects_eligible` the last replica in sync becomes an eligible leader replica (KIP-966).
     """
-    partitions = {
-        index: each._replace(leader=NO_LEADER, leader_epoch=each.leader_epoch + 1) for index, each in topic.partitions.items()
-    }
+    partitions = {}
+    for index, each in topic.partitions.items():
+        partitions[index] = each._replace(leader=NO_LEADER, leader_epoch=each.leader_epoch + 1)
+        if elects_eligible and len(each.in_sync) == 1:
+            partitions[index] = partitions[index]._replace(in_sync=(), eligible=each.in_sync, last_known=each.in_sync)
     return TopicImage(topic.name, partitions)

@@ -11,20 +11,23 @@ from contextlib import suppress
 from pathlib import Path
 
 from kafkawire.batches import Record, build_batch, read_header
+from kafkawire.codec import encode
 from kafkawire.declare import Message
 from kafkawire.disk.damage import DamagedFile
 from kafkawire.disk.metadata import Image, metadata_files, replay
 from kafkawire.disk.names import LOG, METADATA_FOLDER, METADATA_TOPIC, METADATA_TOPIC_ID, file_name, offset_of
 from kafkawire.disk.properties import PARTITION_METADATA, partition_metadata_text
 from kafkawire.disk.walking import Walk
+from kafkawire.messages.leader_change_message import LeaderChangeMessage
 from kafkawire.metadata_log import Transactions, metadata_bytes
-from kafkawire.metadata_records.producer_ids_record import ProducerIdsRecord
 from wirebroker.core.names import topic_name_error
 from wirebroker.storage import files
 from wirebroker.storage.notes import note
 from wirebroker.storage.recovery import cut_of
 
 RECORDS_PER_BATCH = 5000
+LEADER_CHANGE = bytes([0, 0, 0, 2])
+"""The key of a control record that begins a leader epoch: its version and its type, both int16 (ControlRecordType)."""
 SHOWN = 60
 """A message shows at most this many characters of a name."""
 
@@ -85,9 +88,9 @@ class MetadataLog:
         self._clean = clean
         self.image = Image()
         self.end_offset = 0
+        self.leader_epoch = 0
         self._reached = self.synced_offset = reached
         """All records before this offset are synced."""
-        self._leader_epoch = 1
         self._base = 0
         self._size = 0
         """The size of the file to which the broker appends."""
@@ -122,7 +125,7 @@ class MetadataLog:
 
     def _replay(self, walk: Walk, since: int, *, followed: bool) -> None:
         for header in replay(walk, self.image, Transactions(), since):
-            self._leader_epoch = max(self._leader_epoch, header.partition_leader_epoch)
+            self.leader_epoch = max(self.leader_epoch, header.partition_leader_epoch)
             self.end_offset = max(self.end_offset, header.last_offset + 1)
         if walk.damage is not None:
             torn = cut_of(walk, walk.damage, followed=followed, clean=self._clean)
@@ -139,13 +142,10 @@ class MetadataLog:
         if self._fd < 0:
             self._fd = files.open_to_append_at(self.path, self._size)
 
-    def begun(self, now: int) -> bool:
-        """Write the first record if the log is empty. Returns True at the directory's first start.
-
-        After the first start the log is never empty; so a later start that finds it empty knows that records are lost.
+    def begun(self) -> bool:
+        """Sync the log at the directory's first start, and return True. After the first start the log is never empty; so if a
+        later start finds it empty, records are lost.
         """
-        if not self.end_offset:
-            self.append(iter([(ProducerIdsRecord(broker_id=1, broker_epoch=-1, next_producer_id=0), 0)]), now)
         if not self.exists:
             files.replace(self.folder / PARTITION_METADATA, partition_metadata_text(METADATA_TOPIC_ID).encode())
             files.sync(self.folder)
@@ -155,12 +155,25 @@ class MetadataLog:
         existed, self.exists = self.exists, True
         return not existed
 
+    def begin_epoch(self, message: LeaderChangeMessage, version: int, now: int) -> None:
+        """Begin the next leader epoch with this message in a control record. If this raises an exception, nothing has
+        changed.
+        """
+        self.leader_epoch += 1
+        try:
+            self._append_all([Record(0, 0, LEADER_CHANGE, encode(message, version))], now, control=True)
+        except BaseException:
+            self.leader_epoch -= 1
+            raise
+
     def append(self, records: Iterator[tuple[Message, int]], now: int) -> None:
         """Append these records, each with its version. If this raises an exception, nothing was appended."""
-        values = [metadata_bytes(record, version) for record, version in records]
+        self._append_all([Record(0, 0, None, metadata_bytes(record, version)) for record, version in records], now)
+
+    def _append_all(self, records: Sequence[Record], now: int, *, control: bool = False) -> None:
         before = self._size, self.end_offset
         try:
-            self._append(values, now)
+            self._append(records, now, control=control)
         except BaseException:
             self._size, self.end_offset = before
             self.release()
@@ -168,14 +181,14 @@ class MetadataLog:
                 self._open()
             raise
 
-    def _append(self, values: Sequence[bytes], now: int) -> None:
-        if values:
+    def _append(self, records: Sequence[Record], now: int, *, control: bool) -> None:
+        if records:
             self._open()
-        for start in range(0, len(values), RECORDS_PER_BATCH):
-            some = values[start : start + RECORDS_PER_BATCH]
+        for start in range(0, len(records), RECORDS_PER_BATCH):
+            some = records[start : start + RECORDS_PER_BATCH]
             batch = build_batch(
-                [Record(i, 0, None, value) for i, value in enumerate(some)], base_offset=self.end_offset,
-                leader_epoch=self._leader_epoch, base_timestamp=now,
+                [each._replace(offset_delta=number) for number, each in enumerate(some)], base_offset=self.end_offset,
+                leader_epoch=self.leader_epoch, base_timestamp=now, control=control,
             )  # fmt: skip
             files.append(self._fd, [batch], len(batch))
             self._size += len(batch)

@@ -101,7 +101,7 @@ class FolderStore(Upkeep):
 
     def _load(self, cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
         self._cluster = cluster
-        cluster.written_offset = lambda: self.metadata.end_offset
+        cluster.metadata_log = self.metadata
         self._moves = Moves(self, cluster, self._directories)
         loading = self._loading = Loading(self._directories, self._random_bytes)
         loading.check_metadata()
@@ -123,14 +123,16 @@ class FolderStore(Upkeep):
         load_coordinators(cluster, groups, transactions, now)
         self._changes = Changes(cluster, self._directories, loading.unused)
         self._decide(now)
-        if self.metadata.begun(now):
+        if self.metadata.begun():
             self._checkpoint()
         self._set_timers(now)
         self._moves.resume()
 
     def _decide(self, now: int) -> None:
-        """Write the cluster's decisions to the metadata log, now and from now on at once when they are made. Raises OSError."""
+        """Begin a leader epoch of the metadata log, and write the cluster's decisions to the log, now and from now on at once
+        when they are made. Raises OSError."""
         decisions = self._served.decisions
+        self._changes.registrations.begin(now)
         self._changes.write_all()
         decisions.write_with(self.settle)
         if (failure := decisions.write_down(now)) is not None:

@@ -7,7 +7,7 @@ the difference of two images, so code that changes the cluster does not write th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,9 +21,11 @@ from kafkawire.disk.walking import Walk
 from kafkawire.errors import ProtocolError
 from kafkawire.metadata_log import Transactions, read_metadata
 from kafkawire.metadata_records.access_control_entry_record import AccessControlEntryRecord
+from kafkawire.metadata_records.begin_transaction_record import BeginTransactionRecord
 from kafkawire.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
 from kafkawire.metadata_records.config_record import ConfigRecord
 from kafkawire.metadata_records.delegation_token_record import DelegationTokenRecord
+from kafkawire.metadata_records.end_transaction_record import EndTransactionRecord
 from kafkawire.metadata_records.feature_level_record import FeatureLevelRecord
 from kafkawire.metadata_records.partition_change_record import PartitionChangeRecord
 from kafkawire.metadata_records.partition_record import PartitionRecord
@@ -37,11 +39,15 @@ from kafkawire.metadata_records.user_scram_credential_record import UserScramCre
 
 K = TypeVar("K")
 V = TypeVar("V", str, float)
+Settings = Mapping[tuple[int, str], Mapping[str, str]]
+Order = Callable[[Iterable[str]], list[str]]
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 """The kinds of resources that have settings (ConfigResource.Type)."""
-ELIGIBLE_REPLICAS_LEVEL = 23
-"""From this level of metadata.version (4.0-IV1) on, the records of partitions have room for eligible leader replicas."""
+METADATA_VERSION = "metadata.version"
+TRANSACTIONS_LEVEL, ELIGIBLE_REPLICAS_LEVEL = 13, 23
+"""From these levels of metadata.version on, records form transactions (3.6-IV1), and the records of partitions have room for
+eligible leader replicas (4.0-IV1)."""
 NO_LEADER = -1
 UNCHANGED_LEADER = -2
 UNASSIGNED = bytes(16)
@@ -69,6 +75,10 @@ class PartitionImage(NamedTuple):
     removing: tuple[int, ...] = ()
     directories: tuple[bytes, ...] = ()
     """The ids of the replicas' log directories; empty if they are not known."""
+    eligible: tuple[int, ...] = ()
+    """The eligible leader replicas: they are not in sync, and have all records below the high watermark (KIP-966)."""
+    last_known: tuple[int, ...] = ()
+    """The last leader before the partition lost all eligible replicas."""
 
 
 @dataclass(slots=True)
@@ -151,6 +161,7 @@ class Image:
             self.topics[record.topic_id].partitions[record.partition_id] = PartitionImage(
                 tuple(record.replicas), tuple(record.isr), record.leader, record.leader_epoch,
                 tuple(record.adding_replicas), tuple(record.removing_replicas), tuple(record.directories),
+                tuple(record.eligible_leader_replicas or ()), tuple(record.last_known_elr or ()),
             )  # fmt: skip
         elif isinstance(record, PartitionChangeRecord):
             partitions = self.topics[record.topic_id].partitions
@@ -216,36 +227,43 @@ def _changed(partition: PartitionImage, record: PartitionChangeRecord) -> Partit
         partition.adding if record.adding_replicas is None else tuple(record.adding_replicas),
         partition.removing if record.removing_replicas is None else tuple(record.removing_replicas),
         held if record.directories is None else tuple(record.directories),
+        partition.eligible if record.eligible_leader_replicas is None else tuple(record.eligible_leader_replicas),
+        partition.last_known if record.last_known_elr is None else tuple(record.last_known_elr),
     )  # fmt: skip
 
 
-def difference(old: Image, new: Image, node_id: int, level: int) -> Iterator[tuple[Message, int]]:
-    """Yields the records that turn the old image into the new image, each with its version. `node_id` is the broker that
-    requested producer ids, and `level` is the level of metadata.version.
+def bootstrap(old: Image, new: Image, level: int) -> Iterator[tuple[Message, int]]:
+    """Yields the first records of a new cluster: its features, and the settings of all brokers."""
+    together = level >= TRANSACTIONS_LEVEL
+    if together:
+        yield BeginTransactionRecord(name="Bootstrap records"), 0
+    yield from _feature_records(old, new)
+    yield from _setting_records((BROKER, ""), old.settings, new.settings, sorted)
+    if together:
+        yield EndTransactionRecord(), 0
+
+
+def difference(old: Image, new: Image, node: tuple[int, int], level: int, order: Order) -> Iterator[tuple[Message, int]]:
+    """Yields the records that turn the old image into the new image, each with its version. `node` is the id and the epoch of
+    the broker that requested producer ids, `level` is the level of metadata.version, and `order` puts the names of settings
+    that change together in order.
     """
-    of_partitions = 2 if level >= ELIGIBLE_REPLICAS_LEVEL else 1
     for topic_id in old.topics.keys() - new.topics.keys():
         yield RemoveTopicRecord(topic_id=topic_id), 0
+    written = {(TOPIC, topic.name) for topic_id, topic in old.topics.items() if topic_id not in new.topics}
+    before = {resource: held for resource, held in old.settings.items() if resource not in written} if written else old.settings
     for topic_id, topic in new.topics.items():
         known = old.topics.get(topic_id)
         if known is topic:
             continue
         if known is None:
             yield TopicRecord(name=topic.name, topic_id=topic_id), 0
-        for index, partition in topic.partitions.items():
-            before_it = known.partitions.get(index) if known else None
-            yield from ((each, of_partitions) for each in _partition_records(topic_id, index, before_it, partition))
-    gone = {(TOPIC, topic.name) for topic_id, topic in old.topics.items() if topic_id not in new.topics}
-    changed = {each for each, held in new.settings.items() if old.settings.get(each) is not held}
-    changed |= old.settings.keys() - new.settings.keys()
-    changed |= gone & new.settings.keys()
-    for resource in sorted(changed):
-        before: Mapping[str, str] = {} if resource in gone else old.settings.get(resource, {})
-        after = new.settings.get(resource, {})
-        for name in sorted({*before, *after}):
-            if before.get(name) != after.get(name):
-                kind, owner = resource
-                yield ConfigRecord(resource_type=kind, resource_name=owner, name=name, value=after.get(name)), 0
+            yield from _setting_records((TOPIC, topic.name), before, new.settings, order)
+            written.add((TOPIC, topic.name))
+        yield from _partitions_records(topic_id, known, topic, level)
+    changed = {each for each, held in new.settings.items() if before.get(each) is not held}
+    for resource in sorted((changed | before.keys() - new.settings.keys()) - written):
+        yield from _setting_records(resource, before, new.settings, order)
     yield from _scram_records(old, new)
     for acl_id in [each for each in old.acls if each not in new.acls]:
         yield RemoveAccessControlEntryRecord(id=acl_id), 0
@@ -260,7 +278,17 @@ def difference(old: Image, new: Image, node_id: int, level: int) -> Iterator[tup
     yield from _token_records(old, new)
     yield from _feature_records(old, new)
     if old.next_producer_id != new.next_producer_id:
-        yield ProducerIdsRecord(broker_id=node_id, broker_epoch=-1, next_producer_id=new.next_producer_id), 0
+        node_id, epoch = node
+        yield ProducerIdsRecord(broker_id=node_id, broker_epoch=epoch, next_producer_id=new.next_producer_id), 0
+
+
+def _setting_records(
+    resource: tuple[int, str], old: Settings, new: Settings, order: Order
+) -> Iterator[tuple[Message, int]]:  # fmt: skip
+    before, after = old.get(resource, {}), new.get(resource, {})
+    kind, owner = resource
+    for name in order(each for each in {*before, *after} if before.get(each) != after.get(each)):
+        yield ConfigRecord(resource_type=kind, resource_name=owner, name=name, value=after.get(name)), 0
 
 
 def _scram_records(old: Image, new: Image) -> Iterator[tuple[Message, int]]:
@@ -296,9 +324,16 @@ def _token_records(old: Image, new: Image) -> Iterator[tuple[Message, int]]:
 
 
 def _feature_records(old: Image, new: Image) -> Iterator[tuple[Message, int]]:
-    for name, level in new.features.items():
-        if old.features.get(name) != level:
+    for name, level in sorted(new.features.items(), key=lambda each: (each[0] != METADATA_VERSION, each[0])):
+        if old.features.get(name, 0) != level:
             yield FeatureLevelRecord(name=name, feature_level=level), 0
+
+
+def _partitions_records(topic_id: bytes, old: TopicImage | None, new: TopicImage, level: int) -> Iterator[tuple[Message, int]]:
+    version = 2 if level >= ELIGIBLE_REPLICAS_LEVEL else 1
+    for index, partition in new.partitions.items():
+        before = old.partitions.get(index) if old else None
+        yield from ((each, version) for each in _partition_records(topic_id, index, before, partition))
 
 
 def _partition_records(topic_id: bytes, index: int, old: PartitionImage | None, new: PartitionImage) -> Iterator[Message]:
@@ -318,6 +353,8 @@ def _partition_records(topic_id: bytes, index: int, old: PartitionImage | None, 
         directories=_directories(new) if moved else None,
         adding_replicas=list(new.adding) if moves else None,
         removing_replicas=list(new.removing) if moves else None,
+        eligible_leader_replicas=list(new.eligible) if old.eligible != new.eligible else None,
+        last_known_elr=list(new.last_known) if old.last_known != new.last_known else None,
     )  # fmt: skip
     if old.leader_epoch == new.leader_epoch and old.leader == new.leader:
         if moved or moves or base.isr is not None:
