@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import fields
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -31,7 +30,6 @@ from wirebroker.client.wire import ConnectionClosed
 from wirebroker.core.configs import ConfigError
 from wirebroker.core.profile import PROFILES, ProfileName
 from wirebroker.faults import FaultError
-from wirebroker.mock import Settings
 from wirebroker.net import host
 from wirebroker.net.clock import CLOCKS, ClockName
 from wirebroker.net.host import Host
@@ -40,7 +38,9 @@ from wirebroker.net.protocol import BrokerProtocol
 from wirebroker.security.mechanisms import SERVED
 from wirebroker.security.protocols import protocol_named
 from wirebroker.testing.client_settings import Access, Library, MechanismName, client_settings
-from wirebroker.testing.options import CHOICES, BrokerOptions
+from wirebroker.testing.option_table import Options
+from wirebroker.testing.options import CHOICES
+from wirebroker.testing.topic_specs import Topics
 from wirebroker.trace.levels import LEVELS, Level
 from wirebroker.trace.rows import EVENTS, EventName
 from wirekit import RawProducer, batch, client
@@ -175,12 +175,8 @@ def test_choices_that_type_checkers_know_are_all_that_there_are() -> None:
     assert get_args(MechanismName) == SERVED
     access = Access("127.0.0.1:9092", protocol_named("plaintext"))
     assert all(client_settings(library, access) for library in get_args(Library))
-    hints = get_type_hints(Settings, localns={"Rule": faults.Rule})
-    assert {name: get_args(hints[name]) for name in ("record_checks", "sync")} == {
-        name: CHOICES[name] for name in ("record_checks", "sync")
-    }
-    own = {"host", "port", "control", "capture", "security", "faults"}
-    assert set(hints) - own == {field.name for field in fields(BrokerOptions)} - {"fault_seed", "warm", "quotas"}
+    hints = get_type_hints(Options, localns={"Topics": Topics, "ProfileName": ProfileName, "Level": Level})
+    assert {name: get_args(hints[name]) for name in CHOICES} == CHOICES
 
 
 @pytest.mark.timeout(300)  # the first time mypy has no cache

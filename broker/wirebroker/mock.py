@@ -16,9 +16,10 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 from kafkawire.batches import Record as WireRecord
 from kafkawire.printable import printable
@@ -28,7 +29,6 @@ from wirebroker.core.profile import ProfileName
 from wirebroker.core.quotas import CLIENT_ID, CONNECTION, FETCH, IP, MUTATION, PRODUCE, REQUEST, USER
 from wirebroker.engine.engine import Engine
 from wirebroker.engine.snapshots import Snapshot
-from wirebroker.net.clock import ClockName
 from wirebroker.net.forks import at_home
 from wirebroker.net.host import Host
 from wirebroker.net.listener import Address, Listener, one_each
@@ -40,13 +40,12 @@ from wirebroker.security.web_tokens import unsecured_token
 from wirebroker.testing import operations, states
 from wirebroker.testing import started as made
 from wirebroker.testing.operations import StoredRecord
-from wirebroker.testing.options import BrokerOptions, Folders, OptionError
+from wirebroker.testing.option_table import Options
+from wirebroker.testing.options import BrokerOptions, OptionError
 from wirebroker.testing.states import PartitionState
-from wirebroker.testing.topic_specs import Topics
 from wirebroker.testing.views import Faults, TraceView, checked_rules
 from wirebroker.testing.waits import Waits
 from wirebroker.tools import tools
-from wirebroker.trace.levels import Level
 
 if TYPE_CHECKING:
     from wirebroker.audit.journal import Rows
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from wirebroker.testing.metric_points import MetricPoint
 
 T = TypeVar("T")
+P = ParamSpec("P")
 PROFILE_VARIABLE = "WIREBROKER_PROFILE"
 Security = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
 Data = bytes | str | dict[str, Any] | list[Any] | None
@@ -65,35 +65,24 @@ __all__ = ["ClockControl", "Faults", "MockKafka", "PartitionState", "Quotas", "S
 __tracebackhide__ = True  # so that pytest shows the line of the caller
 
 
-class Settings(TypedDict, total=False):
-    """The arguments of `MockKafka` and of the pytest marker. The default values of the last six are in `MockKafka`, and
-    the others are in `BrokerOptions`.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Settings(Options):
+    """The arguments of `MockKafka` and of the pytest marker: the options of a broker, and how clients reach it."""
 
-    brokers: int
-    topics: Topics | None
-    profile: ProfileName
-    rules: Mapping[str, Any] | None
-    configs: Mapping[str, Any] | None
-    clock: ClockName
-    record_checks: Literal["full", "header"]
-    max_versions: Mapping[str, int] | None
-    random_seed: int | None
-    cold_start: bool
-    trace: Level
-    data: Folders | None
-    sync: Literal["always", "interval", "never"]
-    users: Mapping[str, str] | None
-    telemetry: bool
-    acls: Sequence[str]
-    features: Mapping[str, int] | None
-    like: str | os.PathLike[str] | None
-    host: str
-    port: int
-    control: bool
-    capture: str | os.PathLike[str] | None
-    security: Security
-    faults: Rule | Sequence[Rule]
+    host: str = "127.0.0.1"
+    port: int = 0
+    """The brokers listen on this port and the ports after it. 0 stands for free ports."""
+    security: Security = "plaintext"
+    """The protocol that clients must use."""
+    control: bool = False
+    """Opens the HTTP control, whose address is `control_url`. Needs the extra "control" of the package."""
+    capture: str | os.PathLike[str] | None = None
+    """A pcapng file for Wireshark, into which the broker writes its traffic, with the verdicts as comments."""
+    loop_thread: LoopThread | None = None
+    """The thread whose loop runs the broker; None stands for a thread of its own."""
+    faults: Rule | Sequence[Rule] = ()
+    """Rules from `wirebroker.faults`. Copies of these rules are loaded at the start and after each reset. The copies are in
+    `kafka.faults.rules`."""
 
 
 def _options(fault_seed: int, given: Mapping[str, Any]) -> BrokerOptions:
@@ -103,55 +92,43 @@ def _options(fault_seed: int, given: Mapping[str, Any]) -> BrokerOptions:
     if not profile or "profile" in given or "like" in given:
         return BrokerOptions(fault_seed=fault_seed, **given)
     try:
-        return BrokerOptions(fault_seed=fault_seed, profile=profile, **given)
+        return BrokerOptions(fault_seed=fault_seed, **given, profile=cast(ProfileName, profile))
     except OptionError as wrong:
         raise (OptionError(PROFILE_VARIABLE, wrong.problem) if wrong.option == "profile" else wrong) from None
 
 
-class MockKafka(Waits):
-    """A cluster of `brokers` brokers, which listen on loopback ports: on free ports or, if `port` is given, on this port and
-    the ports after it.
+def _takes(settings: Callable[P, object]) -> Callable[[Callable[..., None]], Callable[Concatenate[MockKafka, P], None]]:
+    """Give a constructor the arguments of these settings, for type checkers and IDEs."""
+    return lambda constructor: cast("Callable[Concatenate[MockKafka, P], None]", constructor)
 
-    `topics` are the names of topics. A number of partitions can be added to each: `"orders"`, `["orders:3", "payments"]`,
-    `{"orders": 3}`. A replication factor and Kafka's topic settings can be added: `"orders:3:rf=2:cleanup.policy=compact"`, or
-    as a dict `{"orders": {"partitions": 3, "replication_factor": 2, "configs": {"cleanup.policy": "compact"}}}`. `configs` are
-    Kafka's settings under Kafka's names. `profile` and `rules` are the rules of the validator. `clock` is "system" or "frozen".
-    With `cold_start`, coordinators and automatically created topics are not available at first, as in Kafka, so clients have to
-    retry. `trace` is the level of the trace: "off", "verdicts", "changes", "exchanges" or "all" (`wirebroker.trace.levels`).
-    `control` opens the HTTP control endpoint, whose address is `control_url`. The endpoint needs the extra "control" of the
-    package. `data` is a directory, or several. The broker keeps its logs there in Kafka's own file format, and serves the
-    records that are already there. `sync` says when the logs are flushed to the disk: "always", "interval" or "never".
-    `capture` is a pcapng file for Wireshark, into which the broker writes its traffic, with the verdicts as comments.
-    `security` is the protocol that clients must use, and `users` are the names and passwords for SASL. `acls` are texts like
-    "allow User:alice READ TOPIC orders" (`wirebroker.security.acl_specs`). If `acls` is given, the broker has an authorizer,
-    and users may do only what the ACLs allow. With `telemetry`, clients push their own metrics to the broker. `features` are
-    the feature levels of a new cluster, such as {"transaction.version": 1}. `like` is a file that `wirebroker learn` has
-    written. The cluster is then an empty copy of the learned cluster, and the other options override what the file says.
-    `faults` are rules from `wirebroker.faults`. Copies of these rules are loaded at the start and after each reset. The
-    copies are in `kafka.faults.rules`. If neither `profile` nor `like` is given, the environment variable WIREBROKER_PROFILE
-    names the profile, so that a whole test suite can run on several releases. Raises ValueError if an option or a setting
-    cannot be used, and DataError (an OSError) if the directory `data` cannot be used.
+
+class MockKafka(Waits):
+    """A cluster of `brokers` brokers, which listen on loopback ports. `Settings` and its base `Options` say what each argument
+    means.
+
+    If neither `profile` nor `like` is given, the environment variable WIREBROKER_PROFILE names the profile, so that a whole
+    test suite can run on several releases. Raises ValueError if an option or a setting cannot be used, and DataError (an
+    OSError) if the directory `data` cannot be used.
     """
 
-    def __init__(self, *, loop_thread: LoopThread | None = None, **settings: Unpack[Settings]) -> None:
-        for name in settings:
-            if name not in Settings.__annotations__:
-                raise TypeError(f"MockKafka has no setting {name!r}{did_you_mean(name, Settings.__annotations__)}")
-        given: dict[str, Any] = {**settings}
-        host, port = given.pop("host", "127.0.0.1"), given.pop("port", 0)
-        control, security = given.pop("control", False), given.pop("security", "plaintext")
-        capture, faults = given.pop("capture", None), given.pop("faults", ())
+    @_takes(Settings)
+    def __init__(self, **given: Any) -> None:
+        known = [each.name for each in fields(Settings)]
+        for name in given:
+            if name not in known:
+                raise TypeError(f"MockKafka has no setting {name!r}{did_you_mean(name, known)}")
+        own = {name: given.pop(name, getattr(Settings, name)) for name in Settings.__annotations__}
         seed = given.get("random_seed")
         fault_seed = int.from_bytes(os.urandom(4), "big") if seed is None else seed
         self._options = _options(fault_seed, given)
         for note in self._options.notes:
             warnings.warn(printable(note), stacklevel=2)
-        self._rules = checked_rules(faults)
+        self._rules = checked_rules(own["faults"])
         self._clock = self._options.new_clock()
-        self._address = (host, port)
-        self._protocol = protocol_named(security)
+        self._address = (own["host"], own["port"])
+        self._protocol = protocol_named(own["security"])
         self._tls_folder: tempfile.TemporaryDirectory[str] | None = None
-        self._given_thread = loop_thread
+        self._given_thread: LoopThread | None = own["loop_thread"]
         self._thread: LoopThread | None = None
         self._host: Host | None = None
         self._ended: Engine | None = None
@@ -160,8 +137,8 @@ class MockKafka(Waits):
         self._ports: list[Address] = []
         self._process = os.getpid()
         """The process that created this object."""
-        self._capture_path = capture
-        self._new_control = _control_maker() if control else None
+        self._capture_path = own["capture"]
+        self._new_control = _control_maker() if own["control"] else None
         self._control: Control | None = None
         self.clock = ClockControl(self)
         self.trace = TraceView(self)

@@ -28,7 +28,7 @@ from wirebroker.testing import started as made
 
 if TYPE_CHECKING:
     from wirebroker.engine.engine import Engine
-    from wirebroker.mock import MockKafka, Settings
+    from wirebroker.mock import MockKafka
     from wirebroker.net.thread import LoopThread
     from wirebroker.proxy_kafka import ProxyKafka
     from wirebroker.trace.rows import Row
@@ -81,7 +81,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def mock_kafka_settings() -> Settings:
+def mock_kafka_settings() -> Mapping[str, Any]:
     """The settings of the brokers that the fixtures below make. Override this fixture in a conftest.py or in a module. A marker
     adds its settings to these.
     """
@@ -102,7 +102,9 @@ def _wirebroker_thread() -> Iterator[LoopThread]:
 
 
 @pytest.fixture
-def mock_kafka_factory(mock_kafka_settings: Settings, _wirebroker_thread: LoopThread) -> Iterator[Callable[..., MockKafka]]:
+def mock_kafka_factory(
+    mock_kafka_settings: Mapping[str, Any], _wirebroker_thread: LoopThread
+) -> Iterator[Callable[..., MockKafka]]:
     """Start any number of MockKafkas: `mock_kafka_factory(brokers=3)`. They stop when the test ends."""
     with ExitStack() as running:
 
@@ -118,7 +120,7 @@ def mock_kafka_factory(mock_kafka_settings: Settings, _wirebroker_thread: LoopTh
 
 @pytest.fixture
 def mock_kafka(
-    request: pytest.FixtureRequest, mock_kafka_settings: Settings, _wirebroker_thread: LoopThread
+    request: pytest.FixtureRequest, mock_kafka_settings: Mapping[str, Any], _wirebroker_thread: LoopThread
 ) -> Iterator[MockKafka]:
     """A broker for this test alone, with the settings in `@pytest.mark.mock_kafka(...)` if the test has that marker."""
     settings = {**mock_kafka_settings, **_marked(request.node), **getattr(request, "param", {})}
@@ -150,7 +152,7 @@ def kafka_proxy(_wirebroker_thread: LoopThread) -> Iterator[Callable[..., ProxyK
 
 @pytest.fixture(scope="module")
 def module_mock_kafka(
-    request: pytest.FixtureRequest, mock_kafka_settings: Settings, _wirebroker_thread: LoopThread
+    request: pytest.FixtureRequest, mock_kafka_settings: Mapping[str, Any], _wirebroker_thread: LoopThread
 ) -> Iterator[MockKafka]:
     """A broker for this module, reset softly after each test that uses it. A marker in the module's `pytestmark` can set it
     up.
@@ -160,7 +162,7 @@ def module_mock_kafka(
 
 @pytest.fixture(scope="session")
 def session_mock_kafka(
-    request: pytest.FixtureRequest, mock_kafka_settings: Settings, _wirebroker_thread: LoopThread
+    request: pytest.FixtureRequest, mock_kafka_settings: Mapping[str, Any], _wirebroker_thread: LoopThread
 ) -> Iterator[MockKafka]:
     """A broker for the session, set up by `mock_kafka_settings`, and reset softly after each test that uses it."""
     yield from _kept(request, {**mock_kafka_settings}, _wirebroker_thread)

@@ -14,7 +14,7 @@ from math import inf
 from typing import Any
 
 from wirebroker.commands.arguments import Parser, seconds, whole_number
-from wirebroker.core.profile import DEFAULT_PROFILE
+from wirebroker.testing.option_table import defaults, flags
 from wirebroker.tools import installed_tools
 
 DESCRIPTION = """\
@@ -96,7 +96,7 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
         type=whole_number(0, 65535),
         help="port of the first broker; each further broker takes the next port; 0 = any free port (9092)",
     )
-    add("--brokers", type=whole_number(None, 1000), metavar="N", help="brokers in this process (1)")
+    _options(add)
     repeated("--advertise", metavar="[NAME=]H:P", help="the address that clients connect to, at the first listener or at "
         "NAME (each further broker takes the next port; repeatable)")  # fmt: skip
     repeated("--listener", metavar="NAME=[PROTOCOL://]H:P[@H:P]", help="a listener; with a PROTOCOL (PLAINTEXT, SSL, "
@@ -109,38 +109,15 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--tls-client-ca", metavar="FILE", help="the authority of clients' certificates (PEM)")
     add("--tls-client", choices=("none", "requested", "required"), default="none",
         help="the certificates that SSL listeners want from clients (%(default)s)")  # fmt: skip
-    repeated("--user", metavar="NAME:PASSWORD", help="a user who may log in at listeners with SASL, by any mechanism; the "
-        "password @env:VARIABLE is the value of that variable, and does not show in `ps` (repeatable)")  # fmt: skip
     add("--users-file", type=named, metavar="FILE", help="more users: a line NAME:PASSWORD for each")
-    add("--telemetry", action="store_true", help="let clients push their own metrics (KIP-714)")
-    repeated("--quota", metavar="WHOSE,LIMIT=N", help="what clients may use, as "
-        "user=alice,client-id=app,producer_byte_rate=1000; the name <default> stands for all others (repeatable)")  # fmt: skip
-    repeated("--feature", metavar="NAME=LEVEL", help="the level of a feature of a new cluster, as transaction.version=1 "
-        "(repeatable)")  # fmt: skip
-    repeated("--topic", metavar="NAME[:N][:rf=N][:KEY=VALUE]", help="create this topic with N partitions, N replicas and "
-        "Kafka's topic settings (repeatable)")  # fmt: skip
     add("--partitions", type=whole_number(1, 2**31 - 1), metavar="N", help="default partitions: num.partitions")
-    add("--like", type=named, metavar="FILE.toml", help="start an empty copy of the cluster in this file of "
-        "`wirebroker learn`; the other flags take precedence over the file")  # fmt: skip
-    add("--profile", metavar="NAME", help=f"the release of Kafka, or the rules of the validator ({DEFAULT_PROFILE})")
-    repeated("--set", metavar="RULE=VALUE", help="change one rule of the profile (repeatable)")
     add("--upgrade-to", metavar="NAME", help="upgrade the brokers to this release, one after the other, on the signal SIGUSR1")
     add("--upgrade-after", type=seconds, metavar="S", help="begin the upgrade S seconds after the start, without a signal")
     add("--upgrade-pause", type=seconds, metavar="S", help="each broker is down for S seconds of the broker's clock, and S "
         "more seconds pass before the next broker stops (0)")  # fmt: skip
     add("--no-finalize", action="store_true", help="do not raise the levels of features after the upgrade")
-    repeated("--config", metavar="KEY=VALUE", help="a Kafka setting by Kafka's name (repeatable)")
     add("--scenario", metavar="NAME[/PART]", help="start with the settings and faults of this scenario, or of this part")
-    add("--data", type=named, metavar="DIR[,DIR…]",
-        help="keep everything in this directory, or in several, in Kafka's own files (default: in memory)")  # fmt: skip
-    add("--sync", default="never", choices=("always", "interval", "never"), help="with --data, flush the files "
-        "before each response, every log.flush.interval.ms, or when the system decides, as in Kafka (%(default)s)")  # fmt: skip
     _faults(add, "make ids, and faults with a probability, repeatable")
-    add("--clock", default="system", choices=("system", "frozen"), help="(%(default)s)")
-    add("--warm", action="store_true", help="the coordinators' topics exist at the start, so clients need no first retry")
-    repeated("--max-version", metavar="API=N", help="offer this API up to version N (repeatable)")
-    add("--record-checks", default="full", choices=("full", "header"), help="check every record as Kafka does, or "
-        "the batch header only (%(default)s)")  # fmt: skip
     _watching(add)
     _end_with_parent(parser)
     parser.needs("--upgrade-to", "--upgrade-after", "--upgrade-pause", "--no-finalize")
@@ -150,6 +127,24 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     _needs_of_watching(parser)
     _mirror(parser, parser._actions)
     parser.set_defaults(command="wirebroker.commands.serve", old_address=None)
+
+
+def _options(add: Callable[..., argparse.Action]) -> None:
+    """Add the flags that set an option of the broker."""
+    of_options = defaults()
+    for option, flag in flags().items():
+        words: dict[str, Any] = {"help": flag.help}
+        if flag.metavar:
+            words["metavar"] = flag.metavar
+        if flag.repeatable:
+            words |= {"action": "append", "default": [], "help": f"{flag.help} (repeatable)"}
+        elif of_options[option] is False:
+            words["action"] = "store_true"
+        elif flag.choices:
+            words |= {"choices": flag.choices, "default": of_options[option]}
+        elif flag.whole or flag.path:
+            words["type"] = whole_number(*flag.whole) if flag.whole else named
+        add(flag.name, **words)
 
 
 def _faults(add: Callable[..., argparse.Action], seed_help: str) -> None:

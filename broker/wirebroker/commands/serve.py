@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -32,6 +31,7 @@ from wirebroker.net.clock import Clock
 from wirebroker.net.host import Host
 from wirebroker.net.listener import Address
 from wirebroker.net.sockets import new_loop
+from wirebroker.testing.option_table import Flag, flags
 from wirebroker.testing.options import BrokerOptions, OptionError
 from wirebroker.tools import tools
 
@@ -44,17 +44,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirebroker")
 
-FLAGS = {
-    "topics": "--topic",
-    "rules": "--set",
-    "configs": "--config",
-    "max_versions": "--max-version",
-    "trace": "--trace-level",
-    "users": "--user",
-    "quotas": "--quota",
-    "features": "--feature",
-}
-"""The flags whose names differ from the field of `BrokerOptions` that they set."""
+FLAGS = {option: flag.name for option, flag in flags().items()} | {"trace": "--trace-level"}
+"""The flags by the options that they set."""
 LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(message)s"
 
 
@@ -179,25 +170,26 @@ def unfired(plan: FaultPlan, command: str) -> int:
 
 def broker_options(arguments: argparse.Namespace, faults: FaultFile | None = None) -> BrokerOptions:
     """Returns the broker that the flags describe. Raises UsageError, OptionError."""
-    configs = dict(pair(text, "--config") for text in arguments.config)
+    given = {option: _value(flag, getattr(arguments, flag.dest)) for option, flag in flags().items()}
     if arguments.partitions is not None:
-        configs["num.partitions"] = str(arguments.partitions)
+        given["configs"]["num.partitions"] = str(arguments.partitions)
+    given["users"] = users_of(arguments.user, arguments.users_file, os.environ)
     seeds = (arguments.random_seed, faults.seed if faults else None, 0)
-    read: dict[str, Any] = {
-        "topics": arguments.topic,
-        "rules": dict(pair(text, "--set", "RULE=VALUE") for text in arguments.set),
-        "configs": configs,
-        "max_versions": dict(_max_version(text) for text in arguments.max_version),
-        "fault_seed": next(seed for seed in seeds if seed is not None),
-        "cold_start": not arguments.warm,
-        "trace": arguments.trace_level,
-        "data": arguments.data.split(",") if arguments.data else None,
-        "users": users_of(arguments.user, arguments.users_file, os.environ),
-        "quotas": arguments.quota,
-        "features": dict(_feature(text) for text in arguments.feature),
-    }
-    flags = {field.name: getattr(arguments, field.name) for field in fields(BrokerOptions) if field.name in arguments}
-    return BrokerOptions(**flags | read)
+    fault_seed = next(seed for seed in seeds if seed is not None)
+    return BrokerOptions(
+        **given, random_seed=arguments.random_seed, fault_seed=fault_seed, cold_start=not arguments.warm,
+        trace=arguments.trace_level,
+    )  # fmt: skip
+
+
+def _value(flag: Flag, given: Any) -> Any:
+    """Returns the value of an option whose flag has this value. Raises UsageError."""
+    if flag.read is not None:
+        return flag.read(given)
+    if not flag.parts:
+        return given
+    pairs = dict(pair(text, flag.name, flag.parts) for text in given)
+    return {name: _whole(flag, f"{name}={value}", value) for name, value in pairs.items()} if flag.numbers else pairs
 
 
 def _engine_maker(options: BrokerOptions, clock: Clock, faults: FaultFile | None, scene: Scene | None) -> Callable[[], Engine]:
@@ -307,15 +299,7 @@ def control_address(text: str) -> Address:
     return address_in(f"127.0.0.1:{port}" if whole(port) >= 0 else text, "--control")
 
 
-def _feature(text: str) -> tuple[str, int]:
-    name, level = pair(text, "--feature", "NAME=LEVEL")
-    if whole(level) < 0:
-        raise UsageError(f"--feature {text}: {level!r} is not a level")
-    return name, int(level)
-
-
-def _max_version(text: str) -> tuple[str, int]:
-    name, value = pair(text, "--max-version", "API=VERSION")
+def _whole(flag: Flag, text: str, value: str) -> int:
     if whole(value) < 0:
-        raise UsageError(f"--max-version {text}: {value!r} is not a version")
-    return name, int(value)
+        raise UsageError(f"{flag.name} {text}: {value!r} is not a {flag.parts.partition('=')[2].lower()}")
+    return int(value)

@@ -1,16 +1,16 @@
-"""The options of a broker, with the checks of their values and the error messages. `wirebroker serve`, MockKafka and the pytest
-marker share this module.
+"""Checks the options of a broker, and starts a broker with them. `wirebroker serve`, MockKafka and the pytest marker share this
+module; `option_table` declares the options.
 """
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkawire.compiling import fits
 from kafkawire.errors import UnwritableText
@@ -32,7 +32,8 @@ from wirebroker.security.acl_specs import AUTHORIZER, acl_of
 from wirebroker.security.mechanisms import BY_PASSWORD, GSSAPI, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, SERVED
 from wirebroker.security.web_tokens import UnsecuredTokens
 from wirebroker.testing import operations
-from wirebroker.testing.topic_specs import Topics, TopicSpec, topic_specs
+from wirebroker.testing.option_table import ServeOptions, flags
+from wirebroker.testing.topic_specs import TopicSpec, topic_specs
 from wirebroker.trace.levels import LEVELS
 
 if TYPE_CHECKING:
@@ -41,12 +42,8 @@ if TYPE_CHECKING:
 
 __tracebackhide__ = True  # pytest shows the caller's line
 
-CHOICES = {
-    "clock": CLOCKS, "record_checks": ("full", "header"), "sync": ("always", "interval", "never"), "trace": LEVELS,
-}  # fmt: skip
+CHOICES = {"trace": tuple(LEVELS)} | {name: flag.choices for name, flag in flags().items() if flag.choices}
 
-Folders = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-"""One data directory or several."""
 AUTO_CREATION_MS = 35
 """The ms until clients can use an automatically created topic. A Kafka 4.3.1 takes 33 to 39 ms after the first Metadata
 request.
@@ -69,46 +66,8 @@ class OptionError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerOptions:
-    """The options with which a cluster of brokers starts. Raises OptionError.
-
-    `topics` are the names of the topics to create, each optionally with a partition count, a replication factor and settings
-    (`wirebroker.testing.topic_specs`). `configs` are settings under Kafka's names; `rules` change single rules of the
-    `profile`. `random_seed` makes the ids of each start repeatable; `fault_seed` makes the random choices of faults repeatable.
-    With `cold_start`, coordinators and automatically created topics become available only after a short time, as in Kafka. With
-    `warm`, the coordinators' internal topics exist from the start. `data` are the directories that keep the logs, and `sync`
-    says when they are flushed to the disk. `users` are names and passwords, for listeners with SASL. `acls` are ACLs written as
-    strings (`wirebroker.security.acl_specs`). With ACLs, the broker has an authorizer. `quotas` are strings such as
-    `user=alice,client-id=app,producer_byte_rate=1000`. `features` are the feature levels of a new cluster, under names such as
-    `transaction.version`. With `telemetry`, clients can push their own metrics (KIP-714).
-
-    `like` is a file that `wirebroker learn` wrote: the cluster is an empty copy of the learned cluster. The other options take
-    precedence over the file.
-    """
-
-    brokers: int | None = None
-    """The number of brokers. None means 1, or the number of brokers in the file `like`."""
-    topics: Topics | None = None
-    profile: str | None = None
-    """None means the profile of the release `wirebroker.core.releases.DEFAULT`, or of the release in the file `like`."""
-    rules: Mapping[str, Any] | None = None
-    configs: Mapping[str, Any] | None = None
-    clock: str = "system"
-    record_checks: str = "full"
-    max_versions: Mapping[str, int] | None = None
-    random_seed: int | None = None
-    fault_seed: int = 0
-    cold_start: bool = False
-    warm: bool = False
-    trace: str = "verdicts"
-    data: Folders | None = None
-    sync: str = "never"
-    users: Mapping[str, str] | None = field(default=None, repr=False)
-    quotas: Sequence[str] = ()
-    telemetry: bool = False
-    acls: Sequence[str] = ()
-    features: Mapping[str, int] | None = None
-    like: str | os.PathLike[str] | None = None
+class BrokerOptions(ServeOptions):
+    """The options with which a cluster of brokers starts, checked. Raises OptionError."""
 
     def __post_init__(self) -> None:
         if self.brokers is not None and (type(self.brokers) is not int or self.brokers < 1):
