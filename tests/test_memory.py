@@ -24,7 +24,7 @@ from inprocess import InProcess, Link
 from kafkawire.declare import Message
 from requesting import delete_records, fetch, plain
 from wirebroker.client.wire import ConnectionClosed, NoResponse
-from wirebroker.core.changes import TransactionChange
+from wirebroker.common.changes import TransactionChange
 from wirebroker.engine.snapshots import go_back, take
 from wirebroker.engine.soft_reset import soft_reset
 from wirebroker.testing.options import BrokerOptions

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, Protocol
 from kafkawire.disk.metadata import ScramCredential, TokenImage
 from kafkawire.errors import ErrorCode
 from kafkawire.primitives import ZERO_UUID
+from wirebroker.common.changes import Change, FeatureChange, TopicChange
 from wirebroker.common.slices import at_once, pauses
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.acls import Acl, Acls
-from wirebroker.core.changes import Change, FeatureChange, TopicChange
 from wirebroker.core.configs import BrokerConfigs, ConfigError, TopicConfigs
 from wirebroker.core.delegation_tokens import DelegationTokens
 from wirebroker.core.elections import NO_LEADER

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Literal
 
 from kafkawire.errors import ErrorCode
-from wirebroker.core.changes import BrokerChange, InSyncChange, LeaderChange
+from wirebroker.common.changes import BrokerChange, InSyncChange, LeaderChange
 from wirebroker.core.cluster import INTERNAL_TOPICS, Broker, Cluster
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.partition import Partition

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import Any
 
+from wirebroker.common.changes import LogStartChange, ProducerChange
 from wirebroker.common.slices import pauses
-from wirebroker.core.changes import LogStartChange, ProducerChange
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.compaction import Compaction
 from wirebroker.core.delegation_tokens import expires_at, has_expired

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypedDict, Unpack
 
-from wirebroker.core.changes import UpgradeChange
+from wirebroker.common.changes import UpgradeChange
 from wirebroker.core.cluster import Broker, Cluster
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.controller import Controller

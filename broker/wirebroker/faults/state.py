@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 from kafkawire.errors import ErrorCode
+from wirebroker.common.changes import LeaderChange, ProducerChange
 from wirebroker.common.suggestions import did_you_mean
-from wirebroker.core.changes import LeaderChange, ProducerChange
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.controller import Controller
 from wirebroker.core.groups.coordinator import GroupCoordinator

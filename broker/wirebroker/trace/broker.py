@@ -8,48 +8,17 @@ includes them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from kafkawire.batches import HEADER, BatchHeader, read_header
 from kafkawire.errors import error_name
-from wirebroker.core.changes import (
-    BrokerChange,
-    Change,
-    FeatureChange,
-    GroupChange,
-    InSyncChange,
-    LeaderChange,
-    LogStartChange,
-    ProducerChange,
-    RestartChange,
-    ShareChange,
-    TopicChange,
-    TransactionChange,
-    UpgradeChange,
-)
+from wirebroker.common.changes import Change, ProducerChange
 from wirebroker.core.partition import Appended, Partition, appended_next
 from wirebroker.core.producers import Accept, Duplicate, Reject, epoch_of, explain
 from wirebroker.requests.connection import Connection
 from wirebroker.trace.brief import Brief
 from wirebroker.trace.recorder import Recorder, cut, principal_of, software_of, who
-from wirebroker.trace.rows import (
-    BrokerRow,
-    FeatureRow,
-    GroupRow,
-    InSyncRow,
-    LeaderRow,
-    ProduceRow,
-    ProducerRow,
-    RestartRow,
-    RetentionRow,
-    Row,
-    ShareRow,
-    TopicRow,
-    TransactionRow,
-    UpgradeRow,
-    VerdictName,
-    compression_name,
-)
+from wirebroker.trace.rows import OF_CHANGES, ProduceRow, Row, VerdictName, compression_name
 
 _NO_HEADER = BatchHeader(-1, -1, -1, -1, 0, 0, -1, -1, -1, -1, -1, -1, 0)
 STORED = (
@@ -57,13 +26,6 @@ STORED = (
     "base_offset", "rule", "header", "principal", "client_host",
 )  # fmt: skip
 """The names of the facts about a batch that was stored in order. A row of the event `produce` can be made from these facts."""
-CHANGED: dict[type[Change], type[Row]] = {
-    TopicChange: TopicRow, LeaderChange: LeaderRow, InSyncChange: InSyncRow, BrokerChange: BrokerRow,
-    ProducerChange: ProducerRow, TransactionChange: TransactionRow, GroupChange: GroupRow,
-    LogStartChange: RetentionRow, RestartChange: RestartRow, ShareChange: ShareRow, FeatureChange: FeatureRow,
-    UpgradeChange: UpgradeRow,
-}  # fmt: skip
-"""The row class for each type of change. A row has the time, and then the same fields as the change."""
 
 
 class BrokerRecorder(Recorder):
@@ -101,16 +63,13 @@ class BrokerRecorder(Recorder):
         if header is None or header.producer_id < 0:
             return
         if before is None or epoch_of(before) != header.producer_epoch:
-            change = ProducerRow(
-                self._now(), "created" if before is None else "epoch", partition.topic, partition.index,
-                header.producer_id, header.producer_epoch,
-            )  # fmt: skip
-            self._add(change)
+            change: Literal["created", "epoch"] = "created" if before is None else "epoch"
+            self.changed(ProducerChange(change, partition.topic, partition.index, header.producer_id, header.producer_epoch))
 
     def changed(self, change: Change) -> None:
         """Note a change of the cluster."""
-        fields = [cut(each) if isinstance(each, str) else each for each in change]
-        self._add(CHANGED[type(change)](self._now(), *fields))
+        facts = {name: cut(fact) if isinstance(fact, str) else fact for name, fact in vars(change).items()}
+        self._add(OF_CHANGES[type(change)](time=self._now(), **facts))
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
         """Returns the verdicts in the ring, oldest first. If `topic` or `partition` is given, only verdicts on its batches are

@@ -13,6 +13,21 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
+from wirebroker.common.changes import (
+    BrokerChange,
+    Change,
+    FeatureChange,
+    GroupChange,
+    InSyncChange,
+    LeaderChange,
+    LogStartChange,
+    ProducerChange,
+    RestartChange,
+    ShareChange,
+    TopicChange,
+    TransactionChange,
+    UpgradeChange,
+)
 from wirebroker.requests.facts import Batch
 
 Parts = tuple[str, str, str, str]
@@ -433,46 +448,32 @@ class FetchRow(ClientRow):
 # Changes
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRow(Row):
+@dataclass(frozen=True)
+class TopicRow(TopicChange, Row):
     """A topic was created, was deleted, or got more partitions."""
 
     event = "topic"
-
-    change: Literal["created", "grown", "deleted"]
-    topic: str
-    partitions: int
 
     def parts(self) -> Parts:
         return self.topic, "topic", "changed", f"{self.change}, with {self.partitions} partition{'s' * (self.partitions != 1)}"
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderRow(Row):
+@dataclass(frozen=True)
+class LeaderRow(LeaderChange, Row):
     """A partition has a new leader epoch, and perhaps a new leader; −1 means that it has no leader."""
 
     event = "leader"
-
-    topic: str
-    partition: int
-    leader: int
-    leader_epoch: int
 
     def parts(self) -> Parts:
         leader = f"led by node {self.leader}" if self.leader >= 0 else "without a leader"
         return f"{self.topic}-{self.partition}", "leader", "changed", f"{leader} in epoch {self.leader_epoch}"
 
 
-@dataclass(frozen=True, slots=True)
-class InSyncRow(Row):
+@dataclass(frozen=True)
+class InSyncRow(InSyncChange, Row):
     """The in-sync replicas of a partition changed."""
 
     event = "isr"
-
-    topic: str
-    partition: int
-    in_sync: tuple[int, ...]
-    high_watermark: int
 
     def parts(self) -> Parts:
         nodes = ", ".join(map(str, self.in_sync)) or "nobody"
@@ -484,58 +485,41 @@ class InSyncRow(Row):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRow(Row):
+@dataclass(frozen=True)
+class BrokerRow(BrokerChange, Row):
     """A broker was killed, stopped or unregistered, or started again."""
 
     event = "broker"
-
-    change: Literal["killed", "stopped", "unregistered", "started"]
-    node: int
 
     def parts(self) -> Parts:
         return "", f"broker {self.node}", "changed", self.change
 
 
-@dataclass(frozen=True, slots=True)
-class UpgradeRow(Row):
+@dataclass(frozen=True)
+class UpgradeRow(UpgradeChange, Row):
     """A broker starts with another release of Kafka."""
 
     event = "upgrade"
-
-    node: int
-    former: str
-    release: str
 
     def parts(self) -> Parts:
         return "", f"broker {self.node}", "changed", f"from Kafka {self.former} to {self.release}"
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureRow(Row):
+@dataclass(frozen=True)
+class FeatureRow(FeatureChange, Row):
     """A feature of the cluster has another level."""
 
     event = "feature"
-
-    feature: str
-    before: int
-    level: int
 
     def parts(self) -> Parts:
         return "", self.feature, "changed", f"from level {self.before} to {self.level}"
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerRow(Row):
+@dataclass(frozen=True)
+class ProducerRow(ProducerChange, Row):
     """A partition got the first batch of a producer, got the first batch of a new epoch, or forgot a producer."""
 
     event = "producer"
-
-    change: Literal["created", "epoch", "expired"]
-    topic: str
-    partition: int
-    producer_id: int
-    producer_epoch: int
 
     def parts(self) -> Parts:
         return (
@@ -546,59 +530,33 @@ class ProducerRow(Row):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionRow(Row):
+@dataclass(frozen=True)
+class TransactionRow(TransactionChange, Row):
     """The state, epoch or partitions of a transactional id changed, and the change was written to the log."""
 
     event = "transaction"
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    state: str
-    partitions: tuple[str, ...]
 
     def parts(self) -> Parts:
         within = f" with {', '.join(self.partitions)}" if self.partitions else ""
         return self.transactional_id, f"pid {self.producer_id}/{self.producer_epoch}", "changed", f"{self.state}{within}"
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRow(Row):
+@dataclass(frozen=True)
+class GroupRow(GroupChange, Row):
     """A group entered a new state or a new generation. For a consumer group the generation is the group epoch."""
 
     event = "group"
-
-    group: str
-    state: str
-    generation: int
-    members: int
 
     def parts(self) -> Parts:
         members = f"{self.members} member{'s' * (self.members != 1)}"
         return self.group, "group", "changed", f"{self.state}, generation {self.generation}, {members}"
 
 
-@dataclass(frozen=True, slots=True)
-class ShareRow(Row):
+@dataclass(frozen=True)
+class ShareRow(ShareChange, Row):
     """Records of a share group were acquired, released, accepted, rejected or sent as dead letters, or their lock expired."""
 
     event = "share"
-
-    change: Literal["acquired", "released", "settled", "lock_expired", "buried"]
-    group: str
-    topic: str
-    partition: int
-    first: int
-    last: int
-    member: str
-    """the member that had acquired the records"""
-    state: str
-    """the new state of the records: acquired, available, acknowledged, archiving or archived"""
-    delivery_count: int
-    """how often the records were delivered"""
-    why: str = ""
-    """why no dead letter was written; "" if one was written"""
 
     def parts(self) -> Parts:
         where = f"{self.first}–{self.last}" if self.last > self.first else str(self.first)
@@ -636,17 +594,11 @@ class TelemetryRow(Row):
         return self.client_id or "", f"{self.bytes} B {self.compression}", "pushed", f"{self.client_instance_id}{ends}"
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionRow(Row):
+@dataclass(frozen=True)
+class RetentionRow(LogStartChange, Row):
     """Retention deleted the records before `log_start_offset`."""
 
     event = "retention"
-
-    topic: str
-    partition: int
-    before: int
-    """the previous log start offset"""
-    log_start_offset: int
 
     def parts(self) -> Parts:
         rest = f"begins at {self.log_start_offset}, before at {self.before}"
@@ -665,13 +617,11 @@ class RunRow(Row):
         return "", "wirebroker", "changed", f"{self.change}; a new run begins"
 
 
-@dataclass(frozen=True, slots=True)
-class RestartRow(Row):
+@dataclass(frozen=True)
+class RestartRow(RestartChange, Row):
     """The brokers stopped and started again."""
 
     event = "restart"
-
-    mode: str
 
     def parts(self) -> Parts:
         return "", "brokers", "changed", f"restarted ({self.mode})"
@@ -691,6 +641,8 @@ EVENTS: dict[str, type[Row]] = {
     )
 }  # fmt: skip
 """Every event, by its name in JSON."""
+OF_CHANGES: dict[type[Change], type[Row]] = {row.__bases__[0]: row for row in EVENTS.values() if issubclass(row, Change)}
+"""The row of each change."""
 
 
 def row_from_json(row: Any) -> Row:

@@ -7,8 +7,8 @@ from typing import Any
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import EncodeError, ErrorCode
+from wirebroker.common.changes import GroupChange
 from wirebroker.common.slices import at_once, weighted_pauses
-from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
 from wirebroker.core.groups.changing import Changes

@@ -20,8 +20,8 @@ from kafkawire.coordinator_records.share_update import ShareUpdateKey, ShareUpda
 from kafkawire.declare import Message
 from kafkawire.errors import EncodeError, ErrorCode
 from kafkawire.primitives import format_uuid
+from wirebroker.common.changes import LogStartChange
 from wirebroker.common.slices import pauses, sliced
-from wirebroker.core.changes import LogStartChange
 from wirebroker.core.cluster import SHARE_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
 from wirebroker.core.elections import NO_LEADER

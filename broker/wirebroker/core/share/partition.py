@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kafkawire.errors import ErrorCode
-from wirebroker.core.changes import ShareChange, ShareEvent
+from wirebroker.common.changes import ShareChange, ShareEvent
 from wirebroker.core.purgatory import Timer, Timers
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.in_flight import NOBODY, Batches, InFlight, InFlightBatch, Limits, RecordState, StateBatch

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from kafkawire.errors import EncodeError, ErrorCode
+from wirebroker.common.changes import TransactionChange
 from wirebroker.common.slices import pauses
 from wirebroker.core import coordinator_errors
-from wirebroker.core.changes import TransactionChange
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Cluster
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.features import TRANSACTION

@@ -1,14 +1,23 @@
-"""The changes in a cluster with which `Cluster.watch` is called, other than appended records. The trace uses the same names."""
+"""The changes in a cluster with which `Cluster.watch` is called, other than appended records. A row of the trace is a
+change with its time and its words (`trace.rows`).
+"""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal
 
 ShareEvent = Literal["acquired", "released", "settled", "lock_expired", "buried"]
 """What can happen to records of a share group; `buried` means that their dead letters were written."""
 
 
-class TopicChange(NamedTuple):
+@dataclass(frozen=True)
+class Change:
+    """A change in a cluster. The change has no time: whoever notes it knows the time."""
+
+
+@dataclass(frozen=True)
+class TopicChange(Change):
     """A topic was created or deleted, or has more partitions."""
 
     change: Literal["created", "grown", "deleted"]
@@ -16,7 +25,8 @@ class TopicChange(NamedTuple):
     partitions: int
 
 
-class LeaderChange(NamedTuple):
+@dataclass(frozen=True)
+class LeaderChange(Change):
     """A partition has a new leader epoch, perhaps another leader."""
 
     topic: str
@@ -25,7 +35,8 @@ class LeaderChange(NamedTuple):
     leader_epoch: int
 
 
-class InSyncChange(NamedTuple):
+@dataclass(frozen=True)
+class InSyncChange(Change):
     """The in-sync replicas of a partition have changed."""
 
     topic: str
@@ -34,14 +45,16 @@ class InSyncChange(NamedTuple):
     high_watermark: int
 
 
-class BrokerChange(NamedTuple):
+@dataclass(frozen=True)
+class BrokerChange(Change):
     """A broker was killed, stopped or unregistered, or started again."""
 
     change: Literal["killed", "stopped", "unregistered", "started"]
     node: int
 
 
-class UpgradeChange(NamedTuple):
+@dataclass(frozen=True)
+class UpgradeChange(Change):
     """A broker was started with another release of Kafka."""
 
     node: int
@@ -49,7 +62,8 @@ class UpgradeChange(NamedTuple):
     release: str
 
 
-class FeatureChange(NamedTuple):
+@dataclass(frozen=True)
+class FeatureChange(Change):
     """The level of a feature of the cluster changed."""
 
     feature: str
@@ -57,7 +71,8 @@ class FeatureChange(NamedTuple):
     level: int
 
 
-class ProducerChange(NamedTuple):
+@dataclass(frozen=True)
+class ProducerChange(Change):
     """A partition learned of a new producer, saw a new epoch of a producer, or forgot a producer."""
 
     change: Literal["created", "epoch", "expired"]
@@ -67,7 +82,8 @@ class ProducerChange(NamedTuple):
     producer_epoch: int
 
 
-class TransactionChange(NamedTuple):
+@dataclass(frozen=True)
+class TransactionChange(Change):
     """The state of a transactional id was written to the log."""
 
     transactional_id: str
@@ -77,7 +93,8 @@ class TransactionChange(NamedTuple):
     partitions: tuple[str, ...]
 
 
-class GroupChange(NamedTuple):
+@dataclass(frozen=True)
+class GroupChange(Change):
     """A group entered another state or generation."""
 
     group: str
@@ -86,7 +103,8 @@ class GroupChange(NamedTuple):
     members: int
 
 
-class ShareChange(NamedTuple):
+@dataclass(frozen=True)
+class ShareChange(Change):
     """Something has happened to records of a share group (KIP-932)."""
 
     change: ShareEvent
@@ -96,29 +114,28 @@ class ShareChange(NamedTuple):
     first: int
     last: int
     member: str
+    """the member that had acquired the records"""
     state: str
     """the state afterwards: acquired, available, acknowledged, archiving or archived"""
     delivery_count: int
+    """how often the records were delivered"""
     why: str = ""
-    """why there is no dead letter; empty if there is one"""
+    """why no dead letter was written; "" if one was written"""
 
 
-class LogStartChange(NamedTuple):
+@dataclass(frozen=True)
+class LogStartChange(Change):
     """Retention moved the log start offset."""
 
     topic: str
     partition: int
     before: int
+    """the previous log start offset"""
     log_start_offset: int
 
 
-class RestartChange(NamedTuple):
+@dataclass(frozen=True)
+class RestartChange(Change):
     """The brokers stopped and started again."""
 
     mode: str
-
-
-Change = (
-    TopicChange | LeaderChange | InSyncChange | BrokerChange | ProducerChange | TransactionChange | GroupChange
-    | LogStartChange | RestartChange | ShareChange | FeatureChange | UpgradeChange
-)  # fmt: skip
