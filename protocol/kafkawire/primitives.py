@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 
 from kafkawire.errors import ProtocolError
 
@@ -54,6 +55,14 @@ def skip_tagged_fields(buffer: Buffer, pos: int, end: int, count: int) -> int:
         if pos > end:
             raise ProtocolError("a tagged field runs past the end")
     return pos
+
+
+def new_uuid(random_bytes: Callable[[int], bytes]) -> bytes:
+    """Returns a random id. As text it never begins with a hyphen, which commands would take for an option (Kafka's
+    Uuid.randomUuid)."""
+    while format_uuid(made := random_bytes(16)).startswith("-"):
+        pass
+    return made
 
 
 def format_uuid(raw: bytes) -> str:

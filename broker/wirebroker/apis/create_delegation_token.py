@@ -10,9 +10,10 @@ from __future__ import annotations
 from kafkawire.disk.metadata import TokenImage
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from kafkawire.primitives import format_uuid, new_uuid
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.acls import Operation, ResourceType
-from wirebroker.core.delegation_tokens import Lifetimes, new_id, secret_of
+from wirebroker.core.delegation_tokens import Lifetimes, secret_of
 from wirebroker.core.releases.changes import since
 from wirebroker.security.principals import ANONYMOUS, USER, Principal
 from wirebroker.security.protocols import SecurityProtocol
@@ -81,8 +82,8 @@ def _token(request: CreateDelegationTokenRequest, exchange: Exchange, owner: Pri
     most_at = now + (min(lives.most, request.max_lifetime_ms) if request.max_lifetime_ms > 0 else lives.most)
     renewers = tuple(f"{each.principal_type}:{each.principal_name}" for each in request.renewers)
     return TokenImage(
-        new_id(exchange.cluster.random_bytes(16)), str(owner), str(exchange.connection.session.principal), renewers, now,
-        most_at, min(most_at, now + lives.renewal),
+        format_uuid(new_uuid(exchange.cluster.random_bytes)), str(owner), str(exchange.connection.session.principal), renewers,
+        now, most_at, min(most_at, now + lives.renewal),
     )  # fmt: skip
 
 

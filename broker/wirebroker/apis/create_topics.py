@@ -21,6 +21,7 @@ from kafkawire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from kafkawire.primitives import new_uuid
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata_changes import CHANGES, NAMES_TOPICS_ONCE, MetadataChanges
 from wirebroker.apis.new_topics import Plan, exists, planned
@@ -146,7 +147,7 @@ def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> G
 
 def _id_before_creation(cluster: Cluster) -> bytes:
     """Returns a random topic id, or the id 0 if the release makes the id together with the topic."""
-    return cluster.random_bytes(16) if MAKES_IDS_EARLY.of(cluster.configs.release) else bytes(16)
+    return new_uuid(cluster.random_bytes) if MAKES_IDS_EARLY.of(cluster.configs.release) else bytes(16)
 
 
 def _leaders(plan: Plan, cluster: Cluster) -> int:

@@ -12,7 +12,7 @@ from kafkawire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
-from kafkawire.primitives import ZERO_UUID, format_uuid
+from kafkawire.primitives import ZERO_UUID, format_uuid, new_uuid
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.releases.changes import since
 from wirebroker.core.telemetry import Client
@@ -26,7 +26,7 @@ def handle(request: GetTelemetrySubscriptionsRequest, exchange: Exchange) -> Get
     """Respond with the client's subscription."""
     instance = request.client_instance_id
     if instance == ZERO_UUID:
-        instance = exchange.cluster.random_bytes(16)
+        instance = new_uuid(exchange.cluster.random_bytes)
     client = client_of(instance, exchange)
     if not client.may_ask(exchange.now, forgives=FORGIVES_CLIENTS.of(exchange.cluster.configs.release)):
         return GetTelemetrySubscriptionsResponse(

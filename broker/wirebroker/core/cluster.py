@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from kafkawire.disk.metadata import ScramCredential, TokenImage
 from kafkawire.errors import ErrorCode
-from kafkawire.primitives import ZERO_UUID
+from kafkawire.primitives import ZERO_UUID, new_uuid
 from wirebroker.common.changes import Change, FeatureChange, TopicChange
 from wirebroker.common.slices import at_once, pauses
 from wirebroker.common.suggestions import did_you_mean
@@ -331,7 +331,7 @@ class Cluster:
 
     def alter_acls(self, added: Sequence[Acl], removed: Sequence[Acl]) -> None:
         """Add and remove ACLs. The change is undone if it cannot be written to the metadata log."""
-        new = {acl: self.random_bytes(16) for acl in dict.fromkeys(added) if acl not in self.acls}
+        new = {acl: new_uuid(self.random_bytes) for acl in dict.fromkeys(added) if acl not in self.acls}
         gone = {acl: self.acls.ids[acl] for acl in removed if acl in self.acls}
 
         def change(add: Mapping[Acl, bytes], remove: Mapping[Acl, bytes]) -> None:
@@ -704,6 +704,6 @@ class Cluster:
 
     def _new_topic_id(self) -> bytes:
         while True:
-            made = self.random_bytes(16)
+            made = new_uuid(self.random_bytes)
             if made not in self.topics_by_id and any(made):
                 return made

@@ -41,11 +41,6 @@ def password_of(token_id: str, key: str) -> str:
     return b64encode(secret_of(token_id, key)).decode()
 
 
-def new_id(raw: bytes) -> str:
-    """Returns the id of a new token: 16 random bytes in the form of Kafka's Uuid."""
-    return b64encode(raw, b"-_").decode().rstrip("=")
-
-
 def has_expired(token: TokenImage, now: int) -> bool:
     """Tells whether the token has expired, so that it can no longer be renewed."""
     return expires_at(token) <= now

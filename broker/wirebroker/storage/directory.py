@@ -26,7 +26,7 @@ from kafkawire.disk.names import METADATA_FOLDER, future_of, is_deleted_folder, 
 from kafkawire.disk.opening import unplain
 from kafkawire.disk.properties import CLUSTER_ID, META_PROPERTIES, properties_text, read_properties, two_clusters
 from kafkawire.disk.walking import ANYWHERE
-from kafkawire.primitives import format_uuid, parse_uuid
+from kafkawire.primitives import format_uuid, new_uuid, parse_uuid
 from wirebroker.core.cluster import SHARED_CLUSTER_ID
 from wirebroker.core.names import topic_name_error
 from wirebroker.storage import files
@@ -133,7 +133,7 @@ class LogDirectory:
                 f"{self.root} is not a data directory of Kafka: it has no {META_PROPERTIES}, but {others[0]!r}; "
                 "give the name of an empty or a new directory"
             )
-        self.cluster_id, self.stored_node_id, self.id = cluster_id, self.node_id, random_bytes(16)
+        self.cluster_id, self.stored_node_id, self.id = cluster_id, self.node_id, new_uuid(random_bytes)
         made = {
             "node.id": str(self.node_id),
             "directory.id": format_uuid(self.id),
@@ -290,13 +290,6 @@ class LogDirectory:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def _new_cluster_id(random_bytes: Callable[[int], bytes]) -> str:
-    """Returns a random id; like Kafka's ids it does not begin with a hyphen, which commands would take for an option."""
-    while (made := format_uuid(random_bytes(16))).startswith("-"):
-        pass
-    return made
-
-
 class LogDirectories:
     """The log directories of all brokers of a cluster, and the cluster's metadata, which is in the first directory."""
 
@@ -305,7 +298,7 @@ class LogDirectories:
         OSError.
         """
         self.roots = roots
-        self.cluster_id = self._stored_cluster_id() or _new_cluster_id(random_bytes)
+        self.cluster_id = self._stored_cluster_id() or format_uuid(new_uuid(random_bytes))
         self.of: dict[int, list[LogDirectory]] = {}
         """The log directories of each broker."""
         self.metadata: MetadataLog

@@ -20,7 +20,7 @@ from kafkawire.disk.metadata import (
 )
 from kafkawire.disk.names import LOG, folder_name
 from kafkawire.disk.properties import PARTITION_METADATA, read_partition_metadata
-from kafkawire.primitives import format_uuid
+from kafkawire.primitives import format_uuid, new_uuid
 from wirebroker.core.cluster import Cluster, StoredPartition
 from wirebroker.core.config_resources import check_stored
 from wirebroker.core.configs import ConfigError, check_topic_configs
@@ -109,7 +109,7 @@ class Loading:
         ids: dict[str, bytes] = {}
         for directory, (topic, index), path in self._directories.partitions():
             node_id = directory.node_id
-            topic_id = self.id_in(path) or ids.get(topic) or self._random_bytes(16)
+            topic_id = self.id_in(path) or ids.get(topic) or new_uuid(self._random_bytes)
             ids.setdefault(topic, topic_id)
             held = image.topics.setdefault(ids[topic], TopicImage(topic))
             held.partitions[index] = PartitionImage((node_id,), (node_id,), node_id, 0)

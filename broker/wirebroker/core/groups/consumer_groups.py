@@ -6,7 +6,6 @@ only at the end, so a refused request changes nothing. Requests about many topic
 
 from __future__ import annotations
 
-import base64
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
+from kafkawire.primitives import format_uuid, new_uuid
 from wirebroker.common.slices import after, pauses, weighted_pauses
 from wirebroker.core.groups import migration
 from wirebroker.core.groups.assignors import ASSIGNORS, NOTHING, Partitions, Subscriber
@@ -165,14 +165,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         return HeartbeatResult(member_id, change.new.epoch, interval, change.new.assigned if included else None)
 
     def new_member_id(self) -> str:
-        """Returns a new member id: Kafka's Uuid in base64, but never one that begins with a dash."""
-        made = "-"
-        while made.startswith("-"):
-            made = self._base64_id()
-        return made
-
-    def _base64_id(self) -> str:
-        return base64.urlsafe_b64encode(self._cluster.random_bytes(16)).decode().rstrip("=")
+        """Returns a new member id: Kafka's Uuid as text."""
+        return format_uuid(new_uuid(self._cluster.random_bytes))
 
     def _member(
         self, group: ConsumerGroup, member_id: str, requested: GroupHeartbeat
