@@ -41,6 +41,8 @@ _START = _HEAD.size
 _POISONED = 1
 _OPEN = 2
 """A transaction of the producer is open on this partition."""
+FIRST_ERRORS = {"zero_or_45": 45, "zero_or_59": 59}
+"""The error for a producer without state that does not begin at sequence 0, by the rule `first_sequence`."""
 LAST_EPOCH = 32767
 _OLDER = SEQUENCES // 2
 """A sequence is older than another one if its distance before the other one, modulo 2³¹, is less than this. A sequence that is
@@ -308,8 +310,8 @@ def _judge_first(batch: BatchHeader, rules: Rules, log_end_offset: int, origin: 
 
 def _judge_first_sequence(batch: BatchHeader, rules: Rules) -> Reject | None:
     if batch.base_sequence != 0 and rules.first_sequence != "any":
-        code = rules.first_sequence[-2:] if batch.producer_epoch >= 0 else rules.after_marker
-        return Reject(int(code), "first_not_zero", batch.base_sequence, 0)
+        code = FIRST_ERRORS[rules.first_sequence] if batch.producer_epoch >= 0 else int(rules.after_marker)
+        return Reject(code, "first_not_zero", batch.base_sequence, 0)
     return None
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 from kafkawire.batches import BatchHeader
 from kafkawire.declare import Message
@@ -115,6 +116,11 @@ class Proxy:
         """Tells whether every request is decoded."""
         self._reads: frozenset[int] = frozenset()
         """The APIs whose requests are decoded even if `_reads_all` is not set."""
+        self._learns: dict[int, Callable[[ForwardedExchange, Any], None]] = {
+            **dict.fromkeys(LOGINS, self._logged_in), KEYS["InitProducerId"]: self._issued, KEYS["EndTxn"]: self._ended,
+            PRODUCE: self._compare, KEYS["PushTelemetry"]: self._pushed, FETCH: self._fetched,
+        }  # fmt: skip
+        """What the proxy learns from the responses of an API."""
         self._choose()
         self.relays: dict[Connection, Relay] = {}
         self._numbers = count(1)
@@ -245,21 +251,25 @@ class Proxy:
         if exchange.api_key in SHOWING and self.trace.verdicts:
             sender = Sender(cut(exchange.client_id or ""), exchange.connection.client_host)
             self.passing.observe(self.now, exchange.api_key, sender, exchange.request, response)
-        if exchange.api_key in LOGINS:
-            self.logins.passed(exchange.connection, exchange.request, response, self.now)
-        elif isinstance(response, InitProducerIdResponse) and not response.error_code:
+        if (learn := self._learns.get(exchange.api_key)) is not None:
+            learn(exchange, response)
+
+    def _logged_in(self, exchange: ForwardedExchange, response: Message) -> None:
+        self.logins.passed(exchange.connection, exchange.request, response, self.now)
+
+    def _issued(self, exchange: ForwardedExchange, response: InitProducerIdResponse) -> None:
+        if not response.error_code:
             self.shadow.issued(response.producer_id, response.producer_epoch)
             self.shadow.deadlines.given(response.producer_id, exchange.request.transaction_timeout_ms)  # type: ignore[attr-defined]
-        elif isinstance(response, EndTxnResponse) and not response.error_code:
+
+    def _ended(self, exchange: ForwardedExchange, response: EndTxnResponse) -> None:
+        if not response.error_code:
             self.shadow.deadlines.ended(exchange.request.producer_id)  # type: ignore[attr-defined]
-        elif isinstance(response, ProduceResponse) and self.trace.verdicts:
-            self._compare(exchange, response)
-        elif isinstance(response, PushTelemetryResponse) and not response.error_code:
-            self._pushed(exchange)
-        elif isinstance(response, FetchResponse) and exchange.api_key == FETCH:
-            self.directory.fetched(exchange.request, response, exchange.node_id)  # type: ignore[arg-type]
-            if self.trace.exchanges:
-                self.trace.fetched_all(exchange, response)
+
+    def _fetched(self, exchange: ForwardedExchange, response: FetchResponse) -> None:
+        self.directory.fetched(exchange.request, response, exchange.node_id)  # type: ignore[arg-type]
+        if self.trace.exchanges:
+            self.trace.fetched_all(exchange, response)
 
     def learned(self, response: Message) -> None:
         """Learn names of topics from a response, and leaders from a response to Metadata."""
@@ -268,10 +278,10 @@ class Proxy:
             for change in self.leaders.learn(response):
                 self.trace.led(*change)
 
-    def _pushed(self, exchange: ForwardedExchange) -> None:
+    def _pushed(self, exchange: ForwardedExchange, response: PushTelemetryResponse) -> None:
         request, connection = exchange.request, exchange.connection
         assert isinstance(request, PushTelemetryRequest)
-        if not request.metrics:
+        if response.error_code or not request.metrics:
             return
         try:
             client = exchange.client_id, connection.software
@@ -283,6 +293,8 @@ class Proxy:
             self.trace.pushed(self.now, connection, exchange.client_id, request)
 
     def _compare(self, exchange: ForwardedExchange, response: ProduceResponse) -> None:
+        if not self.trace.verdicts:
+            return
         request = exchange.request
         assert isinstance(request, ProduceRequest)
         for topic, batch, part in batches_with_responses(exchange, response):

@@ -45,8 +45,8 @@ class SlowBrokers(Detector):
         """The connections on which Produce requests get responses."""
 
     def begin_run(self) -> None:
-        """Forget everything, because in a new run the connections have other numbers."""
-        self.__init__()  # type: ignore[misc]
+        """Forget the connections, because in a new run they have other numbers."""
+        self._pending, self._produces = Known(OrderedDict), Known(list)
 
     def take(self, number: int, row: Row) -> None:
         """Take a row."""
