@@ -146,3 +146,11 @@ def output_file(text: str) -> str:
     if problem:
         raise argparse.ArgumentTypeError(problem)
     return text
+
+
+def write_output(path: str, content: str | bytes) -> None:
+    """Write the content to a file that a flag names. Raises OSError, which names the file: a full disk is noticed only now."""
+    try:
+        Path(path).write_bytes(content.encode() if isinstance(content, str) else content)
+    except OSError as refused:
+        raise OSError(refused.errno, refused.strerror, path) from None

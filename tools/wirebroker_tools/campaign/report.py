@@ -170,8 +170,8 @@ def _around_fault(rows: Sequence[Row]) -> Iterator[str]:
 # Other programs
 
 
-def write_junit(path: Path, results: Iterable[Result], failing: Sequence[Result]) -> None:
-    """Writes JUnit XML with a test case for each run. OSError."""
+def junit(results: Iterable[Result], failing: Sequence[Result]) -> str:
+    """Returns JUnit XML with a test case for each run."""
     ids = {each["id"] for each in failing}
     cases = [
         exports.Tested(
@@ -181,11 +181,11 @@ def write_junit(path: Path, results: Iterable[Result], failing: Sequence[Result]
         )
         for each in results
     ]  # fmt: skip
-    path.write_text(exports.junit("wirebroker explore", _now(), platform.node(), cases), encoding="utf-8")
+    return exports.junit("wirebroker explore", _now(), platform.node(), cases)
 
 
-def write_sarif(path: Path, failing: Iterable[Result]) -> None:
-    """Writes SARIF with a result for each run that failed. OSError."""
+def sarif(failing: Iterable[Result]) -> str:
+    """Returns SARIF with a result for each run that failed."""
     rules = [
         {"id": name, "shortDescription": {"text": words}, "defaultConfiguration": {"level": "error"}}
         for name, words in MEANINGS.items()
@@ -193,7 +193,7 @@ def write_sarif(path: Path, failing: Iterable[Result]) -> None:
     found = [_sarif_result(each) for each in failing]
     driver = {"name": "wirebroker explore", "version": __version__, "rules": rules}
     invocation = {"executionSuccessful": True, "startTimeUtc": _now(), "machine": platform.node()}
-    path.write_text(exports.sarif(driver, invocation, found, {"findings": len(found)}), encoding="utf-8")
+    return exports.sarif(driver, invocation, found, {"findings": len(found)})
 
 
 def _sarif_result(result: Result) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import cast
 from kafkawire.errors import WireError
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from wirebroker.client.wire import WireClient, address_of
+from wirebroker.commands.arguments import write_output
 from wirebroker.common.complaints import complain
 from wirebroker.core.profile import ProfileName
 from wirebroker_tools.conformance.own_broker import OwnBroker
@@ -53,7 +54,11 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         told = {versions: asdict(report) for versions, report in reports.items()}
         text = json.dumps(told if options.profile else told["named"], indent=1)
-        Path(options.json).write_text(text + "\n", encoding="utf-8")
+        try:
+            write_output(options.json, text + "\n")
+        except OSError as full:
+            complain("conformance", f"{full.filename}: {full.strerror}")
+            return 2
     return 1 if any(report.differing for report in reports.values()) else 0
 
 

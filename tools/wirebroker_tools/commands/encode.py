@@ -6,9 +6,9 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from wirebroker.commands.arguments import write_output
 from wirebroker.common.complaints import complain
 from wirebroker_tools.commands.decode import given
 from wirebroker_tools.decode.forms import written
@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
         text = given(arguments.input).decode("utf-8")
         data = b"".join(encode_plain(plain) for plain in frames_in(text))
         if arguments.out:
-            Path(arguments.out).write_bytes(data if arguments.form == "binary" else written(data, arguments.form).encode())
+            write_output(arguments.out, data if arguments.form == "binary" else written(data, arguments.form))
         elif arguments.form == "binary":
             sys.stdout.buffer.write(data)
         else:

@@ -10,10 +10,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from kafkawire.printable import printable
+from wirebroker.commands.arguments import write_output
 from wirebroker.common.complaints import complain
 from wirebroker.common.other_files import checked
 from wirebroker.trace.layout import line
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
             each["picture"] = picture_of(each, options.source)
         if options.json:
             written = {"findings": told["findings"], "rows": told["rows"]}
-            Path(options.json).write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
+            write_output(options.json, json.dumps(written, indent=2) + "\n")
     except OSError as refused:
         if isinstance(refused, BrokenPipeError):
             raise

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from wirebroker.audit.journal import intended_rows
+from wirebroker.commands.arguments import write_output
 from wirebroker.commands.usage import UsageError, address_in, pair
 from wirebroker.common.complaints import complain
 from wirebroker.common.suggestions import did_you_mean
@@ -23,7 +24,7 @@ from wirebroker_tools.campaign.cases import DamagedResults, Result, Results
 from wirebroker_tools.campaign.exploration import Exploration
 from wirebroker_tools.campaign.misfortunes import Choice
 from wirebroker_tools.campaign.outcomes import OUTCOMES, SILENT_OUTCOMES
-from wirebroker_tools.campaign.report import FAULTS, PAGE, write_cases, write_junit, write_page, write_sarif
+from wirebroker_tools.campaign.report import FAULTS, PAGE, junit, sarif, write_cases, write_page
 from wirebroker_tools.campaign.show import Screen
 from wirebroker_tools.campaign.upstream import Upstream
 from wirebroker_tools.campaign.workers import NoSpark, workers
@@ -83,9 +84,9 @@ def _explore(exploration: Exploration, options: argparse.Namespace) -> int:
     screen.say(f"{out / PAGE}: the timeline of each · {out / FAULTS}: serve --faults plays them again")
     failing = [each for each in summary["runs"] if _fails(each, options.fail_on) and not _is_known(each, known)]
     if options.junit is not None:
-        write_junit(Path(options.junit), summary["runs"], failing)
+        write_output(options.junit, junit(summary["runs"], failing))
     if options.sarif is not None:
-        write_sarif(Path(options.sarif), failing)
+        write_output(options.sarif, sarif(failing))
     return 1 if failing else 0
 
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import datetime
 from itertools import pairwise
-from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from kafkawire.printable import printable, printable_lines
 from kafkawire.registry import KEYS
+from wirebroker.commands.arguments import write_output
 from wirebroker.common.complaints import complain
 from wirebroker.common.other_files import OtherFile, checked
 from wirebroker.common.suggestions import did_you_mean, nearest
@@ -180,7 +180,7 @@ def _draw(runs: list[Run], rows: list[Row], options: argparse.Namespace) -> int:
     if options.out is None:
         print(svg(drawn))
     else:
-        Path(options.out).write_text(svg(drawn), encoding="utf-8")
+        write_output(options.out, svg(drawn))
     return 0
 
 

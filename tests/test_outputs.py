@@ -1,0 +1,45 @@
+"""A file that a flag names cannot be written because the disk is full: one sentence that names the file, and exit code 2."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from requesting import produce_request
+from wirebroker.commands.cli import main
+from wirebroker.mock import MockKafka
+from wirekit import batch, client
+
+FULL = "/dev/full"
+REQUEST = "0000000e0003000100000001ffff00000000"
+WRITERS = {
+    "conformance": ["conformance", "--only", "gap", "--json", FULL],
+    "encode": ["encode", "{frames}", "--out", FULL],
+    "explain": ["explain", "{trace}", "--json", FULL],
+    "trace show": ["trace", "show", "{trace}", "--picture", "sequence", "--out", FULL],
+}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("inputs")
+    with MockKafka(topics={"orders": 1}, trace="all", clock="frozen") as kafka:
+        client(kafka).request(produce_request("orders", batch(0, pid=7, epoch=0)), 9)
+        rows = [row.as_json() for row in kafka.trace.events()]
+    found = {"trace": folder / "trace.jsonl", "frames": folder / "frames.json"}
+    found["trace"].write_text("\n".join(rows) + "\n", encoding="utf-8")
+    decoded = subprocess.run([sys.executable, "-m", "wirebroker", "decode", REQUEST, "--json"], capture_output=True, check=True)
+    found["frames"].write_bytes(decoded.stdout)
+    return {name: str(path) for name, path in found.items()}
+
+
+@pytest.mark.skipif(not Path(FULL).exists(), reason=f"there is no {FULL} here")
+@pytest.mark.parametrize("command", WRITERS)
+def test_a_full_disk_is_one_sentence(command: str, inputs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([word.format(**inputs) for word in WRITERS[command]]) == 2
+    complaint = capsys.readouterr().err
+    assert complaint.strip().endswith(f"{FULL}: No space left on device"), complaint
+    assert complaint.count("\n") == 1
