@@ -75,6 +75,7 @@ OF_OTHERS = {
     "--deploy-mode",
     "--prot",
     "--format",
+    "--nightly",
     "--mock-kafka-explore",
     "--mock-kafka-pictures",
 }
