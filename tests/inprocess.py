@@ -18,6 +18,10 @@ from typing import Any, TypeVar
 
 from kafkawire.frames import SIZE_BYTES
 from wirebroker.client.wire import CLIENT_ID, Connection, ConnectionClosed, Connections, NoResponse
+from wirebroker.deeds.cluster import ClusterDeeds
+from wirebroker.deeds.running import RunningDeeds
+from wirebroker.deeds.state import StateDeeds
+from wirebroker.deeds.topics import TopicDeeds
 from wirebroker.engine.engine import Engine
 from wirebroker.requests.effects import Close
 from wirebroker.testing import operations
@@ -26,7 +30,7 @@ from wirebroker.testing.options import BrokerOptions
 T = TypeVar("T")
 
 
-class InProcess:
+class InProcess(TopicDeeds, StateDeeds, ClusterDeeds, RunningDeeds):
     """The brokers that a MockKafka with these options would have, but without sockets."""
 
     def __init__(self, **options: Any) -> None:
@@ -47,30 +51,22 @@ class InProcess:
                     if link.connection is effect.connection:
                         link.take(effect)
 
-    def restart(self, mode: str = "clean") -> None:
-        """Restart the brokers."""
-        self.engine.restart(mode, self.clock.now())
-        self.deliver()
-
     def records(self, topic: str, partition: int = 0) -> list[Any]:
         """Returns the records of a partition."""
         return list(operations.records(self.engine, topic, partition))
 
-    def create_topic(self, name: str, partitions: int | None = None) -> None:
-        """Create a topic."""
-        self._change(lambda engine, now: operations.create_topic(engine, name, now, partitions))
-
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic."""
-        self._change(lambda engine, now: operations.delete_topic(engine, name, now))
-
     def _call(self, function: Callable[[Engine], T]) -> T:
         return function(self.engine)
 
-    def _change(self, change: Callable[[Engine, int], T]) -> T:
-        changed = change(self.engine, self.clock.now())
+    @property
+    def _engine(self) -> Engine:
+        return self.engine
+
+    def _perform(self, act: Callable[[], T], *, settles: bool) -> T:
+        self.engine.set_time(self.clock.now())
+        done = act()
         self.deliver()
-        return changed
+        return done
 
 
 class Clock:

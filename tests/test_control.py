@@ -71,9 +71,9 @@ def test_the_document_is_valid_openapi_and_knows_every_endpoint(control: Control
     assert len({operation["operationId"] for operation in operations}) == len(operations)
     assert all(operation["summary"] for operation in operations)
     forms = control.document["components"]["schemas"]
-    assert forms["NewTopic"]["required"] == ["name"]
+    assert forms["CreateTopicArguments"]["required"] == ["name"]
     assert forms["Record"]["required"] == list(forms["Record"]["properties"])
-    assert forms["NewTopic"]["properties"]["partitions"]["anyOf"][0]["maximum"] == 10_000
+    assert forms["CreateTopicArguments"]["properties"]["partitions"]["anyOf"][0]["maximum"] == 10_000
     broken = json.loads(json.dumps(control.document))
     broken["paths"]["/topics/{topic}"]["get"]["parameters"][0]["required"] = False
     with pytest.raises(Exception, match="required"):
@@ -749,7 +749,7 @@ BAD = [
     ("POST", "/topics", {"name": "x", "partitions": True}, 422, "partitions", "a whole number or null, not True"),
     ("POST", "/topics", {"name": "x", "configs": {"retention.m": 1}}, 422, "configs.retention.m", "'retention.ms'?"),
     ("POST", "/topics", {"name": "x", "configs": {"retention.ms": "x"}}, 422, None, "retention.ms"),
-    ("POST", "/topics", {"name": "x", "configs": []}, 422, "configs", "configs is a JSON object, not []"),
+    ("POST", "/topics", {"name": "x", "configs": []}, 422, "configs", "configs is a JSON object or null, not []"),
     ("POST", "/topics/orders/records", {"records": [{"valu": "x"}]}, 422, "records[0].valu", "did you mean 'value'?"),
     ("POST", "/topics/orders/records", {"records": {}}, 422, "records", "records is a list"),
     ("POST", "/topics/orders/records", {"records": [5]}, 422, "records[0]", "records[0] is a JSON object, not 5"),
@@ -846,7 +846,7 @@ def test_a_published_port_responds_only_under_known_names(host: str, reached: st
 
 def test_null_is_accepted_where_the_document_allows_it(control: ControlClient) -> None:
     named = control.ask("GET", "/openapi.json")["components"]["schemas"]
-    assert {"type": "null"} in named["NewTopic"]["properties"]["partitions"]["anyOf"]
+    assert {"type": "null"} in named["CreateTopicArguments"]["properties"]["partitions"]["anyOf"]
     assert control.send("POST", "/topics", {"name": "new", "partitions": None}).status == 201
     assert control.send("POST", "/topics/new/records", {"records": [{"value": None, "timestamp": None}]}).status == 201
 
@@ -889,7 +889,7 @@ def test_bytes_that_are_not_http_close_their_connection(garbage: bytes, control:
 def test_an_internal_error_is_answered_and_logged(
     control: ControlClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wirebroker.testing.operations.topic_named", lambda *_: 1 / 0)
+    monkeypatch.setattr("wirebroker.control.endpoints.topics.topic_named", lambda *_: 1 / 0)
     response = control.raw("GET", "/topics/orders")
     assert (response.status, response.media) == (500, PROBLEM)
     assert "GET /topics/orders failed because of an error in wirebroker" in caplog.text

@@ -15,10 +15,10 @@ from responses import only
 from wirebroker.core.logs.memory import MemoryLog
 from wirebroker.core.producer_ids import ProducerIds
 from wirebroker.core.purgatory import Timers
+from wirebroker.deeds.broker import EngineBroker
 from wirebroker.engine.engine import Engine
 from wirebroker.requests.connection import CLOSED, Connection
 from wirebroker.requests.effects import Close, Respond
-from wirebroker.testing import operations
 from wirekit import NOW, batch
 
 
@@ -86,7 +86,7 @@ def test_a_topic_deleted_under_a_remembered_request_is_not_written_to() -> None:
     lab = Lab()
     data = batch(timestamp=NOW)
     lab.send(produce_request("orders", data))
-    operations.delete_topic(lab.engine, "orders", NOW)
+    EngineBroker(lab.engine).delete_topic("orders")
     (response,) = lab.send(produce_request("orders", data))
     assert only(response).error_code == 3
 

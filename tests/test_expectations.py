@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, Producer
 
 from controlkit import ControlClient
 from wirebroker import MockKafka
+from wirebroker.deeds.errors import NoSuchTopic
 from wirebroker.testing.expectations import Difference, record, subset
-from wirebroker.testing.operations import NoSuchTopic
 
 pytestmark = pytest.mark.mock_kafka(topics={"orders": 1, "wide": 2})
 

@@ -277,7 +277,7 @@ def test_a_connection_that_is_accepted_while_the_broker_is_reset_belongs_to_the_
 
         def accept(self: BrokerProtocol, host: Host, listener: Listener) -> None:
             made(self, host, listener)
-            host.replace(kafka._engine())
+            host.replace(kafka._new_engine())
 
         monkeypatch.setattr(BrokerProtocol, "__init__", accept)
         assert client(kafka).request(plain("ApiVersions"), 0, timeout=2).error_code == 0

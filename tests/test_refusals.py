@@ -22,11 +22,11 @@ from responses import sole
 from wirebroker import faults
 from wirebroker.apis import SERVED
 from wirebroker.core.groups.offsets import Committed
+from wirebroker.deeds.broker import EngineBroker
 from wirebroker.engine.engine import Engine
 from wirebroker.requests.connection import Connection
 from wirebroker.requests.effects import Close, Respond
 from wirebroker.requests.errors import refuse
-from wirebroker.testing import operations
 from wirekit import NOW, batch
 
 REFUSED = 41
@@ -35,7 +35,7 @@ REFUSED = 41
 def engine_with(*rules: faults.Rule) -> Engine:
     """Returns an engine with a topic and these fault rules."""
     engine = Engine(NOW, os.urandom, cold_start=False)
-    operations.create_topic(engine, "orders", NOW, 3)
+    EngineBroker(engine).create_topic("orders", 3)
     for rule in rules:
         engine.plan.add(rule)
     return engine
@@ -149,7 +149,7 @@ def test_a_fetch_concerns_every_partition_of_its_session(version: int) -> None:
 def test_a_request_for_all_topics_concerns_each() -> None:
     rule = faults.error(REFUSED, topic="orders")
     engine = engine_with(rule)
-    operations.create_topic(engine, "other", NOW)
+    EngineBroker(engine).create_topic("other")
     for request, version in (
         (plain("Metadata", topics=None), 8),
         (plain("Metadata", topics=[]), 0),

@@ -17,12 +17,12 @@ from kafkawire.disk.checkpoints import offsets_text
 from kafkawire.disk.names import LOG
 from wirebroker.core.partition import EndMarker, Partition
 from wirebroker.core.truncation import truncate
+from wirebroker.deeds.broker import EngineBroker
 from wirebroker.engine.engine import Engine
 from wirebroker.mock import MockKafka, StoredRecord
 from wirebroker.storage.log import FolderLog
 from wirebroker.storage.store import FolderStore
 from wirebroker.storage.upkeep import Job
-from wirebroker.testing import operations
 from wirebroker.testing.operations import stored_records
 from wirekit import NOW
 
@@ -194,7 +194,7 @@ def test_segments_that_are_deleted_before_their_compaction_do_not_end_it(
             if what == "records":
                 engine.cluster.topics["orders"].partitions[0].delete_records(100, NOW)
             else:
-                operations.delete_topic(engine, "orders", NOW)
+                EngineBroker(engine).delete_topic("orders")
             engine.store.run_jobs()
 
         kafka._change(lambda engine, _: delete(engine))

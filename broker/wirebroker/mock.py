@@ -26,7 +26,13 @@ from kafkawire.printable import printable
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.producers import ProducerEntry
 from wirebroker.core.profile import ProfileName
-from wirebroker.core.quotas import CLIENT_ID, CONNECTION, FETCH, IP, MUTATION, PRODUCE, REQUEST, USER
+from wirebroker.deeds.cluster import ClusterDeeds
+from wirebroker.deeds.declaring import Deeds, partition_of, topic_named
+from wirebroker.deeds.quotas import QuotaDeeds
+from wirebroker.deeds.running import RunningDeeds
+from wirebroker.deeds.state import StateDeeds
+from wirebroker.deeds.telemetry import TelemetryDeeds
+from wirebroker.deeds.topics import TopicDeeds
 from wirebroker.engine.engine import Engine
 from wirebroker.engine.snapshots import Snapshot
 from wirebroker.net.forks import at_home
@@ -102,7 +108,7 @@ def _takes(settings: Callable[P, object]) -> Callable[[Callable[..., None]], Cal
     return lambda constructor: cast("Callable[Concatenate[MockKafka, P], None]", constructor)
 
 
-class MockKafka(Waits):
+class MockKafka(Waits, TopicDeeds, StateDeeds, ClusterDeeds, RunningDeeds):
     """A cluster of `brokers` brokers, which listen on loopback ports. `Settings` and its base `Options` say what each argument
     means.
 
@@ -193,7 +199,7 @@ class MockKafka(Waits):
 
     async def _start(self) -> None:
         self._check_stopped()
-        engine = self._engine()
+        engine = self._new_engine()
         self._process = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._host = Host(engine, self._clock)
@@ -205,7 +211,7 @@ class MockKafka(Waits):
             for listener in one_each(engine.cluster.brokers, *self._address, None, name, self._protocol, tls):
                 self._ports.append(await self._host.listen(listener))
             if self._new_control is not None:
-                self._control = self._new_control(self._host, self._engine)
+                self._control = self._new_control(self._host, self._new_engine)
                 await self._control.listen("127.0.0.1", 0)
         except BaseException:
             await self._stop()
@@ -260,7 +266,7 @@ class MockKafka(Waits):
             self._ports.clear()
             await host.close()
 
-    def _engine(self) -> Engine:
+    def _new_engine(self) -> Engine:
         engine, rules = self._options.new_engine(self._clock.now()), self._rules
         if rules:
             for rule in rules:
@@ -316,6 +322,16 @@ class MockKafka(Waits):
             return result
 
         return call_on(self._loop, run)
+
+    @property
+    def _engine(self) -> Engine:
+        return self._running.engine
+
+    def _perform(self, act: Callable[[], T], *, settles: bool) -> T:
+        result = self._change(lambda engine, now: act())
+        if settles:
+            self._change(lambda engine, now: engine.controller.finish())
+        return result
 
     def __repr__(self) -> str:
         """Returns the addresses and topics as text. This does not wait for the broker's event loop, because a debugger may have
@@ -394,21 +410,6 @@ class MockKafka(Waits):
             raise RuntimeError("this MockKafka has no HTTP control; make it with MockKafka(control=True)")
         return self._control.url
 
-    def create_topic(
-        self, name: str, partitions: int | None = None, configs: Mapping[str, Any] | None = None, *,
-        replication_factor: int | None = None,
-    ) -> None:  # fmt: skip
-        """Create a topic. By default the settings num.partitions and default.replication.factor determine its numbers of
-        partitions and replicas.
-
-        Raises ValueError if the topic exists already, or if the name or a setting is not allowed.
-        """
-        self._change(lambda engine, now: operations.create_topic(engine, name, now, partitions, configs, replication_factor))
-
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic with all its records. Raises KeyError if the topic does not exist."""
-        self._change(lambda engine, now: operations.delete_topic(engine, name, now))
-
     def topics(self, *, internal: bool = False) -> dict[str, states.TopicState]:
         """Returns the topics by name, with their settings and partitions. With `internal`, also returns the internal topics."""
         return self._call(lambda engine: states.topics(engine, internal=internal))
@@ -426,7 +427,7 @@ class MockKafka(Waits):
         """Returns the validator's state of one partition: for each producer id, its epoch and its latest batches."""
 
         def read(engine: Engine) -> dict[int | str, ProducerEntry]:
-            return operations.producers(operations.partition_of(operations.topic_named(engine, topic), partition))
+            return operations.producers(partition_of(topic_named(engine.cluster, topic), partition))
 
         return self._call(read)
 
@@ -483,85 +484,14 @@ class MockKafka(Waits):
         partitions, arrivals = self._call(lambda engine: operations.evidence(engine, names, self._clock.now()))
         return AuditReport(partitions, arrivals=arrivals, intended=intended, topics=names)
 
-    # Effects of time or of a second client
-
-    def expire_producer(self, producer_id: int, topic: str | None = None, partition: int | None = None) -> int:
-        """Make partitions forget a producer, as they do after producer.id.expiration.ms. Returns the number of partitions that
-        have forgotten the producer.
-
-        Raises KeyError or IndexError if the partition does not exist.
-        """
-        return self._change(lambda engine, _: operations.expire_producer(engine, producer_id, topic, partition))
-
-    def expire_transactional_id(self, transactional_id: str) -> None:
-        """Make the coordinator forget a transactional id, as it does after transactional.id.expiration.ms.
-
-        Raises ValueError if the id is unknown, or is in a state in which Kafka does not forget it.
-        """
-        self._change(lambda engine, now: engine.fault_broker.expire_transactional_id(transactional_id, now))
-
-    def fence(self, transactional_id: str) -> int:
-        """Fence a transactional producer by increasing its epoch. Returns the new epoch. Raises ValueError if the producer
-        cannot be fenced."""
-        return self._change(lambda engine, now: engine.fault_broker.fence(transactional_id, now))
-
-    def truncate(self, topic: str, partition: int, offset: int) -> int:
-        """Delete the batch that contains `offset` and all later batches of a partition. Returns the new log end offset. Raises
-        ValueError."""
-        return self._change(lambda engine, now: engine.fault_broker.truncate(topic, partition, offset, now)[1])
-
-    def restart(self, mode: Literal["clean", "kill"] = "clean") -> None:
-        """Restart all brokers, after a clean shutdown ("clean") or as after kill −9 ("kill"). The brokers' addresses stay the
-        same."""
-        self._change(lambda engine, now: engine.restart(mode, now))
-
-    # The cluster: brokers, leaders, replicas
-
-    def kill_broker(self, node_id: int) -> None:
-        """Stop a broker as kill −9 does: its connections break, its port refuses connections, and other brokers lead its
-        partitions.
-
-        Records that were not replicated are lost. Raises ValueError if there is no such broker, or if it is already down.
-        """
-        self._change(lambda engine, now: engine.kill_broker(node_id, now))
-        self._change(lambda engine, now: engine.controller.finish())
-
-    def start_broker(self, node_id: int) -> None:
-        """Start a killed broker. The broker's replicas follow the leaders again and become in sync. Does nothing if the broker
-        is up."""
-        self._change(lambda engine, now: engine.start_broker(node_id, now))
-        self._change(lambda engine, now: engine.controller.finish())
-
-    def move_leader(self, topic: str, partition: int = 0, *, to: int) -> None:
-        """Make the broker `to` the partition's leader. Raises ValueError unless the broker is up and its replica is in sync.
-
-        If the replica was frozen, the records that it lacks are lost.
-        """
-        self._change(lambda engine, now: engine.controller.move_leader(topic, partition, to, now))
-
-    def elect_leader(self, topic: str, partition: int = 0, *, unclean: bool = False) -> int:
-        """Elect the preferred replica as the leader. Returns Kafka's error code.
-
-        If the partition has no leader and `unclean` is set, a replica whose broker is up becomes the leader, even if the
-        replica is not in sync.
-        """
-        return self._change(lambda engine, now: engine.controller.elect_leader(topic, partition, now, unclean=unclean))
-
-    def freeze_replica(self, topic: str, partition: int, node_id: int) -> None:
-        """Make a follower stop fetching. The follower is out of sync after replica.lag.time.max.ms. Raises ValueError if the
-        replica is the leader."""
-        self._change(lambda engine, now: engine.controller.freeze_replica(topic, partition, node_id, now))
-
-    def thaw_replica(self, topic: str, partition: int, node_id: int) -> None:
-        """Make a frozen follower fetch again. The follower catches up and becomes in sync."""
-        self._change(lambda engine, now: engine.controller.thaw_replica(topic, partition, node_id, now))
+    # The cluster
 
     def partition(self, topic: str, partition: int = 0) -> PartitionState:
         """Returns a partition's leader, in-sync replicas and offsets. Raises KeyError or IndexError if the partition does not
         exist."""
 
         def read(engine: Engine) -> PartitionState:
-            held = operations.partition_of(operations.topic_named(engine, topic), partition)
+            held = partition_of(topic_named(engine.cluster, topic), partition)
             return states.partition_state(engine, held)
 
         return self._call(read)
@@ -569,10 +499,6 @@ class MockKafka(Waits):
     def brokers(self) -> dict[int, states.Broker]:
         """Returns for each broker, by its id, whether it is up, and its addresses."""
         return self._call(states.brokers)
-
-    def warm(self) -> None:
-        """Make all coordinators of a broker with `cold_start` available: create their internal topics and load them."""
-        self._change(lambda engine, now: operations.warm(engine, now))
 
     def reset(self, *, soft: bool = False) -> None:
         """Return the broker to the state that it had at the start: close the connections, delete all data, and set the clock
@@ -594,7 +520,7 @@ class MockKafka(Waits):
 
         def begin_again() -> None:
             self._clock.reset()
-            host.replace(self._engine())
+            host.replace(self._new_engine())
 
         call_on(self._loop, begin_again)
 
@@ -619,7 +545,7 @@ class MockKafka(Waits):
         assert self._loop is not None
         if snapshot.of is not host:
             raise ValueError("this snapshot is of another MockKafka, or of this one before it was stopped; take a new one")
-        call_on(self._loop, lambda: host.restore(snapshot, self._engine))
+        call_on(self._loop, lambda: host.restore(snapshot, self._new_engine))
 
 
 class ClockControl:
@@ -651,38 +577,26 @@ class ClockControl:
         call_on(loop, lambda: host.advance(ms))
 
 
-class Quotas:
+class _Part(Deeds):
+    """A part of a MockKafka."""
+
+    def __init__(self, kafka: MockKafka) -> None:
+        self._kafka = kafka
+
+    @property
+    def _engine(self) -> Engine:
+        return self._kafka._engine
+
+    def _perform(self, act: Callable[[], T], *, settles: bool) -> T:
+        return self._kafka._perform(act, settles=settles)
+
+
+class Quotas(_Part, QuotaDeeds):
     """The quotas of a broker's clients: limits of a user, a client id, a user with a client id, or an IP address.
 
     The name `"<default>"` stands for all users, client ids or addresses that have no limit of their own. A client that exceeds
     its limit has to wait. The waiting time is measured on the broker's clock.
     """
-
-    def __init__(self, kafka: MockKafka) -> None:
-        self._kafka = kafka
-
-    def set(
-        self, *, user: str | None = None, client_id: str | None = None, ip: str | None = None,
-        producer_byte_rate: float | None = None, consumer_byte_rate: float | None = None,
-        request_percentage: float | None = None, controller_mutation_rate: float | None = None,
-        connection_creation_rate: float | None = None,
-    ) -> None:  # fmt: skip
-        """Set the given limits. The arguments have Kafka's names. Other limits do not change. Raises ValueError if Kafka would
-        refuse a limit.
-        """
-        named = {
-            PRODUCE: producer_byte_rate, FETCH: consumer_byte_rate, REQUEST: request_percentage,
-            MUTATION: controller_mutation_rate, CONNECTION: connection_creation_rate,
-        }  # fmt: skip
-        limits = {key: float(value) for key, value in named.items() if value is not None}
-        entity = {USER: user, CLIENT_ID: client_id, IP: ip}
-        self._kafka._change(lambda engine, now: operations.set_quota(engine, entity, limits, now))
-
-    def remove(self, *, user: str | None = None, client_id: str | None = None, ip: str | None = None) -> None:
-        """Remove all limits of a user, a client id, a user with a client id, or an address. Does nothing if no such limit is
-        set."""
-        entity = {USER: user, CLIENT_ID: client_id, IP: ip}
-        self._kafka._change(lambda engine, now: operations.remove_quota(engine, entity, now))
 
     def __repr__(self) -> str:
         engine = self._kafka._peek()
@@ -699,27 +613,12 @@ class Quotas:
         self._kafka._call(lambda engine: setattr(engine.throttle, "request_ms", milliseconds))
 
 
-class TelemetryView:
+class TelemetryView(_Part, TelemetryDeeds):
     """The metrics that clients have pushed (KIP-714). They need `MockKafka(telemetry=True)`."""
-
-    def __init__(self, kafka: MockKafka) -> None:
-        self._kafka = kafka
 
     def __repr__(self) -> str:
         engine = self._kafka._peek()
         return f"TelemetryView({len(engine.telemetry.pushes) if engine is not None else 0} pushes)"
-
-    def subscribe(
-        self, metrics: Iterable[str] = ("*",), *, interval_ms: int = 1000, match: Iterable[str] = (), name: str = "wirebroker"
-    ) -> None:  # fmt: skip
-        """Subscribe to metrics of clients. The names in `metrics` are prefixes, and `"*"` stands for all metrics. Clients push
-        these metrics every `interval_ms` (100 to 3,600,000).
-
-        `match` selects clients, for example `client_id=app.*`. Raises RuntimeError without `telemetry=True`, and ValueError if
-        Kafka would refuse the subscription.
-        """
-        wanted = {"metrics": ",".join(metrics), "interval.ms": str(interval_ms), "match": ",".join(match)}
-        self._kafka._change(lambda engine, now: operations.subscribe(engine, name, wanted, now))
 
     def points(self, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
         """Returns the metrics that clients have pushed, the oldest first. `client_id` and `metric` restrict the result to one

@@ -24,7 +24,7 @@ Some of these modules may not be installed.
 """
 IN_BROKERS = (
     "wirebroker.apis.overdue", "wirebroker.audit.report", "wirebroker.audit.stored", "wirebroker.faults.plan",
-    "wirebroker.faults.state", "wirebroker.requests.errors",
+    "wirebroker.deeds.broker", "wirebroker.requests.errors",
 )  # fmt: skip
 
 

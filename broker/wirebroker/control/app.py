@@ -31,7 +31,7 @@ from wirebroker.control.endpoint import JSON, TOML, Endpoint
 from wirebroker.control.forms import Form, Misfit, read
 from wirebroker.control.hosts import Hosts, plain_host
 from wirebroker.control.problems import PROBLEM, Problem
-from wirebroker.testing.operations import NoSuchPartition, NoSuchTopic
+from wirebroker.deeds.errors import Unfit
 
 logger = logging.getLogger("wirebroker")
 
@@ -117,10 +117,8 @@ def _responder(by_method: Mapping[str, Endpoint]) -> Responder:
             return problem_response(problem, {"connection": "close"} if problem.status == 413 else None)
         except Misfit as wrong:
             return problem_response(Problem(422, str(wrong), wrong.field))
-        except NoSuchTopic as absent:
-            return problem_response(Problem(404, str(absent), "topic"))
-        except NoSuchPartition as absent:
-            return problem_response(Problem(404, str(absent), "partition"))
+        except Unfit as wrong:
+            return problem_response(Problem(wrong.status, str(wrong), wrong.field))
         except (ValueError, CodecMissing) as wrong:
             return problem_response(Problem(422, str(wrong)))
         except OSError as failure:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from wirebroker.common.suggestions import nearest
+from wirebroker.deeds.declaring import about as about
 
 Natural = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -44,11 +45,6 @@ class Misfit(ValueError):
     def __init__(self, field: str, sentence: str) -> None:
         super().__init__(sentence)
         self.field = field
-
-
-def about(description: str, **limits: Any) -> Meta:
-    """Returns the description of a field, with msgspec's limits and examples."""
-    return Meta(description=description, **limits)
 
 
 def required(form: type[Form]) -> list[str]:

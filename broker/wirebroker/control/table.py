@@ -1,6 +1,6 @@
-"""The table of the control's endpoints, with a row for each.
+"""The table of the control's endpoints, with a row for each endpoint that is not a deed (`wirebroker.deeds`).
 
-The routes of the app and the descriptions are made from this table.
+The routes of the app and the descriptions are made from this table and from the deeds.
 
 A proxy has the endpoints whose handlers take any `Controlled`.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Literal
 
+from wirebroker.control.deeds import deed_endpoints
 from wirebroker.control.endpoint import EVENTS, JSON_LINES, PROMETHEUS, TOML, Endpoint
 from wirebroker.control.endpoints import (
     audit,
@@ -25,19 +26,12 @@ from wirebroker.control.endpoints import (
     topics,
     verdicts,
 )
+from wirebroker.deeds.declaring import NO_ID, NO_TOPIC
 from wirebroker.tools import installed_tools
 
-NO_TOPIC = {404: "there is no such topic or partition"}
-NO_BROKER = {404: "there is no such broker", 409: "the change is impossible now; `detail` gives the reason"}
-NO_REPLICA = {
-    404: "there is no such topic, partition or broker",
-    409: "the change is impossible now; `detail` gives the reason",
-}
-NO_ID = {404: "there is no such transactional id"}
 NO_SNAPSHOT = {404: "there is no snapshot of this id"}
 NO_FAULT = {404: "there is no fault of this id"}
 BAD_RULE = {422: "the rule can never match, or has a word that does not exist"}
-UNWRITTEN = {503: "the broker cannot write to its data directory, and nothing has changed"}
 TOO_FEW = {409: "too few arrived within the timeout", 503: "the broker is stopping"}
 TOO_LATE = {409: "the goal was not reached within the timeout", 503: "the broker is stopping"}
 
@@ -57,9 +51,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
              problems=NO_FAULT | {409: "the rule has not fired, or not as often as expected"}),
     # Topics and records
     Endpoint("GET", "/topics", topics.listed),
-    Endpoint("POST", "/topics", topics.create, 201, problems={409: "a topic of this name exists already", **UNWRITTEN}),
     Endpoint("GET", "/topics/{topic}", topics.one, problems=NO_TOPIC),
-    Endpoint("DELETE", "/topics/{topic}", topics.delete, 204, problems={**NO_TOPIC, **UNWRITTEN}),
     Endpoint("GET", "/topics/{topic}/records", records.page, problems=NO_TOPIC),
     Endpoint("POST", "/topics/{topic}/records", records.store, 201, problems=NO_TOPIC),
     Endpoint("GET", "/topics/{topic}/records/wait", records.wait, problems=TOO_FEW),
@@ -80,41 +72,23 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("POST", "/audit", audit.audit, problems={404: "there is no such topic"}),
     # Clients
     Endpoint("GET", "/transactions", state.transactions),
-    Endpoint("POST", "/transactions/{transactional_id:id}/expire", state.expire_transaction, 204,
-             problems=NO_ID | {409: "in its present state, Kafka does not forget the transactional id"}),
-    Endpoint("POST", "/transactions/{transactional_id:id}/fence", state.fence,
-             problems=NO_ID | {409: "the producer cannot be fenced now"}),
     Endpoint("GET", "/transactions/{transactional_id:id}", state.transaction, problems=NO_ID),
     Endpoint("GET", "/producers", state.all_producers),
-    Endpoint("POST", "/producers/{producer_id:number}/expire", state.expire_producer,
-             problems={404: "there is no such topic or partition, or the producer id is not a whole number from 0 on"}),
     Endpoint("GET", "/groups", state.groups),
     Endpoint("POST", "/groups/{group_id:id}/wait", state.wait_for_group, problems=TOO_LATE),
     Endpoint("GET", "/groups/{group_id:id}", state.group, problems={404: "there is no such group"}),
     Endpoint("GET", "/telemetry", telemetry.listed, problems={501: "the extra telemetry is not installed"}),
     # Quotas
     Endpoint("GET", "/quotas", quotas.listed),
-    Endpoint("POST", "/quotas", quotas.put, problems=UNWRITTEN),
-    Endpoint("DELETE", "/quotas", quotas.remove, 204, problems=UNWRITTEN),
     # The cluster
     Endpoint("GET", "/brokers", cluster.brokers),
-    Endpoint("POST", "/brokers/{node_id:number}/kill", cluster.kill, problems=NO_BROKER),
-    Endpoint("POST", "/brokers/{node_id:number}/start", cluster.start, problems=NO_BROKER),
     Endpoint("POST", "/upgrade", cluster.upgrade, problems={409: "the upgrade is refused; `detail` gives the reason"}),
     Endpoint("GET", "/leaders", cluster.leaders, problems=NO_TOPIC),
-    Endpoint("POST", "/topics/{topic}/partitions/{partition:number}/move-leader", cluster.move_leader, problems=NO_REPLICA),
-    Endpoint("POST", "/topics/{topic}/partitions/{partition:number}/elect-leader", cluster.elect_leader, problems=NO_TOPIC),
-    Endpoint("POST", "/topics/{topic}/partitions/{partition:number}/freeze-replica", cluster.freeze_replica,
-             problems=NO_REPLICA),
-    Endpoint("POST", "/topics/{topic}/partitions/{partition:number}/thaw-replica", cluster.thaw_replica, problems=NO_REPLICA),
-    Endpoint("POST", "/topics/{topic}/partitions/{partition:number}/truncate", state.truncate, problems=NO_TOPIC),
     # The broker as a whole
     Endpoint("GET", "/quiet/wait", running.wait_until_quiet, problems=TOO_LATE),
     Endpoint("GET", "/clock", running.clock),
     Endpoint("POST", "/clock/advance", running.advance),
-    Endpoint("POST", "/restart", running.restart),
     Endpoint("POST", "/reset", running.reset),
-    Endpoint("POST", "/warm", running.warm),
     Endpoint("POST", "/snapshots", running.take_snapshot, 201,
              problems={409: "the broker cannot take a snapshot now, or keeps too many; `detail` gives the reason"}),
     Endpoint("POST", "/snapshots/{snapshot:number}/restore", running.restore, problems=NO_SNAPSHOT),
@@ -126,5 +100,12 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 def endpoints_of(kind: Literal["broker", "proxy"]) -> tuple[Endpoint, ...]:
     """Returns the endpoints that a broker or a proxy has, with the tools' endpoints."""
     tools = installed_tools()
-    every = (*ENDPOINTS, *(tools.endpoints() if tools is not None else ()))
-    return every if kind == "broker" else tuple(each for each in every if not each.of_brokers)
+    every = [*ENDPOINTS, *deed_endpoints(), *(tools.endpoints() if tools is not None else ())]
+    roots = [_root(each) for each in every]
+    # A path that ends with an id matches all paths below it, so it comes after them.
+    every.sort(key=lambda each: (roots.index(_root(each)), each.path.endswith(":id}")))
+    return tuple(each for each in every if kind == "broker" or not each.of_brokers)
+
+
+def _root(endpoint: Endpoint) -> str:
+    return endpoint.path.split("/")[1]

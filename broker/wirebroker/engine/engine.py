@@ -73,9 +73,9 @@ from wirebroker.trace.broker import BrokerRecorder
 from wirebroker.trace.recorder import names_of
 
 if TYPE_CHECKING:
+    from wirebroker.deeds.broker import EngineBroker
     from wirebroker.engine.upgrading import Manner, Upgrading
     from wirebroker.faults.plan import FaultPlan
-    from wirebroker.faults.state import EngineBroker
     from wirebroker.storage.store import FolderStore
 
 TELLS_OWN_VERSIONS = since(
@@ -208,7 +208,7 @@ class Engine:
     @property
     def fault_broker(self) -> EngineBroker:
         """The interface through which faults change the state of this broker."""
-        from wirebroker.faults.state import EngineBroker
+        from wirebroker.deeds.broker import EngineBroker
 
         return EngineBroker(self)
 

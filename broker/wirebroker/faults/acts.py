@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkawire.declare import Message
-from wirebroker.requests.connection import Connection, Parked
+from wirebroker.requests.connection import Parked
 from wirebroker.requests.effects import Outcome, Shape
 from wirebroker.requests.facts import Batch, Facts
-from wirebroker.requests.parts import TopicPartition, Where
+from wirebroker.requests.parts import Where
 from wirebroker.requests.received import Received
+
+if TYPE_CHECKING:  # a proxy has no broker
+    from wirebroker.deeds.broker import EngineBroker
 
 
 class ExchangeParts(Received, Parked, Protocol):
@@ -49,77 +52,6 @@ class ExchangeParts(Received, Parked, Protocol):
         """Close the connection instead of responding."""
 
 
-class NothingToChange(ValueError):
-    """Raised if a fault cannot change the broker's state, because the object to change does not exist or its state forbids the
-    change. The message names the reason."""
-
-
-class BrokerParts(Protocol):
-    """The interface through which faults change the storage and the state of a broker."""
-
-    @property
-    def nodes(self) -> Collection[int]:
-        """The ids of the cluster's brokers."""
-
-    def why_no_upgrade(self, to: str) -> str:
-        """Returns why the cluster cannot be upgraded to a release, or ""."""
-
-    def fail_write(self, partition: TopicPartition) -> None:
-        """Make the next write to the partition fail."""
-
-    def write_failed(self, partition: TopicPartition) -> bool:
-        """Let writes succeed again. Returns whether a write failed since `fail_write`."""
-
-    def fill_disk(self, node_id: int, topic: str | None, partition: int | None) -> Callable[[], None] | None:
-        """Make all partitions unavailable that the node `node_id` leads, or only those of the given topic or partition. Returns
-        a function that makes them available again, or None if no partition was affected."""
-
-    def expire_producer(self, producer_id: int, topic: str | None, partition: int | None) -> int:
-        """Remove the state of a producer from all partitions, or from those of the given topic or partition. Returns the number
-        of partitions that had the state."""
-
-    def expire_transactional_id(self, transactional_id: str, now: int) -> None:
-        """Forget a transactional id. Raises NothingToChange."""
-
-    def fence(self, transactional_id: str, now: int) -> int:
-        """Increase the producer epoch of a transactional id. Returns the new epoch. Raises NothingToChange."""
-
-    def expire_session(self, connection: Connection, now: int) -> bool:
-        """End the session of a connection that has authenticated by SASL. Returns False if the connection has not."""
-
-    def withdraw_acl(self, text: str) -> bool:
-        """Remove the ACL that `text` describes. Returns whether the ACL existed. Raises ValueError if `text` is not an ACL."""
-
-    def slow_reassignments(self, until: int) -> None:
-        """Delay reassignments: a replica that is added before the time `until` becomes in sync only at `until`."""
-
-    def truncate(self, topic: str, partition: int, offset: int, now: int) -> tuple[int, int]:
-        """Delete the records of a log from `offset` on. Returns the log end offset before and after. Raises NothingToChange."""
-
-    def move_leader(self, partitions: Iterable[TopicPartition], now: int) -> int:
-        """Make another broker the leader of each partition. Returns the number of partitions whose leader has changed."""
-
-    def move_coordinator(self, groups: Iterable[str], transactional_ids: Iterable[str], now: int) -> int:
-        """Make another broker the coordinator of the groups and transactional ids. Returns the number of groups and
-        transactional ids whose coordinator has changed."""
-
-    def expire_member(self, groups: Iterable[str], member_id: str, now: int) -> bool:
-        """End the session of the member `member_id` of one of the groups. Returns False if no group has this member."""
-
-    def advance(self, connection: Connection, ms: int) -> None:
-        """Move the clock forward by `ms` as soon as the connection's current request has a response or is parked."""
-
-    def restart(self, mode: Any, now: int) -> None:
-        """Stop all brokers and start them again."""
-
-    def upgrade(self, to: str, first: int, ms: int) -> Callable[[int], None]:
-        """Returns a function that begins a rolling upgrade. The argument of this function is the time. Raises
-        NothingToChange."""
-
-    def crash(self, node_id: int, now: int) -> None:
-        """Kill one broker and start it again."""
-
-
 @dataclass(slots=True)
 class Injection(ABC):
     """One request on which a rule acts: the data of the request, and the methods that a rule can call. The plan implements the
@@ -136,7 +68,7 @@ class Injection(ABC):
 
     @property
     @abstractmethod
-    def broker(self) -> BrokerParts:
+    def broker(self) -> EngineBroker:
         """The interface to the broker, for rules that change its state."""
 
     @abstractmethod

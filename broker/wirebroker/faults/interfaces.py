@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from wirebroker.faults.acts import BrokerParts, ExchangeParts
+from wirebroker.faults.acts import ExchangeParts
 from wirebroker.faults.matches import Matches
 from wirebroker.faults.rules import Rule
 from wirebroker.requests.connection import Connection
 from wirebroker.requests.effects import Effect
 from wirebroker.requests.facts import Batch, Facts
+
+if TYPE_CHECKING:  # a proxy has no broker
+    from wirebroker.deeds.broker import EngineBroker
 
 
 class Planned(ExchangeParts, Protocol):
@@ -66,7 +69,7 @@ class Host(Protocol):
         """Schedules calls for given times."""
 
     @property
-    def fault_broker(self) -> BrokerParts | None:
+    def fault_broker(self) -> EngineBroker | None:
         """The interface to the broker's state, or None in a proxy. A proxy refuses rules that act inside a broker."""
 
     @property

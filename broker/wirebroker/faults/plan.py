@@ -23,7 +23,8 @@ from kafkawire.errors import ProtocolError
 from kafkawire.frames import SIZE_BYTES, read_request_header
 from kafkawire.primitives import Buffer
 from kafkawire.registry import KEYS, api_name
-from wirebroker.faults.acts import BrokerParts, Greeting, Injection, NothingToChange, OutgoingResponse
+from wirebroker.deeds.errors import NothingToChange
+from wirebroker.faults.acts import Greeting, Injection, OutgoingResponse
 from wirebroker.faults.forms import FaultError
 from wirebroker.faults.interfaces import Alarm, Host, Planned
 from wirebroker.faults.matches import MatchedRule, Matches
@@ -36,6 +37,7 @@ from wirebroker.requests.facts import Batch, Facts, facts_of, facts_of_header
 from wirebroker.requests.parts import TopicPartition, Where, named_in, names_topics, own_records, part_of
 
 if TYPE_CHECKING:
+    from wirebroker.deeds.broker import EngineBroker
     from wirebroker.faults.files import FaultFile
 
 REMEMBERED = 1000
@@ -81,7 +83,7 @@ class FaultPlan:
         """The number of requests of each API. Requests are counted only while rules are loaded."""
 
     @property
-    def broker(self) -> BrokerParts:
+    def broker(self) -> EngineBroker:
         """The interface to the broker's state. Only rules that act inside a broker use it. A proxy has none, and there `add`
         refuses such rules."""
         assert self.host.fault_broker is not None
@@ -377,7 +379,7 @@ class FaultPlan:
         if matches.refused is not None and matches.facts.acks == 0:
             exchange.close(REFUSED_ACKS_0)
         if matches.crashes:
-            self.broker.crash(exchange.node_id, exchange.now)
+            self.broker.crash(exchange.node_id)
         if not exchange.alive:
             self.left(exchange)
         for held in [each for each in self._held if each.others and each.exchange.connection is not exchange.connection]:
@@ -498,7 +500,7 @@ class _Injection(Injection):
     matches: Matches
 
     @property
-    def broker(self) -> BrokerParts:
+    def broker(self) -> EngineBroker:
         return self.plan.broker
 
     def respond(self, response: Message) -> Outcome:

@@ -25,7 +25,8 @@ from wirebroker.requests.parts import Where
 if TYPE_CHECKING:
     from kafkawire.declare import Message
     from kafkawire.names import ApiName
-    from wirebroker.faults.acts import BrokerParts, Greeting, Injection, OutgoingResponse
+    from wirebroker.deeds.broker import EngineBroker
+    from wirebroker.faults.acts import Greeting, Injection, OutgoingResponse
     from wirebroker.requests.effects import Outcome
 
 __tracebackhide__ = True  # so that pytest shows the line of the caller
@@ -248,7 +249,7 @@ class Rule(_Declared, kw_only=True):
     def check_options(self) -> None:
         """Raises FaultError if the options of this kind contradict each other."""
 
-    def check_broker(self, broker: BrokerParts) -> None:
+    def check_broker(self, broker: EngineBroker) -> None:
         """Raises FaultError if the rule cannot act in the cluster into which it is loaded."""
         if self.match.node is not None and self.match.node not in broker.nodes:
             there = ", ".join(map(str, sorted(broker.nodes)))

@@ -13,10 +13,12 @@ from typing import Any, Protocol, TypeVar
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.cluster import Topic
 from wirebroker.core.partition import Partition
+from wirebroker.deeds.declaring import partition_of
+from wirebroker.deeds.errors import NoSuchTopic
 from wirebroker.engine.engine import Engine
 from wirebroker.testing import operations, states
 from wirebroker.testing.expectations import check
-from wirebroker.testing.operations import NoSuchTopic, StoredRecord
+from wirebroker.testing.operations import StoredRecord
 
 __tracebackhide__ = True  # pytest shows the caller's line
 
@@ -90,7 +92,7 @@ class Reader:
                     yield record, why
 
     def _partitions(self, topic: Topic) -> Sequence[Partition]:
-        return topic.partitions if self.partition is None else [operations.partition_of(topic, self.partition)]
+        return topic.partitions if self.partition is None else [partition_of(topic, self.partition)]
 
     def _read(self, partition: Partition, most: int) -> int:
         """Read at most `most` records of a partition. Returns the number of records read."""

@@ -19,11 +19,11 @@ from wirebroker.core.names import topic_name_error
 from wirebroker.core.profile import PROFILES
 from wirebroker.core.releases import DEFAULT, release
 from wirebroker.core.setting_definitions import ConfigError, definitions_of
+from wirebroker.deeds.quotas import set_quota
 from wirebroker.engine.engine import Engine
 from wirebroker.security.acl_specs import AUTHORIZER
 from wirebroker.security.mechanisms import SERVED
 from wirebroker.security.scram import BY_NAME, LEAST_ITERATIONS, MOST_ITERATIONS
-from wirebroker.testing import operations
 from wirebroker.testing.learned_file import Acl as LearnedAcl
 from wirebroker.testing.learned_file import FileError, Group, Settings, Topic, read
 
@@ -230,7 +230,7 @@ class Likeness:
             engine.configs.begin_eligible_replicas()
         for quota in self.quotas:
             try:
-                operations.set_quota(engine, quota.entity, quota.limits, now)
+                set_quota(engine.cluster, quota.entity, quota.limits, now)
             except ValueError as refused:
                 raise FileError(f"{self.where}: the quota of {quota.entity} is refused: {refused}") from None
         self._set_up_groups(engine)

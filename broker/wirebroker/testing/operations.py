@@ -1,4 +1,4 @@
-"""Operations that tests call directly, without a client: on topics, stored records, seed data, producer state and fault files.
+"""Operations that tests call directly, without a client: on stored records, seed data and producer state.
 
 MockKafka and the HTTP control both use these functions, in the thread of the engine. Times are ms since the
 epoch. After an operation that changes something, the caller must call `Host.changed`.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -17,16 +17,11 @@ from kafkawire.errors import error_name
 from kafkawire.primitives import Buffer
 from kafkawire.printable import printable
 from wirebroker.audit.content import head
-from wirebroker.common.suggestions import did_you_mean
-from wirebroker.core.cluster import Topic
-from wirebroker.core.config_resources import Alteration, Change, ResourceType
-from wirebroker.core.config_resources import Operation as AlterOperation
-from wirebroker.core.names import topic_name_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import Key, ProducerEntry, unpack
-from wirebroker.core.quotas import entity_error, entity_of, kept, value_error
 from wirebroker.core.record_checks import RecordReject
-from wirebroker.core.setting_definitions import TOPIC_SETTINGS, ConfigError
+from wirebroker.deeds.broker import EngineBroker
+from wirebroker.deeds.declaring import partition_of, topic_named
 from wirebroker.engine.engine import Engine
 
 if TYPE_CHECKING:
@@ -101,33 +96,6 @@ def shown(data: bytes | None) -> str:
     return head(data)
 
 
-class NoSuchTopic(KeyError):
-    """Raised if the topic does not exist. `known` are the existing topics."""
-
-    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
-        super().__init__(name)
-        self._advice = did_you_mean(name, known)
-
-    def __str__(self) -> str:  # a KeyError would put the message in quotes
-        return f"there is no topic {self.args[0]!r}{self._advice}"
-
-
-class NoSuchPartition(IndexError):
-    """Raised if the topic has no such partition."""
-
-
-class TopicExists(ValueError):
-    """Raised if a topic of this name already exists."""
-
-
-class NoSuchSetting(ConfigError):
-    """Raised for a name that is not the name of a topic setting."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"topics have no setting {name!r}", suggestion=did_you_mean(name, TOPIC_SETTINGS))
-        self.name = name
-
-
 # The cluster
 
 
@@ -144,127 +112,6 @@ def upgrade(
     engine.new_upgrade(to, first=node_id, only=only, finalize=finalize, pause_ms=pause_ms, told=told).proceed(now)
 
 
-# Topics
-
-
-def topic_named(engine: Engine, name: str) -> Topic:
-    """Returns the topic. Raises NoSuchTopic."""
-    try:
-        return engine.cluster.topics[name]
-    except KeyError:
-        raise NoSuchTopic(name, engine.cluster.topics) from None
-
-
-def partition_of(topic: Topic, index: int) -> Partition:
-    """Returns the topic's partition. Raises NoSuchPartition."""
-    if (found := topic.partition(index)) is None:
-        last = len(topic.partitions) - 1
-        raise NoSuchPartition(f"the topic {topic.name!r} has no partition {index}, only 0 to {last}")
-    return found
-
-
-def create_topic(
-    engine: Engine, name: str, now: int, partitions: int | None = None, configs: Mapping[str, Any] | None = None,
-    replication_factor: int | None = None,
-) -> Topic:  # fmt: skip
-    """Create a topic, with `num.partitions` partitions if `partitions` is None.
-
-    Raises TopicExists, NoSuchSetting and ValueError, and OSError if the broker cannot write to its data directory.
-    """
-    if (error := topic_name_error(name)) is not None:
-        raise ValueError(error)
-    if name in engine.cluster.topics or name in engine.cluster.growing:
-        raise TopicExists(f"Topic '{name}' already exists.")
-    if partitions is not None and partitions < 1:
-        raise ValueError(f"a topic needs at least 1 partition, not {partitions}")
-    brokers = len(engine.cluster.brokers)
-    if replication_factor is not None and not 1 <= replication_factor <= brokers:
-        raise ValueError(f"{brokers} broker{'s' * (brokers > 1)} cannot hold {replication_factor} replicas of {name!r}")
-    for key in configs or {}:
-        if not engine.cluster.configs.definitions.has_topic_setting(key):
-            raise NoSuchSetting(key)
-    if not any(map(engine.cluster.alive, engine.cluster.brokers)):
-        raise ValueError(f"{name!r} cannot be created, because all brokers are down")
-    overrides = {key: setting(value) for key, value in (configs or {}).items()}
-    made = engine.cluster.create_topic(
-        name, now, partitions=partitions, replication_factor=replication_factor, overrides=overrides
-    )
-    _write_down(engine, now)
-    return made
-
-
-def delete_topic(engine: Engine, name: str, now: int) -> None:
-    """Delete a topic, as DeleteTopics does. Raises NoSuchTopic, and OSError if the broker cannot write to its data
-    directory."""
-    topic = topic_named(engine, name)
-    engine.cluster.delete_topic(topic, now, lambda: engine.topic_deleted(name, topic.topic_id))
-    _write_down(engine, now)
-    engine.groups.forget_topics(now)
-
-
-def warm(engine: Engine, now: int) -> None:
-    """Create the coordinators' internal topics and mark all coordinators as loaded, so that they respond without delay. Raises
-    ValueError and OSError.
-    """
-    engine.cluster.warm(now)
-    _write_down(engine, now)
-
-
-def subscribe(engine: Engine, name: str, wanted: Mapping[str, str], now: int) -> None:
-    """Create a client metrics subscription with these settings, so that the broker asks clients for their metrics. Raises
-    RuntimeError, ValueError and OSError.
-    """
-    if not engine.telemetry.on:
-        raise RuntimeError(
-            "clients are not asked for metrics here; make it with MockKafka(telemetry=True), or serve --telemetry"
-        )
-    changes = [Change(key, AlterOperation.SET, value) for key, value in wanted.items() if value]
-    node = min(engine.cluster.brokers)
-    made = Alteration(engine.cluster, node, ResourceType.CLIENT_METRICS, name, changes, replaces=True)
-    if (refusal := made.alter(validate_only=False)) is not None:
-        raise ValueError(refusal.message)
-    _write_down(engine, now)
-
-
-DEFAULT = "<default>"
-"""In quotas, this name stands for the default entity of a type."""
-
-
-def set_quota(engine: Engine, entity: Mapping[str, str | None], limits: Mapping[str, float | None], now: int) -> None:
-    """Set the quota limits of an entity. `entity` has a name for each entity type. A limit of None removes the limit.
-    ValueError, OSError.
-    """
-    names = {kind: None if name == DEFAULT else name for kind, name in entity.items() if name is not None}
-    release = engine.cluster.configs.release
-    error = entity_error(names, names, release)
-    for key, value in limits.items():
-        error = error or (None if value is None else value_error(names, key, value, release))
-    if error is not None:
-        raise ValueError(error)
-    engine.cluster.alter_quotas(
-        [(entity_of(names), key, None if value is None else kept(key, value, release)) for key, value in limits.items()]
-    )
-    _write_down(engine, now)
-
-
-def remove_quota(engine: Engine, entity: Mapping[str, str | None], now: int) -> None:
-    """Remove all limits of an entity. Raises OSError if the broker cannot write to its data directory."""
-    names = {kind: None if name == DEFAULT else name for kind, name in entity.items() if name is not None}
-    held = engine.cluster.quotas.limits.get(entity_of(names), {})
-    engine.cluster.alter_quotas([(entity_of(names), key, None) for key in held])
-    _write_down(engine, now)
-
-
-def _write_down(engine: Engine, now: int) -> None:
-    if (failed := engine.cluster.decisions.write_down(now)) is not None:
-        raise failed
-
-
-def setting(value: Any) -> str:
-    """Returns the value of a setting in Kafka's form, such as `true` for True."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 # Records
 
 
@@ -273,7 +120,7 @@ def records(
 ) -> list[StoredRecord]:  # fmt: skip
     """Returns every stored record, or with `committed` only the committed records, by partition and offset. Raises
     NoSuchTopic, NoSuchPartition."""
-    found = topic_named(engine, topic)
+    found = topic_named(engine.cluster, topic)
     held = found.partitions if partition is None else [partition_of(found, partition)]
     read = committed_records if committed else stored_records
     return [record for each in held for record in read(each)]
@@ -370,9 +217,9 @@ def store(engine: Engine, topic: str, partition: int, record: Record, timestamp:
     if the record is refused.
     """
     if topic not in engine.cluster.topics:
-        create_topic(engine, topic, now)
+        EngineBroker(engine).create_topic(topic)
     batch = build_batch([record], base_timestamp=now if timestamp is None else timestamp)
-    held = partition_of(topic_named(engine, topic), partition)
+    held = partition_of(topic_named(engine.cluster, topic), partition)
     if held.leader < 0:
         raise ValueError(f"{topic}-{partition} has no leader, so nothing can be stored there")
     appended = held.append(memoryview(batch), now, 9)
@@ -380,17 +227,6 @@ def store(engine: Engine, topic: str, partition: int, record: Record, timestamp:
         why = appended.verdict.message if isinstance(appended.verdict, RecordReject) else None
         raise ValueError(f"the record was refused: {why or error_name(appended.error_code)}")
     return appended.base_offset
-
-
-def expire_producer(engine: Engine, producer_id: int, topic: str | None, partition: int | None) -> int:
-    """Remove a producer's state from partitions. Returns the number of partitions that had a state of the producer. Raises
-    NoSuchTopic, NoSuchPartition.
-    """
-    if topic is not None:
-        named = topic_named(engine, topic)
-        if partition is not None:
-            partition_of(named, partition)
-    return engine.fault_broker.expire_producer(producer_id, topic, partition)
 
 
 def producers(partition: Partition) -> dict[Key, ProducerEntry]:
@@ -406,7 +242,7 @@ def evidence(
     from wirebroker.audit.stored import snapshot
 
     names = list(engine.cluster.topics) if topics is None else list(dict.fromkeys(topics))
-    held = [topic_named(engine, name) for name in names]
+    held = [topic_named(engine.cluster, name) for name in names]
     return snapshot(held, engine.configs.producer_expiration_ms, now), engine.trace.produce()
 
 

@@ -26,12 +26,14 @@ from wirebroker.core.quotas import CLIENT_ID, IP, PRODUCE, USER
 from wirebroker.core.releases import release
 from wirebroker.core.releases.naming import unknown
 from wirebroker.core.setting_definitions import ignored
+from wirebroker.deeds.broker import EngineBroker
+from wirebroker.deeds.quotas import set_quota
+from wirebroker.deeds.topics import setting
 from wirebroker.engine.engine import Engine, first_node
 from wirebroker.net.clock import CLOCKS, Clock
 from wirebroker.security.acl_specs import AUTHORIZER, acl_of
 from wirebroker.security.mechanisms import BY_PASSWORD, GSSAPI, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, SERVED
 from wirebroker.security.web_tokens import UnsecuredTokens
-from wirebroker.testing import operations
 from wirebroker.testing.option_table import ServeOptions, flags
 from wirebroker.testing.topic_specs import TopicSpec, topic_specs
 from wirebroker.trace.levels import LEVELS
@@ -163,7 +165,7 @@ class BrokerOptions(ServeOptions):
     @property
     def _given(self) -> dict[str, str]:
         """The settings in `configs`, with values in Kafka's form."""
-        return {name: operations.setting(value) for name, value in (self.configs or {}).items()}
+        return {name: setting(value) for name, value in (self.configs or {}).items()}
 
     @property
     def settings(self) -> dict[str, str]:
@@ -275,7 +277,7 @@ class BrokerOptions(ServeOptions):
             engine.authenticator.add_user(user, password, None if like is None else like.iterations_of(user))
         for text in self.quotas:
             try:
-                operations.set_quota(engine, *_quota(text), now)
+                set_quota(engine.cluster, *_quota(text), now)
             except ValueError as refused:
                 raise OptionError("quotas", f"{text}: {refused}") from None
         engine.cluster.alter_acls(self._acls, ())
@@ -283,7 +285,7 @@ class BrokerOptions(ServeOptions):
             engine.begin_with(self.features or {})
         self._create_topics(engine, now)
         if self.warm:
-            operations.warm(engine, now)
+            EngineBroker(engine).warm()
         engine.at_soft_reset += [lambda _: engine.trace_at(self.trace), lambda then: self._create_topics(engine, then)]
         return engine
 
@@ -300,6 +302,7 @@ class BrokerOptions(ServeOptions):
 
     def _create_topics(self, engine: Engine, now: int) -> None:
         """Create the topics that do not exist."""
+        engine.set_time(now)
         if self._likeness is not None:
             try:
                 self._likeness.create_topics(engine, self.topic_specs, now)
@@ -308,7 +311,9 @@ class BrokerOptions(ServeOptions):
         for name, spec in self.topic_specs.items():
             if name not in engine.cluster.topics:
                 try:
-                    operations.create_topic(engine, name, now, spec.partitions, spec.configs, spec.replication_factor)
+                    EngineBroker(engine).create_topic(
+                        name, spec.partitions, spec.configs, replication_factor=spec.replication_factor
+                    )
                 except ValueError as refused:
                     raise OptionError("topics", f"{name}: {refused}") from None
 
@@ -318,10 +323,10 @@ class BrokerOptions(ServeOptions):
         return FolderStore(data, random_bytes, more=more, sync=self.sync, nodes=list(self._nodes))
 
 
-def _quota(text: str) -> tuple[dict[str, str | None], dict[str, float | None]]:
+def _quota(text: str) -> tuple[dict[str, str | None], dict[str, float]]:
     """Parses a quota. Returns the entity and the limits. ValueError."""
     entity: dict[str, str | None] = {}
-    limits: dict[str, float | None] = {}
+    limits: dict[str, float] = {}
     for part in text.split(","):
         key, _, value = part.partition("=")
         if key in (USER, CLIENT_ID, IP):

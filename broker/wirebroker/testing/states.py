@@ -25,9 +25,9 @@ from wirebroker.core.groups.streams_member import StreamsMember
 from wirebroker.core.partition import Partition
 from wirebroker.core.quotas import CLIENT_ID, IP, USER
 from wirebroker.core.transactions.transaction import Transaction as HeldTransaction
+from wirebroker.deeds.quotas import DEFAULT
 from wirebroker.engine.engine import Engine
 from wirebroker.requests.assignments import assigned
-from wirebroker.testing.operations import DEFAULT
 
 
 class StateView(msgspec.Struct, forbid_unknown_fields=True):

@@ -1,17 +1,18 @@
-"""The cluster: killing and starting brokers, moving leaders, and letting followers lag."""
+"""The cluster: brokers, leaders and upgrades."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
 from kafkawire.errors import error_name
 from wirebroker.control.controlled import ControlledBroker
+from wirebroker.control.endpoints import topics
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
 from wirebroker.core.profile import PROFILES
 from wirebroker.core.releases.naming import unknown
+from wirebroker.deeds.declaring import topic_named
 from wirebroker.testing import operations, states
 from wirebroker.testing.states import Broker
 from wirebroker.testing.waits import LONGEST_UPGRADE_S
@@ -50,30 +51,12 @@ class OfTopic(Form):
     topic: Annotated[str | None, about("only this topic")] = None
 
 
-class Move(Form):
-    """The new leader."""
-
-    to: Annotated[int, about("the node id of a replica that is alive and in sync")]
-
-
-class Election(Form):
-    """The options of an election."""
-
-    unclean: Annotated[bool, about("true: without a leader, elect any live replica; false: only the preferred replica")] = False
-
-
 class Elected(Form):
     """The result of an election."""
 
     code: Annotated[int, about("Kafka's error code, 0 if the leader has changed")]
     error: Annotated[str, about("the name of the error", examples=["ELECTION_NOT_NEEDED"])]
     leader: Leader
-
-
-class Replica(Form):
-    """A follower."""
-
-    node_id: Annotated[int, about("the node id of the broker that has the replica")]
 
 
 class Upgrade(Form):
@@ -90,22 +73,6 @@ def brokers(controlled: ControlledBroker) -> Brokers:
     return Brokers(list(states.brokers(controlled.engine).values()))
 
 
-async def kill(controlled: ControlledBroker, node_id: int) -> Brokers:
-    """End a broker as with kill −9: its connections break, its port refuses connections, and other brokers lead its
-    partitions.
-
-    Records that were not replicated are lost.
-    """
-    _change(controlled, node_id, controlled.engine.kill_broker)
-    return await _settled(controlled)
-
-
-async def start(controlled: ControlledBroker, node_id: int) -> Brokers:
-    """Start a killed broker: its replicas follow again and get in sync. A running broker continues."""
-    _change(controlled, node_id, controlled.engine.start_broker)
-    return await _settled(controlled)
-
-
 async def upgrade(controlled: ControlledBroker, body: Upgrade) -> Brokers:
     """Upgrade the brokers to another release of Kafka, one after the other: each broker stops and starts with all its data.
 
@@ -120,62 +87,21 @@ async def upgrade(controlled: ControlledBroker, body: Upgrade) -> Brokers:
     return brokers(controlled)
 
 
-async def _settled(controlled: ControlledBroker) -> Brokers:
-    """Wait until all elections are done. Returns the brokers."""
-    await controlled.until(lambda: not controlled.engine.controller.busy, LONGEST_CHANGE_S)
-    return brokers(controlled)
-
-
 def leaders(controlled: ControlledBroker, query: OfTopic) -> Leaders:
     """Returns the leader of each partition, and its in-sync replicas."""
-    topics = controlled.engine.cluster.topics
-    wanted = topics.values() if query.topic is None else [operations.topic_named(controlled.engine, query.topic)]
-    return Leaders([_leader(controlled, topic.name, each.index) for topic in wanted for each in topic.partitions])
+    known = controlled.engine.cluster
+    wanted = known.topics.values() if query.topic is None else [topic_named(known, query.topic)]
+    return Leaders([leader(controlled, topic.name, each.index) for topic in wanted for each in topic.partitions])
 
 
-def move_leader(controlled: ControlledBroker, topic: str, partition: int, body: Move) -> Leader:
-    """Make another in-sync replica the leader. No record is lost."""
-    return _change_replica(controlled, topic, partition, body.to, controlled.engine.controller.move_leader)
+def elected(controlled: ControlledBroker, topic: str, partition: int, result: int) -> Elected:
+    """Returns the result of an election, which is Kafka's error code."""
+    return Elected(int(result), error_name(result), leader(controlled, topic, partition))
 
 
-def elect_leader(controlled: ControlledBroker, topic: str, partition: int, body: Election) -> Elected:
-    """Elect the preferred leader. With `unclean`, elect any live replica if the partition has no leader."""
-    _leader(controlled, topic, partition)
-    code = controlled.engine.controller.elect_leader(topic, partition, controlled.now, unclean=body.unclean)
-    controlled.changed()
-    return Elected(int(code), error_name(code), _leader(controlled, topic, partition))
-
-
-def freeze_replica(controlled: ControlledBroker, topic: str, partition: int, body: Replica) -> Leader:
-    """Make a follower stop fetching. After replica.lag.time.max.ms the follower is out of sync."""
-    return _change_replica(controlled, topic, partition, body.node_id, controlled.engine.controller.freeze_replica)
-
-
-def thaw_replica(controlled: ControlledBroker, topic: str, partition: int, body: Replica) -> Leader:
-    """Make a follower fetch again: it catches up and becomes in-sync."""
-    return _change_replica(controlled, topic, partition, body.node_id, controlled.engine.controller.thaw_replica)
-
-
-def _change_replica(
-    controlled: ControlledBroker, topic: str, partition: int, node_id: int, change: Callable[[str, int, int, int], None]
-) -> Leader:
-    _leader(controlled, topic, partition)
-    _change(controlled, node_id, partial(change, topic, partition))
-    return _leader(controlled, topic, partition)
-
-
-def _change(controlled: ControlledBroker, node_id: int, change: Callable[[int, int], None]) -> None:
-    """Apply the change to this broker. Raises Problem: 404 if the broker does not exist, 409 if the change is not possible
-    now."""
-    known = controlled.engine.cluster.brokers
-    if node_id not in known:
-        raise Problem(404, f"there is no broker {node_id}; there are {', '.join(map(str, known))}", "node_id")
-    controlled.change(partial(change, node_id))
-
-
-def _leader(controlled: ControlledBroker, topic: str, partition: int) -> Leader:
-    held = operations.partition_of(operations.topic_named(controlled.engine, topic), partition)
-    state = states.partition_state(controlled.engine, held)
+def leader(controlled: ControlledBroker, topic: str, partition: int) -> Leader:
+    """Returns the leader of a partition."""
+    state = topics.partition(controlled, topic, partition)
     return Leader(
         topic, partition, state.leader, state.leader_epoch, state.replicas, state.in_sync, state.eligible, state.offline
     )

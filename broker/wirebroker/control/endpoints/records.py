@@ -17,6 +17,7 @@ from wirebroker.control.controlled import ControlledBroker
 from wirebroker.control.forms import Form, Misfit, Natural, about
 from wirebroker.control.problems import Problem
 from wirebroker.core.patterns import compile_pattern
+from wirebroker.deeds.declaring import partition_of, topic_named
 from wirebroker.testing import expectations, operations
 from wirebroker.testing.expectations import Difference
 from wirebroker.testing.goals import RecordsExpected, RecordsStored
@@ -185,9 +186,9 @@ def page(controlled: ControlledBroker, topic: str, query: Which) -> Records:
 
 
 def _from(controlled: ControlledBroker, name: str, query: Which) -> Iterator[StoredRecord]:
-    topic = operations.topic_named(controlled.engine, name)
+    topic = topic_named(controlled.engine.cluster, name)
     first = query.from_partition if query.partition is None else query.partition
-    operations.partition_of(topic, first)
+    partition_of(topic, first)
     last = len(topic.partitions) if query.partition is None else first + 1
     read = operations.committed_records if query.committed else operations.stored_records
     for partition in topic.partitions[first:last]:

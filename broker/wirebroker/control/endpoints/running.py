@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -13,7 +12,6 @@ from wirebroker.control.controlled import Controlled, ControlledBroker
 from wirebroker.control.endpoints.records import LONGEST_WAIT_S
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
-from wirebroker.testing import operations
 from wirebroker.testing.goals import Quiet
 
 MS = {"weeks": 604_800_000, "days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000, "milliseconds": 1}
@@ -48,12 +46,6 @@ class Step(Form):
     minutes: Annotated[float, Meta(ge=0)] = 0
     seconds: Annotated[float, Meta(ge=0)] = 0
     milliseconds: Annotated[float, Meta(ge=0)] = 0
-
-
-class Restart(Form):
-    """The options of a restart of the brokers."""
-
-    mode: Annotated[Literal["clean", "kill"], about("clean: with a clean shutdown; kill: as after kill −9")] = "clean"
 
 
 class Reset(Form):
@@ -104,20 +96,6 @@ async def wait_until_quiet(controlled: ControlledBroker, query: Calm) -> Health:
     """Wait until the broker has been quiet for some time: no record stored, no offset committed, and no group or transaction
     changed. 409 if the changes do not end before the timeout."""
     await controlled.reach(Quiet(query.seconds, time.monotonic), query.timeout)
-    return health(controlled)
-
-
-def restart(controlled: ControlledBroker, body: Restart) -> Health:
-    """Restart the brokers: "clean" with a clean shutdown, or "kill" as with kill −9. The brokers' addresses stay the same."""
-    controlled.host.restart(body.mode)
-    controlled.changed()
-    return health(controlled)
-
-
-def warm(controlled: ControlledBroker) -> Health:
-    """Create the coordinators' internal topics and load all coordinators, so that they respond without delay. A reset without
-    `soft` deletes these topics again."""
-    controlled.change(partial(operations.warm, controlled.engine))
     return health(controlled)
 
 

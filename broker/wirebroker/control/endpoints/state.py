@@ -1,9 +1,7 @@
-"""The state that the broker keeps about clients: producers, transactions and groups; and operations that expire or fence
-them."""
+"""The state that the broker keeps about clients: producers, transactions and groups."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -15,9 +13,10 @@ from wirebroker.control.endpoints.records import LONGEST_WAIT_S
 from wirebroker.control.forms import Form, Natural, about
 from wirebroker.control.problems import Problem
 from wirebroker.core.producers import Key, ProducerEntry, unpack
-from wirebroker.testing import operations, states
+from wirebroker.deeds.declaring import partition_of, topic_named
+from wirebroker.testing import operations
 from wirebroker.testing.goals import GroupReady
-from wirebroker.testing.states import Group, PartitionState, Transaction
+from wirebroker.testing.states import Group, Transaction
 
 MOST_LAG = 1000
 """A lag is counted only up to this many records, because clients wait while the broker counts."""
@@ -113,29 +112,10 @@ class Awaited(Form):
     timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
 
 
-class Where(Form):
-    """Some partitions, or all partitions."""
-
-    topic: Annotated[str | None, about("only partitions of this topic")] = None
-    partition: Annotated[int | None, about("only partitions with this index")] = None
-
-
-class Expired(Form):
-    """The result of expiring a producer."""
-
-    partitions: Annotated[int, about("the number of partitions that had a state of the producer and forgot it")]
-
-
-class Cut(Form):
-    """The offset at which a log is cut off."""
-
-    offset: Annotated[int, about("the batch with this offset and all later batches are lost", ge=0)]
-
-
 def producers(controlled: ControlledBroker, topic: str, query: OfPartition) -> Producers:
     """Returns the validator's state of each producer on the partitions of a topic."""
-    found = operations.topic_named(controlled.engine, topic)
-    held = found.partitions if query.partition is None else [operations.partition_of(found, query.partition)]
+    found = topic_named(controlled.engine.cluster, topic)
+    held = found.partitions if query.partition is None else [partition_of(found, query.partition)]
     return Producers([_producer(each.index, *entry) for each in held for entry in operations.producers(each).items()])
 
 
@@ -184,35 +164,6 @@ async def wait_for_group(controlled: ControlledBroker, group_id: str, body: Awai
     """
     committed = body.committed and {(each.topic, each.partition): each.offset for each in body.committed}
     return await controlled.reach(GroupReady(group_id, body.members, committed or None, body.lag), body.timeout)
-
-
-def expire_producer(controlled: ControlledBroker, producer_id: int, body: Where) -> Expired:
-    """Make partitions forget a producer, as they do after producer.id.expiration.ms. A partition on which the producer has an
-    open transaction does not forget the producer."""
-    count = operations.expire_producer(controlled.engine, producer_id, body.topic, body.partition)
-    controlled.changed()
-    return Expired(count)
-
-
-def expire_transaction(controlled: ControlledBroker, transactional_id: str) -> None:
-    """Make the coordinator forget a transactional id, as it does after transactional.id.expiration.ms."""
-    transaction(controlled, transactional_id)
-    controlled.change(partial(controlled.engine.fault_broker.expire_transactional_id, transactional_id))
-
-
-def fence(controlled: ControlledBroker, transactional_id: str) -> Transaction:
-    """Fence a transactional producer: its epoch rises, and its open transaction is aborted."""
-    transaction(controlled, transactional_id)
-    controlled.change(partial(controlled.engine.fault_broker.fence, transactional_id))
-    return transaction(controlled, transactional_id)
-
-
-def truncate(controlled: ControlledBroker, topic: str, partition: int, body: Cut) -> PartitionState:
-    """Delete the end of a partition's log, from the batch with this offset on."""
-    held = operations.partition_of(operations.topic_named(controlled.engine, topic), partition)
-    controlled.engine.fault_broker.truncate(topic, partition, body.offset, controlled.now)
-    controlled.changed()
-    return states.partition_state(controlled.engine, held)
 
 
 def _producer_at(topic: str, partition: int, key: Key, state: bytes, whole: bool) -> ProducerAt:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
-from wirebroker.faults.acts import BrokerParts, Injection, NothingToChange
+from wirebroker.deeds.errors import NothingToChange
+from wirebroker.faults.acts import Injection
 from wirebroker.faults.forms import FaultError
 from wirebroker.faults.rules import NonNegative, Positive, Rule
 from wirebroker.requests.effects import Outcome
 from wirebroker.requests.facts import Batch, Facts
+
+if TYPE_CHECKING:
+    from wirebroker.deeds.broker import EngineBroker
 
 __all__ = [
     "advance", "expire_member", "expire_producer", "expire_session", "expire_transactional_id", "fence", "lose_coordinator",
@@ -33,10 +38,11 @@ class expire_producer(Rule):
     def change(self, injection: Injection) -> bool:
         broker, producer, count = injection.broker, injection.facts.producer, 0
         for batch in injection.batches:
-            if batch is not None:
-                count += broker.expire_producer(batch.producer_id, batch.topic, batch.partition)
-            elif producer is not None:
-                count += broker.expire_producer(producer[0], None, None)
+            with suppress(NothingToChange):  # the batch may be for a partition that does not exist
+                if batch is not None:
+                    count += broker.expire_producer(batch.producer_id, batch.topic, batch.partition)
+                elif producer is not None:
+                    count += broker.expire_producer(producer[0])
         return count > 0
 
 
@@ -48,7 +54,7 @@ class expire_session(Rule):
     needs_broker: ClassVar[bool] = True
 
     def change(self, injection: Injection) -> bool:
-        return injection.broker.expire_session(injection.exchange.connection, injection.exchange.now)
+        return injection.broker.expire_session(injection.exchange.connection)
 
 
 class withdraw_acl(Rule):
@@ -80,7 +86,7 @@ class expire_transactional_id(Rule):
     needs_broker: ClassVar[bool] = True
 
     def change(self, injection: Injection) -> bool:
-        injection.broker.expire_transactional_id(self.transactional_id, injection.exchange.now)
+        injection.broker.expire_transactional_id(self.transactional_id)
         return True
 
 
@@ -94,7 +100,7 @@ class fence(Rule):
     needs_broker: ClassVar[bool] = True
 
     def change(self, injection: Injection) -> bool:
-        injection.broker.fence(self.transactional_id, injection.exchange.now)
+        injection.broker.fence(self.transactional_id)
         return True
 
 
@@ -109,7 +115,7 @@ class slow_reassignment(Rule):
     needs_broker: ClassVar[bool] = True
 
     def change(self, injection: Injection) -> bool:
-        injection.broker.slow_reassignments(injection.exchange.now + self.ms)
+        injection.broker.slow_reassignments(self.ms)
         return True
 
 
@@ -127,7 +133,7 @@ class expire_member(Rule):
 
     def change(self, injection: Injection) -> bool:
         member_id = getattr(injection.request, "member_id", "")
-        return injection.broker.expire_member(injection.facts.groups, member_id, injection.exchange.now)
+        return injection.broker.expire_member(injection.facts.groups, member_id)
 
 
 class move_leader(Rule):
@@ -142,7 +148,7 @@ class move_leader(Rule):
         facts = injection.facts
         wanted = facts.partitions if injection.only is None else injection.only
         partitions = [(topic, index) for topic, index in wanted if index is not None]
-        return injection.broker.move_leader(partitions, injection.exchange.now) > 0
+        return injection.broker.move_leaders(partitions) > 0
 
 
 class move_coordinator(Rule):
@@ -153,7 +159,7 @@ class move_coordinator(Rule):
 
     def change(self, injection: Injection) -> bool:
         facts = injection.facts
-        return injection.broker.move_coordinator(facts.groups, facts.transactional_ids, injection.exchange.now) > 0
+        return injection.broker.move_coordinator(facts.groups, facts.transactional_ids) > 0
 
 
 class advance(Rule):
@@ -180,7 +186,7 @@ class restart(Rule):
     needs_broker: ClassVar[bool] = True
 
     def before(self, injection: Injection) -> Outcome:
-        injection.broker.restart(self.mode, injection.exchange.now)
+        injection.broker.restart(self.mode)
         return Outcome.CLOSED
 
 
@@ -203,7 +209,7 @@ class upgrade(Rule):
         if self.to not in RELEASE_PROFILES:
             raise FaultError("to", f"upgrade: {unknown(self.to, RELEASE_PROFILES)}")
 
-    def check_broker(self, broker: BrokerParts) -> None:
+    def check_broker(self, broker: EngineBroker) -> None:
         super().check_broker(broker)
         if why := broker.why_no_upgrade(self.to):
             raise FaultError("to", f"upgrade: {why}")
@@ -233,8 +239,8 @@ class truncate(Rule):
 
     def change(self, injection: Injection) -> bool:
         topic, partition = self.match.topic or "", self.match.partition or 0
-        before, end = injection.broker.truncate(topic, partition, self.offset, injection.exchange.now)
-        return before != end
+        before = injection.broker.log_end_offset(topic, partition)
+        return injection.broker.truncate(topic, partition, self.offset) != before
 
 
 class lose_coordinator(Rule):

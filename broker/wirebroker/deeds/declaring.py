@@ -1,0 +1,150 @@
+"""The declaration of a deed, from which everything else about the deed follows.
+
+A deed is a method with the decorator `deed`, in a class that derives from `Deeds`. `MockKafka` inherits from these classes, so
+the deed is a method of MockKafka, which its callers may call from any thread. A fault calls the same method through
+`injection.broker`. The HTTP control makes the deed's endpoint from its path, its signature and its docstring
+(`wirebroker.control.deeds`), and the docs describe this endpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
+
+from msgspec import Meta
+
+from wirebroker.deeds.errors import NoSuchPartition, NoSuchTopic
+
+if TYPE_CHECKING:
+    from wirebroker.core.cluster import Cluster, Topic
+    from wirebroker.core.partition import Partition
+    from wirebroker.engine.engine import Engine
+
+__tracebackhide__ = True  # pytest shows the caller's line
+D = TypeVar("D", bound="Deeds")
+P = ParamSpec("P")
+R = TypeVar("R")
+Shown = Literal["brokers", "elected", "health", "leader", "partition", "quotas", "topic", "transaction"]
+"""The states that the control can return after a deed (`wirebroker.control.deeds.SHOWN`)."""
+BROKER = "broker"
+NodeId = Annotated[int, BROKER]
+"""The id of a broker. For an id that no broker has, the control responds with 404."""
+NO_TOPIC = {404: "there is no such topic or partition"}
+NO_BROKER = {404: "there is no such broker"}
+NO_ID = {404: "there is no such transactional id"}
+IMPOSSIBLE = "the change is impossible now; `detail` gives the reason"
+UNWRITTEN = {503: "the broker cannot write to its data directory, and nothing has changed"}
+
+
+def about(description: str, **limits: Any) -> Meta:
+    """Returns the description of a field, with msgspec's limits and examples."""
+    return Meta(description=description, **limits)
+
+
+@dataclass(frozen=True)
+class Called:
+    """The name of an argument in the control, if this differs from its name in Python."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Deed:
+    """The endpoint of a deed, and what the endpoint returns.
+
+    `result` is the name of the field in which the endpoint returns the result of the function. `shows` is a state that the
+    endpoint returns instead. `problems` maps each status that reports a problem to the reason. If the function raises another
+    ValueError, the status is 409 for the reason `impossible`, or 422 if no such reason is given. With `settles`, the elections
+    that the deed begins are done before the caller continues.
+    """
+
+    function: Callable[..., Any]
+    method: str
+    path: str
+    status: int
+    result: str
+    shows: Shown | None
+    problems: Mapping[int, str]
+    impossible: str
+    settles: bool
+
+
+class Deeds:
+    """The base of the classes that hold deeds: a broker to which they are done."""
+
+    @property
+    def _engine(self) -> Engine:
+        """The engine to change. Only deeds that run may use it."""
+        raise NotImplementedError
+
+    @property
+    def _now(self) -> int:
+        return self._engine.now
+
+    def _topic(self, name: str) -> Topic:
+        return topic_named(self._engine.cluster, name)
+
+    def _partition(self, topic: str, index: int) -> Partition:
+        return partition_of(self._topic(topic), index)
+
+    def _write_down(self) -> None:
+        write_down(self._engine.cluster, self._now)
+
+    def _perform(self, act: Callable[[], R], *, settles: bool) -> R:
+        """Run a deed in the engine's thread, and perform the engine's effects. With `settles`, complete the elections that it
+        begins."""
+        raise NotImplementedError
+
+
+def deed(
+    method: str = "", path: str = "", *, status: int | None = None, result: str = "", shows: Shown | None = None,
+    problems: Mapping[int, str] | None = None, impossible: str = "", settles: bool = False,
+) -> Callable[[Callable[Concatenate[D, P], R]], Callable[Concatenate[D, P], R]]:  # fmt: skip
+    """Declare a deed, with the endpoint `method` and `path` or without one. The other arguments are the fields of `Deed`.
+
+    The arguments of the function that are not in the path are fields of the endpoint's body, or of its query if the method is
+    DELETE. `about` describes them. Sentences in the docstring that begin with Returns or Raises are for Python only.
+    """
+
+    def declare(function: Callable[Concatenate[D, P], R]) -> Callable[Concatenate[D, P], R]:
+        @wraps(function)
+        def perform(self: D, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            return self._perform(lambda: function(self, *args, **kwargs), settles=settles)
+
+        usual = 200 if result or shows else 204
+        declared = Deed(function, method, path, status or usual, result, shows, problems or {}, impossible, settles)
+        perform.deed = declared  # type: ignore[attr-defined]
+        return perform
+
+    return declare
+
+
+def deeds_in(holder: type[Deeds]) -> Iterator[Deed]:
+    """Yields the deeds of a class that have an endpoint, in their order."""
+    for each in vars(holder).values():
+        if isinstance(found := getattr(each, "deed", None), Deed) and found.path:
+            yield found
+
+
+def topic_named(cluster: Cluster, name: str) -> Topic:
+    """Returns the topic. Raises NoSuchTopic."""
+    try:
+        return cluster.topics[name]
+    except KeyError:
+        raise NoSuchTopic(name, cluster.topics) from None
+
+
+def partition_of(topic: Topic, index: int) -> Partition:
+    """Returns the topic's partition. Raises NoSuchPartition."""
+    if (found := topic.partition(index)) is None:
+        last = len(topic.partitions) - 1
+        raise NoSuchPartition("partition", f"the topic {topic.name!r} has no partition {index}, only 0 to {last}")
+    return found
+
+
+def write_down(cluster: Cluster, now: int) -> None:
+    """Write the controller's decisions to the data directory. Raises OSError."""
+    if (failed := cluster.decisions.write_down(now)) is not None:
+        raise failed
