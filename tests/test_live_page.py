@@ -28,7 +28,7 @@ from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.commands.cli import main
 from wirebroker.control.endpoints.events import ALWAYS
-from wirebroker.control.server import Control, control_of_file, control_of_proxy
+from wirebroker.control.server import Control, control_of_proxy
 from wirebroker.net.thread import LoopThread
 from wirebroker.trace.brief import brief
 from wirebroker.trace.filters import parsed
@@ -36,6 +36,7 @@ from wirebroker.trace.layout import time_of_day
 from wirebroker.trace.rows import EVENTS, ReplyRow, Row
 from wirebroker_tools.capture.session import Session
 from wirebroker_tools.live.saved_file import SavedFile
+from wirebroker_tools.live.table import OF_FILES
 from wirebroker_tools.traces.folds import Fold, folded
 from wirekit import NOW, batch
 
@@ -694,7 +695,7 @@ def saved(tmp_path: Path) -> Iterator[Callable[[Path], str]]:
             after.callback(thread.stop)
 
             async def start() -> Control:
-                control = control_of_file(SavedFile(path))
+                control = Control(SavedFile(path), OF_FILES)
                 await control.listen("127.0.0.1", 0)
                 return control
 

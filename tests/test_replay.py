@@ -21,11 +21,11 @@ from requesting import init_producer_id, plain
 from wire.random_messages import random_response, request_bytes, response_bytes, versions_of
 from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.client import brokers, login
-from wirebroker.commands import replay
 from wirebroker.commands.cli import main
 from wirebroker.trace.rows import AuthenticationRow, ReplyRow
 from wirebroker_tools.capture.files import packet_block, start_of_file
 from wirebroker_tools.capture.packets import Line
+from wirebroker_tools.commands import replay
 from wirekit import RawProducer, batch, client
 
 Play = Callable[[MockKafka], None]

@@ -22,11 +22,11 @@ import kafka
 import pytest
 
 from requesting import produce_request
-from wirebroker import MockKafka, clients, faults
+from wirebroker import MockKafka, faults
 from wirebroker.client.wire import Connection
 from wirebroker.commands.cli import main
 from wirebroker.mock import StoredRecord
-from wirebroker_tools.drivers import CLIENTS, ClientName, ProducerSettings
+from wirebroker_tools.drivers import CLIENTS, PACKAGES, ClientName, ProducerSettings
 from wirebroker_tools.drivers.wire import Producer
 from wirebroker_tools.scenarios.journal import Journal, Sent, label
 from wirebroker_tools.scenarios.outcome import Counts, count, judge
@@ -396,7 +396,7 @@ def test_what_cannot_be_run_is_exit_code_2(arguments: list[str], sentence: str, 
 def test_a_client_that_is_not_installed_is_named(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(clients.PACKAGES, "confluent", "no-such-client")
+    monkeypatch.setitem(PACKAGES, "confluent", "no-such-client")
     assert main(["scenario", "run", name, "--client", "confluent"]) == 2
     assert capsys.readouterr().err == "wirebroker scenario: no-such-client is not installed: pip install no-such-client\n"
 
