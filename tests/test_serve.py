@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -700,3 +701,15 @@ def test_a_misspelt_variable_is_named_with_the_right_one(serve: Start) -> None:
     (line,) = process.communicate(timeout=10)[1].splitlines()
     sentence = "the environment variable WIREBROKER_TRACE_LEVE has no effect; did you mean 'WIREBROKER_TRACE_LEVEL'?"
     assert line.endswith(f" WARNING {sentence}")
+
+
+def test_a_program_reads_one_line_when_the_broker_is_ready(serve: Start) -> None:
+    process = serve("--port", "0", "--brokers", "2", "--control", "0", "--ready", "json")
+    assert process.stdout is not None
+    ready = json.loads(process.stdout.readline())
+    assert list(ready) == ["bootstrap", "control", "version"]
+    assert len(ready["bootstrap"].split(",")) == 2
+    with urlopen(f"{ready['control']}/health") as response:
+        assert json.load(response)["bootstrap_servers"] == ready["bootstrap"]
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate()[0] == ""

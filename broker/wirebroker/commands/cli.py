@@ -120,6 +120,8 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     _faults(add, "make ids, and faults with a probability, repeatable")
     _watching(add)
     _end_with_parent(parser)
+    add("--ready", default="text", choices=("text", "json"), help="json prints one line when the broker is ready, for "
+        "programs: {\"bootstrap\": …, \"control\": …, \"version\": …} (%(default)s)")  # fmt: skip
     parser.needs("--upgrade-to", "--upgrade-after", "--upgrade-pause", "--no-finalize")
     parser.needs("--tls --tls-cert", "--tls-client")
     parser.needs("--tls --tls-cert --config --like", "--tls-client-ca")

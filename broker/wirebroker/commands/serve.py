@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import json
 import logging
 import os
 import signal
@@ -31,6 +32,7 @@ from wirebroker.net.clock import Clock
 from wirebroker.net.host import Host
 from wirebroker.net.listener import Address
 from wirebroker.net.sockets import new_loop
+from wirebroker.testing import states
 from wirebroker.testing.option_table import Flag, flags
 from wirebroker.testing.options import BrokerOptions, OptionError
 from wirebroker.tools import tools
@@ -93,6 +95,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, scene: Sce
     engine = new_engine()
     load_broker()
     host = Host(engine, clock)
+    tell: Callable[[str], None] = logger.info if arguments.ready == "json" else print_line
     control: Control | None = None
     upgrade: asyncio.Task[None] | None = None
     try:
@@ -107,10 +110,10 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, scene: Sce
             watch_parent(stop)
         for listener in listeners(arguments, options.settings, engine.cluster.brokers):
             bound = await host.listen(listener)
-            print_line(f"listening on {bound[0]}:{bound[1]} (node {listener.node_id}{listener.shown})")
-        await open_control(control, arguments)
-        upgrade = upgrade_later(arguments, host, print_line)
-        print_line("ready")
+            tell(f"listening on {bound[0]}:{bound[1]} (node {listener.node_id}{listener.shown})")
+        await open_control(control, arguments, tell)
+        upgrade = upgrade_later(arguments, host, tell)
+        print_line(_ready(host.engine, control) if arguments.ready == "json" else "ready")
         # The garbage collector runs rarely, because it would find nothing: loaded modules stay, and most objects of a request
         # are either freed by their reference counts or kept for good.
         gc.collect()
@@ -148,11 +151,21 @@ def control_server(arguments: argparse.Namespace) -> ModuleType | None:
     return server
 
 
-async def open_control(control: Control | None, arguments: argparse.Namespace) -> None:
-    """Open the HTTP control at the address in --control, and print its URL. Raises UsageError, ListenError."""
+def _ready(engine: Engine, control: Control | None) -> str:
+    """Returns the line of `--ready json`, from which a program learns where the broker is."""
+    from wirebroker.common.version import __version__
+
+    where = {"bootstrap": states.bootstrap_servers(engine), "control": control.url if control is not None else None}
+    return json.dumps(where | {"version": __version__})
+
+
+async def open_control(
+    control: Control | None, arguments: argparse.Namespace, tell: Callable[[str], None] = print_line
+) -> None:
+    """Open the HTTP control at the address in --control, and tell its URL. Raises UsageError, ListenError."""
     if control is not None:
         await control.listen(*control_address(arguments.control))
-        print_line(f"control on {control.url}{' (open to others)' if control.open_to_others else ''}")
+        tell(f"control on {control.url}{' (open to others)' if control.open_to_others else ''}")
 
 
 def unfired(plan: FaultPlan, command: str) -> int:

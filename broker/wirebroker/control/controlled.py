@@ -239,8 +239,7 @@ class ControlledBroker(Controlled):
 
     @property
     def bootstrap_servers(self) -> str:
-        brokers = states.brokers(self.engine).values()
-        return ",".join(next(iter(each.listeners.values()), "") for each in brokers)
+        return states.bootstrap_servers(self.engine)
 
     @property
     def connections(self) -> int:

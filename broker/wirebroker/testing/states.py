@@ -178,6 +178,11 @@ def brokers(engine: Engine) -> dict[int, Broker]:
     }
 
 
+def bootstrap_servers(engine: Engine) -> str:
+    """Returns the addresses of the brokers' first listeners, comma-separated."""
+    return ",".join(next(iter(each.listeners.values()), "") for each in brokers(engine).values())
+
+
 def transactions(engine: Engine) -> dict[str, Transaction]:
     """Returns every transactional id, with the state of its transaction."""
     return {name: _transaction(each) for name, each in engine.transactions.transactions.items()}
