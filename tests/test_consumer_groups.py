@@ -430,7 +430,8 @@ def test_new_partitions_and_topics_are_noticed(broker: InProcess) -> None:
     assert (one.beat(), one.epoch) == (None, 2)
     broker.create_topic("later", 2)
     assert one.beat() == {"orders": [0, 1, 2, 3], "later": [0, 1]} | {}
-    broker._change(lambda e, _: at_once(e.cluster.adding_partitions(e.cluster.topics["later"], 3, 0, 1)))
+    cluster = broker.engine.cluster
+    broker._perform(lambda: at_once(cluster.adding_partitions(cluster.topics["later"], 3, 0, 1)), settles=False)
     assert one.beat() == {"later": [0, 1, 2], "orders": [0, 1, 2, 3]}
     broker.delete_topic("later")
     assert one.told(one.send(one.epoch, {})) == {"orders": [0, 1, 2, 3]}
