@@ -20,7 +20,7 @@ EVERYWHERE = (
 )  # fmt: skip
 """Modules of this package and of Python's library that are otherwise imported only inside functions.
 
-Some of these modules may not be installed.
+Perhaps not all of these modules are installed.
 """
 IN_BROKERS = (
     "wirebroker.apis.overdue", "wirebroker.audit.report", "wirebroker.audit.stored", "wirebroker.faults.plan",

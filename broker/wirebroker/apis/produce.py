@@ -132,7 +132,7 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
 
 
 def _known_to(exchange: Exchange, code: int) -> int:
-    """Returns the error, or an older error in its place, if the client may not know the error."""
+    """Returns the error. If the client's version of the request is older than the error, returns an older error instead."""
     hides = exchange.version < FIRST_OF_STORAGE_ERRORS and HIDES_STORAGE_ERRORS.of(exchange.cluster.configs.release)
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if hides and code == ErrorCode.KAFKA_STORAGE_ERROR else code
 

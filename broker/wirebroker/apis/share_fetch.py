@@ -620,7 +620,7 @@ _base = itemgetter(0)
 def _in_reach(held: Held, read: Read, found: Slice, room: int) -> tuple[memoryview, list[BatchSpan]]:
     """Returns the batches that hold the first `room` records, and one batch more, if the request may read so much.
 
-    Records that were given out before may not be available, and then do not count towards `room`.
+    Records that another member has, or that are completed, do not count towards `room`.
     """
     share, data, most = held.share, found.data, min(found.available, read.limit)
     if not len(data):

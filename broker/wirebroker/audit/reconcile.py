@@ -218,7 +218,7 @@ def _unacknowledged(row: RecordRow, intended: Intended) -> Finding:
 def _lost(missing: Sequence[tuple[Intended, RecordRow | None]], deleted: Mapping[Where, int]) -> Iterator[Finding]:
     """Records that are not stored.
 
-    If no more records are missing than offsets were deleted, the missing records may be among the deleted ones.
+    If the number of missing records is at most the number of deleted offsets, perhaps all missing records were deleted.
     """
     groups: dict[tuple[str, int | None], list[tuple[Intended, RecordRow | None]]] = defaultdict(list)
     for each, near in missing:

@@ -31,7 +31,7 @@ class Conversation(Protocol):
 
 
 class Capture(Protocol):
-    """A capture that is being written. It is also a sink of the trace, whose verdicts become comments."""
+    """A capture that is being written. It is also a sink of the trace: the verdicts become comments on the packets."""
 
     def opened(self, client: Endpoint, server: Endpoint, now: int) -> Conversation:
         """Begin the capture of a new connection."""

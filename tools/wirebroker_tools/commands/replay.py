@@ -367,8 +367,8 @@ class Replay:
                 self._sessions[number, session_id] = key[1]
 
     def _response(self, line: _Line, recorded: RecordedExchange) -> bytes:
-        """Returns the response to the oldest request. Like a client, sends the request again while its coordinator is not
-        ready, and sends it to another broker if that broker has become the coordinator.
+        """Returns the response to the oldest request. While the request's coordinator is not ready, sends the request again, as
+        clients do. If another broker has become the coordinator, sends the request to this broker.
         """
         exchange, end, at = recorded.exchange, time.monotonic() + self._timeout, line
         _, made = line.awaited.popleft()

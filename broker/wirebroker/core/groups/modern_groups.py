@@ -139,9 +139,9 @@ class ModernGroups(ABC, Generic[G, M, B]):
     # Finding
 
     def find(self, group_id: str, *, create: bool | None = None) -> Any:
-        """Returns the group with this id, or a refusal if the group does not exist. With `create`, returns a new group instead
-        of the refusal; the new group is not registered yet. `create` is False for a member that may not create the group: then
-        the refusal names the type of the group."""
+        """Returns the group with this id, or a refusal if the group does not exist. If `create` is True, returns a new
+        group instead of the refusal; the new group is not registered yet. `create` is False for a member that must not create
+        the group: then the refusal names the type of the group."""
         group = self.registry.groups.get(group_id)
         if isinstance(group, self.kind):
             return group

@@ -50,7 +50,7 @@ class ShareRecords(ModernRecords[ShareMember, Partitions]):
         return self.epoch(group_id, group_metadata.ShareGroupMetadataValue(epoch=epoch, metadata_hash=hashed))
 
     def preparation(self, group_id: str, held: Preparation) -> Iterator[CoordinatorRecord | None]:
-        """Yields the record that lists the share partitions that have a state. Each None before the record ends a slice."""
+        """Yields the record of all share partitions that have a state, and before it None after each slice."""
         initializing = _infos(held.initializing)
         yield from after(initializing)
         initialized = _infos(held.initialized)

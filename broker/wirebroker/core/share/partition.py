@@ -451,8 +451,8 @@ class SharePartition:
         return record is not None and record.completed
 
     def _last_completed(self) -> tuple[int, int]:
-        """For the completed records before the first one that is not completed, returns the last offset, and the number of
-        those at or after the start offset."""
+        """Returns the last offset of the completed records before the first record that is not completed, and how many of these
+        completed records lie at or after the start offset."""
         found, count, gap = -1, 0, self.gap_start
         for batch in self.batches:
             if gap is not None and batch.last >= gap:

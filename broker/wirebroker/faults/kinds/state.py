@@ -105,8 +105,8 @@ class fence(Rule):
 
 
 class slow_reassignment(Rule):
-    """If a reassignment begins within the next `ms`, it stays in progress until these `ms` have passed, because its new
-    replicas do not become in sync before that.
+    """A reassignment that begins within the next `ms` stays in progress until these `ms` have passed: only then do the new
+    replicas become in sync.
     """
 
     ms: Positive
