@@ -15,9 +15,8 @@ from wirebroker.apis.describe_groups import all_group_operations
 from wirebroker.apis.described import NoGroup, find, refused
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, MEMBER, pauses, weighted_pauses
-from wirebroker.core.groups.share_group import ShareGroup
+from wirebroker.core.groups.share_group import ShareGroup, ShareMember
 from wirebroker.core.groups.share_groups import ASSIGNOR
-from wirebroker.core.groups.share_member import ShareMember
 from wirebroker.core.refusals import MESSAGES
 
 

@@ -15,7 +15,7 @@ from kafkawire.declare import Message
 from wirebroker.common.slices import after
 from wirebroker.core.groups.assignors import NOTHING, Partitions
 from wirebroker.core.groups.changing import Changes
-from wirebroker.core.groups.consumer_log import ConsumerRecords
+from wirebroker.core.groups.consumer_log import FORMAT, REGEX_KEY, regex_record, regex_tombstones
 from wirebroker.core.groups.consumer_member import NOT_OWNED, ConsumerMember, Owned
 from wirebroker.core.groups.group import Where
 from wirebroker.core.groups.modern import ModernGroup
@@ -64,7 +64,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     """A consumer group."""
 
     kind = CONSUMER
-    log = ConsumerRecords()
+    form = FORMAT
     member_class = ConsumerMember
     nothing = NOTHING
 
@@ -254,33 +254,32 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
 
     def tombstones(self) -> list[CoordinatorRecord]:
         """Returns the tombstones for all records of the group."""
-        regexes = self.log.regex_tombstones(self.group_id, self.resolved)
-        of_members = self.log.member_tombstones(self.group_id, self.members)
-        return [*of_members, *regexes, *self.log.group_tombstones(self.group_id)]
+        regexes = regex_tombstones(self.group_id, self.resolved)
+        return [*self.log.member_tombstones(self.members), *regexes, *self.log.group_tombstones()]
 
     def all_records(self, hashed: int) -> Iterator[CoordinatorRecord | None]:
         """Yields the records of the whole group, with None where a slice ends. `hashed` is the hash of the group's topics."""
-        log, group_id = self.log, self.group_id
+        log = self.log
         for member in self.members.values():
-            yield log.metadata(group_id, member)
+            yield log.metadata(member)
             yield from after(member.topics)
-        yield log.epoch_record(group_id, self.epoch, hashed)
+        yield log.epoch(self.epoch, hashed)
         for member_id, target in self.targets.items():
-            yield log.target(group_id, member_id, target)
+            yield log.target(member_id, target)
             yield from after(target)
-        yield log.assignment(group_id, self.assignment_epoch, self.assigned_at)
+        yield log.assignment(self.assignment_epoch, self.assigned_at)
         for member in self.members.values():
-            yield log.current(group_id, member)
+            yield log.current(member)
             yield from after(member.assigned)
 
     def regex_records(self, regex: str, resolved: Resolved) -> Iterator[CoordinatorRecord | None]:
         """Yields the record of a regular expression's matches."""
-        yield self.log.regex(self.group_id, regex, resolved.topics, resolved.created, resolved.time)
+        yield regex_record(self.group_id, regex, resolved.topics, resolved.created, resolved.time)
         yield from after(resolved.topics)
 
     def replay_other(self, key: Message, value: Any) -> None:
         """Apply the record of a regular expression."""
-        if isinstance(key, self.log.regex_key):
+        if isinstance(key, REGEX_KEY):
             resolved = None if value is None else Resolved(frozenset(value.topics), value.version, value.timestamp)
             self.resolve(key.regular_expression, resolved)
 

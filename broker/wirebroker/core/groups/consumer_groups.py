@@ -22,6 +22,7 @@ from wirebroker.core.groups.assignors import ASSIGNORS, NOTHING, Partitions, Sub
 from wirebroker.core.groups.assignors import Group as AssignorGroup
 from wirebroker.core.groups.classic import Group as ClassicGroup
 from wirebroker.core.groups.consumer_group import ConsumerGroup, Resolved
+from wirebroker.core.groups.consumer_log import regex_tombstones
 from wirebroker.core.groups.consumer_member import Claimed, ConsumerMember, Target, reconcile
 from wirebroker.core.groups.metadata_hash import metadata_hash
 from wirebroker.core.groups.modern import TopicFacts
@@ -315,7 +316,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         forgotten = step.forgotten_regex
         if forgotten is None or forgotten not in step.group.resolved:
             return ()
-        return step.group.log.regex_tombstones(step.group.group_id, [forgotten])
+        return regex_tombstones(step.group.group_id, [forgotten])
 
     def _apply(self, step: Change, targets: Mapping[str, Partitions], now: int) -> None:
         if step.forgotten_regex is not None:
@@ -324,7 +325,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
 
     def epoch_record(self, group: ConsumerGroup, epoch: int, facts: TopicFacts) -> CoordinatorRecord:
         """Returns the record of the group's next epoch."""
-        return group.log.epoch_record(group.group_id, epoch, metadata_hash(facts, self._cluster))
+        return group.log.epoch(epoch, metadata_hash(facts, self._cluster))
 
     def write(
         self, group: ConsumerGroup, records: Iterable[CoordinatorRecord | None], now: int
@@ -420,7 +421,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
             return self._left(group, member, requested, now)
         assigned = {topic: dict.fromkeys(owned, 0) for topic, owned in member.assigned.items()}
         away = replace(member, epoch=LEAVES_FOR_A_WHILE, assigned=assigned, revoking={})
-        refused = yield from self.write(group, [group.log.current(group.group_id, away)], now)
+        refused = yield from self.write(group, [group.log.current(away)], now)
         if refused:
             return Refusal(refused)
         group.update(away)
@@ -441,7 +442,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
     ) -> tuple[TopicFacts, list[CoordinatorRecord]]:  # fmt: skip
         left = group.subscriptions_without(leaving)
         unused = [regex for regex in group.resolved if regex in group.subscriptions.regexes and regex not in left.regexes]
-        return self.facts(left.topics()), group.log.regex_tombstones(group.group_id, unused)
+        return self.facts(left.topics()), regex_tombstones(group.group_id, unused)
 
     # Loading
 

@@ -21,7 +21,7 @@ from wirebroker.core.groups.streams_group import StreamsGroup
 AnyModern = ModernGroup[Any, Any]
 MODERN: tuple[type[AnyModern], ...] = (ConsumerGroup, ShareGroup, StreamsGroup)
 _KIND_OF = {
-    key: kind for kind in MODERN for key in (*kind.log.member_keys, *kind.log.group_keys, *kind.log.other_keys)
+    key: kind for kind in MODERN for key in (*kind.form.member_keys, *kind.form.group_keys, *kind.form.other_keys)
 }  # fmt: skip
 """The type of group to which each type of record belongs."""
 
@@ -66,7 +66,7 @@ class GroupLog:
                 return
             group = self.modern[key.group_id] = kind(key.group_id, self._changes)
         group.replay(key, value)
-        if value is None and isinstance(key, kind.log.last_key):
+        if value is None and isinstance(key, kind.form.last_key):
             del self.modern[key.group_id]
 
     def _replay_offset(self, header: BatchHeader, offset: int, key: OffsetCommitKey, value: Message | None) -> None:

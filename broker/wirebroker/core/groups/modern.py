@@ -16,7 +16,7 @@ from kafkawire.errors import ErrorCode
 from wirebroker.core.cluster import Topic
 from wirebroker.core.groups.changing import Changes
 from wirebroker.core.groups.group import AnyGroup, Committer, Where
-from wirebroker.core.groups.modern_log import ModernRecords
+from wirebroker.core.groups.modern_log import Format, GroupRecords
 from wirebroker.core.groups.modern_member import ModernMember
 from wirebroker.core.java_order import TimelineOrder
 from wirebroker.core.purgatory import Action, Timer
@@ -44,7 +44,8 @@ T = TypeVar("T")
 class ModernGroup(AnyGroup, Generic[M, T]):
     """A consumer group (KIP-848), share group (KIP-932) or streams group (KIP-1071)."""
 
-    log: ClassVar[ModernRecords[Any, Any]]
+    form: ClassVar[Format]
+    """The kinds of the group's records."""
     member_class: ClassVar[type[Any]]
     nothing: ClassVar[Any]
     """The empty target."""
@@ -52,6 +53,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
     def __init__(self, group_id: str, changes: Changes) -> None:
         self.group_id = group_id
         self.protocol_type = self.kind
+        self.log = GroupRecords(group_id, self.form)
         self.epoch = FIRST_EPOCH
         self.assignment_epoch = FIRST_EPOCH
         """The group epoch for which `targets` were computed."""
@@ -169,33 +171,32 @@ class ModernGroup(AnyGroup, Generic[M, T]):
 
     def tombstones(self) -> list[CoordinatorRecord]:
         """Returns the tombstones for all records of the group."""
-        return [*self.log.member_tombstones(self.group_id, self.members), *self.log.group_tombstones(self.group_id)]
+        return [*self.log.member_tombstones(self.members), *self.log.group_tombstones()]
 
     def replay(self, key: Message, value: Any) -> None:
         """Apply a record from the log."""
-        log = self.log
-        if isinstance(key, log.member_keys):
+        if isinstance(key, self.form.member_keys):
             self._replay_member(key, key.member_id, value)
         elif value is None:
             self.replay_other(key, value)
-        elif isinstance(key, log.assignment_key):
+        elif isinstance(key, self.form.assignment.key):
             self.assignment_epoch, self.assigned_at = value.assignment_epoch, value.assignment_timestamp
         else:
-            if isinstance(key, log.epoch_key):
+            if isinstance(key, self.form.epoch.key):
                 self.epoch = value.epoch
             self.replay_other(key, value)
 
     def _replay_member(self, key: Message, member_id: str, value: Any) -> None:
-        log = self.log
+        form = self.form
         member = self.members.get(member_id) or self.member_class(member_id)
-        if isinstance(key, log.target_key):
+        if isinstance(key, form.target.key):
             self.targets.pop(member_id, None)
             if value is not None:
-                self.targets[member_id] = log.read_target(value)
+                self.targets[member_id] = form.target.read(value)
         elif value is not None:
-            read = log.with_assignment if isinstance(key, log.current_key) else log.with_metadata
-            self.update(read(member, value))
-        elif isinstance(key, log.metadata_key) and member_id in self.members:
+            kind = form.current if isinstance(key, form.current.key) else form.metadata
+            self.update(kind.read(member, value))
+        elif isinstance(key, form.metadata.key) and member_id in self.members:
             self.remove(member_id)
 
     @abstractmethod

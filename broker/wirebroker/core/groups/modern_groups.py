@@ -277,29 +277,29 @@ class ModernGroups(ABC, Generic[G, M, B]):
         self, step: Step[G, M], targets: Mapping[str, Any], now: int
     ) -> Iterator[CoordinatorRecord | None]:  # fmt: skip
         """Yields the records of the step in Kafka's order. A None among them ends a slice."""
-        group, group_id, new, log = step.group, step.group.group_id, step.new, step.group.log
+        group, new, log = step.group, step.new, step.group.log
         known = group.members.get(new.member_id)
         if step.replaces not in (None, new.member_id):
             known, kept = step.old, group.targets.get(step.replaces or "", group.nothing)
-            yield from log.member_tombstones(group_id, [step.replaces or ""])
-            yield log.metadata(group_id, known)
-            yield log.target(group_id, new.member_id, kept)
-            yield log.current(group_id, known)
+            yield from log.member_tombstones([step.replaces or ""])
+            yield log.metadata(known)
+            yield log.target(new.member_id, kept)
+            yield log.current(known)
             yield from after(step.facts)
         if known is None or not new.has_metadata_of(known):
-            yield log.metadata(group_id, new)
+            yield log.metadata(new)
             yield from after(getattr(new, "topics", ()))
         yield from self._other_records(step)
         if step.rose:
             yield self._epoch_record(step)
         for member_id, given in targets.items():
-            record = log.target(group_id, member_id, given)
+            record = log.target(member_id, given)
             yield from after(step.facts)
             yield record
         if step.targets is not None:
-            yield log.assignment(group_id, step.epoch, now)
+            yield log.assignment(step.epoch, now)
         if known is None or not new.has_assignment_of(known):
-            record = log.current(group_id, new)
+            record = log.current(new)
             yield from after(step.facts)
             yield record
 
@@ -360,10 +360,10 @@ class ModernGroups(ABC, Generic[G, M, B]):
         """
         gone = [member.member_id for member in leaving]
         facts, more = self._without(group, leaving)
-        records = [*group.log.member_tombstones(group.group_id, gone), *more, self.epoch_record(group, group.epoch + 1, facts)]
+        records = [*group.log.member_tombstones(gone), *more, self.epoch_record(group, group.epoch + 1, facts)]
         empties = len(gone) == len(group.members) and FOLLOWS_EMPTIED_GROUPS.of(self.release)
         if empties:
-            records.append(group.log.assignment(group.group_id, group.epoch + 1, 0))
+            records.append(group.log.assignment(group.epoch + 1, 0))
         if error := self.registry.log(group.group_id, records, now):
             return error
         for member_id in gone:

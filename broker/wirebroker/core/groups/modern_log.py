@@ -1,107 +1,115 @@
 """The records of consumer, share and streams groups in __consumer_offsets, in Kafka's format (GroupCoordinatorRecordHelpers).
 
-All three types of groups have five common kinds of records, and each type has further kinds. The record of a group's epoch has
-a hash of the subscribed topics (`metadata_hash`). wirebroker does not read the hash, because its groups compare the topics
-themselves.
+All three types of groups have five common kinds of records, and each type has further kinds. A `Format` lists the kinds of one
+type. The record of a group's epoch has a hash of the subscribed topics (`metadata_hash`). wirebroker does not read the hash,
+because its groups compare the topics themselves.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, ClassVar, Generic, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.declare import Message
-from wirebroker.core.groups.modern_member import ModernMember
-
-M = TypeVar("M", bound=ModernMember)
-T = TypeVar("T")
 
 
-class ModernRecords(ABC, Generic[M, T]):
-    """Writes and reads the records of one type of group."""
+class OfMember(NamedTuple):
+    """A kind of record about one member: the class of its key, and the functions that make and read its value."""
 
-    metadata_key: ClassVar[type[Any]]
-    current_key: ClassVar[type[Any]]
-    target_key: ClassVar[type[Any]]
-    target_value: ClassVar[type[Any]]
-    partitions: ClassVar[type[Any]]
-    """The class that holds a topic's partitions in a target assignment. For streams groups, it holds tasks instead."""
-    epoch_key: ClassVar[type[Any]]
-    assignment_key: ClassVar[type[Any]]
-    assignment_value: ClassVar[type[Any]]
-    group_keys: ClassVar[tuple[type[Any], ...]]
+    key: type[Any]
+    write: Callable[[Any], Message]
+    read: Callable[..., Any]
+
+
+class OfGroup(NamedTuple):
+    """A kind of record about the group itself: the classes of its key and of its value."""
+
+    key: type[Any]
+    value: Callable[..., Message]
+
+
+class Format(NamedTuple):
+    """The kinds of records of one type of group."""
+
+    metadata: OfMember
+    """The fields that a member has sent. They are read into the member (`read(member, value)`)."""
+    current: OfMember
+    """A member's epochs and assignment. They, too, are read into the member."""
+    target: OfMember
+    """A member's target assignment (`read(value)`)."""
+    epoch: OfGroup
+    assignment: OfGroup
+    """The epoch and the time of the target assignment."""
+    group_keys: tuple[type[Any], ...]
     """The keys of the records about the group itself, in the order in which their tombstones are written."""
-    other_keys: ClassVar[tuple[type[Any], ...]] = ()
+    other_keys: tuple[type[Any], ...] = ()
     """The keys of further records, whose tombstones are written separately."""
 
     @property
     def member_keys(self) -> tuple[type[Any], ...]:
         """The keys of the records about a member, in the order in which their tombstones are written."""
-        return self.current_key, self.target_key, self.metadata_key
+        return self.current.key, self.target.key, self.metadata.key
 
     @property
     def last_key(self) -> type[Any]:
         """The key of the last tombstone that is written when a group is deleted."""
         return self.group_keys[-1]
 
-    # Writing
 
-    def metadata(self, group_id: str, member: M) -> CoordinatorRecord:
+def target_of_partitions(key: type[Any], value: Callable[..., Message], partitions: Callable[..., Any]) -> OfMember:
+    """Returns the kind of record for a target assignment of partitions. `partitions` is the class for one topic's
+    partitions."""
+
+    def write(target: Any) -> Message:
+        return value(topic_partitions=[partitions(topic_id=topic, partitions=list(held)) for topic, held in target.items()])
+
+    return OfMember(key, write, lambda read: {each.topic_id: tuple(each.partitions) for each in read.topic_partitions})
+
+
+class GroupRecords:
+    """Makes the records of one group."""
+
+    def __init__(self, group_id: str, form: Format) -> None:
+        self.form = form
+        self._group_id = group_id
+
+    def metadata(self, member: Any) -> CoordinatorRecord:
         """Returns the record of the fields that a member has sent."""
-        return CoordinatorRecord(self.metadata_key(group_id=group_id, member_id=member.member_id), self._metadata(member))
+        return self._of_member(self.form.metadata, member.member_id, member)
 
-    def current(self, group_id: str, member: M) -> CoordinatorRecord:
+    def current(self, member: Any) -> CoordinatorRecord:
         """Returns the record of a member's epochs and assignment."""
-        return CoordinatorRecord(self.current_key(group_id=group_id, member_id=member.member_id), self._current(member))
+        return self._of_member(self.form.current, member.member_id, member)
 
-    def target(self, group_id: str, member_id: str, target: T) -> CoordinatorRecord:
+    def target(self, member_id: str, target: Any) -> CoordinatorRecord:
         """Returns the record of a member's target assignment."""
-        return CoordinatorRecord(self.target_key(group_id=group_id, member_id=member_id), self._target(target))
+        return self._of_member(self.form.target, member_id, target)
 
-    def assignment(self, group_id: str, epoch: int, now: int) -> CoordinatorRecord:
-        """Returns the epoch and the time of a target assignment."""
-        value = self.assignment_value(assignment_epoch=epoch, assignment_timestamp=now)
-        return CoordinatorRecord(self.assignment_key(group_id=group_id), value)
+    def epoch(self, epoch: int, hashed: int, **more: Any) -> CoordinatorRecord:
+        """Returns the record of the group's epoch, with the hash of its topics and the fields that only this type of group
+        has."""
+        kind = self.form.epoch
+        return CoordinatorRecord(kind.key(group_id=self._group_id), kind.value(epoch=epoch, metadata_hash=hashed, **more))
 
-    def epoch(self, group_id: str, value: Message) -> CoordinatorRecord:
-        """Returns a group's epoch."""
-        return CoordinatorRecord(self.epoch_key(group_id=group_id), value)
+    def assignment(self, epoch: int, now: int) -> CoordinatorRecord:
+        """Returns the record of the epoch and the time of a target assignment."""
+        kind = self.form.assignment
+        value = kind.value(assignment_epoch=epoch, assignment_timestamp=now)
+        return CoordinatorRecord(kind.key(group_id=self._group_id), value)
 
-    def member_tombstones(self, group_id: str, member_ids: Iterable[str]) -> list[CoordinatorRecord]:
+    def member_tombstones(self, member_ids: Iterable[str]) -> list[CoordinatorRecord]:
         """Returns the tombstones of members."""
         gone = list(member_ids)
         return [
-            CoordinatorRecord(kind(group_id=group_id, member_id=member_id), None)
-            for kind in self.member_keys
+            CoordinatorRecord(key(group_id=self._group_id, member_id=member_id), None)
+            for key in self.form.member_keys
             for member_id in gone
         ]
 
-    def group_tombstones(self, group_id: str) -> list[CoordinatorRecord]:
-        """Returns the tombstones of a group's own records."""
-        return [CoordinatorRecord(kind(group_id=group_id), None) for kind in self.group_keys]
+    def group_tombstones(self) -> list[CoordinatorRecord]:
+        """Returns the tombstones of the group's own records."""
+        return [CoordinatorRecord(key(group_id=self._group_id), None) for key in self.form.group_keys]
 
-    @abstractmethod
-    def _metadata(self, member: M) -> Message: ...
-
-    @abstractmethod
-    def _current(self, member: M) -> Message: ...
-
-    def _target(self, target: Any) -> Message:
-        held = [self.partitions(topic_id=topic, partitions=list(indexes)) for topic, indexes in target.items()]
-        return self.target_value(topic_partitions=held)  # type: ignore[no-any-return]
-
-    # Reading
-
-    @abstractmethod
-    def with_metadata(self, member: M, value: Any) -> M:
-        """Returns the member with the fields that it has sent."""
-
-    @abstractmethod
-    def with_assignment(self, member: M, value: Any) -> M:
-        """Returns the member with its epochs and assignment."""
-
-    def read_target(self, value: Any) -> Any:
-        """Returns the target assignment that a record has."""
-        return {each.topic_id: tuple(each.partitions) for each in value.topic_partitions}
+    def _of_member(self, kind: OfMember, member_id: str, held: Any) -> CoordinatorRecord:
+        return CoordinatorRecord(kind.key(group_id=self._group_id, member_id=member_id), kind.write(held))

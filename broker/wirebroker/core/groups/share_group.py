@@ -1,23 +1,136 @@
-"""One share group: its members, its target assignments, and its share partitions that have a state (Kafka's ShareGroup)."""
+"""One share group: its members, its target assignments, its share partitions that have a state, and its records (KIP-932).
+
+This is Kafka's ShareGroup. The class holds the state; `share_groups` computes the result of each request and stores it here.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
+from kafkawire.coordinator_log import CoordinatorRecord
+from kafkawire.coordinator_records import share_group_current_member_assignment as current
+from kafkawire.coordinator_records import share_group_member_metadata as metadata
+from kafkawire.coordinator_records import share_group_metadata as group_metadata
+from kafkawire.coordinator_records import share_group_state_partition_metadata as state
+from kafkawire.coordinator_records import share_group_target_assignment_member as target
+from kafkawire.coordinator_records import share_group_target_assignment_metadata as assignment
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
+from wirebroker.common.slices import after
 from wirebroker.core.groups.changing import Changes
 from wirebroker.core.groups.group import Committer, Where
 from wirebroker.core.groups.modern import EMPTY, STABLE, ModernGroup
-from wirebroker.core.groups.share_log import ShareRecords
-from wirebroker.core.groups.share_member import Preparation, ShareMember
+from wirebroker.core.groups.modern_log import Format, OfGroup, OfMember, target_of_partitions
+from wirebroker.core.groups.modern_member import ModernMember
 from wirebroker.core.groups.simple_assignor import Partitions
 
 SHARE = "share"
 NOTHING: Partitions = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMember(ModernMember):
+    """A member of a share group."""
+
+    topics: frozenset[str] = frozenset()
+    assigned: Partitions = field(default_factory=dict)
+
+
+class Prepared(NamedTuple):
+    """Partitions of one topic whose state is being initialized or is initialized. `time` is the start of the initialization, in
+    ms since the epoch."""
+
+    name: str
+    partitions: frozenset[int]
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """For a share group, by topic id: the topics whose state is being initialized, is initialized, or is being deleted. The
+    state of a topic is that of its share partitions."""
+
+    initializing: Mapping[bytes, Prepared] = field(default_factory=dict)
+    initialized: Mapping[bytes, Prepared] = field(default_factory=dict)
+    deleting: Mapping[bytes, str] = field(default_factory=dict)
+
+    @property
+    def by_state(self) -> tuple[Mapping[bytes, Any], ...]:
+        """The three mappings, in the order of the fields."""
+        return self.initializing, self.initialized, self.deleting
+
+
+# Records
+
+
+def _metadata(member: ShareMember) -> Message:
+    return metadata.ShareGroupMemberMetadataValue(
+        rack_id=member.rack_id, client_id=member.client_id, client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+    )  # fmt: skip
+
+
+def _with_metadata(member: ShareMember, value: metadata.ShareGroupMemberMetadataValue) -> ShareMember:
+    return replace(
+        member, rack_id=value.rack_id, client_id=value.client_id, client_host=value.client_host,
+        topics=frozenset(value.subscribed_topic_names),
+    )  # fmt: skip
+
+
+def _current(member: ShareMember) -> Message:
+    held = [current.TopicPartitions(topic_id=topic, partitions=list(each)) for topic, each in member.assigned.items()]
+    return current.ShareGroupCurrentMemberAssignmentValue(
+        member_epoch=member.epoch, previous_member_epoch=member.previous_epoch, state=0, assigned_partitions=held
+    )
+
+
+def _with_current(member: ShareMember, value: current.ShareGroupCurrentMemberAssignmentValue) -> ShareMember:
+    assigned = {each.topic_id: tuple(each.partitions) for each in value.assigned_partitions}
+    return replace(member, epoch=value.member_epoch, previous_epoch=value.previous_member_epoch, assigned=assigned)
+
+
+def preparation_records(group_id: str, held: Preparation) -> Iterator[CoordinatorRecord | None]:
+    """Yields the record of all share partitions that have a state, and before it None after each slice."""
+    initializing = _infos(held.initializing)
+    yield from after(initializing)
+    initialized = _infos(held.initialized)
+    yield from after(initialized)
+    value = state.ShareGroupStatePartitionMetadataValue(
+        initializing_topics=initializing, initialized_topics=initialized,
+        deleting_topics=[state.TopicInfo(topic_id=topic_id, topic_name=name) for topic_id, name in held.deleting.items()],
+    )  # fmt: skip
+    yield CoordinatorRecord(_STATE_KEY(group_id=group_id), value)
+
+
+def _infos(topics: Mapping[bytes, Prepared]) -> list[state.TopicPartitionsInfo]:
+    return [
+        state.TopicPartitionsInfo(topic_id=topic_id, topic_name=each.name, partitions=sorted(each.partitions))
+        for topic_id, each in topics.items()
+    ]
+
+
+def _prepared(topics: Iterable[state.TopicPartitionsInfo]) -> dict[bytes, Prepared]:
+    return {each.topic_id: Prepared(each.topic_name, frozenset(each.partitions), 0) for each in topics}
+
+
+_STATE_KEY = state.ShareGroupStatePartitionMetadataKey
+_EPOCH = OfGroup(group_metadata.ShareGroupMetadataKey, group_metadata.ShareGroupMetadataValue)
+_ASSIGNMENT = OfGroup(
+    assignment.ShareGroupTargetAssignmentMetadataKey, assignment.ShareGroupTargetAssignmentMetadataValue
+)  # fmt: skip
+FORMAT = Format(
+    metadata=OfMember(metadata.ShareGroupMemberMetadataKey, _metadata, _with_metadata),
+    current=OfMember(current.ShareGroupCurrentMemberAssignmentKey, _current, _with_current),
+    target=target_of_partitions(
+        target.ShareGroupTargetAssignmentMemberKey, target.ShareGroupTargetAssignmentMemberValue, target.TopicPartition
+    ),
+    epoch=_EPOCH,
+    assignment=_ASSIGNMENT,
+    group_keys=(_ASSIGNMENT.key, _STATE_KEY, _EPOCH.key),
+)
 
 
 class ShareGroup(ModernGroup[ShareMember, Partitions]):
@@ -25,7 +138,7 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
 
     kind = SHARE
     expires = False
-    log = ShareRecords()
+    form = FORMAT
     member_class = ShareMember
     nothing = NOTHING
     makes_way = False
@@ -74,5 +187,7 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
 
     def replay_other(self, key: Message, value: Any) -> None:
         """Apply the record that lists the share partitions that have a state."""
-        if isinstance(key, self.log.state_key) and value is not None:
-            self.preparation = self.log.read_preparation(value)
+        if isinstance(key, _STATE_KEY) and value is not None:
+            deleting = {each.topic_id: each.topic_name for each in value.deleting_topics}
+            initializing, initialized = _prepared(value.initializing_topics), _prepared(value.initialized_topics)
+            self.preparation = Preparation(initializing, initialized, deleting)

@@ -18,8 +18,7 @@ from wirebroker.core.groups.modern import TopicFacts
 from wirebroker.core.groups.modern_groups import HeartbeatResult, ModernGroups, Step, blank_name, unknown_member
 from wirebroker.core.groups.modern_member import LEAVES
 from wirebroker.core.groups.registry import Registry
-from wirebroker.core.groups.share_group import NOTHING, ShareGroup
-from wirebroker.core.groups.share_member import ShareMember
+from wirebroker.core.groups.share_group import NOTHING, ShareGroup, ShareMember
 from wirebroker.core.groups.share_states import ShareStates
 from wirebroker.core.groups.simple_assignor import Partitions, ShareSubscriber, simple
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash, topic_ids
@@ -169,7 +168,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
 
     def epoch_record(self, group: ShareGroup, epoch: int, facts: TopicFacts) -> CoordinatorRecord:
         """Returns the record of the group's next epoch."""
-        return group.log.epoch_record(group.group_id, epoch, metadata_hash(facts, self._cluster))
+        return group.log.epoch(epoch, metadata_hash(facts, self._cluster))
 
     def _without(
         self, group: ShareGroup, leaving: Sequence[ShareMember]

@@ -16,8 +16,7 @@ from wirebroker.common.slices import TOPICS, after, pauses
 from wirebroker.core.cluster import SHARE_TOPIC
 from wirebroker.core.configs import ConfigError
 from wirebroker.core.groups.modern_groups import ModernGroups
-from wirebroker.core.groups.share_group import ShareGroup
-from wirebroker.core.groups.share_member import Preparation, Prepared
+from wirebroker.core.groups.share_group import Preparation, Prepared, ShareGroup, preparation_records
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases.changes import since
 from wirebroker.core.share.coordinator import UNKNOWN, WRITES, ShareCoordinator
@@ -117,7 +116,7 @@ class ShareStates:
     ) -> Generator[None, Any, ErrorCode]:
         preparation = change(group.preparation or Preparation())
         yield from after(preparation.initialized)
-        error = yield from self._groups.write(group, group.log.preparation(group.group_id, preparation), now)
+        error = yield from self._groups.write(group, preparation_records(group.group_id, preparation), now)
         if not error:
             group.preparation = preparation
         return error

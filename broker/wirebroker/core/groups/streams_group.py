@@ -12,7 +12,7 @@ from kafkawire.declare import Message
 from wirebroker.core.groups.changing import Changes
 from wirebroker.core.groups.group import Where
 from wirebroker.core.groups.modern import ModernGroup
-from wirebroker.core.groups.streams_log import StreamsRecords
+from wirebroker.core.groups.streams_log import FORMAT, TOPOLOGY_KEY
 from wirebroker.core.groups.streams_member import NOTHING, Holders, Some, StreamsMember, TaskId, Tasks
 from wirebroker.core.groups.streams_topology import Configured, Topology
 
@@ -42,7 +42,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     """A streams group."""
 
     kind = STREAMS
-    log = StreamsRecords()
+    form = FORMAT
     member_class = StreamsMember
     nothing = NOTHING
 
@@ -193,8 +193,8 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     def replay_other(self, key: Message, value: Any) -> None:
         """Apply a record that only streams groups have (the topology), or the fields of the epoch's record that only streams
         groups have."""
-        if isinstance(key, self.log.topology_key) and value is not None:
+        if isinstance(key, TOPOLOGY_KEY) and value is not None:
             self.topology = Topology(value)
-        elif isinstance(key, self.log.epoch_key) and value is not None:
+        elif isinstance(key, self.form.epoch.key) and value is not None:
             self.valid_topology_epoch = value.validated_topology_epoch
             self.configs = {each.key: each.value for each in value.last_assignment_configs or ()}

@@ -18,7 +18,7 @@ from wirebroker.core.groups.modern_member import LEAVES_FOR_A_WHILE
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.groups.sticky_assignor import Assignable, Work, sticky
 from wirebroker.core.groups.streams_group import StreamsGroup, TaskOffsets
-from wirebroker.core.groups.streams_log import partitions_by_subtopology
+from wirebroker.core.groups.streams_log import epoch_fields, partitions_by_subtopology, topology_record
 from wirebroker.core.groups.streams_member import NOTHING, StreamsMember, Tasks, reconcile
 from wirebroker.core.groups.streams_topology import Configured, InternalTopic, Misfit, Status, Told, Topology, configure
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash
@@ -350,11 +350,10 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         if self.too_soon(group, now):
             return
         made = yield from self._assigned(group, group.configured, group.configs, None)
-        log, group_id = group.log, group.group_id
         changed = group.changed(made, group.targets)
-        records = [log.target(group_id, each, given) for each, given in changed.items()]
-        records.append(log.assignment(group_id, group.epoch, now))
-        if not (yield from self.registry.log_in_slices(group_id, records, now)):
+        records = [group.log.target(each, given) for each, given in changed.items()]
+        records.append(group.log.assignment(group.epoch, now))
+        if not (yield from self.registry.log_in_slices(group.group_id, records, now)):
             group.targets.update(changed)
             group.assignment_epoch, group.assigned_at = group.epoch, now
             self.registry.report(group)
@@ -362,16 +361,16 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     # Writing down
 
     def _other_records(self, step: StreamsStep) -> Iterable[CoordinatorRecord]:
-        return () if step.group.topology is not None else [step.group.log.topology(step.group.group_id, step.topology)]
+        return () if step.group.topology is not None else [topology_record(step.group.group_id, step.topology)]
 
     def _epoch_record(self, step: StreamsStep) -> CoordinatorRecord:
-        hashed = metadata_hash(step.facts, self._cluster)
-        return step.group.log.epoch_record(step.group.group_id, step.epoch, hashed, step.valid_topology_epoch, step.configs)
+        hashed, fields = metadata_hash(step.facts, self._cluster), epoch_fields(step.valid_topology_epoch, step.configs)
+        return step.group.log.epoch(step.epoch, hashed, **fields)
 
     def epoch_record(self, group: StreamsGroup, epoch: int, facts: TopicFacts) -> CoordinatorRecord:
         """Returns the record of the group's next epoch."""
-        hashed = metadata_hash(facts, self._cluster)
-        return group.log.epoch_record(group.group_id, epoch, hashed, group.valid_topology_epoch, group.configs)
+        hashed, fields = metadata_hash(facts, self._cluster), epoch_fields(group.valid_topology_epoch, group.configs)
+        return group.log.epoch(epoch, hashed, **fields)
 
     def _apply(self, step: StreamsStep, targets: Mapping[str, Tasks], now: int) -> None:
         super()._apply(step, targets, now)
@@ -434,7 +433,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         if requested.epoch != LEAVES_FOR_A_WHILE:
             return self._left(group, member, requested, now)
         away = member.away()
-        if refused := (yield from self.write(group, [group.log.current(group.group_id, away)], now)):
+        if refused := (yield from self.write(group, [group.log.current(away)], now)):
             return Refusal(refused)
         group.update(away)
         return StreamsHeartbeatResult(away.member_id, LEAVES_FOR_A_WHILE)
