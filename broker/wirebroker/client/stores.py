@@ -43,8 +43,8 @@ class BadStore(ValueError):
 
 
 def pem_of(store: str, settings: Mapping[str, str]) -> str:
-    """Returns what the `keystore` or `truststore` of the settings holds as PEM, in the form that OpenSSL reads, or "" if the
-    settings name no store.
+    """Returns the contents of the `keystore` or `truststore` in these settings as PEM text, which OpenSSL reads. Returns "" if
+    the settings name no store.
 
     The PEM text has the certificates, and for a keystore the key before them. The key of a Java store has no password.
     Raises BadStore if the settings contradict each other, or if a file cannot be read, has another format, or lacks the key or

@@ -156,7 +156,7 @@ class KeyedQuotas:
             self._levels[level] += 1
 
     def measured(self, user: str, client_id: str | None) -> Measured:
-        """Returns the group of clients that share one measurement with a client of this user and client id."""
+        """Returns the group of clients to which this user and client id belong. A group is measured as a whole."""
         if len(self._levels) == 1:
             (level,) = self._levels
             return Measured(user if USER in level else "", client_id if CLIENT_ID in level else "")

@@ -388,7 +388,7 @@ class FaultPlan:
                 self._let_go(held, exchange.now)
 
     def _report_failed_writes(self, exchange: Planned) -> None:
-        """For each write that a rule was to make fail, report whether it was attempted. A duplicate is not written, so its
+        """Report each write that a rule was to make fail: was it attempted? A duplicate is not written, so its
         write cannot fail."""
         matches = _matches(exchange)
         failing, matches.failing = matches.failing, []

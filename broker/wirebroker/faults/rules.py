@@ -80,7 +80,7 @@ class Match:
         return next(self._header_misfits(facts), None) is None
 
     def matching(self, facts: Facts) -> list[Batch | None]:
-        """Returns the matching batches if the request is a Produce. For any other request that matches, returns `[None]`."""
+        """Returns the matching batches of a Produce, or `[None]` for any other request that matches."""
         if not self.header_fits(facts):
             return []
         return [each for each in _parts(facts) if next(self._misfits(facts, each), None) is None]
@@ -290,7 +290,7 @@ class Rule(_Declared, kw_only=True):
         return InjectionPoint.RESPONSE if getattr(self, "after", False) else self.acts_at
 
     def matching(self, facts: Facts) -> list[Batch | None]:
-        """Returns the matching batches if the request is a Produce. For any other request that matches, returns `[None]`."""
+        """Returns the matching batches of a Produce, or `[None]` for any other request that matches."""
         return [] if self._unanswered(facts) else self.match.matching(facts)
 
     @property

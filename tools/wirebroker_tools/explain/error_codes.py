@@ -65,7 +65,7 @@ ANSWERS: Mapping[str, frozenset[str]] = {
 }
 """For each API of administrators, the errors which only say that there is nothing to do or to show."""
 PATIENT = {"CONCURRENT_TRANSACTIONS": 300}
-"""Errors after which it is normal that clients retry often and quickly, with the number of errors that is a finding."""
+"""Errors after which clients normally retry often and quickly. This many errors in place of STORM are a finding."""
 STORM = 20
 """If a client gets the same error this many times within some seconds, this is a finding."""
 ENDLESS, LASTS = 4, 15 * SECOND

@@ -51,7 +51,7 @@ class Step(Form):
 class Reset(Form):
     """The options of a reset of the broker."""
 
-    soft: Annotated[bool, about("clients continue: connections, topics and groups stay, and the logs become empty")] = False
+    soft: Annotated[bool, about("clients continue; connections, topics and groups stay, and the logs become empty")] = False
 
 
 class Kept(Form):
