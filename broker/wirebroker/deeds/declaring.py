@@ -9,9 +9,9 @@ the deed is a method of MockKafka, which its callers may call from any thread. A
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 from msgspec import Meta
 
@@ -26,8 +26,6 @@ __tracebackhide__ = True  # pytest shows the caller's line
 D = TypeVar("D", bound="Deeds")
 P = ParamSpec("P")
 R = TypeVar("R")
-Shown = Literal["brokers", "elected", "health", "leader", "partition", "quotas", "topic", "transaction"]
-"""The states that the control can return after a deed (`wirebroker.control.deeds.SHOWN`)."""
 BROKER = "broker"
 NodeId = Annotated[int, BROKER]
 """The id of a broker. For an id that no broker has, the control responds with 404."""
@@ -48,27 +46,6 @@ class Called:
     """The name of an argument in the control, if this differs from its name in Python."""
 
     name: str
-
-
-@dataclass(frozen=True)
-class Deed:
-    """The endpoint of a deed, and what the endpoint returns.
-
-    `result` is the name of the field in which the endpoint returns the result of the function. `shows` is a state that the
-    endpoint returns instead. `problems` maps each status that reports a problem to the reason. If the function raises another
-    ValueError, the status is 409 for the reason `impossible`, or 422 if no such reason is given. With `settles`, the elections
-    that the deed begins are done before the caller continues.
-    """
-
-    function: Callable[..., Any]
-    method: str
-    path: str
-    status: int
-    result: str
-    shows: Shown | None
-    problems: Mapping[int, str]
-    impossible: str
-    settles: bool
 
 
 class Deeds:
@@ -98,33 +75,45 @@ class Deeds:
         raise NotImplementedError
 
 
-def deed(
-    method: str = "", path: str = "", *, status: int | None = None, result: str = "", shows: Shown | None = None,
-    problems: Mapping[int, str] | None = None, impossible: str = "", settles: bool = False,
-) -> Callable[[Callable[Concatenate[D, P], R]], Callable[Concatenate[D, P], R]]:  # fmt: skip
-    """Declare a deed, with the endpoint `method` and `path` or without one. The other arguments are the fields of `Deed`.
+@dataclass
+class deed:
+    """Declares a deed, with an endpoint if it has a `path`.
 
-    The arguments of the function that are not in the path are fields of the endpoint's body, or of its query if the method is
-    DELETE. `about` describes them. Sentences in the docstring that begin with Returns or Raises are for Python only.
+    The arguments that are not in the path are fields of the endpoint's body, or of its query if the HTTP method is DELETE.
+    `about` describes them. Sentences in the docstring that begin with Returns or Raises are for Python only.
+
+    `result` is the name of the field in which the endpoint returns the result. `shows` is a state that the endpoint returns
+    instead (`wirebroker.control.deeds.SHOWN`). `problems` maps each status that reports a problem to the reason. If the deed
+    raises another ValueError, the status is 409 for the reason `impossible`, or 422 if no such reason is given. With `settles`,
+    the elections that the deed begins are done before the caller continues.
     """
 
-    def declare(function: Callable[Concatenate[D, P], R]) -> Callable[Concatenate[D, P], R]:
-        @wraps(function)
-        def perform(self: D, /, *args: P.args, **kwargs: P.kwargs) -> R:
-            return self._perform(lambda: function(self, *args, **kwargs), settles=settles)
+    method: str = ""
+    path: str = ""
+    _: KW_ONLY
+    status: int | None = None
+    result: str = ""
+    shows: str = ""
+    problems: Mapping[int, str] = field(default_factory=dict)
+    impossible: str = ""
+    settles: bool = False
+    function: Callable[..., Any] = field(init=False)
 
-        usual = 200 if result or shows else 204
-        declared = Deed(function, method, path, status or usual, result, shows, problems or {}, impossible, settles)
-        perform.deed = declared  # type: ignore[attr-defined]
+    def __call__(self, function: Callable[Concatenate[D, P], R]) -> Callable[Concatenate[D, P], R]:
+        self.function = function
+
+        @wraps(function)
+        def perform(doer: D, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            return doer._perform(lambda: function(doer, *args, **kwargs), settles=self.settles)
+
+        perform.deed = self  # type: ignore[attr-defined]
         return perform
 
-    return declare
 
-
-def deeds_in(holder: type[Deeds]) -> Iterator[Deed]:
-    """Yields the deeds of a class that have an endpoint, in their order."""
+def deeds_in(holder: type[Deeds]) -> Iterator[deed]:
+    """Yields the deeds of a class, in their order."""
     for each in vars(holder).values():
-        if isinstance(found := getattr(each, "deed", None), Deed) and found.path:
+        if isinstance(found := getattr(each, "deed", None), deed):
             yield found
 
 
