@@ -10,7 +10,7 @@ import copyreg
 import gc
 import sys
 from collections.abc import Callable, Iterator
-from copy import deepcopy
+from copy import copy, deepcopy
 from functools import cache
 from types import FrameType
 from typing import Any, NamedTuple
@@ -78,7 +78,7 @@ def world(rights: str, size: int) -> World:
         )
     ]
     broker = InProcess(
-        acls=[*RIGHTS[rights], *others], trace="exchanges", telemetry=True, warm=True, configs=SETTINGS,
+        acls=[*RIGHTS[rights], *others] if rights in RIGHTS else [], telemetry=True, warm=True, configs=SETTINGS,
         quotas=[f"user=user-{i},producer_byte_rate=1000000" for i in range(size)],
         topics={"mine": size} | {f"topic-{i}": 1 for i in range(size)},
     )  # fmt: skip
@@ -88,11 +88,13 @@ def world(rights: str, size: int) -> World:
     root.connection.session.principal = ROOT
     for request, version in _state(size):
         made.ask(request, version, root)
+    broker.engine.trace_at("exchanges")
     return made
 
 
 def _state(size: int) -> Iterator[tuple[Message, int]]:
     yield find_coordinator("g"), 4
+    resources: list[dict[str, object]] = []
     for i in range(size):
         yield offset_commit(f"group-{i}", i, topic=f"topic-{i}"), 8
         yield init_producer_id(f"tx-{i}", 1000), 3
@@ -104,8 +106,8 @@ def _state(size: int) -> Iterator[tuple[Message, int]]:
             (32, f"group-{i}", {"consumer.session.timeout.ms": "50000"}),
         ):
             changes = [{"name": key, "value": value, "config_operation": 0} for key, value in settings.items()]
-            resource = {"resource_type": kind, "resource_name": name, "configs": changes}
-            yield plain("IncrementalAlterConfigs", resources=[resource]), 1
+            resources.append({"resource_type": kind, "resource_name": name, "configs": changes})
+    yield plain("IncrementalAlterConfigs", resources=resources), 1
     credential = {"mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": bytes(32)}
     yield plain("AlterUserScramCredentials", upsertions=named([f"name-{i}" for i in range(size)], **credential)), 0
 
@@ -146,7 +148,7 @@ def _another(element: Any, number: int, ids: list[bytes]) -> Any:
         return ids[number % len(ids)] if len(element) == 16 else element
     if not isinstance(element, Struct):
         return number % 100 if type(element) is int else element
-    other: Any = deepcopy(element)
+    other: Any = copy(element)
     for field in type(other).__wire__:
         value = getattr(other, field.name)
         if isinstance(value, str):

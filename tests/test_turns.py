@@ -165,6 +165,7 @@ class Answered:
         self.node_id = node_id
         self.matches = None
         self.frame: object = b""
+        self.request = None
         self.events: list[object] = []
         self.correlation_id, self.version = 1, 0
 

@@ -53,6 +53,13 @@ def mentions(cls: type, entity: Entity) -> bool:
     return bool(holders(cls, entity)) or any(mentions(part, entity) for _, part in struct_lists(cls))
 
 
+@_cached
+def has_field(cls: type, name: str) -> bool:
+    """Tells whether a message of this class has a field of this name, in itself or in a list at any depth."""
+    own = any(field.name == name for field in getattr(cls, "__wire__", ()))
+    return own or any(has_field(part, name) for _, part in struct_lists(cls))
+
+
 def parts(struct: Any) -> Iterator[Any]:
     """Yields the structs in the lists of a message or struct."""
     for name, _ in struct_lists(type(struct)):

@@ -23,7 +23,7 @@ from kafkawire.messages.add_partitions_to_txn import (
 )
 from wirebroker.apis.end_txn import PRODUCER_FENCED_FROM, epoch_error
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.common.slices import pauses
+from wirebroker.common.slices import IDS, pauses
 from wirebroker.core.releases.changes import since, until
 from wirebroker.core.transactions.transaction import BUMPS_EPOCH, TopicPartition
 
@@ -43,8 +43,10 @@ def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> Steps:
         topics: dict[str, list[AddPartitionsToTxnTopic]] = {}
         for requested in request.transactions:  # if a transaction is named twice, Kafka uses its first entry
             topics.setdefault(requested.transactional_id, requested.topics)
-        results = []
+        results, pause = [], pauses(IDS)
         for requested in request.transactions:
+            if pause():
+                yield None
             answered = yield from _responses(requested, topics[requested.transactional_id], exchange)
             results.append(AddPartitionsToTxnResult(transactional_id=requested.transactional_id, topic_results=answered))
         return AddPartitionsToTxnResponse(error_code=ErrorCode.NONE, results_by_transaction=results)

@@ -20,7 +20,7 @@ from kafkawire.messages.alter_client_quotas import (
 )
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import pauses
-from wirebroker.core.java_order import buckets_for, hash_order, java_hash
+from wirebroker.core.java_order import buckets_for, hash_order, hash_order_in_slices, java_hash
 from wirebroker.core.quotas import STRICT_QUOTAS, Change, entity_error, entity_hash, entity_of, kept, value_error
 from wirebroker.core.releases import Release
 
@@ -36,7 +36,10 @@ def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
             yield None
         names = {each.entity_type: each.entity_name for each in entry.entity}
         entity = entity_of(names)
-        order = shown.setdefault(entity, hash_order(names, java_hash, buckets_for(len(names), len(entry.entity))))
+        if entity not in shown:
+            buckets = buckets_for(len(names), len(entry.entity))
+            shown[entity] = yield from hash_order_in_slices(names, java_hash, buckets, pause)
+        order = shown[entity]
         repeated = len({op.key for op in entry.ops}) < len(entry.ops)
         if STRICT_QUOTAS.of(release) and (repeated or entity in results):
             written = ", ".join(f"{kind}={'null' if names[kind] is None else names[kind]}" for kind in order)

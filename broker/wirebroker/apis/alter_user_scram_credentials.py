@@ -19,8 +19,9 @@ from kafkawire.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from wirebroker.apis.exchange import Exchange
-from wirebroker.core.java_order import buckets_for, hash_order, java_hash
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
+from wirebroker.core.java_order import buckets_for, hash_order_in_slices, java_hash
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases.changes import since
 from wirebroker.security.scram import BY_NUMBER, LEAST_ITERATIONS, MOST_ITERATIONS, credential_of_salted
@@ -35,14 +36,17 @@ TWICE = Refusal(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be alter
 MISSING = Refusal(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
 
 
-def handle(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> AlterUserScramCredentialsResponse:
+def handle(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> Steps:
     """Alter the valid credentials."""
     refused: dict[str, Refusal] = {}
     wanted: dict[str, list[Change]] = {}
     alone = ONE_CREDENTIAL.of(exchange.cluster.configs.release)
     changes: list[Change] = [*request.deletions, *request.upsertions]
     times = Counter((change.name, change.mechanism) for change in changes)
+    pause = pauses()
     for change in changes:
+        if pause():
+            yield None
         if change.name in refused:
             continue
         refusal = _refusal(change, exchange)
@@ -53,19 +57,24 @@ def handle(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> Alt
         else:
             refused[change.name] = refusal
             wanted.pop(change.name, None)
+    credentials = {}
+    for each in chain.from_iterable(wanted.values()):
+        if pause():
+            yield None
+        credentials[each.name, each.mechanism] = _credential(each)
     if wanted:
-        each_user = chain.from_iterable(wanted.values())
-        exchange.cluster.alter_scram({(each.name, each.mechanism): _credential(each) for each in each_user})
+        exchange.cluster.alter_scram(credentials)
     altered = [
         [name for name, changes in wanted.items() if isinstance(changes[0], kind)]
         for kind in (ScramCredentialDeletion, ScramCredentialUpsertion)
     ]
-    results = [
-        AlterUserScramCredentialsResult(user=name, error_code=code, error_message=message)
-        for names in (*altered, list(refused))
-        for name in hash_order(names, java_hash, buckets_for(len(names)))
-        for code, message in (refused.get(name, Refusal(ErrorCode.NONE)),)
-    ]
+    results = []
+    for names in (*altered, list(refused)):
+        for name in (yield from hash_order_in_slices(names, java_hash, buckets_for(len(names)), pause)):
+            if pause():
+                yield None
+            code, message = refused.get(name, Refusal(ErrorCode.NONE))
+            results.append(AlterUserScramCredentialsResult(user=name, error_code=code, error_message=message))
     return AlterUserScramCredentialsResponse(results=results)
 
 

@@ -6,14 +6,14 @@ from enum import IntEnum
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from wirebroker.apis.exchange import Exchange
-from wirebroker.core.acls import CLUSTER_NAME, WILDCARD, Acl, Operation, PatternType, Permission, ResourceType
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
+from wirebroker.core.acls import CLUSTER_NAME, KNOWN, WILDCARD, Acl, Operation, PatternType, Permission, ResourceType
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.features import METADATA
 from wirebroker.core.networks import network
 from wirebroker.core.refusals import MOST_RECORDS, TOO_LARGE, Refusal
 from wirebroker.core.releases.changes import since
-from wirebroker.requests.effects import Outcome
 
 EMPTY_MESSAGES = since("2.5", "if CreateAcls succeeds, its error message is empty instead of null")
 
@@ -22,7 +22,7 @@ NETWORKS_FROM = 32
 """The metadata.version with which an ACL may name a network."""
 
 
-def handle(request: CreateAclsRequest, exchange: Exchange) -> CreateAclsResponse | Outcome:
+def handle(request: CreateAclsRequest, exchange: Exchange) -> Steps:
     """Create the valid ACLs. Returns the result of each ACL."""
     if has_zero(request):
         return exchange.close("its CreateAcls has an ACL of unknown type, operation or permission")
@@ -32,8 +32,15 @@ def handle(request: CreateAclsRequest, exchange: Exchange) -> CreateAclsResponse
     if any(_is_for_filters(creation) for creation in request.creations):
         failed = AclCreationResult(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message=None)
         return CreateAclsResponse(results=[failed for _ in request.creations])
-    errors = [_error(creation) or _host_error(creation.host, exchange.cluster) for creation in request.creations]
-    wanted = {_acl(creation): None for creation, error in zip(request.creations, errors, strict=True) if error is None}
+    errors: list[str | Refusal | None] = []
+    wanted: dict[Acl, None] = {}
+    pause = pauses()
+    for creation in request.creations:
+        if pause():
+            yield None
+        errors.append(_error(creation) or _host_error(creation.host, exchange.cluster))
+        if errors[-1] is None:
+            wanted[_acl(creation)] = None
     made = [acl for acl in wanted if acl not in exchange.cluster.acls]
     if len(made) > MOST_RECORDS:
         refused = AclCreationResult(error_code=TOO_LARGE.code, error_message=TOO_LARGE.message)
@@ -83,7 +90,7 @@ def _error(creation: AclCreation) -> str | None:
         "resourceType": ResourceType, "patternType": PatternType, "operation": Operation, "permissionType": Permission,
     }  # fmt: skip
     for (what, names), number in zip(kinds.items(), _numbers(creation), strict=True):
-        if number not in list(names):
+        if number not in KNOWN[names]:
             return f"Invalid {what} UNKNOWN"
     if ":" not in creation.principal:
         missing = "(no colon is present separating the principal type from the principal name)"

@@ -12,6 +12,7 @@ from kafkawire.messages.delete_acls import (
 from wirebroker.apis.create_acls import NO_AUTHORIZER
 from wirebroker.apis.describe_acls import UNKNOWN_FILTER, filter_of
 from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
 from wirebroker.core.acls import Acl, Filter
 from wirebroker.core.refusals import MOST_RECORDS, Refusal
 
@@ -27,7 +28,10 @@ def handle(request: DeleteAclsRequest, exchange: Exchange) -> Steps:
     results: list[DeleteAclsFilterResult] = []
     deleted: dict[Acl, None] = {}
     meant: dict[Filter, list[Acl]] = {}
+    pause = pauses()
     for each in map(filter_of, request.filters):
+        if pause():
+            yield None
         if (unknown := each.unknown_part) is not None:
             results.append(_unknown(unknown))
             continue

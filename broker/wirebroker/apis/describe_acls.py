@@ -5,14 +5,14 @@ from __future__ import annotations
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.delete_acls import DeleteAclsFilter
 from kafkawire.messages.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
-from wirebroker.apis.exchange import Exchange
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
 from wirebroker.core.acls import Filter
-from wirebroker.requests.effects import Outcome
 
 UNKNOWN_FILTER = "its filter of ACLs has an unknown type, operation or permission"
 
 
-def handle(request: DescribeAclsRequest, exchange: Exchange) -> DescribeAclsResponse | Outcome:
+def handle(request: DescribeAclsRequest, exchange: Exchange) -> Steps:
     """Respond with the ACLs by their resources."""
     if has_zero(request):
         return exchange.close(UNKNOWN_FILTER)
@@ -20,7 +20,12 @@ def handle(request: DescribeAclsRequest, exchange: Exchange) -> DescribeAclsResp
         message = "No Authorizer is configured on the broker"
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=message, resources=[])
     found: dict[tuple[int, str, int], DescribeAclsResource] = {}
-    for acl in exchange.cluster.acls.meant_by(filter_of(request)):
+    wanted, pause = filter_of(request), pauses()
+    for acl in list(exchange.cluster.acls.among(wanted)):
+        if pause():
+            yield None
+        if not wanted.matches(acl):
+            continue
         place = kind, name, pattern_type = acl.resource_type, acl.name, acl.pattern_type
         if place not in found:
             found[place] = DescribeAclsResource(resource_type=kind, resource_name=name, pattern_type=pattern_type, acls=[])

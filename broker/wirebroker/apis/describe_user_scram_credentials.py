@@ -15,15 +15,20 @@ from kafkawire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from wirebroker.apis.exchange import Exchange
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
 from wirebroker.security.scram import BY_NUMBER
 
 
-def handle(request: DescribeUserScramCredentialsRequest, exchange: Exchange) -> DescribeUserScramCredentialsResponse:
+def handle(request: DescribeUserScramCredentialsRequest, exchange: Exchange) -> Steps:
     """Describe each user once."""
     everybody = {user for user, _ in exchange.cluster.scram}
     asked = Counter(user.name for user in request.users or ()) or Counter(everybody)
-    results = [_described(name, times, exchange) for name, times in asked.items()]
+    results, pause = [], pauses()
+    for name, times in asked.items():
+        if pause():
+            yield None
+        results.append(_described(name, times, exchange))
     return DescribeUserScramCredentialsResponse(error_code=ErrorCode.NONE, error_message="", results=results)
 
 

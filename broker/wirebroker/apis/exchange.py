@@ -60,7 +60,7 @@ and the buffer of the request may be reused: a handler keeps no view of the buff
 class Admitted(Protocol):
     """Knows the parts of a request that the client is not authorized for."""
 
-    def joined(self, response: Message) -> Message:
+    def joined(self, response: Message) -> Steps:
         """Completes the response to the allowed part of the request, and removes resources that the client may not see."""
 
 
@@ -168,6 +168,10 @@ class Exchange(AnyExchange):
 
     def respond(self, response: Message) -> None:
         """Respond to a request that is parked or in progress. The response is dropped if the client has gone."""
+        if (access := self.access) is not None:
+            self.access = None
+            self.engine.go_on(self, access.joined(response))
+            return
         passed = self.passed(response)
         if passed is not None:
             try:
@@ -183,9 +187,6 @@ class Exchange(AnyExchange):
         connection = self.connection
         if connection.parked is self:  # does what `unpark` does, without a call
             connection.parked = None
-        if (access := self.access) is not None:
-            self.access = None
-            response = access.joined(response)
         if self.matches is not None:
             left = self.engine.plan.on_response(response, self)
             if left is None:

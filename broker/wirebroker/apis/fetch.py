@@ -32,11 +32,11 @@ from kafkawire.messages.fetch import (
 )
 from kafkawire.primitives import format_uuid
 from kafkawire.registry import response_header_version
-from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.apis.fetch_old import LISTS_ABORTED
 from wirebroker.common.slices import sliced
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
-from wirebroker.core.fetch_sessions import BY_TOPIC_ID_SINCE, FetchContext, Named, PartitionKey, Results, TopicKey
+from wirebroker.core.fetch_sessions import BY_TOPIC_ID_SINCE, FetchContext, Kept, Named, PartitionKey, Results, TopicKey
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.offset_lookup import ISOLATION_LEVELS
 from wirebroker.core.partition import Partition
@@ -148,25 +148,26 @@ def from_follower(request: FetchRequest) -> bool:
     return max(request.replica_id, request.replica_state.replica_id) >= 0
 
 
-def within_quota(response: FetchResponse, request: FetchRequest, exchange: Exchange) -> FetchResponse:
-    """The response, or an empty response to a throttled client (ClientQuotaManager, in KafkaApis.handleFetchRequest)."""
+def within_quota(response: FetchResponse, request: FetchRequest, exchange: Exchange, size: int | None = None) -> FetchResponse:
+    """The response, or an empty response to a throttled client (ClientQuotaManager, in KafkaApis.handleFetchRequest). `size` is
+    the response's size if it is known."""
     if not exchange.cluster.quotas.on:
         return response
     if from_follower(request):
         exchange.throttle_ms = 0
         return response
-    if not takes_too_much(response, exchange):
+    if not takes_too_much(response, exchange, size):
         return response
     return FetchResponse(error_code=ErrorCode.NONE, session_id=0, responses=[], node_endpoints=response.node_endpoints)
 
 
-def takes_too_much(response: FetchResponse | ShareFetchResponse, exchange: Exchange) -> bool:
-    """Count the response for the client's quotas.
+def takes_too_much(response: FetchResponse | ShareFetchResponse, exchange: Exchange, size: int | None = None) -> bool:
+    """Count the response for the client's quotas. `size` is the response's size if it is known.
 
     A throttled client gets an empty response, which does not count towards the quota.
     """
     engine, now = exchange.engine, exchange.engine.now
-    size = size_of(response, exchange.version)
+    size = size_of(response, exchange.version) if size is None else size
     timed = engine.throttle.handled(exchange, now)
     if not exchange.throttled(engine.throttle.use(exchange, CONSUMER_BYTE_RATE, size, now), timed):
         return False
@@ -444,28 +445,27 @@ class Fetch:
         """Makes the response with these results. In a session, results that have not changed are omitted."""
         session = self.context.session
         response = FetchResponse(error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[])
-        if self.cluster.quotas.on:
-            return self._add_within_quota(response, results)
+        kept = self.context.kept() if self.cluster.quotas.on else None
         self._add(response, results)
-        return response
+        return response if kept is None else self._within_quota(response, kept)
 
-    def _add_within_quota(self, response: FetchResponse, results: Results) -> FetchResponse:
-        """Add the results. If the client has to wait for the results, restore the earlier state of the session."""
-        kept = self.context.kept()
-        self._add(response, results)
-        limited = within_quota(response, self.request, self.exchange)
+    def _within_quota(self, response: FetchResponse, kept: Kept, size: int | None = None) -> FetchResponse:
+        """If the client has to wait for the results, restore the earlier state of the session."""
+        limited = within_quota(response, self.request, self.exchange, size)
         if limited is not response:
             self.exchange.engine.fetch_sessions.restore(self.context, kept, self.node_id)
             limited.session_id = response.session_id if self.context.incremental else 0
         return limited
 
-    def respond_in_slices(self, found: Found) -> Generator[None, Any, FetchResponse]:
-        """`response` in slices. With quotas there is a single slice, because quotas decide about the whole response."""
-        if self.cluster.quotas.on:
-            return self.response(self.results(found))
-        response = self.response([])
+    def respond_in_slices(self, found: Found) -> Generator[Offload | None, Any, FetchResponse]:
+        """`response` in slices."""
+        session = self.context.session
+        response = FetchResponse(error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[])
+        kept = self.context.kept() if self.cluster.quotas.on else None
         yield from sliced(partial(self._add, response), self.results(found))
-        return response
+        if kept is None:
+            return response
+        return self._within_quota(response, kept, (yield Offload(partial(size_of, response, self.exchange.version))))
 
     def _add(self, response: FetchResponse, results: Results) -> None:
         named = self.context.response(results)
@@ -601,7 +601,7 @@ class Fetch:
             found = self.read()
             self.exchange.respond(self.response(self.results(found)))
 
-    def _respond_late(self) -> Generator[None, Any, FetchResponse]:
+    def _respond_late(self) -> Generator[Offload | None, Any, FetchResponse]:
         yield from self.leave_in_slices()
         found = yield from self.read_in_slices()
         return (yield from self.respond_in_slices(found))

@@ -70,7 +70,7 @@ def refused_whole(request: MetadataRequest, version: int) -> ErrorCode:
     """Returns the error that the whole request gets because of how it names topics, or NONE."""
     if version < TOPIC_IDS_FROM and any(t.name is None or t.topic_id != ZERO_UUID for t in request.topics or ()):
         return ErrorCode.INVALID_REQUEST
-    if not by_id(request) and any(t.name is None for t in request.topics or ()):  # Kafka's NullPointerException
+    if any(t.name is None for t in request.topics or ()) and not by_id(request):  # Kafka's NullPointerException
         return ErrorCode.UNKNOWN_SERVER_ERROR
     return ErrorCode.NONE
 

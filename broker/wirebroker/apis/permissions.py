@@ -4,19 +4,21 @@ A request is divided before it is handled. The forbidden parts of a request get 
 separate request. Then both responses are joined. If a request asks for all resources, the response leaves out the resources
 that the client may not see. Therefore handlers need no ACLs. The exceptions are Fetch, whose sessions remember partitions, and
 Produce, whose batches show whether they are transactional.
+
+The rules are generators, which yield between slices of a long request.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 from copy import copy
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkawire.batches import transactional_header
 from kafkawire.declare import Message
-from kafkawire.entities import lists
+from kafkawire.entities import lists, struct_lists
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_share_group_offsets import AlterShareGroupOffsetsResponse
 from kafkawire.messages.describe_client_quotas import DescribeClientQuotasResponse
@@ -39,16 +41,21 @@ from wirebroker.apis import (
     list_offsets,
     metadata,
 )
+from wirebroker.common.slices import pauses
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType, has_settings
 from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.core.groups.streams_topology import topics_of
 from wirebroker.core.names import topic_name_error
-from wirebroker.requests.errors import join, refuse
-from wirebroker.requests.parts import named, part_of, topic_name
+from wirebroker.requests.errors import join_in_slices, refuse_in_slices
+from wirebroker.requests.parts import named, part_in_slices, topic_name
 
 if TYPE_CHECKING:
     from wirebroker.apis.exchange import Exchange
 
+T = TypeVar("T")
+R = TypeVar("R")
+Slices = Generator[None, Any, T]
+Finish = Callable[[Any, "Access"], Slices[None]]
 _O, _R = Operation, ResourceType
 CODES = {
     _R.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -75,18 +82,21 @@ LOGGERS = 8
 """The resource type of broker loggers. A refusal to change a logger has no message."""
 RESOURCES_OF_CONFIGS = {2: _R.TOPIC, 32: _R.GROUP}
 """The types of resources that own their settings; the settings of all other types belong to the cluster."""
+DECISIONS = 128
+"""The number of decisions in one slice; each takes some 20 µs."""
 
 
 class Access:
     """The client's rights for one request, and their effect on the response."""
 
-    __slots__ = ("exchange", "finish", "refused")
+    __slots__ = ("exchange", "finish", "pause", "refused")
 
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
+        self.pause = pauses(DECISIONS)
         self.refused: Any = None
         """Returns the response for the forbidden parts."""
-        self.finish: Callable[[Any, Access], None] | None = None
+        self.finish: Finish | None = None
         """Removes from the response all resources that the client may not see. The function gets this object, so that it does
         not have to keep it: a cycle of objects would stay in memory until the garbage collector runs."""
 
@@ -105,16 +115,28 @@ class Access:
         """Returns the operations that the client may do on the cluster, or 0 if the client may not describe it."""
         return self.operations(_R.CLUSTER, CLUSTER_NAME) if self.may(_O.DESCRIBE, _R.CLUSTER) else 0
 
-    def refuse(self, request: Message, code: ErrorCode, message: str | None = None) -> None:
+    def refuse(self, request: Message, code: ErrorCode, message: str | None = None) -> Slices[None]:
         """Refuse this part of the request with an error, and with a message if given."""
-        response = refuse(request, code, self.exchange)
+        response: Any = yield from refuse_in_slices(request, code, self.exchange, self.pause)
         if isinstance(response, JoinGroupResponse):
             response.member_id = ""
             if self.exchange.version >= 7:
                 response.protocol_name = None
         if message is not None:
-            _tell(response, message)
-        self.refused = response if self.refused is None else join(self.refused, response)
+            yield from self.tell(response, message)
+        if self.refused is not None:
+            response = yield from join_in_slices(self.refused, response, self.pause)
+        self.refused = response
+
+    def tell(self, response: Any, message: str) -> Slices[None]:
+        """Add a message to each error of a response."""
+        if getattr(response, "error_code", 0) and hasattr(response, "error_message"):
+            response.error_message = message
+        for name, _ in struct_lists(type(response)):
+            for part in getattr(response, name) or ():
+                if self.pause():
+                    yield None
+                yield from self.tell(part, message)
 
     def refuse_all(self, kind: ResourceType) -> None:
         """Respond to the request with an error for the whole request."""
@@ -123,22 +145,52 @@ class Access:
         if response.__name__ in WORDED or (kind == _R.CLUSTER and hasattr(response, "error_message")):
             self.refused.error_message = MESSAGES[kind]
 
-    def divide(self, request: Any, attribute: str, allowed: Callable[[Any], bool]) -> tuple[Any, list[Any]]:
+    def divide(self, request: Any, attribute: str, allowed: Callable[[Any], bool]) -> Slices[tuple[Any, list[Any]]]:
         """Returns the request with only the allowed elements of a list, or None if no element is allowed; and the refused
         elements."""
         fitting: list[Any] = []
         refused: list[Any] = []
         for each in getattr(request, attribute):
+            if self.pause():
+                yield None
             (fitting if allowed(each) else refused).append(each)
         if not refused:
             return request, []
         return _with(request, attribute, fitting) if fitting else None, refused
 
-    def joined(self, response: Any) -> Any:
+    def joined(self, response: Any) -> Slices[Any]:
         """Returns the response to the allowed part, together with the refused elements."""
         if self.finish is not None:
-            self.finish(response, self)
-        return response if self.refused is None else join(response, self.refused)
+            yield from self.finish(response, self)
+        return response if self.refused is None else (yield from join_in_slices(response, self.refused, self.pause))
+
+    def made(self, elements: Iterable[T], make: Callable[[T], R]) -> Slices[list[R]]:
+        """Returns what `make` returns for each element."""
+        found = []
+        for each in elements:
+            if self.pause():
+                yield None
+            found.append(make(each))
+        return found
+
+    def only(self, elements: Iterable[T], allowed: Callable[[T], bool]) -> Slices[list[T]]:
+        """Returns the elements that are allowed."""
+        found = []
+        for each in elements:
+            if self.pause():
+                yield None
+            if allowed(each):
+                found.append(each)
+        return found
+
+    def may_all(self, operation: Operation, kind: ResourceType, names: Iterable[str]) -> Slices[bool]:
+        """Tells whether the client may perform this operation on all of these resources."""
+        for name in names:
+            if self.pause():
+                yield None
+            if not self.may(operation, kind, name):
+                return False
+        return True
 
 
 def _with(request: Any, attribute: str, elements: list[Any]) -> Any:
@@ -148,30 +200,22 @@ def _with(request: Any, attribute: str, elements: list[Any]) -> Any:
     return changed
 
 
-Rule = Callable[[Any, Access], Any]
+Rule = Callable[[Any, Access], Slices[Any]]
 """Returns the allowed part of the request, or None if nothing is allowed."""
-
-
-def _tell(response: Any, message: str) -> None:
-    """Add a message to each error of a response."""
-    if getattr(response, "error_code", 0) and hasattr(response, "error_message"):
-        response.error_message = message
-    for name in lists(type(response)):
-        for part in getattr(response, name) or ():
-            if not isinstance(part, int | str | bytes):
-                _tell(part, message)
 
 
 def whole(operation: Operation, kind: ResourceType, field: str = "", message: str | None = None) -> Rule:
     """The client needs one right for the whole request: on the resource that a field names, or on the cluster."""
     told = message or (None if field else f"The request needs {operation.name} permission.")
 
-    def rule(request: Any, access: Access) -> Any:
+    def rule(request: Any, access: Access) -> Slices[Any]:
         if access.may(operation, kind, getattr(request, field) if field else CLUSTER_NAME):
             return request
         if api_name(access.exchange.api_key) in WHOLE_ERRORS:
-            return access.refuse_all(kind)
-        return access.refuse(request, CODES[kind], told)
+            access.refuse_all(kind)
+        else:
+            yield from access.refuse(request, CODES[kind], told)
+        return None
 
     return rule
 
@@ -179,31 +223,43 @@ def whole(operation: Operation, kind: ResourceType, field: str = "", message: st
 def topics(operation: Operation, message: str | None = None) -> Rule:
     """The client needs the same right on each topic."""
 
-    def rule(request: Any, access: Access) -> Any:
-        directory = access.exchange.directory
-        names = {topic for topic, _ in named(request, directory)}
-        denied = {name for name in names if not access.may(operation, _R.TOPIC, name)}
+    def rule(request: Any, access: Access) -> Slices[Any]:
+        directory, pause = access.exchange.directory, access.pause
+        denied = yield from _denied(request, access, lambda name: access.may(operation, _R.TOPIC, name))
         if not denied:
             return request
-        access.refuse(part_of(request, lambda topic, _: topic in denied, directory), CODES[_R.TOPIC], message)
-        kept = part_of(request, lambda topic, _: topic not in denied, directory)
+        refused = yield from part_in_slices(request, lambda topic, _: topic in denied, directory, pause)
+        yield from access.refuse(refused, CODES[_R.TOPIC], message)
+        kept = yield from part_in_slices(request, lambda topic, _: topic not in denied, directory, pause)
         return kept if any(getattr(kept, name) for name in lists(type(kept))) else None
 
     return rule
+
+
+def _denied(request: Any, access: Access, may: Callable[[str], bool]) -> Slices[set[str]]:
+    """Returns the topics of the request that the client may not use."""
+    decided: dict[str, bool] = {}
+    for topic, _ in named(request, access.exchange.directory):
+        if access.pause():
+            yield None
+        if topic not in decided:
+            decided[topic] = may(topic)
+    return {topic for topic, allowed in decided.items() if not allowed}
 
 
 def each(operation: Operation, kind: ResourceType, attribute: str, field: str = "") -> Rule:
     """The client needs the same right for each element of a list. The element is the resource's name, or has the name in a
     field."""
 
-    def rule(request: Any, access: Access) -> Any:
+    def rule(request: Any, access: Access) -> Slices[Any]:
         def name(element: Any) -> str:
             found: str = getattr(element, field) if field else element
             return found
 
-        kept, refused = access.divide(request, attribute, lambda element: access.may(operation, kind, name(element)))
+        allowed = partial(access.may, operation, kind)
+        kept, refused = yield from access.divide(request, attribute, lambda element: allowed(name(element)))
         if refused:
-            access.refuse(_with(request, attribute, refused), CODES[kind])
+            yield from access.refuse(_with(request, attribute, refused), CODES[kind])
         return kept
 
     return rule
@@ -212,73 +268,70 @@ def each(operation: Operation, kind: ResourceType, attribute: str, field: str = 
 def unless(wrong: Callable[[Any, int], object], rule: Rule) -> Rule:
     """Applies the rule unless the request is `wrong`: then the handler refuses the whole request, and shows nothing about the
     named resources."""
-    return lambda request, access: request if wrong(request, access.exchange.version) else rule(request, access)
+
+    def guarded(request: Any, access: Access) -> Slices[Any]:
+        return request if wrong(request, access.exchange.version) else (yield from rule(request, access))
+
+    return guarded
 
 
 def both(*rules: Rule) -> Rule:
     """Applies each rule in turn while a part of the request is still allowed."""
 
-    def rule(request: Any, access: Access) -> Any:
+    def rule(request: Any, access: Access) -> Slices[Any]:
         for one in rules:
             if request is not None:
-                request = one(request, access)
+                request = yield from one(request, access)
         return request
 
     return rule
 
 
-def _share_offsets(request: Any, access: Access) -> Any:
+def _share_offsets(request: Any, access: Access) -> Slices[Any]:
     """The group is checked even if no topic remains. If access to the group is refused, the whole response is this refusal.
 
     As in Kafka, a refused AlterShareGroupOffsets shows the id of a topic that the client may not read.
     """
     cluster = access.exchange.cluster
 
-    def refused_by_group(response: Any, access: Access) -> None:
+    def refused_by_group(response: Any, access: Access) -> Slices[None]:
         if response.error_code:
             access.refused = None
+        yield from ()
 
     access.finish = refused_by_group
-    kept = topics(_O.READ, MESSAGES[_R.TOPIC])(request, access)
+    kept = yield from topics(_O.READ, MESSAGES[_R.TOPIC])(request, access)
     if isinstance(access.refused, AlterShareGroupOffsetsResponse):
         for topic in access.refused.responses:
+            if access.pause():
+                yield None
             if topic.topic_name in cluster.topics:
                 topic.topic_id = cluster.topics[topic.topic_name].topic_id
     return kept or _with(request, "topics", [])
 
 
-def _produce(request: Any, access: Access) -> Any:
+def _produce(request: Any, access: Access) -> Slices[Any]:
     if any(transactional_header(each.records) for data in request.topic_data for each in data.partition_data):
         allowed = request.transactional_id is not None and access.may(_O.WRITE, _R.TRANSACTIONAL_ID, request.transactional_id)
         if not allowed:
-            return access.refuse(request, CODES[_R.TRANSACTIONAL_ID])
-    return topics(_O.WRITE)(request, access)
+            yield from access.refuse(request, CODES[_R.TRANSACTIONAL_ID])
+            return None
+    return (yield from topics(_O.WRITE)(request, access))
 
 
-def _metadata(request: Any, access: Access) -> Any:
+def _metadata(request: Any, access: Access) -> Slices[Any]:
     everything = request.topics is None or (access.exchange.version == 0 and not request.topics)
     by_id = metadata.by_id(request)
     directory = access.exchange.directory
-    unasked = False
 
-    def finish(response: Any, access: Access) -> None:
-        if unasked:
-            response.topics = []
-        elif everything:
-            response.topics = [topic for topic in response.topics if access.may(_O.DESCRIBE, _R.TOPIC, topic.name, asked=False)]
-        if request.include_topic_authorized_operations:
-            for topic in response.topics:
-                if topic.name is not None and topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
-                    topic.topic_authorized_operations = access.operations(_R.TOPIC, topic.name)
-        if request.include_cluster_authorized_operations:
-            response.cluster_authorized_operations = access.cluster_operations()
-
-    access.finish = finish
+    access.finish = partial(_seen_metadata, request, everything=everything)
     if everything:
         return request
     kept = copy(request)
     kept.topics, hidden, uncreated = [], [], []
     for topic in metadata.distinct(request):
+        if access.pause():
+            yield None
         name = directory.topic_name(topic.topic_id) if by_id else topic.name
         if name is not None and not access.may(_O.DESCRIBE, _R.TOPIC, name):
             hidden.append(topic)
@@ -288,11 +341,34 @@ def _metadata(request: Any, access: Access) -> Any:
             kept.topics.append(topic)
     if hidden or uncreated:
         found: Any = response_class(access.exchange.api_key)
-        unseen = [*uncreated, *hidden]
-        made = [_unseen(found, None, topic.topic_id) if by_id else _unseen(found, topic.name) for topic in unseen]
+
+        def unseen(topic: Any) -> Any:
+            return _unseen(found, None, topic.topic_id) if by_id else _unseen(found, topic.name)
+
+        made = yield from access.made((*uncreated, *hidden), unseen)
         access.refused = found(brokers=[], topics=made)
-    unasked = not kept.topics  # in version 0 an empty list means all topics
+    if not kept.topics:  # in version 0 an empty list means all topics
+        access.finish = partial(_seen_metadata, request, unasked=True)
     return kept
+
+
+def _seen_metadata(
+    request: Any, response: Any, access: Access, *, everything: bool = False, unasked: bool = False
+) -> Slices[None]:
+    """Leaves only the topics that the client may see, and tells what it may do with them."""
+    if unasked:
+        response.topics = []
+    elif everything:
+        may = partial(access.may, _O.DESCRIBE, _R.TOPIC, asked=False)
+        response.topics = yield from access.only(response.topics, lambda topic: may(topic.name))
+    if request.include_topic_authorized_operations:
+        for topic in response.topics:
+            if access.pause():
+                yield None
+            if topic.name is not None and topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
+                topic.topic_authorized_operations = access.operations(_R.TOPIC, topic.name)
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = access.cluster_operations()
 
 
 def _may_be_made(name: str, request: Any, access: Access) -> bool:
@@ -311,12 +387,12 @@ def _unseen(response: Any, name: str | None, topic_id: bytes = ZERO_UUID) -> Any
     return made(error_code=CODES[_R.TOPIC], name=name, topic_id=topic_id, partitions=[])
 
 
-def _describe_topic_partitions(request: Any, access: Access) -> Any:
+def _describe_topic_partitions(request: Any, access: Access) -> Slices[Any]:
     everything = not request.topics
     after = "" if request.cursor is None else request.cursor.topic_name
     named_topics = access.exchange.cluster.topics if everything else [topic.name for topic in request.topics]
     wanted = [name for name in named_topics if name >= after]
-    seen = [name for name in wanted if access.may(_O.DESCRIBE, _R.TOPIC, name, asked=not everything)]
+    seen = yield from access.only(wanted, partial(access.may, _O.DESCRIBE, _R.TOPIC, asked=not everything))
     kinds = next(field.spec[0] for field in type(request).__wire__ if field.name == "topics")
     kept = copy(request)
     kept.topics = [kinds(name=name) for name in seen]
@@ -325,20 +401,23 @@ def _describe_topic_partitions(request: Any, access: Access) -> Any:
         kept.cursor = None
     found: Any = response_class(access.exchange.api_key)
     if not everything:
-        made = [_unseen(found, name) for name in wanted if name not in known]
+        unknown = [name for name in wanted if name not in known]
+        made = yield from access.made(unknown, partial(_unseen, found))
         access.refused = found(topics=made) if made or not kept.topics else None
     elif not seen:
         access.refused = found(topics=[])
 
-    def finish(response: Any, access: Access) -> None:
+    def finish(response: Any, access: Access) -> Slices[None]:
         for topic in response.topics:
+            if access.pause():
+                yield None
             topic.topic_authorized_operations = access.operations(_R.TOPIC, topic.name)
 
     access.finish = finish
     return kept if kept.topics else None
 
 
-def _create_topics(request: Any, access: Access) -> Any:
+def _create_topics(request: Any, access: Access) -> Slices[Any]:
     times = Counter(topic.name for topic in request.topics)
     if access.may(_O.CREATE, _R.CLUSTER, asked=False):
         kept = request
@@ -349,12 +428,14 @@ def _create_topics(request: Any, access: Access) -> Any:
             special = times[topic.name] > 1 or topic.name == "__cluster_metadata"
             return special or access.may(_O.CREATE, _R.TOPIC, topic.name)
 
-        kept, refused = access.divide(request, "topics", allowed)
+        kept, refused = yield from access.divide(request, "topics", allowed)
         if refused:
-            access.refuse(_with(request, "topics", refused), CODES[_R.TOPIC], "Authorization failed.")
+            yield from access.refuse(_with(request, "topics", refused), CODES[_R.TOPIC], "Authorization failed.")
 
-    def finish(response: Any, access: Access) -> None:
+    def finish(response: Any, access: Access) -> Slices[None]:
         for topic in response.topics:
+            if access.pause():
+                yield None
             if not topic.error_code and not access.may(_O.DESCRIBE_CONFIGS, _R.TOPIC, topic.name, asked=False):
                 topic.topic_config_error_code = CODES[_R.TOPIC]
                 topic.num_partitions = topic.replication_factor = -1
@@ -364,13 +445,13 @@ def _create_topics(request: Any, access: Access) -> Any:
     return kept
 
 
-def _delete_topics(request: Any, access: Access) -> Any:
+def _delete_topics(request: Any, access: Access) -> Slices[Any]:
     if access.may(_O.DELETE, _R.CLUSTER, asked=False) or delete_topics.refuses_whole(request, access.exchange):
         return request
     directory, cluster = access.exchange.directory, access.exchange.cluster
     attribute = "topics" if request.topics else "topic_names"
     unclear = delete_topics.unclear(getattr(request, attribute), access.exchange)
-    unnamed: list[bytes] = []
+    unnamed: set[bytes] = set()
 
     def allowed(topic: Any) -> bool:
         by_id = not isinstance(topic, str) and topic.name is None
@@ -379,20 +460,22 @@ def _delete_topics(request: Any, access: Access) -> Any:
             return True
         seen = access.may(_O.DESCRIBE, _R.TOPIC, name)
         if by_id and not seen:
-            unnamed.append(topic.topic_id)
+            unnamed.add(topic.topic_id)
         return not by_id and seen and name not in cluster.topics  # an unknown topic that the client may describe
 
-    kept, refused = access.divide(request, attribute, allowed)
+    kept, refused = yield from access.divide(request, attribute, allowed)
     if refused:
-        access.refuse(_with(request, attribute, refused), CODES[_R.TOPIC], MESSAGES[_R.TOPIC])
+        yield from access.refuse(_with(request, attribute, refused), CODES[_R.TOPIC], MESSAGES[_R.TOPIC])
         for result in access.refused.responses:
+            if access.pause():
+                yield None
             if result.topic_id != ZERO_UUID:
                 result.name = None if result.topic_id in unnamed else directory.topic_name(result.topic_id)
     return kept
 
 
 def _configs(operation: Operation) -> Rule:
-    def rule(request: Any, access: Access) -> Any:
+    def rule(request: Any, access: Access) -> Slices[Any]:
         def kind_of(resource: Any) -> tuple[ResourceType, str]:
             kind = RESOURCES_OF_CONFIGS.get(resource.resource_type, _R.CLUSTER)
             return kind, CLUSTER_NAME if kind == _R.CLUSTER else resource.resource_name
@@ -402,11 +485,13 @@ def _configs(operation: Operation) -> Rule:
         def admits(resource: Any) -> bool:  # a kind of resource that the release does not have is refused as unknown
             return not has_settings(resource.resource_type, release) or access.may(operation, *kind_of(resource))
 
-        kept, refused = access.divide(request, "resources", admits)
+        kept, refused = yield from access.divide(request, "resources", admits)
         if refused:
-            access.refuse(_with(request, "resources", refused), CODES[_R.CLUSTER])
+            yield from access.refuse(_with(request, "resources", refused), CODES[_R.CLUSTER])
             responses = access.refused.results if operation == _O.DESCRIBE_CONFIGS else access.refused.responses
             for resource, response in zip(refused, responses, strict=True):
+                if access.pause():
+                    yield None
                 kind = kind_of(resource)[0]
                 wordless = operation == _O.ALTER_CONFIGS and resource.resource_type == LOGGERS
                 response.error_code, response.error_message = CODES[kind], None if wordless else MESSAGES[kind]
@@ -415,39 +500,43 @@ def _configs(operation: Operation) -> Rule:
     return rule
 
 
-def _find_coordinator(request: Any, access: Access) -> Any:
+def _find_coordinator(request: Any, access: Access) -> Slices[Any]:
     kinds = {0: _R.GROUP, 1: _R.TRANSACTIONAL_ID}
     if request.key_type == SHARE and access.exchange.version >= 6:
         if access.may(_O.CLUSTER_ACTION, _R.CLUSTER):
             return request
-        return access.refuse(request, CODES[_R.CLUSTER], MESSAGES[_R.CLUSTER])
+        return (yield from access.refuse(request, CODES[_R.CLUSTER], MESSAGES[_R.CLUSTER]))
     if request.key_type not in kinds:
         return request
     kind = kinds[request.key_type]
     if access.exchange.version < 4:
         if access.may(_O.DESCRIBE, kind, request.key):
             return request
-        return access.refuse(request, CODES[kind], MESSAGES[kind])
-    return each(_O.DESCRIBE, kind, "coordinator_keys")(request, access)
+        return (yield from access.refuse(request, CODES[kind], MESSAGES[kind]))
+    return (yield from each(_O.DESCRIBE, kind, "coordinator_keys")(request, access))
 
 
 def _described_groups(attribute: str) -> Rule:
     divided = each(_O.DESCRIBE, _R.GROUP, attribute)
 
-    def rule(request: Any, access: Access) -> Any:
-        def finish(response: Any, access: Access) -> None:
+    def rule(request: Any, access: Access) -> Slices[Any]:
+        def finish(response: Any, access: Access) -> Slices[None]:
+            seen = []
             for group in response.groups:
+                if access.pause():
+                    yield None
                 if request.include_authorized_operations and group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
                     group.authorized_operations = access.operations(_R.GROUP, group.group_id)
-            response.groups = [_seen(group, access) for group in response.groups]
+                seen.append((yield from _seen(group, access)))
+            response.groups = seen
 
         access.finish = finish
-        return divided(request, access)
+        return (yield from divided(request, access))
 
     return rule
 
 
-def _seen(group: Any, access: Access) -> Any:
+def _seen(group: Any, access: Access) -> Slices[Any]:
     """A described group. If a group is not classic and has a topic that the client may not describe, only the group's name
     remains."""
     assigned = [
@@ -461,71 +550,78 @@ def _seen(group: Any, access: Access) -> Any:
     if getattr(group, "topology", None) is not None:
         assigned = topics_of(group.topology)
         hidden = "The described group uses topics that the client is not authorized to describe."
-    if all(access.may(_O.DESCRIBE, _R.TOPIC, name) for name in dict.fromkeys(assigned)):
+    if (yield from access.may_all(_O.DESCRIBE, _R.TOPIC, dict.fromkeys(assigned))):
         return group
     return type(group)(group_id=group.group_id, error_code=CODES[_R.TOPIC], error_message=hidden, members=[])
 
 
-def _list_groups(request: Any, access: Access) -> Any:
+def _list_groups(request: Any, access: Access) -> Slices[Any]:
     if not access.may(_O.DESCRIBE, _R.CLUSTER, asked=False):
 
-        def finish(response: Any, access: Access) -> None:
-            response.groups = [g for g in response.groups if access.may(_O.DESCRIBE, _R.GROUP, g.group_id, asked=False)]
+        def finish(response: Any, access: Access) -> Slices[None]:
+            may = partial(access.may, _O.DESCRIBE, _R.GROUP, asked=False)
+            response.groups = yield from access.only(response.groups, lambda group: may(group.group_id))
 
         access.finish = finish
+    yield from ()
     return request
 
 
-def _list_transactions(request: Any, access: Access) -> Any:
-    def finish(response: Any, access: Access) -> None:
-        states = response.transaction_states
-        response.transaction_states = [s for s in states if access.may(_O.DESCRIBE, _R.TRANSACTIONAL_ID, s.transactional_id)]
+def _list_transactions(request: Any, access: Access) -> Slices[Any]:
+    def finish(response: Any, access: Access) -> Slices[None]:
+        may = partial(access.may, _O.DESCRIBE, _R.TRANSACTIONAL_ID)
+        states = yield from access.only(response.transaction_states, lambda state: may(state.transactional_id))
+        response.transaction_states = states
 
     access.finish = finish
+    yield from ()
     return request
 
 
-def _describe_transactions(request: Any, access: Access) -> Any:
-    def finish(response: Any, access: Access) -> None:
+def _describe_transactions(request: Any, access: Access) -> Slices[Any]:
+    def finish(response: Any, access: Access) -> Slices[None]:
+        may = partial(access.may, _O.DESCRIBE, _R.TOPIC)
         for state in response.transaction_states:
-            state.topics = [topic for topic in state.topics if access.may(_O.DESCRIBE, _R.TOPIC, topic.topic)]
+            state.topics = yield from access.only(state.topics, lambda topic: may(topic.topic))
 
     access.finish = finish
-    kept = each(_O.DESCRIBE, _R.TRANSACTIONAL_ID, "transactional_ids")(request, access)
+    kept = yield from each(_O.DESCRIBE, _R.TRANSACTIONAL_ID, "transactional_ids")(request, access)
     for state in () if access.refused is None else access.refused.transaction_states:
         state.producer_id = state.producer_epoch = 0
     return kept
 
 
-def _offsets(request: Any, access: Access) -> Any:
+def _offsets(request: Any, access: Access) -> Slices[Any]:
     """Like `KafkaApis.handleOffsetFetchRequest` and `handleDescribeShareGroupOffsetsRequest`: a topic that the client may not
     see is left out if the client asks for all topics, and refused if the client names it and the group has no error.
     """
     by_group = access.exchange.version >= 8 or not isinstance(request, OffsetFetchRequest)
     groups = request.groups if by_group else [request]
-    allowed = [access.may(_O.DESCRIBE, _R.GROUP, group.group_id) for group in groups]
+    allowed = yield from access.made(groups, lambda group: access.may(_O.DESCRIBE, _R.GROUP, group.group_id))
     known = [group for group, seen in zip(groups, allowed, strict=True) if seen]
     if len(known) < len(groups):
         unknown = [group for group, seen in zip(groups, allowed, strict=True) if not seen]
-        access.refuse(_with(request, "groups", unknown) if by_group else request, CODES[_R.GROUP])
+        yield from access.refuse(_with(request, "groups", unknown) if by_group else request, CODES[_R.GROUP])
         if by_group or access.exchange.version >= 2:
             for described in access.refused.groups if by_group else [access.refused]:
                 described.error_code, described.topics = CODES[_R.GROUP], []
         if not known:
             return None
-    divided = [_topics_to_see(group, access) for group in known]
+    divided = []
+    for group in known:
+        if access.pause():
+            yield None
+        divided.append((yield from _topics_to_see(group, access)))
     hidden: Any = [group for _, group in divided]
-    hidden = refuse(_with(request, "groups", hidden) if by_group else hidden[0], CODES[_R.TOPIC], access.exchange)
-    _tell(hidden, MESSAGES[_R.TOPIC])
-    if isinstance(hidden, DescribeShareGroupOffsetsResponse):
-        for part in [part for group in hidden.groups for topic in group.topics for part in topic.partitions]:
-            part.start_offset = -1
+    hidden = yield from _unseen_offsets(_with(request, "groups", hidden) if by_group else hidden[0], access)
 
-    def finish(response: Any, access: Access) -> None:
+    def finish(response: Any, access: Access) -> Slices[None]:
         all_described = response.groups if by_group else [response]
         for described, group, more in zip(all_described, known, hidden.groups if by_group else [hidden], strict=True):
+            if access.pause():
+                yield None
             if group.topics is None:
-                described.topics = _topics_to_see(described, access)[0].topics
+                described.topics = (yield from _topics_to_see(described, access))[0].topics
             elif not described.error_code:
                 described.topics += more.topics
         if access.refused is not None:  # put handled and refused groups in the order of the request
@@ -536,49 +632,65 @@ def _offsets(request: Any, access: Access) -> Any:
     return _with(request, "groups", [group for group, _ in divided]) if by_group else divided[0][0]
 
 
-def _topics_to_see(group: Any, access: Access) -> tuple[Any, Any]:
+def _unseen_offsets(request: Any, access: Access) -> Slices[Any]:
+    """Returns the response to the part of a request that names topics which the client may not see."""
+    response: Any = yield from refuse_in_slices(request, CODES[_R.TOPIC], access.exchange, access.pause)
+    yield from access.tell(response, MESSAGES[_R.TOPIC])
+    if isinstance(response, DescribeShareGroupOffsetsResponse):
+        for part in [part for group in response.groups for topic in group.topics for part in topic.partitions]:
+            part.start_offset = -1
+    return response
+
+
+def _topics_to_see(group: Any, access: Access) -> Slices[tuple[Any, Any]]:
     """Splits a group of a request or a response in two: with the topics that the client may see, and with the other topics."""
     directory = access.exchange.directory
     may = cache(lambda name: name is None or access.may(_O.DESCRIBE, _R.TOPIC, name))
     kept: list[Any] = []
     hidden: list[Any] = []
     for topic in group.topics or ():
+        if access.pause():
+            yield None
         (kept if may(topic_name(topic, directory)) else hidden).append(topic)
     return (group if group.topics is None else _with(group, "topics", kept)), _with(group, "topics", hidden)
 
 
-def _init_producer_id(request: Any, access: Access) -> Any:
+def _init_producer_id(request: Any, access: Access) -> Slices[Any]:
     if request.transactional_id is not None:
         rules = [whole(_O.WRITE, _R.TRANSACTIONAL_ID, "transactional_id")]
         if request.enable2_pc:
             rules.append(whole(_O.TWO_PHASE_COMMIT, _R.TRANSACTIONAL_ID, "transactional_id"))
-        return both(*rules)(request, access)
+        return (yield from both(*rules)(request, access))
     exchange = access.exchange
     if access.may(_O.IDEMPOTENT_WRITE, _R.CLUSTER, asked=False):
         return request
     if exchange.engine.authorizer.may_some(exchange.connection, _O.WRITE, _R.TOPIC):
         return request
-    return access.refuse(request, CODES[_R.CLUSTER])
+    return (yield from access.refuse(request, CODES[_R.CLUSTER]))
 
 
-def _controller_request(request: Any, access: Access) -> Any:
+def _controller_request(request: Any, access: Access) -> Slices[Any]:
     """A broker with ZooKeeper names each partition in its refusal."""
     if access.may(_O.CLUSTER_ACTION, _R.CLUSTER):
         return request
     from wirebroker.apis import controller_requests  # only releases with ZooKeeper need this module
 
     access.refused = controller_requests.refuse(request, CODES[_R.CLUSTER], access.exchange)
+    yield from ()
     return None
 
 
-def _add_partitions_to_txn(request: Any, access: Access) -> Any:
+def _add_partitions_to_txn(request: Any, access: Access) -> Slices[Any]:
     if access.exchange.version >= 4:
-        return whole(_O.CLUSTER_ACTION, _R.CLUSTER)(request, access)
+        return (yield from whole(_O.CLUSTER_ACTION, _R.CLUSTER)(request, access))
     if not access.may(_O.WRITE, _R.TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
-        return access.refuse(request, CODES[_R.TRANSACTIONAL_ID])
+        return (yield from access.refuse(request, CODES[_R.TRANSACTIONAL_ID]))
     directory, cluster = access.exchange.directory, access.exchange.cluster
-    names = {topic for topic, _ in named(request, directory)}
-    denied = {name for name in names if name in INTERNAL_TOPICS or not access.may(_O.WRITE, _R.TOPIC, name)}
+
+    def may(name: str) -> bool:
+        return name not in INTERNAL_TOPICS and access.may(_O.WRITE, _R.TOPIC, name)
+
+    denied = yield from _denied(request, access, may)
     if not denied:
         return request
 
@@ -590,70 +702,75 @@ def _add_partitions_to_txn(request: Any, access: Access) -> Any:
         return ErrorCode.OPERATION_NOT_ATTEMPTED if found else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     for code in (CODES[_R.TOPIC], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED):
-        part = part_of(request, lambda topic, index, code=code: code_of(topic, index) == code, directory)  # type: ignore[misc]
+        wanted = lambda topic, index, code=code: code_of(topic, index) == code  # noqa: E731
+        part = yield from part_in_slices(request, wanted, directory, access.pause)
         if any(getattr(part, name) for name in lists(type(part))):
-            access.refuse(part, code)
+            yield from access.refuse(part, code)
     return None
 
 
-def _write_txn_markers(request: Any, access: Access) -> Any:
+def _write_txn_markers(request: Any, access: Access) -> Slices[Any]:
     if access.may(_O.ALTER, _R.CLUSTER, asked=False):
         return request
-    return whole(_O.CLUSTER_ACTION, _R.CLUSTER)(request, access)
+    return (yield from whole(_O.CLUSTER_ACTION, _R.CLUSTER)(request, access))
 
 
-def _offset_for_leader_epoch(request: Any, access: Access) -> Any:
+def _offset_for_leader_epoch(request: Any, access: Access) -> Slices[Any]:
     if access.may(_O.CLUSTER_ACTION, _R.CLUSTER, asked=False):
         return request
-    return topics(_O.DESCRIBE)(request, access)
+    return (yield from topics(_O.DESCRIBE)(request, access))
 
 
-def _consumer_group_heartbeat(request: Any, access: Access) -> Any:
-    if whole(_O.READ, _R.GROUP, "group_id")(request, access) is None:
+def _consumer_group_heartbeat(request: Any, access: Access) -> Slices[Any]:
+    if (yield from whole(_O.READ, _R.GROUP, "group_id")(request, access)) is None:
         return None
     names = request.subscribed_topic_names or ()
-    if all(access.may(_O.DESCRIBE, _R.TOPIC, name) for name in dict.fromkeys(names)):
+    if (yield from access.may_all(_O.DESCRIBE, _R.TOPIC, dict.fromkeys(names))):
         return request
     return access.refuse_all(_R.TOPIC)
 
 
-def _streams_group_heartbeat(request: Any, access: Access) -> Any:
+def _streams_group_heartbeat(request: Any, access: Access) -> Slices[Any]:
     """Kafka validates topic names before it checks DESCRIBE, so the handler refuses invalid names even for a client that may
     not describe any topic.
     """
-    if whole(_O.READ, _R.GROUP, "group_id")(request, access) is None:
+    if (yield from whole(_O.READ, _R.GROUP, "group_id")(request, access)) is None:
         return None
     names = topics_of(request.topology) if request.topology is not None else []
     if any(name in INTERNAL_TOPICS or topic_name_error(name) is not None for name in names):
         return request
-    if all(access.may(_O.DESCRIBE, _R.TOPIC, name) for name in names):
+    if (yield from access.may_all(_O.DESCRIBE, _R.TOPIC, names)):
         return request
     return access.refuse_all(_R.TOPIC)
 
 
-def _describe_cluster(request: Any, access: Access) -> Any:
-    def finish(response: Any, access: Access) -> None:
+def _describe_cluster(request: Any, access: Access) -> Slices[Any]:
+    def finish(response: Any, access: Access) -> Slices[None]:
         if request.include_cluster_authorized_operations and not response.error_code:
             response.cluster_authorized_operations = access.cluster_operations()
+        yield from ()
 
     access.finish = finish
+    yield from ()
     return request
 
 
-def _describe_client_quotas(request: Any, access: Access) -> Any:
+def _describe_client_quotas(request: Any, access: Access) -> Slices[Any]:
     if access.may(_O.DESCRIBE_CONFIGS, _R.CLUSTER):
         return request
     access.refused = DescribeClientQuotasResponse(error_code=CODES[_R.CLUSTER], error_message=None, entries=None)
+    yield from ()
     return None
 
 
-def _describe_user_scram_credentials(request: Any, access: Access) -> Any:
+def _describe_user_scram_credentials(request: Any, access: Access) -> Slices[Any]:
     if access.may(_O.DESCRIBE, _R.CLUSTER):
         return request
     code = CODES[_R.CLUSTER]
     nameless = DescribeUserScramCredentialsResult(user="", error_code=code, error_message=None, credential_infos=[])
     results = [nameless for _ in request.users or ()]
     access.refused = DescribeUserScramCredentialsResponse(error_code=code, error_message=None, results=results)
+    yield from ()
     return None
 
 
@@ -749,7 +866,7 @@ OPEN = {
 """The APIs that need no right before they are handled, with the reason."""
 
 
-def admit(request: Message, access: Access) -> Message | None:
+def admit(request: Message, access: Access) -> Slices[Message | None]:
     """Returns the part of a request that the client is authorized for, or None if there is no such part.
 
     Raises LookupError for an API that has no rule and is not listed as open.
@@ -758,5 +875,5 @@ def admit(request: Message, access: Access) -> Message | None:
     rule = RULES.get(api)
     if rule is None and api not in OPEN:
         raise LookupError(f"{api} has no rule in permissions.py, and is not listed there as open")
-    left: Message | None = request if rule is None else rule(request, access)
+    left: Message | None = request if rule is None else (yield from rule(request, access))
     return left

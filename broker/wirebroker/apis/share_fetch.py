@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Generator
 from copy import copy
+from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -28,8 +29,8 @@ from kafkawire.messages.share_fetch import (
     ShareFetchResponse,
 )
 from wirebroker.apis import share_acknowledge
-from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.apis.fetch import takes_too_much
+from wirebroker.apis.exchange import Exchange, Offload, Steps
+from wirebroker.apis.fetch import size_of, takes_too_much
 from wirebroker.apis.share_acknowledge import NAMES_LEADER, RENEWS_SINCE, Outcomes, is_member_id, leader_of, may_read
 from wirebroker.common.slices import at_once, pauses
 from wirebroker.core.leadership import leader_error
@@ -529,7 +530,7 @@ class ShareFetch:
         known = self.exchange.cluster.topics_by_id
         return all(topic_id in known for topic_id in {topic_id for topic_id, _ in self._results})
 
-    def _named(self, response: ShareFetchResponse) -> Generator[None, Any, Results]:
+    def _named(self, response: ShareFetchResponse) -> Generator[Offload | None, Any, Results]:
         """The results that the response names: in a continued session only changed partitions, and no results if the client has
         to wait.
 
@@ -545,7 +546,8 @@ class ShareFetch:
         if self.exchange.cluster.quotas.on:
             counted = copy(response)
             counted.responses = yield from self._by_topic(named)
-            if takes_too_much(counted, self.exchange):
+            size = yield Offload(partial(size_of, counted, self.exchange.version))
+            if takes_too_much(counted, self.exchange, size):
                 return {}
         if session is not None:
             for place, data in self._results.items():
@@ -554,7 +556,7 @@ class ShareFetch:
                 session.responded(place, data.error_code, bool(data.records))
         return named
 
-    def _response(self) -> Generator[None, Any, ShareFetchResponse]:
+    def _response(self) -> Generator[Offload | None, Any, ShareFetchResponse]:
         """The response with the fetched and the acknowledged partitions."""
         response = _refused(ErrorCode.NONE)
         held = next(iter(self._held.values()), None)

@@ -80,7 +80,7 @@ _OPERATIONS = {
         lambda states, key, each, batches, now: states.write(
             key, each.state_epoch, each.leader_epoch, each.start_offset, each.delivery_complete_count, batches, now
         ),
-        write.WriteStateResult, write.PartitionResult, refused="write share group state", every=SLICE,
+        write.WriteStateResult, write.PartitionResult, refused="write share group state", every=SLICE // 2,
         epochs=("leader", "state"),
     ),
     delete.DeleteShareGroupStateRequest: _Operation(
@@ -89,7 +89,7 @@ _OPERATIONS = {
     ),
     summary.ReadShareGroupStateSummaryRequest: _Operation(
         lambda states, key, _, __, ___: states.summary(key),
-        summary.ReadStateSummaryResult, summary.PartitionResult, _summary, "read share group state summary", SLICE,
+        summary.ReadStateSummaryResult, summary.PartitionResult, _summary, "read share group state summary", SLICE // 2,
     ),
 }  # fmt: skip
 

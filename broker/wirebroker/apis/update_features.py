@@ -32,7 +32,7 @@ def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> UpdateFeatures
     supported = {node_id: broker.release.features for node_id, broker in (asked | cluster.live_brokers).items()}
     controller = cluster.brokers.get(cluster.controller_id)  # in a rolling upgrade, its release counts
     release = cluster.configs.release if controller is None else controller.release
-    refused = refusals(updates, supported, cluster.configs.features, cluster.controller_id, release)
+    refused = dict(refusals(updates, supported, cluster.configs.features, cluster.controller_id, release))
     reason = next(filter(None, refused.values()), "")
     if reason and UPDATES_TOGETHER.of(release):
         message = f"The update failed for all features since the following feature had an error: {reason}"

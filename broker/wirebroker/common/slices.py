@@ -8,6 +8,8 @@ from itertools import cycle, islice, repeat
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+Pause = Callable[[], bool]
+"""Tells, for each element of long work, whether its slice ends: `if pause(): yield None`. See `pauses`."""
 
 SLICE = 256
 """The number of elements in one slice; an element takes some microseconds."""
@@ -21,11 +23,16 @@ MEMBER = TOPICS // MEMBERS
 """A member of a group takes as long as this many topics."""
 
 
-def pauses(every: int = SLICE) -> Callable[[], bool]:
+def pauses(every: int = SLICE) -> Pause:
     """Returns a function to call for each element. The function returns True once in `every` calls: `if pause(): yield None`
     ends a slice.
     """
     return cycle(_pattern(every)).__next__
+
+
+def never() -> bool:
+    """A `Pause` for work that is done at once."""
+    return False
 
 
 def weighted_pauses(every: int = TOPICS) -> Callable[[int], bool]:

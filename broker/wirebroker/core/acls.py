@@ -121,6 +121,12 @@ class Acl(AclImage):
         return self.operation in (implied or (operation,))
 
 
+KNOWN: dict[type[IntEnum], frozenset[int]] = {
+    each: frozenset(each) for each in (ResourceType, PatternType, Operation, Permission)
+}
+"""The numbers that Kafka knows."""
+
+
 class Filter(NamedTuple):
     """A filter of ACLs. A field that is None matches every name, principal or host; ANY matches every type."""
 
@@ -140,9 +146,9 @@ class Filter(NamedTuple):
     @property
     def unknown_part(self) -> str | None:
         """Returns Kafka's name of the part of the filter that has a number which Kafka does not know, or None."""
-        if self.resource_type not in list(ResourceType) or self.pattern_type not in list(PatternType):
+        if self.resource_type not in KNOWN[ResourceType] or self.pattern_type not in KNOWN[PatternType]:
             return "patternFilter"
-        known = self.operation in list(Operation) and self.permission in list(Permission)
+        known = self.operation in KNOWN[Operation] and self.permission in KNOWN[Permission]
         return None if known else "entryFilter"
 
     def matches(self, acl: Acl) -> bool:
@@ -259,9 +265,9 @@ class Acls:
     def meant_by(self, wanted: Filter) -> list[Acl]:
         """Returns the ACLs that match a filter, in the order in which they were created. Only a filter without name and
         principal searches all ACLs."""
-        return [acl for acl in self._among(wanted) if wanted.matches(acl)]
+        return [acl for acl in self.among(wanted) if wanted.matches(acl)]
 
-    def _among(self, wanted: Filter) -> Iterable[Acl]:
+    def among(self, wanted: Filter) -> Iterable[Acl]:
         """Returns a selection of ACLs that contains the ACLs that a filter matches, in the order in which they were created."""
         if wanted.name is None:
             return self.ids if wanted.principal is None else self._of.get(wanted.principal, ())

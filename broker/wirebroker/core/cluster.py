@@ -385,7 +385,7 @@ class Cluster:
         """Change SCRAM credentials; None removes a credential. The change is undone if it cannot be written to the metadata
         log."""
         before = {key: self.scram.get(key) for key in changes}
-        self.decisions.make(list(changes), lambda: self._set_scram(changes), lambda: self._set_scram(before))
+        self.decisions.make([name for name, _ in changes], lambda: self._set_scram(changes), lambda: self._set_scram(before))
 
     def _set_scram(self, credentials: Mapping[tuple[str, int], ScramCredential | None]) -> None:
         for key, credential in credentials.items():

@@ -74,6 +74,9 @@ class Operation(IntEnum):
     SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
+OPERATIONS = frozenset(Operation)
+
+
 class Change(NamedTuple):
     """One setting that a client wants to change. `operation` may be a number that Kafka does not know."""
 
@@ -97,7 +100,7 @@ class Alteration:
     def fails_controller(self) -> bool:
         """Tells whether a change has an operation that does not exist in any version. Kafka's controller then fails the whole
         request."""
-        unknown = any(change.operation not in tuple(Operation) for change in self.changes)
+        unknown = any(change.operation not in OPERATIONS for change in self.changes)
         return unknown and not self._zookeeper and self.kind != ResourceType.BROKER_LOGGER and self._on_broker() is None
 
     def alter(self, *, validate_only: bool, controller_fails: bool = False) -> Refusal | None:
@@ -150,7 +153,7 @@ class Alteration:
             message = f"Unexpected node id. Expected {self.node_id}, but received {int(self.name)}"
             return Refusal(ErrorCode.INVALID_REQUEST, message)
         for change in self.changes:
-            if change.operation not in tuple(Operation):
+            if change.operation not in OPERATIONS:
                 unknown = f"Unknown operation type {change.operation} is not allowed for the BROKER_LOGGER resource"
                 names = NAMES_UNKNOWN_OPERATIONS.of(release)
                 return Refusal(ErrorCode.INVALID_REQUEST, unknown) if names else self._server_error("null")
@@ -175,7 +178,7 @@ class Alteration:
             return Refusal(ErrorCode.INVALID_REQUEST, message)
         wanted = {} if self.replaces else dict(current(self.cluster, self.kind, self.name))
         for change in self.changes:
-            if change.operation not in tuple(Operation):
+            if change.operation not in OPERATIONS:
                 return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown operations type {change.operation}")
             refusal = self._apply(change, wanted)
             if refusal is not None:

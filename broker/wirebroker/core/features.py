@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkawire.printable import printable
@@ -87,15 +87,20 @@ def refusals(
     levels: Mapping[str, int],
     controller: int,
     release: Release,
-) -> dict[str, str]:
-    """Returns for each feature why Kafka refuses its last update, in Kafka's words, or "" if Kafka accepts the update. The
-    features are in the order in which Kafka looks at them.
+) -> Iterator[tuple[str, str]]:
+    """Yields each feature, and why Kafka refuses its last update, in Kafka's words, or "" if Kafka accepts the update. The
+    features are in the order in which Kafka looks at them. If Kafka makes all updates or none, the first refusal is the last
+    element.
 
     `supported` are the features of each broker that is up, by the broker's id. The controller checks its own features first.
     """
     last = {each.feature: each for each in updates}
-    in_order = hash_order(last, java_hash, buckets_for(len(last))) if UPDATES_TOGETHER.of(release) else sorted(last)
-    return {name: _refusal_by_anybody(last[name], supported, levels.get(name, 0), controller, release) for name in in_order}
+    together = UPDATES_TOGETHER.of(release)
+    for name in hash_order(last, java_hash, buckets_for(len(last))) if together else sorted(last):
+        reason = _refusal_by_anybody(last[name], supported, levels.get(name, 0), controller, release)
+        yield name, reason
+        if reason and together:
+            return
 
 
 def _refusal_by_anybody(

@@ -49,6 +49,10 @@ class Cached:
     log_start_offset: int = -1
 
 
+Kept = dict[PartitionKey, tuple[Cached, int, int]]
+"""The partitions of a session before a response, each with its high watermark and log start offset."""
+
+
 @dataclass(slots=True)
 class Session:
     """A fetch session. `epoch` is the session epoch that the next request must have."""
@@ -122,7 +126,7 @@ class FetchContext:
                 self.session.partitions[key] = self.session.partitions.pop(key)
         return named
 
-    def kept(self) -> dict[PartitionKey, tuple[Cached, int, int]]:
+    def kept(self) -> Kept:
         """Returns a copy of the session's partitions before a response, for `FetchSessions.restore`."""
         held = self.session.partitions if self.session is not None else {}
         return {key: (cached, cached.high_watermark, cached.log_start_offset) for key, cached in held.items()}
@@ -149,7 +153,7 @@ class FetchSessions:
         """Forget the sessions of one broker."""
         self._sessions = {key: session for key, session in self._sessions.items() if key[0] != node_id}
 
-    def restore(self, context: FetchContext, kept: dict[PartitionKey, tuple[Cached, int, int]], node_id: int) -> None:
+    def restore(self, context: FetchContext, kept: Kept, node_id: int) -> None:
         """Undo a request whose response was not sent: restore the session, or remove the session if this request created it."""
         session = context.session
         if session is None:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from operator import mul
 from typing import Any, Generic, Protocol, TypeVar
 
-from wirebroker.common.slices import TOPICS, pauses
+from wirebroker.common.slices import TOPICS, Pause, pauses
 
 K = TypeVar("K")
 
@@ -41,7 +41,10 @@ def _hash(text: str) -> int:
     """Sum the code units, each times a power of 31, block by block, because one `sum` of a block is faster than a loop in
     Python."""
     units = array("H", text.encode("utf-16-le" if sys.byteorder == "little" else "utf-16-be", "surrogatepass"))
-    value = 0
+    value: int = 0
+    if len(units) <= _BLOCK:
+        value = sum(map(mul, units, _POWERS[_BLOCK - len(units) :]))
+        return value & 0xFFFFFFFF
     for start in range(0, len(units), _BLOCK):
         block = units[start : start + _BLOCK]
         value = value * pow(31, len(block), 1 << 32) + sum(map(mul, block, _POWERS[_BLOCK - len(block) :]))
@@ -84,6 +87,18 @@ def hash_order(keys: Iterable[K], hashed: Callable[[K], int], buckets: int) -> l
         return (code ^ code >> 16) & mask
 
     return sorted(keys, key=bucket)
+
+
+def hash_order_in_slices(
+    keys: Iterable[str], hashed: Callable[[str], int], buckets: int, pause: Pause
+) -> Generator[None, Any, list[str]]:
+    """Returns the same as `hash_order`, but can be interrupted: it yields whenever `pause()` is true."""
+    codes = {}
+    for key in keys:
+        if pause():
+            yield
+        codes[key] = hashed(key)
+    return hash_order(keys, codes.__getitem__, buckets)
 
 
 @lru_cache(1 << 15)

@@ -26,6 +26,9 @@ Versions = tuple[int, int, int]
 SHOWN = 40
 """A message shows at most this many characters of a text that is too long."""
 
+TEXTLESS = frozenset({bytes, int, bool, type(None)})
+"""The types of values that have no text."""
+
 
 class Write(Protocol):
     """Writes down all changes. If `only` is not empty, it has all partitions that have changed. Raises OSError,
@@ -42,6 +45,10 @@ def check_texts(held: object) -> None:
         if not fits(held):
             what = f"{held[:SHOWN]}…" if len(held) > SHOWN else held
             raise UnwritableText(f"{what!a} is longer than {LONGEST_STRING} bytes, or has half of a surrogate pair")
+    elif isinstance(held, list | tuple):
+        for each in held:
+            if type(each) not in TEXTLESS and not (type(each) is str and fits(each)):
+                check_texts(each)
     elif isinstance(held, Mapping):
         check_texts(tuple(held))
         check_texts(tuple(held.values()))

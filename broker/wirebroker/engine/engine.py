@@ -465,16 +465,20 @@ class Engine:
         handler = self._handlers.get(key) or self._handler(key)
         if not self.authorizer.on or handler is without_feature:
             return handler(request, exchange)
+        return self._admitted(request, exchange, handler)
+
+    def _admitted(self, request: Message, exchange: Exchange, handler: Handler) -> Steps:
+        """Handle the part of a request for which the client is authorized."""
         access = exchange.access = Access(exchange)
-        left = admit(request, access)
+        left = yield from admit(request, access)
         unheard = isinstance(request, ProduceRequest) and request.acks == 0 and access.refused is not None
         if left is not None:
-            outcome = handler(left, exchange)
+            outcome = yield from steps_of(handler(left, exchange))
             return exchange.close("the client's Produce with acks=0 names a forbidden topic") if unheard else outcome
         if unheard:
             return exchange.close("the client's Produce with acks=0 is not allowed")
-        exchange.access, refused = None, access.refused
-        return refused  # type: ignore[no-any-return]
+        exchange.access = None
+        return access.refused  # type: ignore[no-any-return]
 
     def _after_changes(self, request: Message, exchange: Exchange) -> Steps:
         """Wait until no change of the request's groups is in progress. Then handle the request."""

@@ -19,7 +19,8 @@ from kafkawire.errors import EncodeError, UnwritableText
 from kafkawire.frames import encode_response
 from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.requests.effects import Outcome
-from wirebroker.trace.recorder import errors_in
+from wirebroker.requests.parts import own_records
+from wirebroker.trace.recorder import told_in
 
 
 class Unfinished:
@@ -77,6 +78,8 @@ class Turns:
         except StopIteration as last:
             outcome: Message | Outcome = last.value
             return outcome
+        if exchange.frame is not None and exchange.request is not None:
+            own_records(exchange.request)
         exchange.frame = None
         self._known.add(unfinished)
         self._queue(unfinished, offload)
@@ -89,7 +92,9 @@ class Turns:
         except UnwritableText as wrong:
             exchange.cannot_say(wrong)
             return
-        if not isinstance(outcome, Outcome):
+        if outcome is Outcome.PARKED:
+            exchange.park()
+        elif not isinstance(outcome, Outcome):
             exchange.respond(outcome)
 
     def proceed(self) -> None:
@@ -133,23 +138,31 @@ class Turns:
     def _finish(self, exchange: Exchange, outcome: Message | Outcome) -> None:
         if outcome is Outcome.SILENT:
             exchange.release()
-        elif not isinstance(outcome, Outcome) and (response := exchange.passed(outcome)) is not None:
-            # A request with several slices has a large response, so the response is encoded in a thread.
-            exchange.park()
-            unfinished = Unfinished(exchange, _encode(exchange, response))
+        elif not isinstance(outcome, Outcome):
+            unfinished = Unfinished(exchange, _sent(exchange, outcome))
             self._known.add(unfinished)
-            self._queue(unfinished, unfinished.step())
+            self.waiting.appendleft(unfinished)
+            self.proceed()
 
 
-def _encode(exchange: Exchange, response: Message) -> Steps:
+def _sent(exchange: Exchange, response: Message) -> Steps:
+    """Send the response to a request with several slices. Because it is large, a thread encodes it."""
+    if (access := exchange.access) is not None:
+        exchange.access = None
+        response = yield from access.joined(response)  # type: ignore[assignment]
+    passed = exchange.passed(response)
+    if passed is None:
+        return Outcome.PARKED
+    exchange.park()
     try:
-        parts = yield Offload(partial(encode_response, exchange.correlation_id, response, exchange.version))
+        parts = yield Offload(partial(encode_response, exchange.correlation_id, passed, exchange.version))
         if exchange.traced is not None:
-            exchange.traced = exchange.traced._replace(errors=(yield Offload(partial(errors_in, response))))
+            errors, messages = yield Offload(partial(told_in, passed))
+            exchange.traced = exchange.traced._replace(errors=errors, messages=messages)
     except EncodeError as wrong:
         exchange.cannot_say(wrong)
     else:
-        exchange.send(response, parts)
+        exchange.send(passed, parts)
     return Outcome.PARKED
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from kafkawire.batches import first_header
 from kafkawire.declare import Message
-from kafkawire.entities import parts
+from kafkawire.entities import has_field, parts, struct_lists
 from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from kafkawire.messages.init_producer_id import InitProducerIdResponse
 from kafkawire.messages.offset_commit import OffsetCommitRequest
@@ -159,5 +159,7 @@ def error_messages(struct: Any) -> Iterator[str]:
     """Yields all error messages in a response, at any depth."""
     if message := getattr(struct, "error_message", None):
         yield message
-    for part in parts(struct):
-        yield from error_messages(part)
+    for name, part_class in struct_lists(type(struct)):
+        if has_field(part_class, "error_message"):
+            for part in getattr(struct, name) or ():
+                yield from error_messages(part)

@@ -7,11 +7,11 @@ partitions get the error, the request is split in two and the responses are join
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 from kafkawire.declare import Field, Message, Struct
-from kafkawire.entities import Entity, first, holders, parts
+from kafkawire.entities import Entity, first, holders, mentions, parts
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
 from kafkawire.messages.elect_leaders import ElectLeadersResponse
@@ -19,7 +19,7 @@ from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, Part
 from kafkawire.messages.metadata import MetadataResponse
 from kafkawire.messages.offset_fetch import OffsetFetchResponse
 from kafkawire.registry import api_name, response_class
-from wirebroker.common.slices import at_once
+from wirebroker.common.slices import Pause, at_once, never
 from wirebroker.requests.parts import Where, partition_index, topic_name
 from wirebroker.requests.received import Received
 
@@ -149,7 +149,7 @@ def _parts_have_codes(response: Any) -> bool:
 
 
 def _has_code(part: Any) -> bool:
-    return bool(holders(type(part), "errorCode")) or _parts_have_codes(part)
+    return mentions(type(part), "errorCode") and (bool(holders(type(part), "errorCode")) or _parts_have_codes(part))
 
 
 def _blank(part: Any) -> None:
@@ -164,12 +164,10 @@ def _blank(part: Any) -> None:
 
 def refuse(request: Message, code: int, received: Received) -> Message:
     """Returns a response made from the request alone, with this error in all its parts."""
-    return at_once(refuse_in_slices(request, code, received, lambda: False))
+    return at_once(refuse_in_slices(request, code, received, never))
 
 
-def refuse_in_slices(
-    request: Message, code: int, received: Received, pause: Callable[[], bool]
-) -> Generator[None, None, Message]:
+def refuse_in_slices(request: Message, code: int, received: Received, pause: Pause) -> Generator[None, None, Message]:
     """Returns the same response as `refuse`, but can be interrupted, for requests with many parts: it yields whenever `pause()`
     is true.
     """
@@ -194,7 +192,7 @@ def error_responses(request: Message, received: Received) -> Iterator[Message]:
         yield cls(error_code=code)
 
 
-def _like(cls: type[Struct], source: Any, code: int, pause: Callable[[], bool]) -> Generator[None, None, Any]:
+def _like(cls: type[Struct], source: Any, code: int, pause: Pause) -> Generator[None, None, Any]:
     """Makes a part of the response from the corresponding part of the request."""
     values: dict[str, Any] = {}
     parts_have_codes = False
@@ -256,14 +254,25 @@ def join(handled: Any, refused: Any) -> Any:
     """Joins the response to the handled half of a request and the response to the refused half. Partitions of the same topic
     are put together.
     """
+    return at_once(join_in_slices(handled, refused, never))
+
+
+def join_in_slices(handled: Any, refused: Any, pause: Pause) -> Generator[None, None, Any]:
+    """Returns the same response as `join`, but can be interrupted: it yields whenever `pause()` is true."""
     for attribute in type(handled).__slots__:
         more = getattr(refused, attribute)
         if isinstance(more, list) and more:
             present = getattr(handled, attribute)
-            known = {_identity(part): part for part in present}
+            known: dict[tuple[Any, ...], Any] = {}
+            for part in present:
+                if pause():
+                    yield None
+                known[_identity(part)] = part
             for part in more:
+                if pause():
+                    yield None
                 if (same := known.get(_identity(part))) is not None:
-                    join(same, part)
+                    yield from join_in_slices(same, part, pause)
                 else:
                     present.append(part)
     return handled

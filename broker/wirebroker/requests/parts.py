@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from copy import copy
 from typing import Any, TypeVar
 
@@ -10,6 +10,7 @@ from kafkawire.declare import Message, Struct
 from kafkawire.entities import first, holders, lists, parts
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.primitives import format_uuid
+from wirebroker.common.slices import Pause, at_once, never
 from wirebroker.requests.received import Directory
 
 T = TypeVar("T", bound=Struct)
@@ -109,17 +110,27 @@ def names_topics(message: Any, directory: Directory) -> bool:
 
 def part_of(request: T, wanted: Wanted, directory: Directory) -> T:
     """Returns a copy of the request that has only the wanted topics and partitions."""
+    return at_once(part_in_slices(request, wanted, directory, never))
+
+
+def part_in_slices(request: T, wanted: Wanted, directory: Directory, pause: Pause) -> Generator[None, None, T]:
+    """Returns the same as `part_of`, but can be interrupted: it yields whenever `pause()` is true."""
     kept = copy(request)
     for attribute in lists(type(request)):
         elements = getattr(request, attribute)
         if elements and attribute not in NOT_ABOUT:
             plain = attribute in holders(type(request), "topicName")
-            reduced = (_part_of(each, wanted, directory, plain) for each in elements)
-            setattr(kept, attribute, [each for each in reduced if each is not None])
+            reduced: list[Any] = []
+            for each in elements:
+                if pause():
+                    yield None
+                if (part := (yield from _part_of(each, wanted, directory, plain, pause))) is not None:
+                    reduced.append(part)
+            setattr(kept, attribute, reduced)
     return kept
 
 
-def _part_of(part: Any, wanted: Wanted, directory: Directory, plain: bool) -> Any:
+def _part_of(part: Any, wanted: Wanted, directory: Directory, plain: bool, pause: Pause) -> Generator[None, None, Any]:
     """Returns a list element reduced to its wanted parts, or None if no part is wanted. With `plain` the element itself is a
     topic name.
     """
@@ -127,14 +138,20 @@ def _part_of(part: Any, wanted: Wanted, directory: Directory, plain: bool) -> An
         return part if not plain or wanted(part, None) else None
     topic = topic_name(part, directory)
     if topic is None:
-        kept = part_of(part, wanted, directory)
+        kept = yield from part_in_slices(part, wanted, directory, pause)
         return kept if any(parts(kept)) or not any(parts(part)) else None
     names = _partition_lists(part)
     if not names:
         return part if wanted(topic, None) else None
     kept = copy(part)
     for name in names:
-        setattr(kept, name, [each for each in getattr(part, name) if wanted(topic, partition_index(each))])
+        chosen = []
+        for each in getattr(part, name):
+            if pause():
+                yield None
+            if wanted(topic, partition_index(each)):
+                chosen.append(each)
+        setattr(kept, name, chosen)
     return kept if any(getattr(kept, name) for name in names) else None
 
 

@@ -93,7 +93,9 @@ class Traced(NamedTuple):
     about: tuple[str, ...]
     """the topics, groups and transactional ids that the request names"""
     errors: tuple[str, ...] | None = None
-    """the errors in the response, if they are already known (`errors_in`)"""
+    """the errors in the response, if they are already known (`told_in`)"""
+    messages: tuple[str, ...] = ()
+    """the messages of these errors"""
     producer: tuple[int, int] = -1, -1
     details: Details = {}
     longest_wait: int = 0
@@ -237,11 +239,10 @@ class Recorder:
         exchange.traced = Traced(
             exchange.now,
             about,
-            None,
-            producer_of(request),
-            details_of(request, exchange.directory),
-            longest_wait(request),
-            self._muted(exchange),
+            producer=producer_of(request),
+            details=details_of(request, exchange.directory),
+            longest_wait=longest_wait(request),
+            muted=self._muted(exchange),
         )
         if self.requests:
             row = RequestRow(
@@ -269,8 +270,7 @@ class Recorder:
         now = self._now()
         traced = exchange.traced or Traced(now, ())
         arrived, about, latency = traced.arrived, traced.about, max(now - traced.arrived, 0)
-        errors = errors_in(response) if traced.errors is None else traced.errors
-        messages = tuple(map(cut, dict.fromkeys(error_messages(response)))) if errors else ()
+        errors, messages = told_in(response) if traced.errors is None else (traced.errors, traced.messages)
         muted = self._muted(exchange) - traced.muted
         row = ReplyRow(
             now, *_client(exchange),
@@ -488,6 +488,17 @@ def errors_in(response: Message) -> tuple[str, ...]:
     """Returns the names of all errors in a response, at any depth, each once."""
     codes = dict.fromkeys(values(response, "errorCode"))
     return tuple(error_name(code) for code in codes if code)
+
+
+def told_in(response: Message) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the names of all errors in a response, each once, and the first `NAMED` different messages of these errors."""
+    errors = errors_in(response)
+    messages: dict[str, None] = {}
+    for message in error_messages(response) if errors else ():
+        messages[cut(message)] = None
+        if len(messages) == NAMED:
+            break
+    return errors, tuple(messages)
 
 
 def _least(names: Collection[Any]) -> list[Any]:

@@ -386,7 +386,7 @@ class ReplyRow(ClientRow):
     throttle_time_ms: int = 0
     """the throttle time in the response: how long the client has to wait because of a quota"""
     messages: tuple[str, ...] = ()
-    """the messages of the errors in the response, each once"""
+    """the messages of the errors in the response, each once, at most 8"""
     producer_id: int = -1
     """the id of the producer that the request names, or that the response assigns"""
     producer_epoch: int = -1

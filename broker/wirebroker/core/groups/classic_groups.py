@@ -214,7 +214,8 @@ class ClassicGroups:
 
 def _check_texts(requested: JoinRequest) -> None:
     """Raise UnwritableText if a text of the request, or the id of a new member, is too long for a response."""
-    check_texts((requested, _new_member_id(requested, bytes(16))))
+    names = [name for name, _ in requested.protocols]
+    check_texts((requested._replace(protocols=[]), names, _new_member_id(requested, bytes(16))))
 
 
 def _new_member_id(requested: JoinRequest, random: bytes) -> str:

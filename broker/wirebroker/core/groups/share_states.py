@@ -184,7 +184,10 @@ class ShareStates:
             return []
         gone: dict[bytes, tuple[str, frozenset[int]]] = {}
         refused: Deleted = []
+        pause = pauses()
         for name in names:
+            if pause():
+                yield None
             topic = self._cluster.topics.get(name)
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if topic is None:
@@ -218,11 +221,8 @@ class ShareStates:
                     yield None
                 wrong.append(self._coordinator.delete((group.group_id, topic_id, index), now))
             done.append((name, topic_id, next((each for each in wrong if each is not None), None)))
-        left = {
-            topic_id: name
-            for topic_id, name in deleting.items()
-            if not any(topic_id == other and why is None for _, other, why in done)
-        }
+        deleted = {topic_id for _, topic_id, why in done if why is None}
+        left = {topic_id: name for topic_id, name in deleting.items() if topic_id not in deleted}
         if gone:
             yield from self._rewrite(group, lambda held: Preparation(held.initializing, held.initialized, left), now)
         return done

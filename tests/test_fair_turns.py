@@ -1,0 +1,94 @@
+"""No request keeps other clients waiting. Whatever a client requests, each turn of the engine is short.
+
+The length of a turn is the number of calls of functions in it, which is the same on every machine. The requests have 64 KiB. A
+turn of a request of one megabyte has at most sixteen times as many calls, so some 600,000, which take less than 100 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from cProfile import Profile
+
+import pytest
+
+from kafkawire.declare import Message
+from kafkawire.frames import SIZE_BYTES, encode_request
+from test_costs import RIGHTS, World, asked_for, grown, lists_in, world
+from wirebroker.engine.engine import FEW_ELEMENTS
+
+SIZE = 1 << 16
+"""The size of a long request in bytes."""
+MOST = 40_000
+"""The largest number of calls in one turn."""
+REFUSED = {("CreateTopics", ("topics", "assignments")), ("CreateAcls", ("creations",))}
+"""The longest lists of these kinds are refused at once: a request may create at most 10,000 partitions or ACLs."""
+OTHERS = 1000
+"""The number of topics, groups, users … in the broker."""
+
+
+def frame_of(request: Message, version: int) -> bytearray:
+    return bytearray(encode_request(7, "client", request, version)[SIZE_BYTES:])
+
+
+def short_requests(where: World) -> Iterator[tuple[str, Message, int]]:
+    """Yields a request of each kind, in its newest version."""
+    asked = asked_for(where.broker.engine.cluster.topics["mine"].topic_id)
+    yield from {name: (f"{name} v{version}", request, version) for name, version, request in asked}.values()
+
+
+def long_requests(where: World) -> Iterator[tuple[str, Message, int]]:
+    """Yields a request for each list of each API, in which this list is as long as the size of a request allows."""
+    lists = {
+        (name.split()[0], path): (name, *rest, path) for name, *rest in short_requests(where) for path in lists_in(rest[0])
+    }
+    for name, request, version, path in (lists[each] for each in lists if each not in REFUSED):
+        few, more = (len(frame_of(grown(request, path, count, where.ids), version)) for count in (1, 101))
+        if more > few:  # the version has this list
+            count = max(100 * SIZE // (more - few), FEW_ELEMENTS + 1)
+            yield f"{name} {'.'.join(path)}", grown(request, path, count, where.ids), version
+
+
+def turns(where: World, request: Message, version: int) -> Iterator[int]:
+    """Sends a request. Yields the number of calls in each turn of the engine, until the request has its response or waits."""
+    engine, link, now = where.broker.engine, where.broker.link(), where.broker.clock.now()
+    frame = memoryview(frame_of(request, version))
+    yield calls_of(lambda: engine.receive(link.connection, frame, now))
+    while True:
+        if engine.turns.offloads:
+            unfinished, offload = engine.turns.offloads.popleft()
+            unfinished.do(offload)
+            engine.turns.resume(unfinished)
+        elif engine.turns.waiting:
+            yield calls_of(engine.turns.proceed)
+        elif engine.timers.busy:
+            yield calls_of(lambda: engine.tick(now, lambda: True))
+        else:
+            break
+    yield calls_of(link.close)
+    where.broker._links.remove(link)
+    engine.take_effects()
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """Returns how many functions, of Python and of C, the work calls."""
+    profile = Profile()
+    profile.runcall(work)
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+def too_long(where: World) -> Iterator[str]:
+    """Yields the requests that have a turn with more calls than their size allows."""
+    for name, request, version in [*short_requests(where), *long_requests(where)]:
+        allowed = MOST * max(1.0, len(frame_of(request, version)) / SIZE)
+        calls = max(turns(where, request, version))
+        if calls > allowed:
+            yield f"{name}: {calls} calls"
+
+
+@pytest.mark.parametrize("rights", [*RIGHTS, "no authorizer"])
+def test_no_turn_of_any_request_is_long(rights: str) -> None:
+    where = world(rights, OTHERS)
+    for _, request, version in short_requests(where):
+        where.ask(request, version)  # the first request of a kind compiles its codec
+    where.broker.engine.turns.wake, where.broker.engine.timers.in_slices = lambda: None, True
+    assert list(too_long(where)) == []
