@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
@@ -34,6 +34,7 @@ from wirebroker.core.profile import PROFILES, Rules
 from wirebroker.core.releases import DEFAULT
 from wirebroker.core.setting_definitions import BROKER_SETTINGS
 from wirebroker.mock import MockKafka
+from wirebroker.security.mechanisms import SERVED as SASL_MECHANISMS
 from wirebroker.testing.expectations import Difference, subset
 from wirebroker.trace.levels import LEVELS
 from wirebroker.trace.rows import ProduceRow
@@ -41,6 +42,8 @@ from wirebroker.trace.sinks import ConsoleSink
 from wirebroker_tools.commands.demo import demonstrate
 from wirebroker_tools.commands.demo.show import Screen
 from wirebroker_tools.conformance.recording import load
+from wirebroker_tools.drivers import CLIENTS
+from wirebroker_tools.pictures import PICTURES
 from wirebroker_tools.scenarios.play import play
 from wirebroker_tools.scenarios.reading import find
 from wirekit import RawProducer, kafka_jars, lacking
@@ -732,6 +735,31 @@ def test_flags_and_commands_exist(path: Path) -> None:
     commands = re.findall(r"(?:`|\$ )(?:wirebroker|scripts/run) ([a-z]+)", text)
     (known,) = (set(action.choices) for action in build_parser()._actions if isinstance(action.choices, dict))
     assert set(commands) <= known
+
+
+def test_a_page_names_each_flag() -> None:
+    texts = "".join(path.read_text(encoding="utf-8") for path in TEXTS)
+    assert [flag for flag in flags_of_ours() if flag.startswith("--") and not re.search(rf"{flag}(?![\w-])", texts)] == []
+
+
+def views_of_the_live_page() -> list[str]:
+    source = (ROOT / "tools" / "wirebroker_tools" / "live" / "files" / "app.js").read_text(encoding="utf-8")
+    return source.partition("const VIEWS = {")[2].partition("}")[0].replace(" ", "").split(",")
+
+
+@pytest.mark.parametrize(
+    ("name", "shown", "kinds"),
+    [
+        ("live.md", "| {} |", views_of_the_live_page()),
+        ("live.md", "`1`–`{}` views", [len(views_of_the_live_page())]),
+        ("pictures.md", "picture `{}`", PICTURES),
+        ("security.md", "{}", SASL_MECHANISMS),
+        ("scenarios.md", "`{}`", CLIENTS),
+    ],
+)
+def test_a_page_names_each_of_a_kind(name: str, shown: str, kinds: Iterable[object]) -> None:
+    text = page(name)
+    assert [kind for kind in kinds if shown.format(kind) not in text] == []
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
