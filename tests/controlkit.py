@@ -56,10 +56,10 @@ class ControlClient:
             connection.close()
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Sends a valid request. Returns the JSON of the response, or None if the response is empty."""
+        """Sends a valid request. Returns the JSON of the response."""
         response = self.send(method, path, body)
         assert response.status < 300, response.body
-        return response.json if response.body else None
+        return response.json
 
     def refused(self, method: str, path: str, body: Any = None) -> Any:
         """Sends an invalid request. Checks that the response is a problem document, and returns it."""
@@ -79,7 +79,7 @@ class ControlClient:
         responses = self._operation(method, path.partition("?")[0])["responses"]
         assert str(response.status) in responses, f"the document has no {response.status} for {method} {path}: {response.body}"
         content = responses[str(response.status)].get("content", {})
-        assert list(content) == ([response.media] if response.media else [])
+        assert list(content) == [response.media]
         if response.media in ("application/json", PROBLEM):
             schema = content[response.media]["schema"] | {"components": self.document["components"]}
             jsonschema.Draft202012Validator(schema).validate(response.json)

@@ -70,6 +70,9 @@ def test_the_document_is_valid_openapi_and_knows_every_endpoint(control: Control
     operations = [operation for by in control.document["paths"].values() for operation in by.values()]
     assert len({operation["operationId"] for operation in operations}) == len(operations)
     assert all(operation["summary"] for operation in operations)
+    good = [(status, each) for one in operations for status, each in one["responses"].items() if status < "400"]
+    assert {status for status, _ in good} == {"200", "201"}
+    assert all(each["content"] for _, each in good), "every response has a body"
     forms = control.document["components"]["schemas"]
     assert forms["CreateTopicArguments"]["required"] == ["name"]
     assert forms["Record"]["required"] == list(forms["Record"]["properties"])

@@ -142,13 +142,11 @@ async def _response(endpoint: Endpoint, request: Request) -> Response:
     result = endpoint.handler(controlled, **asked)
     if isawaitable(result):
         result = await result
-    if result is None:
-        return Response(status_code=endpoint.status)
     if isinstance(result, AsyncIterator):
         return StreamingResponse(result, endpoint.status, media_type=endpoint.media)
     if endpoint.media != JSON:
         return Response(result, endpoint.status, media_type=endpoint.media)
-    return json_response(msgspec.to_builtins(result), endpoint.status)
+    return json_response({} if result is None else msgspec.to_builtins(result), endpoint.status)
 
 
 async def _asked(endpoint: Endpoint, request: Request) -> dict[str, Any]:

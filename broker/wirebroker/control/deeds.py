@@ -38,8 +38,7 @@ def deed_endpoints() -> Iterator[Endpoint]:
     """Yields the endpoint of each deed that has one."""
     for declared in (each for holder in HOLDERS for each in deeds_in(holder) if each.path):
         problems = {**declared.problems, **({409: declared.impossible} if declared.impossible else {})}
-        status = declared.status or (200 if declared.result or declared.shows else 204)
-        yield Endpoint(declared.method, declared.path, _handler(declared), status, problems=problems)
+        yield Endpoint(declared.method, declared.path, _handler(declared), declared.status, problems=problems)
 
 
 def _handler(declared: deed) -> Callable[..., Any]:

@@ -25,8 +25,8 @@ class Endpoint:
     """An endpoint of the control, which is a row of the table.
 
     The handler gets the controlled broker or proxy and, by name, the parts of the path. The handler also gets `query` and
-    `body` (forms) or `text` (the raw body), if its signature has them. The response is the result in JSON; a text stays as it
-    is, and None is an empty response. `problems` maps each status that reports a problem to the reason.
+    `body` (forms) or `text` (the raw body), if its signature has them. The response is the result in JSON; None is an empty
+    object, and a text stays as it is. `problems` maps each status that reports a problem to the reason.
     """
 
     method: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from http import HTTPStatus
+from types import NoneType
 from typing import Any
 
 from wirebroker.common.version import __version__
@@ -107,16 +108,20 @@ def _body(endpoint: Endpoint, named: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _responses(endpoint: Endpoint, named: dict[str, Any]) -> dict[str, Any]:
-    good: dict[str, Any] = {"description": HTTPStatus(endpoint.status).phrase}
-    if endpoint.status != HTTPStatus.NO_CONTENT:
-        said = schema(endpoint.hints["return"], named) if endpoint.media == JSON else {"type": "string"}
-        good["content"] = {endpoint.media: {"schema": said}}
+    good = {"description": HTTPStatus(endpoint.status).phrase, "content": {endpoint.media: {"schema": _said(endpoint, named)}}}
     problem = {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     bad = {
         str(status): {"description": when, "content": problem}
         for status, when in sorted((SENT_BACK | dict(endpoint.problems)).items())
     }
     return {str(endpoint.status): good} | bad
+
+
+def _said(endpoint: Endpoint, named: dict[str, Any]) -> dict[str, Any]:
+    if endpoint.media != JSON:
+        return {"type": "string"}
+    result = endpoint.hints["return"]
+    return {"type": "object"} if result is NoneType else schema(result, named)
 
 
 def _problem_schema() -> dict[str, Any]:

@@ -41,12 +41,12 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     # Faults
     Endpoint("GET", "/faults", faults.listed),
     Endpoint("POST", "/faults", faults.add, 201, problems=BAD_RULE),
-    Endpoint("DELETE", "/faults", faults.clear, 204),
+    Endpoint("DELETE", "/faults", faults.clear),
     Endpoint("GET", "/faults/file", faults.as_file, media=TOML),
     Endpoint("POST", "/faults/file", faults.add_file, 201, takes=TOML, problems=BAD_RULE),
     Endpoint("GET", "/faults/assert-fired", faults.assert_fired, problems={409: "a rule has not fired"}),
     Endpoint("GET", "/faults/{fault:number}", faults.one, problems=NO_FAULT),
-    Endpoint("DELETE", "/faults/{fault:number}", faults.remove, 204, problems=NO_FAULT),
+    Endpoint("DELETE", "/faults/{fault:number}", faults.remove, problems=NO_FAULT),
     Endpoint("GET", "/faults/{fault:number}/assert-fired", faults.assert_one_fired,
              problems=NO_FAULT | {409: "the rule has not fired, or not as often as expected"}),
     # Topics and records
@@ -92,7 +92,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("POST", "/snapshots", running.take_snapshot, 201,
              problems={409: "the broker cannot take a snapshot now, or keeps too many; `detail` gives the reason"}),
     Endpoint("POST", "/snapshots/{snapshot:number}/restore", running.restore, problems=NO_SNAPSHOT),
-    Endpoint("DELETE", "/snapshots/{snapshot:number}", running.delete_snapshot, 204, problems=NO_SNAPSHOT),
+    Endpoint("DELETE", "/snapshots/{snapshot:number}", running.delete_snapshot, problems=NO_SNAPSHOT),
 )  # fmt: skip
 
 

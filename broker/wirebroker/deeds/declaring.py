@@ -91,7 +91,7 @@ class deed:
     method: str = ""
     path: str = ""
     _: KW_ONLY
-    status: int | None = None
+    status: int = 200
     result: str = ""
     shows: str = ""
     problems: Mapping[int, str] = field(default_factory=dict)

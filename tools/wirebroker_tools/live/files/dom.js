@@ -59,6 +59,5 @@ export async function sent(method, path, body) {
 
 /** Ask the control; its response as JSON. Throws as `sent` does. */
 export async function ask(method, path, body) {
-  const answer = await sent(method, path, body);
-  return answer.status === 204 ? null : answer.json();
+  return (await sent(method, path, body)).json();
 }
