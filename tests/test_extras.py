@@ -50,7 +50,7 @@ def test_the_command_fits_how_wirebroker_was_installed(
     assert how_to_install("control") == f"run `uv {command.replace('install', f'install --python {sys.executable}', 1)}`"
 
 
-def test_without_an_installation_and_in_the_single_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_installation_in_the_single_file_and_in_the_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str) -> Distribution:
         raise PackageNotFoundError(name)
 
@@ -58,6 +58,10 @@ def test_without_an_installation_and_in_the_single_file(monkeypatch: pytest.Monk
     assert how_to_install("tls") == "run `pip install '.[tls]'` in a clone of wirebroker"
     monkeypatch.setitem(sys.modules, "_bootstrap", sys)
     assert how_to_install("tls").startswith("the single file does not have them; install wirebroker with the extra tls from a")
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    assert how_to_install("audit").startswith(
+        "the runtime without Python does not have them; install wirebroker with the extra"
+    )
 
 
 def test_the_extra_of_the_quick_starts_reads_what_any_client_writes() -> None:

@@ -20,6 +20,8 @@ def how_to_install(extra: str) -> str:
     from importlib.metadata import Distribution, PackageNotFoundError  # takes long to import
     from importlib.util import find_spec
 
+    if getattr(sys, "frozen", False):
+        return f"the runtime without Python does not have them; install {NAME} with the extra {extra} from a clone or a wheel"
     if "_bootstrap" in sys.modules:  # shiv's
         return f"the single file does not have them; install {NAME} with the extra {extra} from a clone or a wheel"
     try:

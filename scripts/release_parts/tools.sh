@@ -5,7 +5,8 @@ python=$(python_for_venv) || { echo "${0##*/} needs Python 3.11 or newer, and no
 tools=${XDG_CACHE_HOME:-$HOME/.cache}/wirebroker/release-tools-$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-pip() { "$1/bin/python" -m pip --disable-pip-version-check --quiet "${@:2}"; }
+bin_of() { if [ -d "$1/Scripts" ]; then echo "$1/Scripts"; else echo "$1/bin"; fi; }  # Windows
+pip() { "$(bin_of "$1")/python" -m pip --disable-pip-version-check --quiet "${@:2}"; }
 
 if ! [ "$tools/complete" -nt scripts/release_parts/tools.sh ] || ! [ "$tools/complete" -nt scripts/compile_parts/build.txt ]; then
     "$python" -m venv --clear "$tools"
