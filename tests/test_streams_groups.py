@@ -177,6 +177,31 @@ def test_a_group_survives_a_restart(tmp_path: Path, mode: str) -> None:
         assert app.describe().error_code == GROUP_ID_NOT_FOUND
 
 
+def test_a_restart_does_not_hide_new_partitions_from_groups(app: App) -> None:
+    """A coordinator that starts again still knows which partitions there were when a group's epoch last rose."""
+
+    share = {"group_id": "shared", "member_id": "m", "rack_id": None}
+    joined = app.ask("ShareGroupHeartbeat", 1, **share, member_epoch=0, subscribed_topic_names=["in"])
+
+    def beat() -> tuple[int, int]:
+        """Sends a heartbeat to both groups, and returns their epochs."""
+        app.kafka.clock.advance(seconds=2)
+        beaten = app.ask("ShareGroupHeartbeat", 1, **share, member_epoch=joined.member_epoch, subscribed_topic_names=None)
+        assert beaten.error_code == 0
+        joined.member_epoch = beaten.member_epoch
+        app.beat("a")
+        shared = app.ask("ShareGroupDescribe", 1, group_ids=["shared"], include_authorized_operations=False).groups[0]
+        return app.describe().group_epoch, shared.group_epoch
+
+    streams_epoch, share_epoch = [beat() for _ in range(4)][-1]
+    assert beat() == (streams_epoch, share_epoch)
+    more = [{"name": "in", "count": 8, "assignments": None}]
+    assert app.ask("CreatePartitions", 2, topics=more, timeout_ms=1000, validate_only=False).results[0].error_code == 0
+    app.close()
+    app.kafka.restart("kill")
+    assert beat() == (streams_epoch + 1, share_epoch + 1)
+
+
 def test_the_group_is_shown_to_python(app: App) -> None:
     app.beat("a")
     app.beat("a")

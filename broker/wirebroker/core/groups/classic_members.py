@@ -14,9 +14,8 @@ from wirebroker.core.groups.consumer_groups import Change, ConsumerGroups, insta
 from wirebroker.core.groups.consumer_member import Claimed, ClassicSide, ConsumerMember
 from wirebroker.core.groups.embedded import read_subscription, version_of, write_assignment
 from wirebroker.core.groups.migration import make_classic, policy
-from wirebroker.core.groups.modern import JOIN, SYNC
+from wirebroker.core.groups.modern import JOIN, SYNC, MemberState
 from wirebroker.core.groups.modern_groups import instance_error, unknown_member
-from wirebroker.core.groups.modern_member import MemberState
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases.changes import since
 

@@ -20,9 +20,6 @@ from wirebroker.core.groups.consumer_member import NOT_OWNED, ConsumerMember, Ow
 from wirebroker.core.groups.group import Where
 from wirebroker.core.groups.modern import ModernGroup
 from wirebroker.core.java_order import TimelineOrder
-from wirebroker.core.releases.changes import since
-
-FREES_INSTANCES = since("4.4", "a consumer that changes its group.instance.id frees the old one")
 
 CONSUMER = "consumer"
 
@@ -70,7 +67,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
 
     def __init__(self, group_id: str, changes: Changes) -> None:
         super().__init__(group_id, changes)
-        self.static_members: dict[str, str] = {}
         self.facts_version: int | None = None
         """The version of the cluster's metadata with which `facts` were last compared."""
         self.subscriptions = Subscriptions(Counter(), Counter(), Counter())
@@ -85,28 +81,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
 
     # Queries
 
-    def has_static(self, instance_id: str | None) -> bool:
-        """Tells whether a static member has this group.instance.id."""
-        return instance_id in self.static_members
-
-    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """Returns the member with this group.instance.id.
-
-        Before 4.4, a member that changed its group.instance.id is also found under the old id.
-        """
-        member_id = self.static_members.get(instance_id) if instance_id is not None else None
-        return self.members.get(member_id) if member_id is not None else None
-
     def preferred_assignor(self) -> str | None:
         """Returns the assignor that most members request, or None."""
         return most_wanted(self.assignors, self._assignor_order.of(self.assignors))
-
-    def target_of(self, member: ConsumerMember) -> Partitions:
-        """Returns the target assignment of a member. A static member is found by its group.instance.id, because its member id
-        may be new."""
-        by_instance = member.instance_id is not None
-        member_id = self.static_members.get(member.instance_id or "", "") if by_instance else member.member_id
-        return self.targets.get(member_id, NOTHING)
 
     @staticmethod
     def same_target(one: Partitions, other: Partitions) -> bool:
@@ -139,6 +116,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     def has_since(self, member: ConsumerMember, where: Where) -> int | None:
         """Returns the epoch at which the partition was assigned to the member, or None if the member does not own it."""
         return member.assignment_epoch(where.topic_id, where.partition)
+
+    def topics(self) -> set[str]:
+        """Returns the topics to which the group subscribes."""
+        return self.subscriptions.topics()
 
     # The group after a change of a member
 
@@ -186,10 +167,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         old = self.members.get(member.member_id)
         super().update(member)
         self._recount(old, member)
-        if old is not None and old.instance_id is not None and FREES_INSTANCES.of(self._changes.release()):
-            self.static_members.pop(old.instance_id, None)
-        if member.instance_id is not None:
-            self.static_members[member.instance_id] = member.member_id
         self.same = self.subscriptions.same(len(self.members))
 
     def remove(self, member_id: str) -> None:
@@ -197,8 +174,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         old = self.members[member_id]
         super().remove(member_id)
         self._recount(old, None)
-        if old.instance_id is not None:
-            self.static_members.pop(old.instance_id, None)
         self.same = self.subscriptions.same(len(self.members))
 
     def _recount(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
@@ -243,6 +218,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         if resolved is not None:
             self.resolved[regex] = resolved
             _count(by_regex, resolved.topics, 1)
+
+    def forget_unrecorded(self) -> None:
+        """Compare the subscribed topics with `facts` again when the next member sends a heartbeat."""
+        self.facts_version = None
 
     def move_time(self, ms: int) -> None:
         """Move all stored times by `ms`, because the clock was moved by `ms`."""

@@ -25,9 +25,9 @@ from wirebroker.core.groups.consumer_group import ConsumerGroup, Resolved
 from wirebroker.core.groups.consumer_log import regex_tombstones
 from wirebroker.core.groups.consumer_member import Claimed, ConsumerMember, Target, reconcile
 from wirebroker.core.groups.metadata_hash import metadata_hash
-from wirebroker.core.groups.modern import TopicFacts
+from wirebroker.core.groups.modern import LEAVES, LEAVES_FOR_A_WHILE
 from wirebroker.core.groups.modern_groups import HeartbeatResult, ModernGroups, Step, blank_name, instance_error, unknown_member
-from wirebroker.core.groups.modern_member import LEAVES, LEAVES_FOR_A_WHILE
+from wirebroker.core.groups.registry import Registry
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash, set_of_names, topic_ids
 from wirebroker.core.patterns import Pattern, PatternError, compile_pattern
 from wirebroker.core.refusals import Refusal
@@ -70,7 +70,7 @@ class GroupHeartbeat(NamedTuple):
         return sent == (None, None, -1, None, None, None) and (self.client_id, self.client_host, None) == client
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Change(Step[ConsumerGroup, ConsumerMember]):
     """A computed change of a consumer group, before it is written."""
 
@@ -78,11 +78,25 @@ class Change(Step[ConsumerGroup, ConsumerMember]):
     """Tells whether all members subscribe to the same topics after the change."""
     forgotten_regex: str | None = None
 
+    def other_records(self) -> Iterable[CoordinatorRecord]:
+        """Returns the tombstone of the regular expression that the group forgets."""
+        forgotten = self.forgotten_regex
+        if forgotten is None or forgotten not in self.group.resolved:
+            return ()
+        return regex_tombstones(self.group.group_id, [forgotten])
 
-class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]):
+    def apply(self, targets: Mapping[str, Partitions], now: int) -> None:
+        """Change the group."""
+        if self.forgotten_regex is not None:
+            self.group.resolve(self.forgotten_regex, None)
+        super().apply(targets, now)
+
+
+class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
     """The consumer groups of the cluster."""
 
-    kind = ConsumerGroup
+    def __init__(self, registry: Registry) -> None:
+        super().__init__(registry, ConsumerGroup)
 
     # Settings
 
@@ -123,6 +137,12 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
             return Refusal(ErrorCode.UNSUPPORTED_ASSIGNOR, f"ServerAssignor {requested.assignor} is not supported. {offered}")
         return None
 
+    def heartbeat(self, requested: GroupHeartbeat, now: int) -> Generator[None, Any, HeartbeatResult | Refusal]:
+        """Handle the heartbeat of a member that joins, stays or leaves."""
+        leaves = requested.epoch in (LEAVES, LEAVES_FOR_A_WHILE)
+        steps = self._leave(requested, now) if leaves else self._stay(requested, now)
+        return (yield from self.changes.alone(requested.group_id, steps))
+
     def find_or_upgrade(self, requested: GroupHeartbeat) -> Generator[None, Any, ConsumerGroup | Refusal]:
         """Returns the group of a heartbeat, or the refusal.
 
@@ -134,8 +154,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
             if refused := migration.upgrade_error(held, self._cluster):
                 return refused
             return (yield from migration.upgraded(held, self.registry))
-        group: ConsumerGroup | Refusal = self.find(requested.group_id, create=requested.epoch == 0)
-        return group
+        return self.find(requested.group_id, create=requested.epoch == 0)
 
     def _stay(self, requested: GroupHeartbeat, now: int) -> Generator[None, Any, HeartbeatResult | Refusal]:
         group = yield from self.find_or_upgrade(requested)
@@ -312,21 +331,6 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         change.moved = change.new != member
         yield from after(target)
 
-    def _other_records(self, step: Change) -> Iterable[CoordinatorRecord]:
-        forgotten = step.forgotten_regex
-        if forgotten is None or forgotten not in step.group.resolved:
-            return ()
-        return regex_tombstones(step.group.group_id, [forgotten])
-
-    def _apply(self, step: Change, targets: Mapping[str, Partitions], now: int) -> None:
-        if step.forgotten_regex is not None:
-            step.group.resolve(step.forgotten_regex, None)
-        super()._apply(step, targets, now)
-
-    def epoch_record(self, group: ConsumerGroup, epoch: int, facts: TopicFacts) -> CoordinatorRecord:
-        """Returns the record of the group's next epoch."""
-        return group.log.epoch(epoch, metadata_hash(facts, self._cluster))
-
     def write(
         self, group: ConsumerGroup, records: Iterable[CoordinatorRecord | None], now: int
     ) -> Generator[None, Any, ErrorCode]:  # fmt: skip
@@ -391,7 +395,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
             {*group.subscriptions.names}.union(*(before | {each: matches[each].topics for each in matches}).values())
         )
         bumps = bumps or facts != group.facts
-        epoch = self.epoch_record(group, group.epoch + 1, facts) if bumps else None
+        epoch = self.epoch_record(group, facts) if bumps else None
         error = yield from self.registry.log_in_slices(group.group_id, _records_of(group, matches, epoch), now)
         if error:
             return
@@ -408,24 +412,14 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
 
     # Leaving
 
-    def _leave(self, requested: GroupHeartbeat, now: int) -> Generator[None, Any, Any]:
+    def _leave(self, requested: GroupHeartbeat, now: int) -> Generator[None, Any, HeartbeatResult | Refusal]:
         group = self.find(requested.group_id)
-        if isinstance(group, Refusal) or requested.instance_id is None:
-            return (yield from super()._leave(requested, now))
-        member = group.static_member(requested.instance_id)
-        if error := instance_gone(group, requested.instance_id) or instance_error(
-            member, requested.member_id, requested.instance_id
-        ):
-            return error
-        if requested.epoch == LEAVES:
-            return self._left(group, member, requested, now)
-        assigned = {topic: dict.fromkeys(owned, 0) for topic, owned in member.assigned.items()}
-        away = replace(member, epoch=LEAVES_FOR_A_WHILE, assigned=assigned, revoking={})
-        refused = yield from self.write(group, [group.log.current(away)], now)
-        if refused:
-            return Refusal(refused)
-        group.update(away)
-        return HeartbeatResult(away.member_id, LEAVES_FOR_A_WHILE)
+        if isinstance(group, Refusal):
+            return group
+        if requested.instance_id is not None and (gone := instance_gone(group, requested.instance_id)):
+            return gone
+        refused = yield from self.leave(group, requested.member_id, requested.instance_id, requested.epoch, now)
+        return refused or HeartbeatResult(requested.member_id, requested.epoch)
 
     def fence(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], now: int) -> ErrorCode:
         """Remove these members. If only classic members remain, the group may become a classic group."""
@@ -435,28 +429,17 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
             return migration.make_classic(group, leaving, None, True, self.registry, now)
         if self._facts_are_old(group):
             group.facts_version = None
-        return super().fence(group, leaving, now)
-
-    def _without(
-        self, group: ConsumerGroup, leaving: Sequence[ConsumerMember]
-    ) -> tuple[TopicFacts, list[CoordinatorRecord]]:  # fmt: skip
         left = group.subscriptions_without(leaving)
         unused = [regex for regex in group.resolved if regex in group.subscriptions.regexes and regex not in left.regexes]
-        return self.facts(left.topics()), regex_tombstones(group.group_id, unused)
+        return self.remove(group, leaving, self.facts(left.topics()), regex_tombstones(group.group_id, unused), now)
 
     # Loading
 
     def loaded(self, group: ConsumerGroup, now: int) -> None:
-        """Prepare a group that was loaded from the log, and start its timers."""
+        """Continue with a group that was read from the log."""
         for regex, resolved in list(group.resolved.items()):
             group.resolve(regex, resolved._replace(created=self._cluster.topics_created))
-        group.facts = self.facts(group.subscriptions.topics())
-        self.restart(group, now)
-
-    def restart(self, group: ConsumerGroup, now: int) -> None:
-        """Continue with the group's state in the log."""
-        group.facts_version = None
-        super().restart(group, now)
+        super().loaded(group, now)
 
 
 def _updated(member: ConsumerMember, requested: GroupHeartbeat) -> ConsumerMember:

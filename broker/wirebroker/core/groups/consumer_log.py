@@ -15,8 +15,8 @@ from kafkawire.coordinator_records import consumer_group_target_assignment_metad
 from kafkawire.coordinator_records.consumer_group_partition_metadata import ConsumerGroupPartitionMetadataKey
 from kafkawire.declare import Message
 from wirebroker.core.groups.consumer_member import ClassicSide, ConsumerMember, Owned
+from wirebroker.core.groups.modern import MemberState
 from wirebroker.core.groups.modern_log import Format, OfGroup, OfMember, target_of_partitions
-from wirebroker.core.groups.modern_member import MemberState
 
 REGEX_KEY = regular_expression.ConsumerGroupRegularExpressionKey
 

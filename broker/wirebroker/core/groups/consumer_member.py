@@ -8,10 +8,10 @@ owns the partition.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from wirebroker.core.groups.modern_member import MemberState, ModernMember
+from wirebroker.core.groups.modern import LEAVES_FOR_A_WHILE, MemberState, ModernMember
 
 NOT_OWNED = -1
 
@@ -33,7 +33,6 @@ class ClassicSide:
 class ConsumerMember(ModernMember):
     """A member of a consumer group."""
 
-    instance_id: str | None = None
     topics: frozenset[str] = frozenset()
     regex: str = ""
     """The regular expression for topic names to which the member subscribes, or an empty string."""
@@ -48,6 +47,11 @@ class ConsumerMember(ModernMember):
     def speaks_classic(self) -> bool:
         """Tells whether the member uses the classic protocol."""
         return self.classic is not None
+
+    def away(self) -> ConsumerMember:
+        """Returns this static member as a member that has left temporarily."""
+        assigned = {topic: dict.fromkeys(owned, 0) for topic, owned in self.assigned.items()}
+        return replace(self, epoch=LEAVES_FOR_A_WHILE, assigned=assigned, revoking={})
 
     def assignment_epoch(self, topic_id: bytes, index: int) -> int | None:
         """Returns the epoch at which the partition was assigned to the member, or None if the member does not own it."""

@@ -25,6 +25,7 @@ from wirebroker.core.groups.log import offset_tombstone
 from wirebroker.core.groups.modern_groups import ModernGroups
 from wirebroker.core.groups.offset_manager import OffsetManager
 from wirebroker.core.groups.registry import Registry
+from wirebroker.core.groups.share_group import ShareGroup
 from wirebroker.core.groups.share_groups import ShareGroups
 from wirebroker.core.groups.streams_groups import StreamsGroups
 from wirebroker.core.purgatory import NEVER, Idle
@@ -60,7 +61,7 @@ class GroupCoordinator:
         self.shares = ShareGroups(self._registry, self.share_state)
         self.streams = StreamsGroups(self._registry)
         self.classic = ClassicGroups(self._registry, ClassicMembers(self.consumers))
-        modern: list[ModernGroups[Any, Any, Any]] = [self.consumers, self.shares, self.streams]
+        modern: list[ModernGroups[Any, Any]] = [self.consumers, self.shares, self.streams]
         self._modern = {each.type: each for each in modern}
         """The object that handles the requests of each type of group, except the classic type."""
         self._set_timers(now)
@@ -196,8 +197,8 @@ class GroupCoordinator:
                 for group in list(self.groups.values()):
                     if pause():
                         yield
-                    if group.kind in self._modern:
-                        yield from self._modern[group.kind].topics_deleted(group, gone_ids, now)
+                    if isinstance(group, ShareGroup):
+                        yield from self.shares.states.topics_deleted(group, gone_ids, now)
                 yield from self.share_state.topics_deleted(gone_ids, now)
                 for group_id in list(self.groups):
                     if pause():
@@ -232,8 +233,8 @@ class GroupCoordinator:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if not group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
-        if group.kind in self._modern:
-            if refused := (yield from self._modern[group.kind].delete_state(group, now)):
+        if isinstance(group, ShareGroup):
+            if refused := (yield from self.shares.states.delete_all(group, now)):
                 return refused
             if self.groups.get(group_id) is not group:  # another request has deleted the group
                 return ErrorCode.GROUP_ID_NOT_FOUND

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Generic, TypeVar
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.declare import Message
@@ -17,9 +19,11 @@ from wirebroker.core.cluster import Topic
 from wirebroker.core.groups.changing import Changes
 from wirebroker.core.groups.group import AnyGroup, Committer, Where
 from wirebroker.core.groups.modern_log import Format, GroupRecords
-from wirebroker.core.groups.modern_member import ModernMember
 from wirebroker.core.java_order import TimelineOrder
 from wirebroker.core.purgatory import Action, Timer
+from wirebroker.core.releases.changes import since
+
+FREES_INSTANCES = since("4.4", "a consumer that changes its group.instance.id frees the old one")
 
 FIRST_EPOCH = 1
 EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
@@ -34,6 +38,77 @@ TopicFacts = Mapping[str, tuple[bytes, int]]
 def topic_facts(names: Iterable[str], topics: Mapping[str, Topic]) -> dict[str, tuple[bytes, int]]:
     """Returns the id and the number of partitions of each topic that exists."""
     return {name: (topics[name].topic_id, len(topics[name].partitions)) for name in names if name in topics}
+
+
+LEAVES = -1
+"""The member epoch in the heartbeat of a member that leaves."""
+LEAVES_FOR_A_WHILE = -2
+"""The member epoch in the heartbeat of a static member that leaves temporarily."""
+
+
+class MemberState(Enum):
+    """The state of a member's reconciliation."""
+
+    STABLE = 0
+    """The member has the target assignment of its epoch."""
+    UNREVOKED = 1
+    """The member must give up partitions or tasks, and has not confirmed yet that it has done so."""
+    UNRELEASED = 2
+    """The member waits for partitions or tasks that other members still own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModernMember:
+    """A member of a group. The object is immutable: to change a member, the group replaces its object. Timeouts are in ms."""
+
+    member_id: str
+    epoch: int = 0
+    previous_epoch: int = -1
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout: int = -1
+    instance_id: str | None = None
+    state: MemberState = MemberState.STABLE
+    assigned: Any = field(default_factory=dict)
+    revoking: Any = field(default_factory=dict)
+    """The partitions or tasks that the member must give up."""
+
+    @property
+    def speaks_classic(self) -> bool:
+        """Tells whether the member uses the classic protocol."""
+        return False
+
+    def reconciled_to(self, epoch: int) -> bool:
+        """Tells whether the member has reached the target assignment of this epoch."""
+        return self.state is MemberState.STABLE and self.epoch == epoch
+
+    def moved(self, epoch: int, state: MemberState, assigned: Any, revoking: Any) -> Self:
+        """Returns the member with this epoch, state and assignment. The epoch that it has now becomes its previous epoch."""
+        return replace(
+            self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking
+        )  # fmt: skip
+
+    def away(self) -> Self:
+        """Returns this static member as a member that has left temporarily."""
+        return replace(self, epoch=LEAVES_FOR_A_WHILE)
+
+    def has_metadata_of(self, other: ModernMember) -> bool:
+        """Tells whether both members would have the same record of the fields that the member sends."""
+        return _same(self, other, (each for each in self.__dataclass_fields__ if each not in ASSIGNMENT))
+
+    def has_assignment_of(self, other: ModernMember) -> bool:
+        """Tells whether both members would have the same record of epochs and assignment."""
+        return _same(self, other, ASSIGNMENT)
+
+
+ASSIGNMENT = ("epoch", "previous_epoch", "state", "assigned", "revoking")
+"""The fields that are in the record of a member's epochs and assignment. The other fields are in the record of the fields that
+the member sends."""
+
+
+def _same(one: ModernMember, other: ModernMember, names: Iterable[str]) -> bool:
+    return all((held := getattr(one, each)) is (also := getattr(other, each)) or held == also for each in names)
 
 
 M = TypeVar("M", bound=ModernMember)
@@ -60,6 +135,8 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         self.assigned_at = 0
         """The time of the last assignment, in ms since the epoch; 0 if there was none."""
         self.members: dict[str, M] = {}
+        self.static_members: dict[str, str] = {}
+        """The member ids of the static members, by group.instance.id."""
         self.targets: dict[str, T] = {}
         self.facts: TopicFacts = {}
         """The subscribed topics as they were when the group's epoch last rose. Kafka keeps a hash of these topics instead."""
@@ -89,18 +166,24 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         """The group's epoch."""
         return self.epoch
 
-    def has_static(self, instance_id: str | None) -> bool:
-        """Tells whether a static member has this group.instance.id."""
-        return False
+    def static_member(self, instance_id: str | None) -> M | None:
+        """Returns the member with this group.instance.id.
+
+        Before 4.4, a member that changed its group.instance.id is also found under the old id.
+        """
+        return self.members.get(self.static_members.get(instance_id, "")) if instance_id is not None else None
 
     def in_order(self) -> list[str]:
         """Returns the member ids in the order of Kafka's hash table."""
         return self._member_order.of(self.members)
 
     def target_of(self, member: M) -> T:
-        """Returns the target assignment of a member."""
+        """Returns the target assignment of a member. A static member is found by its group.instance.id, because its member id
+        may be new."""
         nothing: T = self.nothing
-        return self.targets.get(member.member_id, nothing)
+        by_instance = member.instance_id is not None
+        known = self.static_members.get(member.instance_id or "", "") if by_instance else member.member_id
+        return self.targets.get(known, nothing)
 
     @staticmethod
     def same_target(one: T, other: T) -> bool:
@@ -149,18 +232,32 @@ class ModernGroup(AnyGroup, Generic[M, T]):
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if epoch == member.epoch else _stale(member)
 
+    @abstractmethod
+    def topics(self) -> Iterable[str]:
+        """Returns the topics to which the group subscribes."""
+
     # Changes
 
     def update(self, member: M) -> None:
         """Add a member, or replace a member that has changed."""
+        old = self.members.get(member.member_id)
+        if old is not None and old.instance_id is not None and FREES_INSTANCES.of(self._changes.release()):
+            self.static_members.pop(old.instance_id, None)
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
         self._member_order.put(len(self.members))
         self.members[member.member_id] = member
         self._member_order.put(len(self.members))  # Kafka puts a member into its map once for each of the member's two records
 
     def remove(self, member_id: str) -> None:
         """Remove a member with its assignment and its target assignment."""
-        del self.members[member_id]
+        gone = self.members.pop(member_id)
+        if gone.instance_id is not None and self.static_members.get(gone.instance_id) == member_id:
+            del self.static_members[gone.instance_id]
         self.targets.pop(member_id, None)
+
+    def forget_unrecorded(self) -> None:
+        """Forget the state that is in none of the group's records."""
 
     def move_time(self, ms: int) -> None:
         """The clock was moved by `ms`. Move all stored times by `ms`."""
@@ -172,6 +269,10 @@ class ModernGroup(AnyGroup, Generic[M, T]):
     def tombstones(self) -> list[CoordinatorRecord]:
         """Returns the tombstones for all records of the group."""
         return [*self.log.member_tombstones(self.members), *self.log.group_tombstones()]
+
+    def epoch_record(self, epoch: int, hashed: int) -> CoordinatorRecord:
+        """Returns the record of the group's next epoch. `hashed` is the hash of its topics."""
+        return self.log.epoch(epoch, hashed)
 
     def replay(self, key: Message, value: Any) -> None:
         """Apply a record from the log."""

@@ -8,18 +8,30 @@ Requests about many topics run in slices.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
 from wirebroker.common.slices import after
+from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import group_number
 from wirebroker.core.coordinator_errors import RETRY_MS
-from wirebroker.core.groups.modern import JOIN, REBALANCE, SESSION, SYNC, ModernGroup, TopicFacts, topic_facts
-from wirebroker.core.groups.modern_member import LEAVES, LEAVES_FOR_A_WHILE, MemberState, ModernMember
+from wirebroker.core.groups.metadata_hash import metadata_hash
+from wirebroker.core.groups.modern import (
+    JOIN,
+    LEAVES_FOR_A_WHILE,
+    REBALANCE,
+    SESSION,
+    SYNC,
+    MemberState,
+    ModernGroup,
+    ModernMember,
+    TopicFacts,
+    topic_facts,
+)
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases import Release
@@ -33,22 +45,6 @@ FIRST_EPOCH = ByRelease(0).then("4.3", 1, "a new consumer, share or streams grou
 ABANDON = "The member must abandon all its partitions and rejoin."
 
 
-class Beat(Protocol):
-    """A heartbeat of any type of group."""
-
-    @property
-    def group_id(self) -> str:
-        """The group's id."""
-
-    @property
-    def member_id(self) -> str:
-        """The member's id."""
-
-    @property
-    def epoch(self) -> int:
-        """The member's epoch; 0 if the member joins; LEAVES or LEAVES_FOR_A_WHILE if it leaves."""
-
-
 class HeartbeatResult(NamedTuple):
     """The response to a heartbeat. `assigned` is None if the member already knows its assignment. The interval is in ms."""
 
@@ -60,10 +56,9 @@ class HeartbeatResult(NamedTuple):
 
 G = TypeVar("G", bound=ModernGroup[Any, Any])
 M = TypeVar("M", bound=ModernMember)
-B = TypeVar("B", bound=Beat)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Step(Generic[G, M]):
     """The change that a member's heartbeat makes to a group. The change is computed first, and then written to the log."""
 
@@ -100,22 +95,71 @@ class Step(Generic[G, M]):
             held = {**held, member_id: held.get(self.replaces, group.nothing)}
         return group.changed(self.targets or {}, held)
 
+    def records(self, targets: Mapping[str, Any], cluster: Cluster, now: int) -> Iterator[CoordinatorRecord | None]:
+        """Yields the records of the step in Kafka's order. A None among them ends a slice. `targets` are the target
+        assignments that the step changes."""
+        group, new, log = self.group, self.new, self.group.log
+        known = group.members.get(new.member_id)
+        if self.replaces not in (None, new.member_id):
+            known, kept = self.old, group.targets.get(self.replaces or "", group.nothing)
+            yield from log.member_tombstones([self.replaces or ""])
+            yield log.metadata(known)
+            yield log.target(new.member_id, kept)
+            yield log.current(known)
+            yield from after(self.facts)
+        if known is None or not new.has_metadata_of(known):
+            yield log.metadata(new)
+            yield from after(getattr(new, "topics", ()))
+        yield from self.other_records()
+        if self.rose:
+            yield self.epoch_record(metadata_hash(self.facts, cluster))
+        for member_id, given in targets.items():
+            record = log.target(member_id, given)
+            yield from after(self.facts)
+            yield record
+        if self.targets is not None:
+            yield log.assignment(self.epoch, now)
+        if known is None or not new.has_assignment_of(known):
+            record = log.current(new)
+            yield from after(self.facts)
+            yield record
 
-class ModernGroups(ABC, Generic[G, M, B]):
+    def other_records(self) -> Iterable[CoordinatorRecord]:
+        """Returns the records that only this type of group has."""
+        return ()
+
+    def epoch_record(self, hashed: int) -> CoordinatorRecord:
+        """Returns the record of the group's next epoch. `hashed` is the hash of its topics."""
+        return self.group.epoch_record(self.epoch, hashed)
+
+    def apply(self, targets: Mapping[str, Any], now: int) -> None:
+        """Change the group. `targets` are the target assignments that the step changes."""
+        group, new = self.group, self.new
+        if self.replaces is not None:
+            kept = group.targets.get(self.replaces, group.nothing)
+            group.remove(self.replaces)
+            group.targets[new.member_id] = kept
+        if group.members.get(new.member_id) != new:
+            group.update(new)
+        group.targets.update(targets)
+        if self.targets is not None:
+            group.assignment_epoch, group.assigned_at = self.epoch, now
+        group.epoch, group.facts = self.epoch, self.facts
+
+
+class ModernGroups(ABC, Generic[G, M]):
     """The groups of one type."""
 
-    kind: ClassVar[type[Any]]
-    """The class of the groups."""
-    result: ClassVar[type[Any]] = HeartbeatResult
-    """The class of the response to a heartbeat."""
     replaces_classic: ClassVar[bool] = True
     """Tells whether a new group may replace a classic group without members."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, kind: type[G]) -> None:
+        """`kind` is the class of the groups."""
         self.registry = registry
         self.changes = registry.changes
         self._cluster = registry.cluster
-        self.type = self.kind.kind
+        self.kind = kind
+        self.type = kind.kind
         """Kafka's name of the type."""
 
     # Settings
@@ -138,7 +182,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
 
     # Finding
 
-    def find(self, group_id: str, *, create: bool | None = None) -> Any:
+    def find(self, group_id: str, *, create: bool | None = None) -> G | Refusal:
         """Returns the group with this id, or a refusal if the group does not exist. If `create` is True, returns a new
         group instead of the refusal; the new group is not registered yet. `create` is False for a member that must not create
         the group: then the refusal names the type of the group."""
@@ -157,7 +201,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
     def is_full(self, group: G, member_id: str, instance_id: str | None) -> Refusal | None:
         """Returns a refusal if a new member would make the group too large, else None. A static member that comes back does not
         count as new."""
-        if member_id in group.members or (READMITS_STATIC_MEMBERS.of(self.release) and group.has_static(instance_id)):
+        if member_id in group.members or (READMITS_STATIC_MEMBERS.of(self.release) and instance_id in group.static_members):
             return None
         largest = self._cluster.configs.integer(f"group.{self.type}.max.size")
         if len(group.members) < largest:
@@ -181,30 +225,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
             f"({member.epoch}){differs}. {ABANDON}",
         )
 
-    # Heartbeats
-
-    def heartbeat(self, requested: B, now: int) -> Generator[None, Any, Any]:
-        """Handle the heartbeat of a member that joins, stays or leaves."""
-        leaves = requested.epoch in (LEAVES, LEAVES_FOR_A_WHILE)
-        steps = self._leave(requested, now) if leaves else self._stay(requested, now)
-        return (yield from self.changes.alone(requested.group_id, steps))
-
-    @abstractmethod
-    def _stay(self, requested: B, now: int) -> Generator[None, Any, Any]:
-        """Handle the heartbeat of a member that joins or stays."""
-
-    def _leave(self, requested: B, now: int) -> Generator[None, Any, Any]:
-        """Handle the heartbeat of a member that leaves."""
-        yield from ()
-        group = self.find(requested.group_id)
-        if isinstance(group, Refusal):
-            return group
-        member = group.members.get(requested.member_id)
-        return self._left(group, member, requested, now) if member else unknown_member(group, requested.member_id)
-
-    def _left(self, group: G, member: M, requested: B, now: int) -> Any:
-        error = self.fence(group, [member], now)
-        return Refusal(error) if error else self.result(requested.member_id, requested.epoch)
+    # Targets
 
     def facts(self, names: Iterable[str]) -> dict[str, tuple[bytes, int]]:
         """Returns the id and the number of partitions of each topic that exists."""
@@ -244,11 +265,10 @@ class ModernGroups(ABC, Generic[G, M, B]):
             group.facts = step.facts
             return ErrorCode.NONE
         targets = step.changed_targets()
-        records = self._records(step, targets, now)
-        if error := (yield from self.write(group, records, now)):
+        if error := (yield from self.write(group, step.records(targets, self._cluster, now), now)):
             return error
         rose = step.rose
-        self._apply(step, targets, now)
+        step.apply(targets, now)
         if step.moved and not step.new.speaks_classic:
             if step.new.state is MemberState.UNREVOKED:
                 self._await_revocation(group, step.new, now)
@@ -272,60 +292,6 @@ class ModernGroups(ABC, Generic[G, M, B]):
 
     def _entered(self, group: G, now: int) -> None:
         """Called when a new group has been registered."""
-
-    def _records(
-        self, step: Step[G, M], targets: Mapping[str, Any], now: int
-    ) -> Iterator[CoordinatorRecord | None]:  # fmt: skip
-        """Yields the records of the step in Kafka's order. A None among them ends a slice."""
-        group, new, log = step.group, step.new, step.group.log
-        known = group.members.get(new.member_id)
-        if step.replaces not in (None, new.member_id):
-            known, kept = step.old, group.targets.get(step.replaces or "", group.nothing)
-            yield from log.member_tombstones([step.replaces or ""])
-            yield log.metadata(known)
-            yield log.target(new.member_id, kept)
-            yield log.current(known)
-            yield from after(step.facts)
-        if known is None or not new.has_metadata_of(known):
-            yield log.metadata(new)
-            yield from after(getattr(new, "topics", ()))
-        yield from self._other_records(step)
-        if step.rose:
-            yield self._epoch_record(step)
-        for member_id, given in targets.items():
-            record = log.target(member_id, given)
-            yield from after(step.facts)
-            yield record
-        if step.targets is not None:
-            yield log.assignment(step.epoch, now)
-        if known is None or not new.has_assignment_of(known):
-            record = log.current(new)
-            yield from after(step.facts)
-            yield record
-
-    def _other_records(self, step: Any) -> Iterable[CoordinatorRecord]:
-        """Returns the records that only this type of group has."""
-        return ()
-
-    def _epoch_record(self, step: Any) -> CoordinatorRecord:
-        return self.epoch_record(step.group, step.epoch, step.facts)
-
-    @abstractmethod
-    def epoch_record(self, group: G, epoch: int, facts: TopicFacts) -> CoordinatorRecord:
-        """Returns the record of the group's next epoch. `facts` are the topics to which the group then subscribes."""
-
-    def _apply(self, step: Any, targets: Mapping[str, Any], now: int) -> None:
-        group, new = step.group, step.new
-        if step.replaces is not None:
-            kept = group.targets.get(step.replaces, group.nothing)
-            group.remove(step.replaces)
-            group.targets[new.member_id] = kept
-        if group.members.get(new.member_id) != new:
-            group.update(new)
-        group.targets.update(targets)
-        if step.targets is not None:
-            group.assignment_epoch, group.assigned_at = step.epoch, now
-        group.epoch, group.facts = step.epoch, step.facts
 
     # Timers
 
@@ -353,14 +319,42 @@ class ModernGroups(ABC, Generic[G, M, B]):
 
     # Leaving
 
+    def leave(
+        self, group: G, member_id: str, instance_id: str | None, epoch: int, now: int
+    ) -> Generator[None, Any, Refusal | None]:  # fmt: skip
+        """Remove a member whose heartbeat has the epoch LEAVES, or note that a static member has left temporarily."""
+        if instance_id is None:
+            member = group.members.get(member_id)
+            refused = unknown_member(group, member_id) if member is None else None
+        else:
+            member = group.static_member(instance_id)
+            refused = instance_error(member, member_id, instance_id)
+        if refused is not None or member is None:
+            return refused
+        if instance_id is not None and epoch == LEAVES_FOR_A_WHILE:
+            away = member.away()
+            error = yield from self.write(group, [group.log.current(away)], now)
+            if not error:
+                group.update(away)
+        else:
+            error = self.fence(group, [member], now)
+        return Refusal(error) if error else None
+
     def fence(self, group: G, leaving: Sequence[M], now: int) -> ErrorCode:
-        """Remove these members. Raise the group's epoch, so that the next heartbeat computes a new target assignment.
+        """Remove these members. Returns the error for the client."""
+        return self.remove(group, leaving, group.facts, [], now)
+
+    def remove(
+        self, group: G, leaving: Sequence[M], facts: TopicFacts, more: Sequence[CoordinatorRecord], now: int
+    ) -> ErrorCode:  # fmt: skip
+        """Remove these members. Raise the group's epoch, so that the next heartbeat computes a new target assignment. `facts`
+        are the topics to which the other members subscribe. `more` are the tombstones of other state that is removed with
+        these members.
 
         If the records cannot be written, no member is removed, and the error for the client is returned.
         """
         gone = [member.member_id for member in leaving]
-        facts, more = self._without(group, leaving)
-        records = [*group.log.member_tombstones(gone), *more, self.epoch_record(group, group.epoch + 1, facts)]
+        records = [*group.log.member_tombstones(gone), *more, self.epoch_record(group, facts)]
         empties = len(gone) == len(group.members) and FOLLOWS_EMPTIED_GROUPS.of(self.release)
         if empties:
             records.append(group.log.assignment(group.epoch + 1, 0))
@@ -379,33 +373,26 @@ class ModernGroups(ABC, Generic[G, M, B]):
         self.registry.report(group)
         return ErrorCode.NONE
 
-    def _without(self, group: G, leaving: Sequence[M]) -> tuple[TopicFacts, list[CoordinatorRecord]]:
-        """Returns the topics that the group subscribes to without the members `leaving`, and the tombstones of other state that
-        is removed with these members."""
-        return group.facts, []
+    def epoch_record(self, group: G, facts: TopicFacts) -> CoordinatorRecord:
+        """Returns the record of the group's next epoch. `facts` are the topics to which the group then subscribes."""
+        return group.epoch_record(group.epoch + 1, metadata_hash(facts, self._cluster))
 
-    # Loading and deleting
+    # Loading
 
     def loaded(self, group: G, now: int) -> None:
-        """Start the timers of a group that was loaded from the log."""
+        """Continue with a group that was read from the log. wirebroker cannot read from the log which topics there were when
+        the group's epoch last rose, so it takes the present topics."""
+        group.facts = self.facts(group.topics())
         self.restart(group, now)
 
     def restart(self, group: G, now: int) -> None:
-        """Continue after a restart with the group that was read from the log, and start its timers again."""
+        """Continue with the group's state in the log after a restart, and start the group's timers again."""
+        group.forget_unrecorded()
         group.cancel_timers()
         for member in group.members.values():
             self.await_heartbeat(group, member.member_id, now)
             if member.state is MemberState.UNREVOKED:
                 self._await_revocation(group, member, now)
-
-    def topics_deleted(self, group: G, gone: Collection[bytes], now: int) -> Generator[None, Any, None]:
-        """Forget what the group knows about deleted topics."""
-        yield from ()
-
-    def delete_state(self, group: G, now: int) -> Generator[None, Any, ErrorCode]:
-        """Delete state that is not in the group's own records. Called before the group is deleted."""
-        yield from ()
-        return ErrorCode.NONE
 
 
 def unknown_member(group: ModernGroup[Any, Any], member_id: str) -> Refusal:

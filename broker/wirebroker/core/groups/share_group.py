@@ -22,9 +22,8 @@ from kafkawire.errors import ErrorCode
 from wirebroker.common.slices import after
 from wirebroker.core.groups.changing import Changes
 from wirebroker.core.groups.group import Committer, Where
-from wirebroker.core.groups.modern import EMPTY, STABLE, ModernGroup
+from wirebroker.core.groups.modern import EMPTY, STABLE, ModernGroup, ModernMember
 from wirebroker.core.groups.modern_log import Format, OfGroup, OfMember, target_of_partitions
-from wirebroker.core.groups.modern_member import ModernMember
 from wirebroker.core.groups.simple_assignor import Partitions
 
 SHARE = "share"
@@ -168,6 +167,10 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
         if changed is not None:
             members[changed.member_id] = changed
         return Counter(topic for member in members.values() for topic in member.topics)
+
+    def topics(self) -> Iterable[str]:
+        """Returns the topics to which the group subscribes."""
+        return self.subscriptions()
 
     def subscribes(self, topic: str) -> bool:
         """Returns False: a subscription matters only for committed offsets, and share groups have none."""

@@ -6,17 +6,14 @@ initializes states after the first heartbeat, so a member gets its partitions wi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
 from wirebroker.common.slices import after
-from wirebroker.core.groups.metadata_hash import metadata_hash
-from wirebroker.core.groups.modern import TopicFacts
+from wirebroker.core.groups.modern import LEAVES, TopicFacts
 from wirebroker.core.groups.modern_groups import HeartbeatResult, ModernGroups, Step, blank_name, unknown_member
-from wirebroker.core.groups.modern_member import LEAVES
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.groups.share_group import NOTHING, ShareGroup, ShareMember
 from wirebroker.core.groups.share_states import ShareStates
@@ -44,14 +41,13 @@ class ShareHeartbeat(NamedTuple):
     client_host: str
 
 
-class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
+class ShareGroups(ModernGroups[ShareGroup, ShareMember]):
     """The share groups of the cluster."""
 
-    kind = ShareGroup
     replaces_classic = False
 
     def __init__(self, registry: Registry, coordinator: ShareCoordinator) -> None:
-        super().__init__(registry)
+        super().__init__(registry, ShareGroup)
         self.states = ShareStates(self, coordinator)
 
     # Heartbeats
@@ -71,10 +67,16 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
 
     def heartbeat(self, requested: ShareHeartbeat, now: int) -> Generator[None, Any, HeartbeatResult | Refusal]:
         """Handle the heartbeat of a member that joins, stays or leaves."""
-        result: HeartbeatResult | Refusal = yield from super().heartbeat(requested, now)
-        group = self.registry.groups.get(requested.group_id)
-        if requested.epoch != LEAVES and isinstance(result, HeartbeatResult) and isinstance(group, ShareGroup):
-            yield from self.states.prepare(group, now)
+        if requested.epoch == LEAVES:
+            group = self.find(requested.group_id)
+            if isinstance(group, Refusal):
+                return group
+            refused = yield from self.leave(group, requested.member_id, None, LEAVES, now)
+            return refused or HeartbeatResult(requested.member_id, LEAVES)
+        result = yield from self.changes.alone(requested.group_id, self._stay(requested, now))
+        held = self.registry.groups.get(requested.group_id)
+        if isinstance(result, HeartbeatResult) and isinstance(held, ShareGroup):
+            yield from self.states.prepare(held, now)
         return result
 
     def _stay(self, requested: ShareHeartbeat, now: int) -> Generator[None, Any, HeartbeatResult | Refusal]:
@@ -166,29 +168,10 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
             return replace(member, assigned=assigned)
         return replace(member, epoch=epoch, previous_epoch=member.epoch, assigned=assigned)
 
-    def epoch_record(self, group: ShareGroup, epoch: int, facts: TopicFacts) -> CoordinatorRecord:
-        """Returns the record of the group's next epoch."""
-        return group.log.epoch(epoch, metadata_hash(facts, self._cluster))
-
-    def _without(
-        self, group: ShareGroup, leaving: Sequence[ShareMember]
-    ) -> tuple[TopicFacts, list[CoordinatorRecord]]:  # fmt: skip
-        return self.facts(group.subscriptions(without=[member.member_id for member in leaving])), []
-
-    # Loading and deleting
-
-    def restart(self, group: ShareGroup, now: int) -> None:
-        """Continue after a restart with the group that was read from the log."""
-        group.facts = self.facts(group.subscriptions())
-        super().restart(group, now)
-
-    def topics_deleted(self, group: ShareGroup, gone: Collection[bytes], now: int) -> Generator[None, Any, None]:
-        """Delete the state of the share partitions of deleted topics."""
-        yield from self.states.topics_deleted(group, gone, now)
-
-    def delete_state(self, group: ShareGroup, now: int) -> Generator[None, Any, ErrorCode]:
-        """Delete the state of all share partitions of a group that is about to be deleted, in slices."""
-        return (yield from self.states.delete_all(group, now))
+    def fence(self, group: ShareGroup, leaving: Sequence[ShareMember], now: int) -> ErrorCode:
+        """Remove these members. Returns the error for the client."""
+        left = group.subscriptions(without=[member.member_id for member in leaving])
+        return self.remove(group, leaving, self.facts(left), [], now)
 
 
 def _updated(member: ShareMember, requested: ShareHeartbeat) -> ShareMember:

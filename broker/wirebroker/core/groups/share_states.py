@@ -16,7 +16,7 @@ from wirebroker.common.slices import TOPICS, after, pauses
 from wirebroker.core.cluster import SHARE_TOPIC
 from wirebroker.core.configs import ConfigError
 from wirebroker.core.groups.modern_groups import ModernGroups
-from wirebroker.core.groups.share_group import Preparation, Prepared, ShareGroup, preparation_records
+from wirebroker.core.groups.share_group import Preparation, Prepared, ShareGroup, ShareMember, preparation_records
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases.changes import since
 from wirebroker.core.share.coordinator import UNKNOWN, WRITES, ShareCoordinator
@@ -32,7 +32,7 @@ Deleted = list[tuple[str, bytes, Refusal | None]]
 class ShareStates:
     """Initializes, alters and deletes the states of share partitions."""
 
-    def __init__(self, groups: ModernGroups[ShareGroup, Any, Any], coordinator: ShareCoordinator) -> None:
+    def __init__(self, groups: ModernGroups[ShareGroup, ShareMember], coordinator: ShareCoordinator) -> None:
         self._groups = groups
         self._registry = groups.registry
         self._cluster = groups.registry.cluster

@@ -5,14 +5,15 @@ The class holds the state; `streams_groups` computes the result of each request 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.declare import Message
 from wirebroker.core.groups.changing import Changes
 from wirebroker.core.groups.group import Where
 from wirebroker.core.groups.modern import ModernGroup
-from wirebroker.core.groups.streams_log import FORMAT, TOPOLOGY_KEY
+from wirebroker.core.groups.streams_log import FORMAT, TOPOLOGY_KEY, epoch_fields
 from wirebroker.core.groups.streams_member import NOTHING, Holders, Some, StreamsMember, TaskId, Tasks
 from wirebroker.core.groups.streams_topology import Configured, Topology
 
@@ -64,8 +65,6 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         """A counter that rises when the tasks of a member with an endpoint change."""
         self.shutdown_by: str | None = None
         """The id of the member that requested a shutdown of the whole application."""
-        self.static_members: dict[str, str] = {}
-        """The member ids of the static members, by group.instance.id."""
         self.offsets: dict[str, TaskOffsets] = {}
         """The task offsets that each member has sent, by member id."""
         self.description: tuple[int, Any] | None = None
@@ -99,6 +98,10 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         standby, warmup = self._others
         return Holders(self._active.get, lambda task: standby.get(task, ()), lambda task: warmup.get(task, ()))
 
+    def topics(self) -> Iterable[str]:
+        """Returns the topics to which the group subscribes: those that its topology needs."""
+        return () if self.topology is None else self.topology.required
+
     def subscribes(self, topic: str) -> bool:
         """Tells whether the group has members and its topology reads the topic."""
         return bool(self.members) and self.topology is not None and topic in self.topology.reader_of
@@ -111,21 +114,6 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         reader = self.topology.reader_of.get(where.topic, "") if self.topology is not None else ""
         task = (reader, where.partition)
         return member.assigned.active.get(task, member.revoking.active.get(task))
-
-    def has_static(self, instance_id: str | None) -> bool:
-        """Tells whether a static member has this group.instance.id."""
-        return instance_id in self.static_members
-
-    def static_member(self, instance_id: str) -> StreamsMember | None:
-        """Returns the member with this group.instance.id."""
-        return self.members.get(self.static_members.get(instance_id, ""))
-
-    def target_of(self, member: StreamsMember) -> Tasks:
-        """Returns the target assignment of a member. A static member is found by its group.instance.id, because its member id
-        may be new."""
-        by_instance = member.instance_id is not None
-        known = self.static_members.get(member.instance_id or "", "") if by_instance else member.member_id
-        return self.targets.get(known, NOTHING)
 
     # Descriptions of the topology
 
@@ -155,12 +143,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
 
     def update(self, member: StreamsMember) -> None:
         """Add a member, or replace a member that has changed."""
-        known = self.members.get(member.member_id)
-        self._disown(known)
-        if known is not None and known.instance_id is not None:
-            self.static_members.pop(known.instance_id, None)
-        if member.instance_id is not None:
-            self.static_members[member.instance_id] = member.member_id
+        self._disown(self.members.get(member.member_id))
         super().update(member)
         for held in (member.assigned, member.revoking):
             self._active |= dict.fromkeys(held.active, member.process_id)
@@ -170,11 +153,8 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
 
     def remove(self, member_id: str) -> None:
         """Remove a member with its assignment and its target assignment."""
-        gone = self.members[member_id]
-        self._disown(gone)
+        self._disown(self.members[member_id])
         self.offsets.pop(member_id, None)
-        if gone.instance_id is not None and self.static_members.get(gone.instance_id) == member_id:
-            del self.static_members[gone.instance_id]
         super().remove(member_id)
         if not self.members:
             self.shutdown_by = None
@@ -189,6 +169,10 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
             for tasks, processes in zip((held.standby, held.warmup), self._others, strict=True):
                 for task in tasks:
                     processes.get(task, set()).discard(member.process_id)
+
+    def epoch_record(self, epoch: int, hashed: int) -> CoordinatorRecord:
+        """Returns the record of the group's next epoch. `hashed` is the hash of its topics."""
+        return self.log.epoch(epoch, hashed, **epoch_fields(self.valid_topology_epoch, self.configs))
 
     def replay_other(self, key: Message, value: Any) -> None:
         """Apply a record that only streams groups have (the topology), or the fields of the epoch's record that only streams

@@ -11,10 +11,8 @@ from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, TaskIds
 from wirebroker.common.slices import after
-from wirebroker.core.groups.metadata_hash import metadata_hash
-from wirebroker.core.groups.modern import TopicFacts
+from wirebroker.core.groups.modern import LEAVES, LEAVES_FOR_A_WHILE
 from wirebroker.core.groups.modern_groups import ModernGroups, Step, blank_name, instance_error, unknown_member
-from wirebroker.core.groups.modern_member import LEAVES_FOR_A_WHILE
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.groups.sticky_assignor import Assignable, Work, sticky
 from wirebroker.core.groups.streams_group import StreamsGroup, TaskOffsets
@@ -114,7 +112,7 @@ class CreationErrors:
         return {name: self._held[name][0] for name in topics if name in self._held and self._held[name][1] > now}
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class StreamsStep(Step[StreamsGroup, StreamsMember]):
     """The change that a member's heartbeat makes to a streams group. The change is computed first, and then written to the
     log."""
@@ -125,18 +123,35 @@ class StreamsStep(Step[StreamsGroup, StreamsMember]):
     configs: Mapping[str, str]
     told: list[Told] = field(default_factory=list)
 
+    def other_records(self) -> Iterable[CoordinatorRecord]:
+        """Returns the record of the topology that the group's first member sends."""
+        return () if self.group.topology is not None else [topology_record(self.group.group_id, self.topology)]
 
-class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat]):
+    def epoch_record(self, hashed: int) -> CoordinatorRecord:
+        """Returns the record of the group's next epoch. `hashed` is the hash of its topics."""
+        return self.group.log.epoch(self.epoch, hashed, **epoch_fields(self.valid_topology_epoch, self.configs))
+
+    def apply(self, targets: Mapping[str, Tasks], now: int) -> None:
+        """Change the group."""
+        super().apply(targets, now)
+        self.group.topology = self.topology
+        self.group.valid_topology_epoch, self.group.configs = self.valid_topology_epoch, self.configs
+
+
+class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
     """The streams groups of the cluster."""
 
-    kind = StreamsGroup
-    result = StreamsHeartbeatResult
-
     def __init__(self, registry: Registry) -> None:
-        super().__init__(registry)
+        super().__init__(registry, StreamsGroup)
         self.failures = CreationErrors(lambda group_id: self.setting(group_id, "heartbeat.interval.ms"))
 
     # Heartbeats
+
+    def heartbeat(self, requested: StreamsHeartbeat, now: int) -> Generator[None, Any, StreamsHeartbeatResult | Refusal]:
+        """Handle the heartbeat of a member that joins, stays or leaves."""
+        leaves = requested.epoch in (LEAVES, LEAVES_FOR_A_WHILE)
+        steps = self._leave(requested, now) if leaves else self._stay(requested, now)
+        return (yield from self.changes.alone(requested.group_id, steps))
 
     def _stay(self, requested: StreamsHeartbeat, now: int) -> Generator[None, Any, StreamsHeartbeatResult | Refusal]:
         request = requested.request
@@ -358,26 +373,6 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
             group.assignment_epoch, group.assigned_at = group.epoch, now
             self.registry.report(group)
 
-    # Writing down
-
-    def _other_records(self, step: StreamsStep) -> Iterable[CoordinatorRecord]:
-        return () if step.group.topology is not None else [topology_record(step.group.group_id, step.topology)]
-
-    def _epoch_record(self, step: StreamsStep) -> CoordinatorRecord:
-        hashed, fields = metadata_hash(step.facts, self._cluster), epoch_fields(step.valid_topology_epoch, step.configs)
-        return step.group.log.epoch(step.epoch, hashed, **fields)
-
-    def epoch_record(self, group: StreamsGroup, epoch: int, facts: TopicFacts) -> CoordinatorRecord:
-        """Returns the record of the group's next epoch."""
-        hashed, fields = metadata_hash(facts, self._cluster), epoch_fields(group.valid_topology_epoch, group.configs)
-        return group.log.epoch(epoch, hashed, **fields)
-
-    def _apply(self, step: StreamsStep, targets: Mapping[str, Tasks], now: int) -> None:
-        super()._apply(step, targets, now)
-        group = step.group
-        group.topology = step.topology
-        group.valid_topology_epoch, group.configs = step.valid_topology_epoch, step.configs
-
     def _entered(self, group: StreamsGroup, now: int) -> None:
         """Drop the state of a new group that is in none of its records. Kafka does not have this state, either, because it
         builds a new group from the records."""
@@ -418,32 +413,15 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
 
     # Leaving
 
-    def _leave(self, requested: StreamsHeartbeat, now: int) -> Generator[None, Any, Any]:
+    def _leave(self, requested: StreamsHeartbeat, now: int) -> Generator[None, Any, StreamsHeartbeatResult | Refusal]:
         group = self.find(requested.group_id)
         if isinstance(group, Refusal):
             return group
         if requested.request.shutdown_application:
             group.shutdown_by = group.shutdown_by or requested.member_id
-        instance = requested.request.instance_id
-        if instance is None:
-            return (yield from super()._leave(requested, now))
-        member = group.static_member(instance)
-        if error := instance_error(member, requested.member_id, instance):
-            return error
-        if requested.epoch != LEAVES_FOR_A_WHILE:
-            return self._left(group, member, requested, now)
-        away = member.away()
-        if refused := (yield from self.write(group, [group.log.current(away)], now)):
-            return Refusal(refused)
-        group.update(away)
-        return StreamsHeartbeatResult(away.member_id, LEAVES_FOR_A_WHILE)
-
-    def restart(self, group: StreamsGroup, now: int) -> None:
-        """Continue after a restart with the group that was read from the log."""
-        group.forget_unrecorded()
-        if group.topology is not None:
-            group.facts = self.facts(group.topology.required)
-        super().restart(group, now)
+        instance_id = requested.request.instance_id
+        refused = yield from self.leave(group, requested.member_id, instance_id, requested.epoch, now)
+        return refused or StreamsHeartbeatResult(requested.member_id, requested.epoch)
 
 
 def _next_epoch(epoch: int, bumps: bool) -> int:

@@ -14,8 +14,8 @@ from kafkawire.coordinator_records import streams_group_target_assignment_member
 from kafkawire.coordinator_records import streams_group_target_assignment_metadata as assignment
 from kafkawire.coordinator_records import streams_group_topology as topology
 from kafkawire.declare import Message
+from wirebroker.core.groups.modern import MemberState
 from wirebroker.core.groups.modern_log import Format, OfGroup, OfMember
-from wirebroker.core.groups.modern_member import MemberState
 from wirebroker.core.groups.streams_member import Some, StreamsMember, Tasks
 from wirebroker.core.groups.streams_topology import Topology
 

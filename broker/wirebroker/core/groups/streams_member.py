@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from wirebroker.core.groups.modern_member import LEAVES_FOR_A_WHILE, MemberState, ModernMember
+from wirebroker.core.groups.modern import LEAVES_FOR_A_WHILE, MemberState, ModernMember
 
 TaskId = tuple[str, int]
 """A task: the id of a subtopology, and the index of a partition."""
@@ -43,7 +43,6 @@ class StreamsMember(ModernMember):
     """A member of a streams group."""
 
     previous_epoch: int = 0
-    instance_id: str | None = None
     topology_epoch: int = -1
     process_id: str = ""
     endpoint: tuple[str, int] | None = None
