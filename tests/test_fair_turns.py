@@ -1,4 +1,4 @@
-"""No request keeps other clients waiting. Whatever a client requests, each turn of the engine is short.
+"""No request and no timer keeps other clients waiting. Whatever a client requests, each turn of the engine is short.
 
 The length of a turn is the number of calls of functions in it, which is the same on every machine. The requests have 32 KiB. A
 turn of a request of one megabyte has at most 32 times as many calls, so a million short calls, which take some 100 ms.
@@ -6,15 +6,19 @@ turn of a request of one megabyte has at most 32 times as many calls, so a milli
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from cProfile import Profile
 
 import pytest
 
+from inprocess import InProcess
 from kafkawire.declare import Message
 from kafkawire.frames import SIZE_BYTES, encode_request
+from requesting import init_producer_id, plain
 from test_costs import RIGHTS, World, asked_for, grown, lists_in, world
 from wirebroker.engine import engine as engine_module
+from wirebroker.mock import MockKafka
 
 SIZE = 1 << 15
 """The size of a long request in bytes."""
@@ -95,3 +99,38 @@ def test_no_turn_of_any_request_is_long(rights: str, monkeypatch: pytest.MonkeyP
         where.ask(request, version)  # the first request of a kind compiles its codec
     where.broker.engine.turns.wake, where.broker.engine.timers.in_slices = lambda: None, True
     assert list(too_long(where)) == []
+
+
+def test_transactions_that_time_out_together_end_in_many_turns() -> None:
+    broker = InProcess(warm=True, topics={"orders": 1})
+    link, engine = broker.link(), broker.engine
+    for number in range(OTHERS):
+        name = f"tx-{number}"
+        made = link.request(init_producer_id(name, 60_000), 3)
+        who = {"producer_id": made.producer_id, "producer_epoch": made.producer_epoch, "transactional_id": name}
+        fields = {"topics": [{"name": "orders", "partitions": [0]}], **who}
+        link.request(plain("AddPartitionsToTxn", **{f"v3_and_below_{field}": fields[field] for field in fields}), 3)
+    engine.turns.wake, engine.timers.in_slices = lambda: None, True
+    now, calls = broker.clock.now() + 75_000, []
+    while engine.timers.busy or engine.timers.is_due(now):
+        calls.append(calls_of(lambda: engine.tick(now, lambda: True)))
+    assert {each.state.name for each in engine.transactions.transactions.values()} == {"COMPLETE_ABORT"}
+    assert max(calls) <= MOST
+
+
+def test_others_have_their_turn_while_the_clock_moves(mock_kafka: MockKafka) -> None:
+    host, loop, events = mock_kafka._running, mock_kafka._loop, list[str]()
+    assert loop is not None
+
+    def fire(_: int) -> None:
+        events.append("timer")
+        host.until = 0.0  # the turn is over
+        loop.call_soon(events.append, "others")
+
+    async def move() -> None:
+        for ms in (1000, 2000, 3000):
+            host.engine.timers.at(host.clock.now() + ms, fire)
+        await host.advance_beside(60_000)
+
+    asyncio.run_coroutine_threadsafe(move(), loop).result(30)
+    assert events == ["timer", "others"] * 3

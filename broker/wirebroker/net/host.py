@@ -270,7 +270,9 @@ class Host(Server):
             while self._storage_jobs is not None and self._run_until_jobs():
                 self.flush()
                 await self._storage_jobs.finished()
-        self.tick()
+            while self.engine.timers.busy or self.engine.timers.is_due(self.clock.now()):
+                self.tick(lambda: perf_counter() > self.until)
+                await asyncio.sleep(0)
         self.arm()
 
     def _run_until_jobs(self) -> bool:

@@ -7,8 +7,8 @@ markers before it responds to EndTxn, so that the client can begin the next tran
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from kafkawire.errors import EncodeError, ErrorCode
 from wirebroker.common.changes import TransactionChange
@@ -37,6 +37,8 @@ AWAITED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPL
 """After one of these errors, the coordinator writes the marker again when the partition's leader or replicas change."""
 MARKERS = 128
 """The number of markers that are written in one slice."""
+ENDED = 32
+"""The number of transactions that time out or expire in one slice."""
 RETRY_MS = 20
 """The time in ms after which the coordinator tries again to write a marker."""
 NO_ID_YET = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -420,28 +422,37 @@ class TransactionCoordinator:
 
     # Time
 
-    def _abort_timed_out(self, now: int) -> Idle:
-        until, changed = NEVER, False
-        for transaction in [each for each in self.transactions.values() if each.state is TransactionState.ONGOING]:
+    def _abort_timed_out(self, now: int) -> Generator[None, Any, Idle]:
+        until, changed, pause = NEVER, False, pauses(ENDED)
+        for transaction in list(self.transactions.values()):
+            if transaction.state is not TransactionState.ONGOING or not self._holds(transaction):
+                continue
             if (ends := transaction.started + transaction.timeout_ms + 1) > now:
                 until = min(until, ends)
             elif not self._fence(transaction, now):
                 changed = True
+                if pause():
+                    yield
             elif not (transaction.is_stuck or self._log_error(transaction.transactional_id)):
                 until = now  # the disk refused the record
         return None if changed else until
 
-    def _expire(self, now: int) -> Idle:
+    def _holds(self, transaction: Transaction) -> bool:
+        return self.transactions.get(transaction.transactional_id) is transaction
+
+    def _expire(self, now: int) -> Generator[None, Any, Idle]:
         keep = self._cluster.configs.integer("transactional.id.expiration.ms")
-        until, changed = NEVER, False
+        until, changed, pause = NEVER, False, pauses(ENDED)
         for transaction in list(self.transactions.values()):
-            if not transaction.state.may_expire:
+            if not transaction.state.may_expire or not self._holds(transaction):
                 continue
             if transaction.updated + keep > now:
                 until = min(until, transaction.updated + keep)
             elif not self._log_error(transaction.transactional_id):
                 changed = not self.forget(transaction, now) or changed
                 until = now
+                if pause():
+                    yield
         return None if changed else until
 
     def forget(self, transaction: Transaction, now: int) -> ErrorCode:
