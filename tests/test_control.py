@@ -369,6 +369,26 @@ def test_rules_keep_their_ids(kafka: MockKafka, control: ControlClient) -> None:
     assert kafka.faults.rules == []
 
 
+def test_a_client_waits_until_a_rule_has_fired(kafka: MockKafka, control: ControlClient) -> None:
+    seen = control.ask("POST", "/faults", {"kind": "observe", "api": "Produce", "topic": "orders"})
+    where = f"/faults/{seen['id']}/wait"
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(control.ask, "GET", f"{where}?times=2&timeout=10")
+        kafka.wait_until(lambda: len(kafka._host.watchers) == 2)  # type: ignore[union-attr]
+        producer = RawProducer(kafka)
+        assert (producer.send(0).error_code, producer.send(1).error_code) == (0, 0)
+        assert waiting.result(10)["fired"] == 2
+        assert control.ask("GET", where)["fired"] == 2
+        late = control.refused("GET", f"{where}?times=3&timeout=0.01")
+        assert (late["status"], "did not fire 3 times within 0.01 s: it matched 2 and fired 2" in late["detail"]) == (409, True)
+        for path, body in (("DELETE", f"/faults/{seen['id']}"), ("POST", "/reset")):
+            again = control.ask("POST", "/faults", {"kind": "observe"}) if path == "POST" else seen
+            waiting = pool.submit(control.refused, "GET", f"/faults/{again['id']}/wait?times=9&timeout=10")
+            kafka.wait_until(lambda: len(kafka._host.watchers) == 2)  # type: ignore[union-attr]
+            control.ask(path, body)
+            assert waiting.result(5)["status"] == 404
+
+
 def test_a_held_back_response_goes_on_when_its_rule_is_removed(kafka: MockKafka, control: ControlClient) -> None:
     control.ask("POST", "/faults", {"kind": "reorder", "others": 99, "api": "Produce"})
     producer = RawProducer(kafka)

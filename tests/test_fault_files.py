@@ -109,6 +109,7 @@ def test_rules_are_written_as_they_are_read() -> None:
         faults.error(45, sequence=(5, 9), probability=0.25, after=True),
         faults.delay(20, every=3, times=2),
         faults.reorder(2, node=1),
+        faults.observe(api="Produce", topic="orders"),
         faults.throttle(5, group="team"),
         faults.disconnect(client_id='a"b', transactional_id="till"),
         faults.cut(9, request=True, api="Produce", nth=2),

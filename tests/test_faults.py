@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import confluent_kafka
@@ -46,6 +47,25 @@ NOT_LEADER, OUT_OF_ORDER, TIMED_OUT, UNKNOWN_MEMBER_ID, INVALID_TXN_STATE = 6, 4
 
 def values(kafka: MockKafka, topic: str = "orders") -> list[bytes | None]:
     return [record.value for record in kafka.records(topic)]
+
+
+# Counting alone
+
+
+def test_a_test_waits_for_requests_that_a_rule_observes(mock_kafka: MockKafka) -> None:
+    seen = mock_kafka.faults.add(faults.observe(api="Produce", topic="orders"))
+    dialogue = Dialogue(mock_kafka)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(seen.wait_fired, 2, 10)
+        mock_kafka.wait_until(lambda: len(mock_kafka._host.watchers) == 2)  # type: ignore[union-attr]
+        dialogue >> seq(0) << accepted(at=0) >> seq(1) << accepted(at=1)
+        waiting.result(10)
+    assert values(mock_kafka) == [b"v0", b"v1"]
+    seen.wait_fired(2, timeout=0)
+    with pytest.raises(NotFired, match=r"did not fire 3 times within 0.01 s: it matched 2 and fired 2"):
+        mock_kafka.faults.rules[0].wait_fired(3, timeout=0.01)
+    with pytest.raises(NotFired, match="it was never added to a broker"):
+        faults.observe().wait_fired()
 
 
 # Losing

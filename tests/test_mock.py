@@ -30,7 +30,7 @@ from wirebroker.client.wire import ConnectionClosed
 from wirebroker.core.configs import ConfigError
 from wirebroker.core.profile import PROFILES, ProfileName
 from wirebroker.faults import FaultError
-from wirebroker.net import host
+from wirebroker.net import driver
 from wirebroker.net.clock import CLOCKS, ClockName
 from wirebroker.net.host import Host
 from wirebroker.net.listener import Listener
@@ -475,7 +475,7 @@ def test_waiting_in_another_loop_than_the_brokers() -> None:
 
 @pytest.mark.parametrize("own_loop", [True, False])
 def test_a_waiter_is_woken_by_a_change_and_not_by_the_recheck(own_loop: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "RECHECK_S", 60)
+    monkeypatch.setattr(driver, "RECHECK_S", 60)
 
     async def scenario(kafka: MockKafka) -> None:
         waiting = asyncio.ensure_future(kafka.wait_for_records_async("orders", 1, timeout=30))
@@ -502,7 +502,7 @@ def test_a_waiter_whose_loop_has_ended_does_no_harm() -> None:
     ended = asyncio.new_event_loop()
     ended.close()
     with MockKafka(topics="orders") as kafka:
-        kafka._running.watchers.append(partial(host._call_in, ended, print))
+        kafka._running.watchers.append(partial(driver._call_in, ended, print))
         kafka.produce("orders", value="tea")
         assert len(kafka.wait_for_records("orders", 1)) == 1
 

@@ -32,6 +32,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "GET /faults/{fault}": Faults.rules.fget,  # type: ignore[attr-defined]
     "DELETE /faults/{fault}": Faults.remove,
     "GET /faults/{fault}/assert-fired": Rule.assert_fired,
+    "GET /faults/{fault}/wait": Rule.wait_fired,
     "GET /topics": MockKafka.topics,
     "GET /topics/{topic}": MockKafka.topics,
     "GET /topics/{topic}/records": MockKafka.records,

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from importlib import import_module
 from pathlib import Path
@@ -586,6 +587,21 @@ def test_a_broker_that_does_not_serve_the_proxy_is_named_before_a_client_comes(
             assert bool(node.problem) == bool(sentence)
             health = ControlClient(proxy.control_url).ask("GET", "/health")
             assert (health["status"], health["problem"]) == ("unreachable" if sentence else "ok", node.problem)
+
+
+def test_a_client_of_the_control_waits_for_a_request_that_passes() -> None:
+    with (
+        MockKafka() as kafka,
+        ProxyKafka(upstream=kafka.bootstrap_servers, control=True) as proxy,
+        ThreadPoolExecutor() as pool,
+    ):
+        control, seen = ControlClient(proxy.control_url), proxy.faults.add(faults.observe(api="Metadata"))
+        waiting = [pool.submit(control.ask, "GET", "/faults/1/wait?timeout=10"), pool.submit(seen.wait_fired, 1, 10)]
+        proxy.wait_until(lambda: bool(proxy._running()[1].watchers))
+        client(proxy).request(MetadataRequest(topics=None), 9)
+        assert waiting[0].result(10)["fired"] == 1
+        waiting[1].result(10)
+        assert control.refused("GET", "/faults/1/wait?times=2&timeout=0.01")["status"] == 409
 
 
 @pytest.mark.parametrize("flag", ["ca", "cert", "key"])

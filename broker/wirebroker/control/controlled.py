@@ -185,6 +185,12 @@ class Controlled(Readable):
         trace = self.machine.trace
         trace.kept = (trace.kept or KeptFrames()) if self.readers or self.capture_path else None
 
+    async def until(self, condition: Callable[[], bool], timeout: float) -> None:
+        """Wait until the condition holds. Raises TimeoutError after `timeout` s, and Problem if the program stops meanwhile."""
+        await self._of.wait_until(lambda: self.closing or condition(), timeout)
+        if self.closing:
+            raise Problem(503, f"the {self.kind} is stopping")
+
     @property
     def newest(self) -> int:
         return self.machine.trace.added
@@ -205,6 +211,10 @@ class Controlled(Readable):
 
     def begin(self) -> None:
         self.keep_frames()
+
+    def close(self) -> None:
+        super().close()
+        self._of.notify()
 
     def numbered(self, rules: Sequence[Rule]) -> dict[int, Rule]:
         """Returns the fault rules by number. A rule that has no number yet gets the next number."""
@@ -320,12 +330,6 @@ class ControlledBroker(Controlled):
             raise Problem(404, f"there is no snapshot {number}; there are {list(self._snapshots)}")
         return self._snapshots[number]
 
-    async def until(self, condition: Callable[[], bool], timeout: float) -> None:
-        """Wait until the condition holds. Raises TimeoutError after `timeout` s, and Problem if the broker stops meanwhile."""
-        await self.host.wait_until(lambda: self.closing or condition(), timeout)
-        if self.closing:
-            raise Problem(503, "the broker is stopping")
-
     async def reach(self, goal: Goal[T], timeout: float) -> T:
         """Wait until a goal is reached, and return its result.
 
@@ -338,10 +342,6 @@ class ControlledBroker(Controlled):
             if (missing := goal.shortfall(self.engine)) is not None:
                 raise Problem(409, f"{missing} {timeout:g} s") from None
         return goal.result(self.engine)
-
-    def close(self) -> None:
-        super().close()
-        self.host.notify()
 
 
 class ControlledProxy(Controlled):

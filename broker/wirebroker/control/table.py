@@ -49,6 +49,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("DELETE", "/faults/{fault:number}", faults.remove, problems=NO_FAULT),
     Endpoint("GET", "/faults/{fault:number}/assert-fired", faults.assert_one_fired,
              problems=NO_FAULT | {409: "the rule has not fired, or not as often as expected"}),
+    Endpoint("GET", "/faults/{fault:number}/wait", faults.wait, problems=NO_FAULT | TOO_LATE),
     # Topics and records
     Endpoint("GET", "/topics", topics.listed),
     Endpoint("GET", "/topics/{topic}", topics.one, problems=NO_TOPIC),

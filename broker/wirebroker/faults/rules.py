@@ -237,6 +237,8 @@ class Rule(_Declared, kw_only=True):
         """The time at which the rule was loaded, in ms since the epoch."""
         self.missed = ""
         """The reason why the rule could not act when it fired, or ""."""
+        self.wait_until: Callable[[Callable[[], bool], float], None] | None = None
+        """Waits for a condition in the broker that has the rule. Raises TimeoutError."""
         self.copied = False
         """Tells whether copies of this rule were made. Brokers load the copies, and not the rule itself."""
         self.misses: Misses | None = None
@@ -324,10 +326,23 @@ class Rule(_Declared, kw_only=True):
         """Raises NotFired if the rule never fired or, with `times`, if it did not fire exactly `times` times."""
         if self.fired == times or (times is None and self.fired):
             return
-        wanted = "at all" if times is None else f"{times} times"
+        raise self.not_fired("at all" if times is None else f"{times} times")
+
+    def wait_fired(self, times: int = 1, timeout: float = 5.0) -> None:
+        """Wait until the rule has fired `times` times or more. Raises NotFired if it has not after `timeout` seconds."""
+        try:
+            if self.wait_until is not None:
+                self.wait_until(lambda: self.fired >= times, timeout)
+            elif self.fired < times:
+                raise TimeoutError
+        except TimeoutError:
+            raise self.not_fired(f"{times} times within {timeout:g} s") from None
+
+    def not_fired(self, wanted: str) -> NotFired:
+        """Returns the error that the rule did not fire as often as it should have."""
         counts = f"it matched {self.seen} and fired {self.fired}"
         reason = self.missed if self.seen else self.why_not
-        raise NotFired(f"the rule {self} did not fire {wanted}: {counts}{reason and f'; {reason}'}")
+        return NotFired(f"the rule {self} did not fire {wanted}: {counts}{reason and f'; {reason}'}")
 
     @property
     def why_not(self) -> str:
@@ -358,7 +373,7 @@ class Rule(_Declared, kw_only=True):
         self.copied = True
         made = copy(self)
         made.seen = made.fired = 0
-        made.added, made.missed, made.misses, made.copied = False, "", None, False
+        made.added, made.missed, made.misses, made.copied, made.wait_until = False, "", None, False, None
         return made
 
     # Writing

@@ -22,6 +22,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirebroker")
 
+RECHECK_S = 0.05
+"""A condition for which someone waits is checked at this interval in seconds, even if nothing has changed in the broker."""
 JOIN_BELOW = 64 * 1024
 """Parts of a response that are smaller than this size in bytes are joined before they are sent. Larger parts are sent without a
 copy."""
@@ -339,6 +342,28 @@ class Driver(Generic[C]):
         for watcher in list(self.watchers):
             watcher()
 
+    async def wait_until(self, condition: Callable[[], bool], timeout: float) -> None:
+        """Wait until the condition is true. The caller may run in the host's loop or in another loop. Raises TimeoutError after
+        `timeout` seconds.
+
+        The condition is checked after every change in a broker. The condition is also checked every 50 ms, because something
+        outside the broker may have changed, and because a proxy reports no changes.
+        """
+        loop, happened = asyncio.get_running_loop(), asyncio.Event()
+        wake = happened.set if loop is self.loop else partial(_call_in, loop, happened.set)
+        end = loop.time() + timeout
+        self.watchers.append(wake)
+        try:
+            while not condition():
+                remaining = end - loop.time()
+                if remaining <= 0:
+                    raise TimeoutError(f"the condition did not come true within {timeout} s")
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(happened.wait(), min(remaining, RECHECK_S))
+                happened.clear()
+        finally:
+            self.watchers.remove(wake)
+
     def _perform(self, effects: list[Any]) -> None:
         if len(effects) == 1:
             self._perform_one(effects[0])
@@ -468,3 +493,9 @@ class Driver(Generic[C]):
         self._servers.clear()
         if self._capture is not None:
             self._capture.close()
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    """Call a function in a loop that runs in another thread."""
+    with contextlib.suppress(RuntimeError):  # the loop may be closed already
+        loop.call_soon_threadsafe(function)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING
 
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wirebroker")
 
-RECHECK_S = 0.05
-"""A condition for which someone waits is checked at this interval in seconds, even if nothing has changed in the broker."""
 STEP_MS = 3_600_000
 """The clock is moved forward in steps of at most this many ms (one hour). The timers of a larger step would block the loop for
 too long."""
@@ -181,28 +177,6 @@ class Host(Server):
             self._perform(effects)
         self.flush()
         self.notify()
-
-    async def wait_until(self, condition: Callable[[], bool], timeout: float) -> None:
-        """Wait until the condition is true. The caller may run in the host's loop or in another loop. Raises TimeoutError after
-        `timeout` seconds.
-
-        The condition is checked after every change in the broker. The condition is also checked every 50 ms, because something
-        outside the broker may have changed.
-        """
-        loop, happened = asyncio.get_running_loop(), asyncio.Event()
-        wake = happened.set if loop is self.loop else partial(_call_in, loop, happened.set)
-        end = loop.time() + timeout
-        self.watchers.append(wake)
-        try:
-            while not condition():
-                remaining = end - loop.time()
-                if remaining <= 0:
-                    raise TimeoutError(f"the condition did not come true within {timeout} s")
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(happened.wait(), min(remaining, RECHECK_S))
-                happened.clear()
-        finally:
-            self.watchers.remove(wake)
 
     def arm(self) -> None:
         """Set the alarm for the engine's next deadline."""
@@ -359,9 +333,3 @@ class Host(Server):
         await self._stopped()
         if self.engine.store is not None:
             self.engine.store.close(self.clock.now())
-
-
-def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
-    """Call a function in a loop that runs in another thread."""
-    with contextlib.suppress(RuntimeError):  # the loop may be closed already
-        loop.call_soon_threadsafe(function)

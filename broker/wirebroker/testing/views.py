@@ -49,6 +49,9 @@ class Running(Protocol):
     def _peek(self) -> Machine | None:
         """Returns the current engine or proxy, or None if it is not running. Any thread may call this method."""
 
+    def wait_until(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
+        """Wait until `condition()` is true. Raises TimeoutError after `timeout` seconds."""
+
     @property
     def _fault_seed(self) -> int:
         """The seed for rules that act with a probability."""
@@ -73,14 +76,14 @@ class Faults:
     @property
     def rules(self) -> list[Rule]:
         """The loaded rules, in the order in which they are tried."""
-        return self._kafka._call(lambda host: list(host.plan.rules))
+        return self._awaitable(self._kafka._call(lambda host: list(host.plan.rules)))
 
     def add(self, rule: Rule) -> Rule:
         """Load a rule, which acts from the next request on. Returns the rule, so that a test can read the rule's count
         `fired`.
         """
         checked_rules(rule)
-        return self._kafka._change(lambda host, _: host.plan.add(rule))
+        return self._awaitable([self._kafka._change(lambda host, _: host.plan.add(rule))])[0]
 
     def remove(self, rule: Rule) -> None:
         """Unload a rule. Requests and responses that the rule holds back continue. Does nothing if the rule is not loaded."""
@@ -95,7 +98,17 @@ class Faults:
         from wirebroker.faults.files import load
 
         file = load(Path(path))
-        return self._kafka._change(lambda host, _: host.plan.load(file))
+        return self._awaitable(self._kafka._change(lambda host, _: host.plan.load(file)))
+
+    def _awaitable(self, rules: list[Rule]) -> list[Rule]:
+        """Returns the rules, which can now wait until they fire."""
+        for rule in rules:
+            rule.wait_until = self._wait_until
+        return rules
+
+    def _wait_until(self, condition: Callable[[], bool], timeout: float) -> None:
+        """Wait for a condition that is checked in the thread of the event loop, where rules count."""
+        self._kafka.wait_until(lambda: self._kafka._call(lambda _: condition()), timeout)
 
     def as_toml(self) -> str:
         """Returns the loaded rules and the seed as the text of a fault file. With this file the run can be repeated."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from wirebroker.net.host import RECHECK_S
+from wirebroker.net.driver import RECHECK_S
 from wirebroker.net.thread import running_loop
 from wirebroker.testing.goals import Goal, GroupReady, Quiet, RecordsExpected, RecordsStored
 from wirebroker.testing.operations import upgrade

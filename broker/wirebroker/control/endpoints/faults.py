@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from wirebroker.control.controlled import Controlled
-from wirebroker.control.forms import Form, Natural, about
+from wirebroker.control.endpoints.records import LONGEST_WAIT_S
+from wirebroker.control.forms import Form, Natural, Positive, about
 from wirebroker.control.problems import Problem
 from wirebroker.faults.files import FaultFileError, dump, loads, read_rule, rule_schema
 from wirebroker.faults.forms import FaultError
@@ -39,6 +40,13 @@ class Times(Form):
     """The number of times that a rule must have fired."""
 
     times: Annotated[Natural | None, about("the exact number of times; null: at least once")] = None
+
+
+class Firings(Form):
+    """The number of times that a rule fires while the request waits."""
+
+    times: Annotated[Positive, about("wait until the rule has fired this many times since it was loaded")] = 1
+    timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
 
 
 def listed(controlled: Controlled) -> Faults:
@@ -98,6 +106,21 @@ def assert_one_fired(controlled: Controlled, fault: int, query: Times) -> Fault:
     """Check that a rule has fired, or has fired exactly `times` times. If it has not, 409 says how often the rule matched and
     how often it fired."""
     _assert_fired(_rule(controlled, fault), query.times)
+    return one(controlled, fault)
+
+
+async def wait(controlled: Controlled, fault: int, query: Firings) -> Fault:
+    """Wait until a rule has fired `times` times. If it has not before the timeout, 409 says how often the rule matched and how
+    often it fired."""
+    rule = _rule(controlled, fault)
+
+    def done() -> bool:
+        return rule.fired >= query.times or rule not in controlled.machine.plan.rules
+
+    try:
+        await controlled.until(done, query.timeout)
+    except TimeoutError:
+        raise Problem(409, str(rule.not_fired(f"{query.times} times within {query.timeout:g} s"))) from None
     return one(controlled, fault)
 
 

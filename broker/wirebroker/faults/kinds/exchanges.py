@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 else:
     ErrorName = str  # the name may be in upper or lower case
 
-__all__ = ["answer", "delay", "disconnect", "error", "lose_ack", "lose_request", "reorder", "throttle"]
+__all__ = ["answer", "delay", "disconnect", "error", "lose_ack", "lose_request", "observe", "reorder", "throttle"]
 __tracebackhide__ = True  # so that pytest shows the line of the caller
 
 logger = logging.getLogger("wirebroker")
@@ -141,6 +141,15 @@ class reorder(Rule):
 
     def before(self, injection: Injection) -> Outcome:
         return injection.handle_after_others(self.others)
+
+
+class observe(Rule):
+    """Nothing happens. The rule only counts the requests, so that a test can wait for one."""
+
+    example = 'faults.observe(api="Produce", topic="orders")'
+
+    def before(self, injection: Injection) -> Message:
+        return injection.request
 
 
 class answer(Rule):
