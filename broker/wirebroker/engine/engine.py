@@ -136,18 +136,11 @@ class Engine:
         self.configs = BrokerConfigs(
             settings or {}, brokers=len(nodes), of=release(self.rules.release), kafkas_defaults=kafkas_defaults
         )
-        in_racks = racks(self.configs.text("broker.rack"), len(nodes))
         self._max_versions, self._offers_telemetry = max_versions or {}, telemetry
         self._served: dict[Rules, Mapping[int, tuple[int, int]]] = {}
         """For each set of rules, the APIs that a broker with these rules serves, with the oldest and the newest version of
         each."""
-        self.cluster = Cluster(
-            [Broker(node_id, rack=named or rack) for (node_id, rack), named in zip(nodes.items(), in_racks, strict=True)],
-            self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
-            cluster_id=SHARED_CLUSTER_ID if store is None else store.cluster_id,
-            open_log=memory_log if store is None else store.open_log,
-            log_dirs=LogDirs(self.configs, *(() if store is None else (store.log_dirs, store.directory_ids))),
-        )  # fmt: skip
+        self.cluster = self._new_cluster(nodes, random_bytes, full_checks, cold_start, store)
         for broker in self.cluster.brokers.values():
             self.run_release(broker, self.rules)
         slots = self.configs.integer("max.incremental.fetch.session.cache.slots")
@@ -186,6 +179,20 @@ class Engine:
         self._numbers = count(1)
         self._handlers: dict[int, Handler] = {}
         self._features_changed()
+
+    def _new_cluster(
+        self, nodes: Mapping[int, str | None], random_bytes: Callable[[int], bytes], full_checks: bool, cold_start: bool,
+        store: FolderStore | None,
+    ) -> Cluster:  # fmt: skip
+        """Returns a cluster of these nodes, whose logs are in memory or in the store."""
+        in_racks = racks(self.configs.text("broker.rack"), len(nodes))
+        return Cluster(
+            [Broker(node_id, rack=named or rack) for (node_id, rack), named in zip(nodes.items(), in_racks, strict=True)],
+            self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
+            cluster_id=SHARED_CLUSTER_ID if store is None else store.cluster_id,
+            open_log=memory_log if store is None else store.open_log,
+            log_dirs=LogDirs(self.configs, *(() if store is None else (store.log_dirs, store.directory_ids))),
+        )  # fmt: skip
 
     @property
     def plan(self) -> FaultPlan:
