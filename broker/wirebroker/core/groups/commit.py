@@ -1,16 +1,21 @@
-"""A commit of offsets that is being prepared: the offsets, and the batch of records to write."""
+"""A commit of offsets that is being prepared: the offsets, their records, and the batch to write."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kafkawire.coordinator_log import CoordinatorRecord
+from kafkawire.coordinator_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from kafkawire.errors import EncodeError
-from wirebroker.core.cluster import Cluster
-from wirebroker.core.groups.log import offset_record, records_batch
+from wirebroker.core.cluster import Cluster, Topic
 from wirebroker.core.groups.offsets import Committed, TopicPartition
+from wirebroker.core.groups.registry import encoded_batch
 from wirebroker.core.releases.changes import since
 
 IDENTIFIES_TRANSACTIONAL_OFFSETS = since("4.4", "offsets of transactions are recorded with topic ids")
 
+OFFSET_VERSION, EXPIRING_OFFSET_VERSION = 4, 1
+NO_TOPIC_ID = bytes(16)
 LEAST_OVERHEAD = 40
 """The least size of an offset record in bytes, not counting its names and its metadata."""
 
@@ -49,7 +54,35 @@ class Commit:
         if not self.offsets:
             return b""
         try:
-            batch = records_batch(list(self._records.values()), self._now, self.producer)
+            batch = encoded_batch([record.encode() for record in self._records.values()], self._now, self.producer)
         except EncodeError:
             return None
         return batch if len(batch) <= self._limit else None
+
+
+def offset_record(
+    group_id: str, where: TopicPartition, committed: Committed, topics: Mapping[str, Topic]
+) -> CoordinatorRecord:  # fmt: skip
+    """Returns the record of a committed offset, with the id of the topic if it is in `topics`. If the offset has its own
+    expiration time, the record is written in an old version, the only one that has a field for that time."""
+    topic = topics.get(where[0])
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.time,
+        expire_timestamp=-1 if committed.expires is None else committed.expires,
+        topic_id=topic.topic_id if topic else NO_TOPIC_ID,
+    )
+    version = OFFSET_VERSION if committed.expires is None else EXPIRING_OFFSET_VERSION
+    return CoordinatorRecord(_offset_key(group_id, where), value, version)
+
+
+def offset_tombstone(group_id: str, where: TopicPartition) -> CoordinatorRecord:
+    """Returns the tombstone of a committed offset."""
+    return CoordinatorRecord(_offset_key(group_id, where), None)
+
+
+def _offset_key(group_id: str, where: TopicPartition) -> OffsetCommitKey:
+    topic, partition = where
+    return OffsetCommitKey(group=group_id, topic=topic, partition=partition)

@@ -18,10 +18,10 @@ from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.groups.classic import Group, Joined, Joiner, JoinRequest
 from wirebroker.core.groups.classic_groups import ClassicGroups
 from wirebroker.core.groups.classic_members import ClassicMembers
+from wirebroker.core.groups.commit import offset_tombstone
 from wirebroker.core.groups.consumer_groups import ConsumerGroups
 from wirebroker.core.groups.group import AnyGroup
 from wirebroker.core.groups.loading import MODERN, GroupLog
-from wirebroker.core.groups.log import offset_tombstone
 from wirebroker.core.groups.modern_groups import ModernGroups
 from wirebroker.core.groups.offset_manager import OffsetManager
 from wirebroker.core.groups.registry import Registry

@@ -8,9 +8,8 @@ from typing import Any
 from kafkawire.errors import ErrorCode
 from wirebroker.common.slices import SLICE
 from wirebroker.core.cluster import GROUP_TOPIC
-from wirebroker.core.groups.commit import Commit
+from wirebroker.core.groups.commit import Commit, offset_tombstone
 from wirebroker.core.groups.group import AnyGroup, Committer, Where
-from wirebroker.core.groups.log import offset_tombstone
 from wirebroker.core.groups.offsets import Committed, OffsetStore, TopicPartition
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.purgatory import NEVER, Idle

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any
 
+from kafkawire.batches import Record, build_batch
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import EncodeError, ErrorCode
 from wirebroker.common.changes import GroupChange
@@ -14,7 +15,6 @@ from wirebroker.core.coordinator_errors import translate_error
 from wirebroker.core.groups.changing import Changes
 from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.group import AnyGroup
-from wirebroker.core.groups.log import encoded_batch
 from wirebroker.core.java_order import abs_hash
 from wirebroker.core.metadata_writes import check_texts
 
@@ -103,3 +103,16 @@ class Registry:
             return -1, ErrorCode.NONE
         base = log.log_end_offset
         return base, translate_error(log.append_own(batch, now, verified=verified))
+
+
+def encoded_batch(records: Iterable[tuple[bytes, bytes | None]], now: int, producer: tuple[int, int] | None = None) -> bytes:
+    """Returns one batch of records, given as their encoded keys and values. `producer` is the id and epoch of the producer
+    whose transaction contains the records.
+
+    As in Kafka's CoordinatorRuntime, the batch has the base sequence 0, even if it is not the producer's first batch.
+    """
+    producer_id, producer_epoch = producer or (-1, -1)
+    return build_batch(
+        [Record(i, 0, key, value) for i, (key, value) in enumerate(records)], base_timestamp=now,
+        producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=0, transactional=producer is not None,
+    )  # fmt: skip
