@@ -510,19 +510,7 @@ class MockKafka(Waits, TopicDeeds, StateDeeds, ClusterDeeds, RunningDeeds):
         """
         host = self._running
         assert self._loop is not None
-        if soft:
-            call_on(self._loop, host.reset_softly)
-            return
-        if host.engine.store is not None:
-            raise RuntimeError(
-                f"this broker keeps its data in {host.engine.store.root}; a reset would delete it, a soft reset would not"
-            )
-
-        def begin_again() -> None:
-            self._clock.reset()
-            host.replace(self._new_engine())
-
-        call_on(self._loop, begin_again)
+        call_on(self._loop, lambda: host.reset(self._new_engine, soft=soft))
 
     def snapshot(self) -> Snapshot:
         """Returns a copy of the broker's whole state and of its clock, for `restore`. Clients do not notice the copying.

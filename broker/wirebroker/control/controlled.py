@@ -276,16 +276,6 @@ class ControlledBroker(Controlled):
     def changed(self) -> None:
         self.host.changed()
 
-    def change(self, change: Callable[[int], object]) -> None:
-        """Apply a change at the clock's present time, and perform its effects. Raises Problem 409 if the change raises
-        ValueError.
-        """
-        try:
-            change(self.now)
-        except ValueError as refused:
-            raise Problem(409, str(refused)) from None
-        self.changed()
-
     def reset(self, *, soft: bool = False) -> None:
         """Close the connections and empty the broker, so that the broker is as after its start.
 
@@ -293,15 +283,10 @@ class ControlledBroker(Controlled):
 
         With `soft`, connected clients continue (`wirebroker.engine.soft_reset`).
         """
-        if soft:
-            self.host.reset_softly()
-            return
-        if self.engine.store is not None:
-            raise Problem(
-                409, f"this broker keeps its data in {self.engine.store.root}; a reset would delete it, a soft reset would not"
-            )
-        self.host.clock.reset()
-        self.host.replace(self._new_engine())
+        try:
+            self.host.reset(self._new_engine, soft=soft)
+        except RuntimeError as refused:
+            raise Problem(409, str(refused)) from None
 
     def take_snapshot(self) -> tuple[int, Snapshot]:
         """Take a snapshot and keep it. Returns its number. Raises Problem 409 if the broker cannot take a snapshot, or keeps

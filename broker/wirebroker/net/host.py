@@ -257,11 +257,6 @@ class Host(Server):
         self._run_timers(now, lambda: bool(store.jobs))
         return True
 
-    def restart(self, mode: str) -> None:
-        """Restart all brokers. The listening sockets stay open."""
-        self.engine.restart(mode, self.clock.now())
-        self.flush()
-
     def replace(self, engine: Engine) -> None:
         """Replace the engine by `engine`, which gets the addresses and the trace sinks of the old engine. All connections are
         closed."""
@@ -280,6 +275,19 @@ class Host(Server):
         self.notify()
         if self.after_replacement is not None:
             self.loop.call_soon(self.after_replacement)
+
+    def reset(self, new_engine: Callable[[], Engine], *, soft: bool) -> None:
+        """Set the clock back, and replace the engine. With `soft`, clients stay connected instead (`reset_softly`). Raises
+        RuntimeError if the broker has a data directory and the reset is not soft."""
+        if soft:
+            self.reset_softly()
+            return
+        if self.engine.store is not None:
+            raise RuntimeError(
+                f"this broker keeps its data in {self.engine.store.root}; a reset would delete it, a soft reset would not"
+            )
+        self.clock.reset()
+        self.replace(new_engine())
 
     def reset_softly(self) -> None:
         """Set the clock back, and remove the state that a test has left in the broker. Clients stay connected. Raises

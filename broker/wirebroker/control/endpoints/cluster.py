@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 from kafkawire.errors import error_name
@@ -80,8 +79,12 @@ async def upgrade(controlled: ControlledBroker, body: Upgrade) -> Brokers:
     """
     if body.to not in PROFILES:
         raise Problem(422, unknown(body.to, PROFILES), "to")
-    begin = partial(operations.upgrade, to=body.to, node_id=body.node_id, finalize=body.finalize, pause=body.pause)
-    controlled.change(partial(begin, controlled.engine))
+    engine, now = controlled.engine, controlled.now
+    try:
+        operations.upgrade(engine, now, body.to, body.node_id, finalize=body.finalize, pause=body.pause)
+    except ValueError as refused:
+        raise Problem(409, str(refused)) from None
+    controlled.changed()
     if controlled.host.clock.running:
         await controlled.until(lambda: controlled.engine.upgrading is None, LONGEST_UPGRADE_S)
     return brokers(controlled)
