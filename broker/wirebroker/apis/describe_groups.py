@@ -16,7 +16,8 @@ from kafkawire.messages.describe_groups import (
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, MEMBERS, pauses
 from wirebroker.core.acls import NO_OPERATIONS, ResourceType, bits, operations_on
-from wirebroker.core.groups.classic import Group, Member
+from wirebroker.core.groups.classic import Group
+from wirebroker.core.groups.roster import Member
 from wirebroker.core.groups.states import ClassicGroupState
 from wirebroker.core.releases.changes import ByRelease, since, until
 

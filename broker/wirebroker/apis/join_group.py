@@ -11,7 +11,7 @@ from __future__ import annotations
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.core.groups.classic import Joined, JoinRequest
+from wirebroker.core.groups.roster import Joined, JoinRequest
 from wirebroker.core.releases.changes import ByRelease, until
 
 NO_GENERATION = ByRelease(0).then("2.3", -1, "JoinGroup with an error returns generation −1 instead of 0")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.core.groups.classic import Synced
+from wirebroker.core.groups.roster import Synced
 
 
 def handle(request: SyncGroupRequest, exchange: Exchange) -> Steps:

@@ -219,7 +219,7 @@ def _group(held: AnyGroup, engine: Engine) -> Group:
     elif isinstance(held, StreamsGroup):
         members = [_streams(member, held, engine) for member in held.members.values()]
     elif isinstance(held, ClassicGroup):
-        assignor, leader = held.protocol or "", held.leader
+        assignor, leader = held.protocol or "", held.members.leader
         members = [
             Member(each.member_id, each.instance_id, each.client_id, each.client_host, _assigned(each.assignment, held))
             for each in held.members.values()

@@ -9,34 +9,24 @@ GroupMetadataManager.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
-from kafkawire.codec import decode
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.coordinator_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
-from kafkawire.errors import ErrorCode, ProtocolError
-from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from kafkawire.errors import ErrorCode
 from wirebroker.core.groups.group import AnyGroup, Committer, Where
 from wirebroker.core.groups.offsets import Committed
+from wirebroker.core.groups.roster import Joined, Joiner, Member, Protocols, Roster, Synced, Syncer
 from wirebroker.core.groups.states import PREVIOUS, ClassicGroupState
-from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.purgatory import NEVER, Idle, Periodic, Timer, Timers
 from wirebroker.core.releases import Release
 from wirebroker.core.releases.changes import since, until
-from wirebroker.core.scala_order import SCALA, hash_order_12, trie_order_13
 
 STRICT_MEMBERS = since("3.0", "an unknown group.instance.id is refused")
 """A TxnOffsetCommit that names a member without a generation is refused, too."""
 IGNORES_COMMITTERS = until("3.0", "OffsetCommit without a generation to a group without members must not name a member").then(
     "3.3", True, "OffsetCommit without a generation to a group without members may name any member"
-)
-COUNTS_VOTES_IN_JAVA = since(
-    "4.0",
-    "if protocols of a classic group have equal votes, the order of Java's hash tables decides, and not of Scala's",
-    "KIP-848",
 )
 IDENTIFIES_COMMITTERS = since(
     "2.4", "OffsetCommit checks the member and the generation also while the group waits for the leader's SyncGroup"
@@ -54,80 +44,6 @@ CONSUMER = "consumer"
 RECORD_VERSION = 3
 NEW_MEMBER_TIMEOUT_MS = 300_000
 """A new member is removed if its first JoinGroup has waited for this time in ms."""
-
-Protocols = Sequence[tuple[str, bytes]]
-
-
-class JoinRequest(NamedTuple):
-    """A JoinGroup request at the broker `node_id`. Timeouts are in ms."""
-
-    node_id: int
-    group_id: str
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    protocol_type: str
-    protocols: Protocols
-    rebalance_timeout: int
-    session_timeout: int
-    needs_known_id: bool
-    """Tells whether a new member first gets a member id, with which it must join again (KIP-394)."""
-    may_skip_assignment: bool
-    sees: Callable[[str], bool] | None = None
-    """Tells whether the client may see a topic, so that its regular expression can match the topic.
-
-    None means that the client may see all topics.
-    """
-
-
-class Joined(NamedTuple):
-    """The response to a JoinGroup. Only the leader's response has `members` (id, instance id, metadata)."""
-
-    code: int
-    member_id: str = ""
-    generation: int = -1
-    protocol_type: str | None = None
-    protocol: str | None = None
-    leader: str = ""
-    members: Sequence[tuple[str, str | None, bytes]] = ()
-    skip_assignment: bool = False
-
-
-class Synced(NamedTuple):
-    """The response to a SyncGroup."""
-
-    code: int
-    assignment: bytes = b""
-    protocol_type: str | None = None
-    protocol: str | None = None
-
-
-Joiner = Callable[[Joined], None]
-Syncer = Callable[[Synced], None]
-
-
-@dataclass(slots=True, eq=False)
-class Member:
-    """A member of a group. Timeouts are in ms."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout: int
-    session_timeout: int
-    protocols: Protocols
-    assignment: bytes = b""
-    joiner: Joiner | None = None
-    """The callback of the JoinGroup that waits for the end of the join phase."""
-    syncer: Syncer | None = None
-    is_new: bool = True
-    heartbeat: Timer | None = None
-
-    def metadata(self, protocol: str | None) -> bytes:
-        """Returns the member's metadata for this protocol."""
-        return dict(self.protocols).get(protocol or "", b"")
 
 
 @dataclass(slots=True)
@@ -174,13 +90,9 @@ class Group(AnyGroup):
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
-        self.leader: str | None = None
         self.subscribed: set[str] | None = None
         """The topics to which the members of this generation subscribe; None if unknown."""
-        self.members: dict[str, Member] = {}
-        self.static_members: dict[str, str] = {}
-        self._votes: Counter[str] = Counter()
-        """The number of members that support each protocol."""
+        self.members: Roster = Roster()
         self.pending: dict[str, Timer] = {}
         """The member ids that were issued, but with which no member has joined yet."""
         self.snapshot = Snapshot(0, None, None, None)
@@ -257,7 +169,7 @@ class Group(AnyGroup):
 
         Before Kafka 3.0 a commit may name only a member or only a generation.
         """
-        if by.instance_id is not None and self.static_members.get(by.instance_id, by.member_id) != by.member_id:
+        if by.instance_id is not None and self.members.static.get(by.instance_id, by.member_id) != by.member_id:
             return ErrorCode.FENCED_INSTANCE_ID
         if by.member_id and by.member_id not in self.members:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -278,7 +190,7 @@ class Group(AnyGroup):
         ]  # fmt: skip
         value = GroupMetadataValue(
             protocol_type=self.protocol_type or "", generation=self.generation, protocol=self.protocol,
-            leader=self.leader, current_state_timestamp=self.state_since, members=members,
+            leader=self.members.leader, current_state_timestamp=self.state_since, members=members,
         )  # fmt: skip
         return CoordinatorRecord(GroupMetadataKey(group=self.group_id), value, RECORD_VERSION)
 
@@ -299,7 +211,7 @@ class Group(AnyGroup):
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
         """Returns NONE if the group has a member with this id and, if it is given, this group.instance.id; else the error."""
         if instance_id is not None:
-            known = self.static_members.get(instance_id)
+            known = self.members.static.get(instance_id)
             if known is not None and known != member_id:
                 return ErrorCode.FENCED_INSTANCE_ID
             if known is None and STRICT_MEMBERS.of(self._release()):
@@ -310,8 +222,7 @@ class Group(AnyGroup):
         """Tells whether a client with these protocols can join: all members must support one of these protocols."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
-        everybody = len(self.members)
-        return self.protocol_type == protocol_type and any(self._votes[name] == everybody for name, _ in protocols)
+        return self.protocol_type == protocol_type and self.members.support_one_of(protocols)
 
     def accepts(self, member_id: str, largest: int) -> bool:
         """Tells whether the group has room for this member. `largest` is group.max.size.
@@ -324,19 +235,7 @@ class Group(AnyGroup):
         member = self.members.get(member_id)
         if self.state is not ClassicGroupState.PREPARING_REBALANCE or len(self.members) < largest:
             return member is not None or len(self.members) < largest
-        joined = sum(known.joiner is not None for known in self.members.values())
-        return (member is not None and member.joiner is not None) or joined < largest
-
-    def _admit(self, member: Member) -> None:
-        self.members[member.member_id] = member
-        if member.instance_id is not None:
-            self.static_members[member.instance_id] = member.member_id
-        self._votes.update(name for name, _ in member.protocols)
-
-    def _dismiss(self, member_id: str) -> Member:
-        member = self.members.pop(member_id)
-        self._votes.subtract(name for name, _ in member.protocols)
-        return member
+        return (member is not None and member.joiner is not None) or len(self.members.joined()) < largest
 
     # Joining
 
@@ -357,11 +256,9 @@ class Group(AnyGroup):
         """Add a new member, which joins the group."""
         if not self.members:
             self.protocol_type = protocol_type
-        if self.leader is None:
-            self.leader = member.member_id
         if member.member_id in self.pending:
             self.drop_pending(member.member_id)
-        self._admit(member)
+        self.members.admit(member)
         member.joiner = joiner
         if self.state is ClassicGroupState.PREPARING_REBALANCE and self.previous is ClassicGroupState.EMPTY:
             self._added_meanwhile = True
@@ -370,9 +267,7 @@ class Group(AnyGroup):
 
     def update(self, member: Member, protocols: Protocols, timeouts: tuple[int, int], joiner: Joiner, now: int) -> None:
         """Handle a JoinGroup of a member that joins again, perhaps with other protocols or (rebalance, session) timeouts."""
-        self._votes.subtract(name for name, _ in member.protocols)
-        self._votes.update(name for name, _ in protocols)
-        member.protocols = protocols
+        self.members.change_protocols(member, protocols)
         member.rebalance_timeout, member.session_timeout = timeouts
         member.joiner = joiner
         self.rebalance_or_complete(now)
@@ -384,23 +279,25 @@ class Group(AnyGroup):
         can be told to skip the assignment (JoinGroup 9).
         """
         assert requested.instance_id is not None
-        former_leader = self.leader
-        old = self._dismiss(self.static_members[requested.instance_id])
-        self._fence(old)
+        members, former_leader = self.members, self.members.leader
+        old = members[members.static[requested.instance_id]]
+        members.dismiss(old)
+        old.refuse_waiting(ErrorCode.FENCED_INSTANCE_ID)
+        old.stop_timer()
         # As in Kafka, the member keeps the client id and the host of its first incarnation.
         member = replace(requested, client_id=old.client_id, client_host=old.client_host, assignment=old.assignment)
         member.is_new = False
         member.joiner = joiner
-        self._admit(member)
-        if self.leader == old.member_id:
-            self.leader = member.member_id
+        members.admit(member)
+        if former_leader == old.member_id:
+            members.leader = member.member_id
         self._await_heartbeat(member, old.session_timeout, now)
         release = self._release()
         if self.state is ClassicGroupState.COMPLETING_REBALANCE and REBALANCES_FOR_RETURNING.of(release):
             self.prepare_rebalance(now)  # the leader may already have assigned partitions to the old id
         elif self.state is ClassicGroupState.PREPARING_REBALANCE:
             self.complete_join_if_all_joined(now)
-        elif COMPARES_RETURNING.of(release) and self.protocol != self._choose_protocol():
+        elif COMPARES_RETURNING.of(release) and self.protocol != members.choose_protocol(release):
             self.rebalance_or_complete(now)
         elif COMPARES_RETURNING.of(release) and (error := self._persist(now)):
             self._put_back(old, member, former_leader, now)
@@ -408,37 +305,26 @@ class Group(AnyGroup):
         else:
             member.joiner = None
             response = self.joined(member)
-            leads = member.member_id == self.leader
+            leads = member.member_id == members.leader
             joiner(
                 response._replace(skip_assignment=leads) if skips else response._replace(members=(), leader=former_leader or "")
             )
 
     def _put_back(self, old: Member, new: Member, leader: str | None, now: int) -> None:
         """Undo the replacement of a static member, because it could not be written to the log."""
-        if new.heartbeat is not None:
-            new.heartbeat.cancel()
+        new.stop_timer()
         new.joiner = None
-        self._dismiss(new.member_id)
-        old.joiner = old.syncer = None
-        self._admit(old)
-        self.leader = leader
+        self.members.dismiss(new)
+        self.members.admit(old)
+        self.members.leader = leader
         self._await_heartbeat(old, old.session_timeout, now)
-
-    @staticmethod
-    def _fence(member: Member) -> None:
-        if member.joiner is not None:
-            member.joiner(Joined(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
-        if member.syncer is not None:
-            member.syncer(Synced(ErrorCode.FENCED_INSTANCE_ID))
-        if member.heartbeat is not None:
-            member.heartbeat.cancel()
 
     def joined(self, member: Member) -> Joined:
         """Returns the JoinGroup response for a member, with the current generation."""
-        members: Sequence[tuple[str, str | None, bytes]] = ()
-        if member.member_id == self.leader:
+        leader, members = self.members.leader or "", []
+        if member.member_id == leader:
             members = [(m.member_id, m.instance_id, m.metadata(self.protocol)) for m in self.members.values()]
-        return Joined(0, member.member_id, self.generation, self.protocol_type, self.protocol, self.leader or "", members)
+        return Joined(0, member.member_id, self.generation, self.protocol_type, self.protocol, leader, members)
 
     # Rebalancing
 
@@ -458,9 +344,9 @@ class Group(AnyGroup):
         self._cancel_phase()
         if initial:
             delay = self._initial_delay()
-            self._wait_for_first_members(delay, max(self._rebalance_timeout() - delay, 0), now)
+            self._wait_for_first_members(delay, max(self.members.rebalance_timeout() - delay, 0), now)
         elif not self._all_have_joined():
-            self._phase = self._timers.at(now + self._rebalance_timeout(), self._complete_join)
+            self._phase = self._timers.at(now + self.members.rebalance_timeout(), self._complete_join)
         else:
             self._complete_join(now)
 
@@ -492,31 +378,29 @@ class Group(AnyGroup):
     def _all_have_joined(self) -> bool:
         return not self.pending and all(member.joiner is not None for member in self.members.values())
 
-    def _rebalance_timeout(self) -> int:
-        return max((member.rebalance_timeout for member in self.members.values()), default=0)
-
     def _complete_join(self, now: int) -> None:
         """End the join phase: remove missing members, and begin a new generation."""
         self._cancel_phase()
-        for member in list(self.members.values()):
+        members = self.members
+        for member in list(members.values()):
             if member.joiner is None and member.instance_id is None:
                 self._forget(member)
-        here = [member for member in self.members.values() if member.joiner is not None]
-        if self.members and not here:  # all members are static, and none has joined again yet
-            self._phase = self._timers.every(self._rebalance_timeout, now, self._complete_late_join)
+        here = members.joined()
+        if members and not here:  # all members are static, and none has joined again yet
+            self._phase = self._timers.every(members.rebalance_timeout, now, self._complete_late_join)
             return
-        if here and (self.leader is None or self.members[self.leader].joiner is None):
-            self.leader = here[0].member_id
+        if here and (members.leader is None or members[members.leader].joiner is None):
+            members.leader = here[0].member_id
         self.generation += 1
-        if not self.members:
+        if not members:
             self._become_empty(now)
             return
-        self.protocol = self._choose_protocol()
+        self.protocol = members.choose_protocol(self._release())
         self._read_subscriptions()
         self.transition(ClassicGroupState.COMPLETING_REBALANCE, now)
-        self._unsynced = set(self.members)
-        self._phase = self._timers.at(now + self._rebalance_timeout(), self._sync_expired)
-        for member in self.members.values():
+        self._unsynced = set(members)
+        self._phase = self._timers.at(now + members.rebalance_timeout(), self._sync_expired)
+        for member in members.values():
             joiner, member.joiner = member.joiner, None
             member.is_new = False
             self._await_heartbeat(member, member.session_timeout, now)
@@ -524,7 +408,7 @@ class Group(AnyGroup):
                 joiner(self.joined(member))
 
     def _complete_late_join(self, now: int) -> Idle:
-        if self.members and all(member.joiner is None for member in self.members.values()):
+        if self.members and not self.members.joined():
             return NEVER
         self._complete_join(now)
         return None
@@ -537,18 +421,7 @@ class Group(AnyGroup):
 
     def _read_subscriptions(self) -> None:
         """Read the subscriptions of this generation's members into `subscribed`."""
-        if self.protocol_type != CONSUMER:
-            self.subscribed = None
-            return
-        read = [_subscription(member.metadata(self.protocol)) for member in self.members.values()]
-        self.subscribed = None if None in read else {topic for topics in read for topic in topics or ()}
-
-    def _choose_protocol(self) -> str:
-        """Returns the protocol with the most votes: each member votes for the first of its protocols that all members
-        support."""
-        common = {name for name, count in self._votes.items() if count == len(self.members)}
-        votes = Counter(next(name for name, _ in member.protocols if name in common) for member in self.members.values())
-        return max(_in_order(votes, self._release()), key=votes.__getitem__)
+        self.subscribed = self.members.topics(self.protocol) if self.protocol_type == CONSUMER else None
 
     def _sync_expired(self, now: int) -> None:
         """Remove the members that sent no SyncGroup in time, and begin another rebalance."""
@@ -565,7 +438,7 @@ class Group(AnyGroup):
         members."""
         member.syncer = syncer
         self.has_synced(member)
-        if member.member_id == self.leader:
+        if member.member_id == self.members.leader:
             given = dict(assignments)
             for known in self.members.values():
                 known.assignment = given.get(known.member_id, b"")
@@ -607,8 +480,7 @@ class Group(AnyGroup):
         self._await_heartbeat(member, member.session_timeout, now)
 
     def _await_heartbeat(self, member: Member, timeout: int, now: int) -> None:
-        if member.heartbeat is not None:
-            member.heartbeat.cancel()
+        member.stop_timer()
 
         def expire(when: int) -> None:
             self.session_ends(member, when)
@@ -638,14 +510,9 @@ class Group(AnyGroup):
 
     def _forget(self, member: Member) -> None:
         member.joiner = member.syncer = None
-        if member.heartbeat is not None:
-            member.heartbeat.cancel()
-        self._dismiss(member.member_id)
+        member.stop_timer()
+        self.members.dismiss(member)
         self._unsynced.discard(member.member_id)
-        if member.instance_id is not None:
-            self.static_members.pop(member.instance_id, None)
-        if self.leader == member.member_id:
-            self.leader = next(iter(self.members), None)
 
     def _cancel_phase(self) -> None:
         if self._phase is not None:
@@ -654,28 +521,18 @@ class Group(AnyGroup):
 
     # Changing the protocol
 
-    def ask_to_rejoin(self) -> None:
-        """Respond REBALANCE_IN_PROGRESS to waiting requests, because the group may change to another protocol."""
-        self._respond_to_waiting(ErrorCode.REBALANCE_IN_PROGRESS)
-
-    def _respond_to_waiting(self, code: ErrorCode) -> None:
+    def refuse_waiting(self, code: ErrorCode) -> None:
+        """Respond with an error to all waiting requests."""
         for member in self.members.values():
-            joiner, member.joiner = member.joiner, None
-            syncer, member.syncer = member.syncer, None
-            if joiner is not None:
-                joiner(Joined(code, member.member_id))
-            if syncer is not None:
-                syncer(Synced(code))
+            member.refuse_waiting(code)
 
     def take_over(self, generation: int, members: Sequence[Member], assignment: Callable[[Member, str], bytes]) -> None:
         """Become a stable classic group whose members come from a group of another protocol. `assignment` encodes a member's
         partitions."""
         self.state = self.previous = ClassicGroupState.STABLE
         self.generation, self.protocol_type = generation, CONSUMER
-        for member in members:
-            self._admit(member)
-        self.leader = members[0].member_id
-        self.protocol = self._choose_protocol()
+        self.members = Roster(members)
+        self.protocol = self.members.choose_protocol(self._release())
         self._read_subscriptions()
         for member in members:
             member.assignment = assignment(member, self.protocol)
@@ -690,12 +547,13 @@ class Group(AnyGroup):
 
     def is_written(self) -> None:
         """Note that the group's present state is in the log, so that a restart restores this state."""
-        self.snapshot = Snapshot(self.generation, self.protocol_type, self.protocol, self.leader, list(self.members.values()))
+        members = self.members
+        self.snapshot = Snapshot(self.generation, self.protocol_type, self.protocol, members.leader, list(members.values()))
 
     def unload(self) -> None:
         """Respond NOT_COORDINATOR to waiting requests and stop the timers, because the broker no longer coordinates the
         group."""
-        self._respond_to_waiting(ErrorCode.NOT_COORDINATOR)
+        self.refuse_waiting(ErrorCode.NOT_COORDINATOR)
         self._cancel_timers()
 
     def restart(self, now: int) -> None:
@@ -704,11 +562,7 @@ class Group(AnyGroup):
         self.state = self.previous = ClassicGroupState.STABLE if kept.members else ClassicGroupState.EMPTY
         self.state_since = now
         self.generation, self.protocol_type, self.protocol = kept.generation, kept.protocol_type, kept.protocol
-        self.leader = kept.leader
-        self.members, self.static_members = {}, {}
-        self._votes.clear()
-        for member in kept.members:
-            self._admit(member)
+        self.members = Roster(kept.members, kept.leader)
         self.pending.clear()
         self._phase = None
         self._unsynced.clear()
@@ -727,22 +581,4 @@ class Group(AnyGroup):
         for timer in self.pending.values():
             timer.cancel()
         for member in self.members.values():
-            if member.heartbeat is not None:
-                member.heartbeat.cancel()
-
-
-def _in_order(names: Collection[str], release: Release) -> list[str]:
-    """Returns protocols in the order of the hash table in which Kafka counts the votes. If several protocols have most votes,
-    the first of them wins."""
-    if COUNTS_VOTES_IN_JAVA.of(release):
-        return hash_order(names, java_hash, buckets_for(len(names)))
-    return hash_order_12(names, java_hash) if SCALA.of(release) == 12 else trie_order_13(names, java_hash)
-
-
-def _subscription(metadata: bytes) -> set[str] | None:
-    """Returns the topics in a consumer's metadata, or None if the metadata cannot be read. All versions of the metadata begin
-    like version 0."""
-    try:
-        return set(decode(ConsumerProtocolSubscription, metadata, 0, 2)[0].topics)
-    except ProtocolError:
-        return None
+            member.stop_timer()

@@ -11,10 +11,11 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from kafkawire.errors import ErrorCode
-from wirebroker.core.groups.classic import Group, Joined, Joiner, JoinRequest, Member, Synced, Syncer
+from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.classic_members import ClassicMembers
 from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.core.groups.registry import Registry
+from wirebroker.core.groups.roster import Joined, Joiner, JoinRequest, Member, Synced, Syncer
 from wirebroker.core.groups.states import ClassicGroupState
 from wirebroker.core.metadata_writes import check_texts
 from wirebroker.core.releases.changes import since
@@ -84,7 +85,7 @@ class ClassicGroups:
 
     def _join_new(self, group: Group, requested: JoinRequest, joiner: Joiner, now: int) -> None:
         member_id = _new_member_id(requested, self._cluster.random_bytes(16))
-        if requested.instance_id is not None and requested.instance_id in group.static_members:
+        if requested.instance_id is not None and requested.instance_id in group.members.static:
             group.replace_static(_member(member_id, requested), joiner, requested.may_skip_assignment, now)
         elif requested.instance_id is None and requested.needs_known_id:
             group.add_pending(member_id, requested.session_timeout, now)
@@ -100,7 +101,7 @@ class ClassicGroups:
                 joiner(Joined(ErrorCode.UNKNOWN_SERVER_ERROR))
             return
         error = group.member_error(requested.member_id, requested.instance_id)
-        if requested.instance_id is not None and requested.instance_id not in group.static_members:
+        if requested.instance_id is not None and requested.instance_id not in group.members.static:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error:
             joiner(Joined(error, requested.member_id))
@@ -111,7 +112,7 @@ class ClassicGroups:
             joiner(Joined(ErrorCode.UNKNOWN_MEMBER_ID, requested.member_id))
         elif same and (
             group.state is ClassicGroupState.COMPLETING_REBALANCE
-            or (group.state is ClassicGroupState.STABLE and group.leader != member.member_id)
+            or (group.state is ClassicGroupState.STABLE and group.members.leader != member.member_id)
         ):
             joiner(group.joined(member))
         else:
@@ -202,7 +203,7 @@ class ClassicGroups:
     @staticmethod
     def _leave(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
         if not member_id:
-            member_id = group.static_members.get(instance_id or "", "")
+            member_id = group.members.static.get(instance_id or "", "")
         elif member_id in group.pending:
             group.drop_pending(member_id)
             return ErrorCode.NONE

@@ -8,7 +8,7 @@ from typing import Any
 
 from kafkawire.errors import ErrorCode, ProtocolError
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
-from wirebroker.core.groups.classic import CONSUMER, Joined, JoinRequest, Synced, Syncer
+from wirebroker.core.groups.classic import CONSUMER
 from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.core.groups.consumer_groups import Change, ConsumerGroups, instance_gone
 from wirebroker.core.groups.consumer_member import Claimed, ClassicSide, ConsumerMember
@@ -16,6 +16,7 @@ from wirebroker.core.groups.embedded import read_subscription, version_of, write
 from wirebroker.core.groups.migration import make_classic, policy
 from wirebroker.core.groups.modern import JOIN, SYNC, MemberState
 from wirebroker.core.groups.modern_groups import instance_error, unknown_member
+from wirebroker.core.groups.roster import Joined, JoinRequest, Synced, Syncer
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases.changes import since
 

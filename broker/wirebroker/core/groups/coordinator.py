@@ -15,7 +15,7 @@ from kafkawire.errors import ErrorCode
 from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.elections import NO_LEADER
-from wirebroker.core.groups.classic import Group, Joined, Joiner, JoinRequest
+from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.classic_groups import ClassicGroups
 from wirebroker.core.groups.classic_members import ClassicMembers
 from wirebroker.core.groups.commit import offset_tombstone
@@ -25,6 +25,7 @@ from wirebroker.core.groups.loading import MODERN, GroupLog
 from wirebroker.core.groups.modern_groups import ModernGroups
 from wirebroker.core.groups.offset_manager import OffsetManager
 from wirebroker.core.groups.registry import Registry
+from wirebroker.core.groups.roster import Joined, Joiner, JoinRequest
 from wirebroker.core.groups.share_group import ShareGroup
 from wirebroker.core.groups.share_groups import ShareGroups
 from wirebroker.core.groups.streams_groups import StreamsGroups

@@ -15,12 +15,13 @@ from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSu
 from wirebroker.common.slices import after
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.groups.assignors import as_assignment
-from wirebroker.core.groups.classic import CONSUMER, Group, Member
+from wirebroker.core.groups.classic import CONSUMER, Group
 from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.core.groups.consumer_member import ClassicSide, ConsumerMember, Owned
 from wirebroker.core.groups.embedded import read_assignment, read_subscription, version_of, write_assignment
 from wirebroker.core.groups.modern import topic_facts
 from wirebroker.core.groups.registry import Registry
+from wirebroker.core.groups.roster import Member
 from wirebroker.core.refusals import Refusal
 
 CANNOT_UPGRADE = "Cannot upgrade classic group {} to consumer group because {}."
@@ -56,7 +57,7 @@ def upgraded(group: Group, registry: Registry) -> Generator[None, Any, ConsumerG
     """Returns a consumer group with the members of a classic group, and asks these members to join again. The members and the
     state of the classic group do not change."""
     topics = registry.cluster.topics
-    group.ask_to_rejoin()
+    group.refuse_waiting(ErrorCode.REBALANCE_IN_PROGRESS)
     members, protocol = list(group.members.values()), group.protocol  # a timer may change the group between slices
     speak = [{name for name, _ in member.protocols} for member in members]
     if protocol is None or any(protocol not in names for names in speak):
