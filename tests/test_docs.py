@@ -200,6 +200,7 @@ ELSEWHERE = {
     "spark-class": "audit_spark/test_submit.py",
     "tshark": "test_a_capture_is_shown_as_shown",
     "pip install": "test_the_extras_that_are_shown_exist", "./wirebroker.pyz": "scripts/build-zipapp",
+    "./wirebroker-runtime-": "scripts/build-runtime",
 }  # fmt: skip
 """For each command that is not wirebroker's, the test that runs it."""
 

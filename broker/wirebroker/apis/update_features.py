@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.update_features import UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
-from wirebroker.apis.exchange import Exchange
+from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.core.features import KRAFT, UPDATES_TOGETHER, UPGRADE, Update, refusals
 from wirebroker.core.releases.changes import since
 
 UPGRADES_QUORUM = since("4.1", "UpdateFeatures changes kraft.version", "KAFKA-16538")
 
 
-def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> UpdateFeaturesResponse:
+def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> Steps:
     """Change the levels, unless an update is refused."""
     cluster = exchange.cluster
     if cluster.configs.release.has_zookeeper:
@@ -32,7 +32,7 @@ def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> UpdateFeatures
     supported = {node_id: broker.release.features for node_id, broker in (asked | cluster.live_brokers).items()}
     controller = cluster.brokers.get(cluster.controller_id)  # in a rolling upgrade, its release counts
     release = cluster.configs.release if controller is None else controller.release
-    refused = dict(refusals(updates, supported, cluster.configs.features, cluster.controller_id, release))
+    refused = yield from refusals(updates, supported, cluster.configs.features, cluster.controller_id, release)
     reason = next(filter(None, refused.values()), "")
     if reason and UPDATES_TOGETHER.of(release):
         message = f"The update failed for all features since the following feature had an error: {reason}"

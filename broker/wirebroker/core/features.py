@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from kafkawire.printable import printable
-from wirebroker.core.java_order import buckets_for, hash_order, java_hash
+from wirebroker.common.slices import pauses
+from wirebroker.core.java_order import buckets_for, hash_order_in_slices, java_hash
 from wirebroker.core.releases import Feature, Release
 from wirebroker.core.releases.changes import ByRelease, since, until
 
@@ -87,20 +88,24 @@ def refusals(
     levels: Mapping[str, int],
     controller: int,
     release: Release,
-) -> Iterator[tuple[str, str]]:
-    """Yields each feature, and why Kafka refuses its last update, in Kafka's words, or "" if Kafka accepts the update. The
+) -> Generator[None, Any, dict[str, str]]:
+    """Returns for each feature why Kafka refuses its last update, in Kafka's words, or "" if Kafka accepts the update. The
     features are in the order in which Kafka looks at them. If Kafka makes all updates or none, the first refusal is the last
-    element.
+    element. Yields after each slice.
 
     `supported` are the features of each broker that is up, by the broker's id. The controller checks its own features first.
     """
     last = {each.feature: each for each in updates}
-    together = UPDATES_TOGETHER.of(release)
-    for name in hash_order(last, java_hash, buckets_for(len(last))) if together else sorted(last):
-        reason = _refusal_by_anybody(last[name], supported, levels.get(name, 0), controller, release)
-        yield name, reason
-        if reason and together:
-            return
+    together, pause = UPDATES_TOGETHER.of(release), pauses()
+    names = (yield from hash_order_in_slices(last, java_hash, buckets_for(len(last)), pause)) if together else sorted(last)
+    found: dict[str, str] = {}
+    for name in names:
+        if pause():
+            yield
+        found[name] = _refusal_by_anybody(last[name], supported, levels.get(name, 0), controller, release)
+        if found[name] and together:
+            break
+    return found
 
 
 def _refusal_by_anybody(
