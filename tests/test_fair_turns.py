@@ -9,16 +9,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from cProfile import Profile
+from itertools import pairwise
 
 import pytest
 
 from inprocess import InProcess
 from kafkawire.declare import Message
-from kafkawire.frames import SIZE_BYTES, encode_request
+from kafkawire.frames import SIZE_BYTES, encode_request, encode_response
+from kafkawire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
 from requesting import init_producer_id, plain
 from test_costs import RIGHTS, World, asked_for, grown, lists_in, world
+from test_relay import Line
+from wirebroker.common.slices import SLICE
 from wirebroker.engine import engine as engine_module
 from wirebroker.mock import MockKafka
+from wirekit import NOW, batch
 
 SIZE = 1 << 15
 """The size of a long request in bytes."""
@@ -134,3 +146,25 @@ def test_others_have_their_turn_while_the_clock_moves(mock_kafka: MockKafka) -> 
 
     asyncio.run_coroutine_threadsafe(move(), loop).result(30)
     assert events == ["timer", "others"] * 3
+
+
+def test_a_proxy_compares_a_long_response_in_many_turns() -> None:
+    """A Produce with many partitions is forwarded at once, and compared with the shadow's verdicts between other requests."""
+    partitions = 4 * SLICE
+    data = batch(0, pid=5, epoch=0)
+    sent = [PartitionProduceData(index=index, records=data) for index in range(partitions)]
+    request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="orders", partition_data=sent)])
+    stored = [PartitionProduceResponse(index=index, error_code=0, base_offset=0) for index in range(partitions)]
+    response = ProduceResponse(responses=[TopicProduceResponse(name="orders", partition_responses=stored)])
+    line = Line("verdicts")
+    line.proxy.timers.in_slices = True
+    line.client_sends(encode_request(1, None, request, 9)).broker_sends(b"".join(encode_response(1, response, 9)))
+    assert line.to_client
+    turns, compared = 0, [len(line.proxy.trace.events("shadow"))]
+    while line.proxy.timers.busy:
+        line.proxy.timers.run(NOW, lambda: True)
+        turns += 1
+        compared.append(len(line.proxy.trace.events("shadow")))
+    assert turns >= 3
+    assert max(after - before for before, after in pairwise(compared)) <= SLICE
+    assert compared[-1] == partitions

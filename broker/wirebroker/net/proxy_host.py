@@ -120,7 +120,7 @@ class ProxyHost(Driver["ClientSide"]):
             frame_limit=settings.integer("socket.request.max.bytes"),
             strangers_limit=settings.integer("sasl.server.max.receive.size"),
         )  # fmt: skip
-        self.proxy.asks = True
+        self.proxy.asks = self.proxy.timers.in_slices = True
         self.proxy.moment = lambda: time.perf_counter_ns() // 1000
         self._upstream = tuple(dict.fromkeys(upstream))
         self._listen = listen

@@ -11,8 +11,8 @@ inside a broker.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
@@ -28,6 +28,7 @@ from kafkawire.messages.produce import PartitionProduceResponse, ProduceRequest,
 from kafkawire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from kafkawire.primitives import Buffer
 from kafkawire.registry import API_VERSIONS, FETCH, KEYS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE, is_dropped
+from wirebroker.common.slices import pauses
 from wirebroker.core.purgatory import Timers
 from wirebroker.core.telemetry import Pushes, push_of
 from wirebroker.faults.plan import FaultPlan
@@ -116,6 +117,9 @@ class Proxy:
         """Tells whether every request is decoded."""
         self._reads: frozenset[int] = frozenset()
         """The APIs whose requests are decoded even if `_reads_all` is not set."""
+        self._uncompared: deque[tuple[ForwardedExchange, ProduceResponse]] = deque()
+        """The responses that have not been compared with the shadow's verdicts yet."""
+        self._compares = False
         self._learns: dict[int, Callable[[ForwardedExchange, Any], None]] = {
             **dict.fromkeys(LOGINS, self._logged_in), KEYS["InitProducerId"]: self._issued, KEYS["EndTxn"]: self._ended,
             PRODUCE: self._compare, KEYS["PushTelemetry"]: self._pushed, FETCH: self._fetched,
@@ -293,15 +297,34 @@ class Proxy:
             self.trace.pushed(self.now, connection, exchange.client_id, request)
 
     def _compare(self, exchange: ForwardedExchange, response: ProduceResponse) -> None:
-        if not self.trace.verdicts:
-            return
+        if self.trace.verdicts:
+            self._uncompared.append((exchange, response))
+            if not self._compares:
+                self.timers.work(self._compare_all(), changes=False)
+
+    def _compare_all(self) -> Iterator[None]:
+        """Compare responses with the shadow's verdicts, in the order of the responses. Yields after each slice, because a
+        request may have many partitions."""
+        pause, self._compares = pauses(), True
+        try:
+            while self._uncompared:
+                exchange, response = self._uncompared.popleft()
+                for topic, batch, part in batches_with_responses(exchange, response):
+                    if pause():
+                        yield
+                    self._compare_batch(exchange, topic, batch, part)
+        finally:
+            self._compares = False
+
+    def _compare_batch(
+        self, exchange: ForwardedExchange, topic: str, batch: BatchHeader, part: PartitionProduceResponse
+    ) -> None:  # fmt: skip
         request = exchange.request
         assert isinstance(request, ProduceRequest)
-        for topic, batch, part in batches_with_responses(exchange, response):
-            judged = self.shadow.judged(topic, part.index, batch, part.error_code, part.base_offset, exchange.now)
-            self.trace.compared(exchange, request.acks, topic, batch, part, judged)
-            if not part.error_code and (request.transactional_id or self._watching.on):
-                self._stored(exchange, request.transactional_id, topic, batch, part)
+        judged = self.shadow.judged(topic, part.index, batch, part.error_code, part.base_offset, exchange.now)
+        self.trace.compared(exchange, request.acks, topic, batch, part, judged)
+        if not part.error_code and (request.transactional_id or self._watching.on):
+            self._stored(exchange, request.transactional_id, topic, batch, part)
 
     def _stored(
         self, exchange: ForwardedExchange, transactional_id: str | None, topic: str, batch: BatchHeader,
