@@ -15,8 +15,8 @@ from kafkawire.messages.consumer_group_heartbeat import (
     ResponseTopicPartitions,
 )
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.core.groups.consumer_groups import GroupHeartbeat
-from wirebroker.core.groups.modern_groups import HeartbeatResult
+from wirebroker.core.groups.consumer_heartbeats import GroupHeartbeat
+from wirebroker.core.groups.modern_heartbeats import HeartbeatResult
 from wirebroker.core.refusals import Refusal
 
 

@@ -16,7 +16,7 @@ from wirebroker.apis.described import NoGroup, find, refused
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, MEMBER, pauses, weighted_pauses
 from wirebroker.core.groups.share_group import ShareGroup, ShareMember
-from wirebroker.core.groups.share_groups import ASSIGNOR
+from wirebroker.core.groups.share_heartbeats import ASSIGNOR
 from wirebroker.core.refusals import MESSAGES
 
 

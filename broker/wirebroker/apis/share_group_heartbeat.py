@@ -15,7 +15,7 @@ from kafkawire.messages.share_group_heartbeat import (
 )
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.share_acknowledge import is_member_id
-from wirebroker.core.groups.share_groups import ShareHeartbeat
+from wirebroker.core.groups.share_heartbeats import ShareHeartbeat
 from wirebroker.core.refusals import Refusal
 
 

@@ -28,7 +28,7 @@ from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.common.slices import TOPICS
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
 from wirebroker.core.cluster import INTERNAL_TOPICS
-from wirebroker.core.groups.streams_groups import (
+from wirebroker.core.groups.streams_heartbeats import (
     FULL_STREAMS_GROUPS,
     Endpoint,
     StreamsHeartbeat,

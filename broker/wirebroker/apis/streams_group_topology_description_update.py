@@ -18,7 +18,7 @@ from kafkawire.messages.streams_group_topology_description_update import (
     TopologyDescriptionNode,
 )
 from wirebroker.apis.exchange import Exchange
-from wirebroker.core.groups.modern_groups import unknown_member
+from wirebroker.core.groups.modern_heartbeats import unknown_member
 from wirebroker.core.metadata_writes import check_texts
 from wirebroker.core.refusals import Refusal
 

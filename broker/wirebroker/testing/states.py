@@ -18,7 +18,7 @@ from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.core.groups.consumer_member import ConsumerMember
 from wirebroker.core.groups.group import AnyGroup
 from wirebroker.core.groups.share_group import ShareGroup, ShareMember
-from wirebroker.core.groups.share_groups import ASSIGNOR
+from wirebroker.core.groups.share_heartbeats import ASSIGNOR
 from wirebroker.core.groups.streams_group import StreamsGroup
 from wirebroker.core.groups.streams_member import StreamsMember
 from wirebroker.core.partition import Partition

@@ -1,7 +1,7 @@
 """One consumer group of KIP-848: its members, its epochs, and its target assignment.
 
-This is Kafka's ConsumerGroup. The class holds the state; `consumer_groups` computes the result of each request and stores it
-here.
+This is Kafka's ConsumerGroup. The class holds the state; `consumer_heartbeats` computes the result of each request and stores
+it here.
 """
 
 from __future__ import annotations

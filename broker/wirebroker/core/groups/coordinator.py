@@ -1,8 +1,8 @@
 """The group coordinator: finds the group of a request, checks that this broker coordinates the group, and hands the request on.
 
 All brokers of the process share the coordinator. A broker that does not coordinate the group responds with NOT_COORDINATOR.
-`classic_groups`, `consumer_groups`, `share_groups` and `streams_groups` handle the requests, and `offset_manager` handles
-offsets. `registry` has the groups and writes their records.
+`classic_requests`, `consumer_heartbeats`, `share_heartbeats` and `streams_heartbeats` handle the requests, and `offset_manager`
+handles offsets. `registry` has the groups and writes their records.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.groups.classic import Group
-from wirebroker.core.groups.classic_groups import ClassicGroups
-from wirebroker.core.groups.classic_members import ClassicMembers
+from wirebroker.core.groups.classic_in_consumer import ClassicMembers
+from wirebroker.core.groups.classic_requests import ClassicGroups
 from wirebroker.core.groups.commit import offset_tombstone
-from wirebroker.core.groups.consumer_groups import ConsumerGroups
+from wirebroker.core.groups.consumer_heartbeats import ConsumerGroups
 from wirebroker.core.groups.group import AnyGroup
 from wirebroker.core.groups.loading import MODERN, GroupLog
-from wirebroker.core.groups.modern_groups import ModernGroups
+from wirebroker.core.groups.modern_heartbeats import ModernGroups
 from wirebroker.core.groups.offset_manager import OffsetManager
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.groups.roster import Joined, Joiner, JoinRequest
 from wirebroker.core.groups.share_group import ShareGroup
-from wirebroker.core.groups.share_groups import ShareGroups
-from wirebroker.core.groups.streams_groups import StreamsGroups
+from wirebroker.core.groups.share_heartbeats import ShareGroups
+from wirebroker.core.groups.streams_heartbeats import StreamsGroups
 from wirebroker.core.purgatory import NEVER, Idle
 from wirebroker.core.releases.changes import since
 from wirebroker.core.share.coordinator import ShareCoordinator

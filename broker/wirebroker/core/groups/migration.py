@@ -1,8 +1,8 @@
 """Converts a group with members to another protocol (group.consumer.migration.policy, KIP-848).
 
 A classic group of consumers becomes a consumer group when the first member that uses the new protocol joins. The other members
-continue to send JoinGroup and SyncGroup (`classic_members`). When the last member that uses the new protocol leaves, the group
-becomes a classic group again.
+continue to send JoinGroup and SyncGroup (`classic_in_consumer`). When the last member that uses the new protocol leaves, the
+group becomes a classic group again.
 """
 
 from __future__ import annotations
@@ -92,11 +92,11 @@ def _consumer_member(member: Member, subscription: ConsumerProtocolSubscription,
     )  # fmt: skip
 
 
-def may_downgrade(group: ConsumerGroup, leaving: Sequence[ConsumerMember], cluster: Cluster) -> bool:
+def may_downgrade(group: ConsumerGroup, leaving: Sequence[ConsumerMember], cluster: Cluster, joining: int = 0) -> bool:
     """Tells whether the group may become a classic group when these members leave, because all other members use the classic
-    protocol."""
-    left = len(group.members) - len(leaving)
-    if group.classic_members - sum(member.classic is not None for member in leaving) != left or left <= 0:
+    protocol. `joining` is the number of classic members that join at the same time."""
+    left = len(group.members) - len(leaving) + joining
+    if group.classic_members - sum(member.classic is not None for member in leaving) + joining != left or left <= 0:
         return False
     return left <= cluster.configs.integer("group.max.size") and policy(cluster) in ("DOWNGRADE", "BIDIRECTIONAL")
 

@@ -1,7 +1,7 @@
 """The common part of consumer, share and streams groups (Kafka's ModernGroup).
 
 The coordinator computes the target assignment of each member. The heartbeat responses tell a member which partitions to take
-and which to give up. `modern_groups` handles the heartbeats, and `modern_log` has the records.
+and which to give up. `modern_heartbeats` handles the heartbeats, and `modern_log` has the records.
 """
 
 from __future__ import annotations

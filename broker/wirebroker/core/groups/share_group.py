@@ -1,6 +1,7 @@
 """One share group: its members, its target assignments, its share partitions that have a state, and its records (KIP-932).
 
-This is Kafka's ShareGroup. The class holds the state; `share_groups` computes the result of each request and stores it here.
+This is Kafka's ShareGroup. The class holds the state; `share_heartbeats` computes the result of each request and stores it
+here.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from kafkawire.primitives import format_uuid
 from wirebroker.common.slices import TOPICS, after, pauses
 from wirebroker.core.cluster import SHARE_TOPIC
 from wirebroker.core.configs import ConfigError
-from wirebroker.core.groups.modern_groups import ModernGroups
+from wirebroker.core.groups.modern_heartbeats import ModernGroups
 from wirebroker.core.groups.share_group import Preparation, Prepared, ShareGroup, ShareMember, preparation_records
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases.changes import since

@@ -1,6 +1,6 @@
 """One streams group: its members, its topology, its epochs and its target assignment (Kafka's StreamsGroup, KIP-1071).
 
-The class holds the state; `streams_groups` computes the result of each request and stores it here.
+The class holds the state; `streams_heartbeats` computes the result of each request and stores it here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The requests of classic groups: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
 The rules come from Kafka's GroupMetadataManager. Members of consumer groups may send these requests, too
-(`classic_members`).
+(`classic_in_consumer`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.groups.classic import Group
-from wirebroker.core.groups.classic_members import ClassicMembers
+from wirebroker.core.groups.classic_in_consumer import ClassicMembers
 from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.groups.roster import Joined, Joiner, JoinRequest, Member, Synced, Syncer

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from kafkawire.errors import ErrorCode
 from wirebroker.common.slices import after
 from wirebroker.core.groups.modern import LEAVES, TopicFacts
-from wirebroker.core.groups.modern_groups import HeartbeatResult, ModernGroups, Step, blank_name, unknown_member
+from wirebroker.core.groups.modern_heartbeats import HeartbeatResult, ModernGroups, Step, blank_name, unknown_member
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.groups.share_group import NOTHING, ShareGroup, ShareMember
 from wirebroker.core.groups.share_states import ShareStates

@@ -10,12 +10,12 @@ from kafkawire.errors import ErrorCode, ProtocolError
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from wirebroker.core.groups.classic import CONSUMER
 from wirebroker.core.groups.consumer_group import ConsumerGroup
-from wirebroker.core.groups.consumer_groups import Change, ConsumerGroups, instance_gone
+from wirebroker.core.groups.consumer_heartbeats import ConsumerGroups, ConsumerStep, instance_gone
 from wirebroker.core.groups.consumer_member import Claimed, ClassicSide, ConsumerMember
 from wirebroker.core.groups.embedded import read_subscription, version_of, write_assignment
-from wirebroker.core.groups.migration import make_classic, policy
+from wirebroker.core.groups.migration import make_classic, may_downgrade, policy
 from wirebroker.core.groups.modern import JOIN, SYNC, MemberState
-from wirebroker.core.groups.modern_groups import instance_error, unknown_member
+from wirebroker.core.groups.modern_heartbeats import instance_error, unknown_member
 from wirebroker.core.groups.roster import Joined, JoinRequest, Synced, Syncer
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases.changes import since
@@ -69,30 +69,29 @@ class ClassicMembers:
         subscription: ConsumerProtocolSubscription, sees: Callable[[str], bool] | None, now: int,
     ) -> Generator[None, Any, Joined]:  # fmt: skip
         static = group.static_member(new.instance_id)
-        downgrades = static is not None and self._leaves_classic_only(group, static)
-        change = yield from self._groups.change(group, old, new, replaces)
-        if isinstance(change, Refusal):
-            return Joined(change.code)
-        changed = old.topics != new.topics or old.regex != new.regex
+        downgrades = static is not None and static.classic is None and may_downgrade(group, [static], self._cluster, joining=1)
+        step = yield from self._groups.step(group, old, new, replaces)
+        if isinstance(step, Refusal):
+            return Joined(step.code)
         claimed = self._claimed(subscription)
         if downgrades:
-            stale = group.assignment_epoch < change.epoch
+            stale = group.assignment_epoch < step.epoch
             if not stale:
                 target = group.target_of(new)
-                yield from self._groups.reconcile(change, group.assignment_epoch, target, changed, claimed)
-            refused = make_classic(group, (), change.new, stale, self._groups.registry, now)
-            return Joined(refused) if refused else _joined(change)
-        epoch, target = yield from self._groups.compute_target(change, now)
-        yield from self._groups.reconcile(change, epoch, target, changed, claimed)
-        due = self._groups.regexes_due(change, now)
-        if refused := (yield from self._groups.write_down(change, now)):
+                yield from self._groups.reconcile(step, group.assignment_epoch, target, claimed)
+            refused = make_classic(group, (), step.new, stale, self._groups.registry, now)
+            return Joined(refused) if refused else _joined(step)
+        epoch, target = yield from self._groups.compute_target(step, now)
+        yield from self._groups.reconcile(step, epoch, target, claimed)
+        due = self._groups.regexes_due(step, now)
+        if refused := (yield from self._groups.write_down(step, now)):
             return Joined(refused)
         yield from self._groups.match_regexes(group, due, sees, now)
         assert new.classic is not None
         group.cancel_timer(JOIN, new.member_id)
         self._groups.await_heartbeat(group, new.member_id, now, new.classic.session_timeout)
         self._groups.fence_at(group, SYNC, new.member_id, now + new.rebalance_timeout)
-        return _joined(change)
+        return _joined(step)
 
     def _member(
         self, group: ConsumerGroup, member_id: str, requested: JoinRequest
@@ -111,14 +110,6 @@ class ClassicMembers:
         if static is None:
             return ConsumerMember(member_id), None
         return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
-
-    def _leaves_classic_only(self, group: ConsumerGroup, static: ConsumerMember) -> bool:
-        """Tells whether all other members use the classic protocol, and the group is allowed to become a classic group."""
-        others = len(group.members) - 1
-        if static.classic is not None or group.classic_members != others:
-            return False
-        fits = len(group.members) <= self._cluster.configs.integer("group.max.size")
-        return fits and policy(self._cluster) in ("DOWNGRADE", "BIDIRECTIONAL")
 
     def _claimed(self, subscription: ConsumerProtocolSubscription) -> Claimed:
         topics = self._cluster.topics
@@ -214,7 +205,7 @@ class ClassicMembers:
         return self._groups.fence(group, list(gone.values()), now) or codes
 
 
-def _joined(change: Change) -> Joined:
-    member = change.new
+def _joined(step: ConsumerStep) -> Joined:
+    member = step.new
     assert member.classic is not None
     return Joined(0, member.member_id, member.epoch, CONSUMER, member.classic.protocols[0][0])

@@ -26,7 +26,14 @@ from wirebroker.core.groups.consumer_log import regex_tombstones
 from wirebroker.core.groups.consumer_member import Claimed, ConsumerMember, Target, reconcile
 from wirebroker.core.groups.metadata_hash import metadata_hash
 from wirebroker.core.groups.modern import LEAVES, LEAVES_FOR_A_WHILE
-from wirebroker.core.groups.modern_groups import HeartbeatResult, ModernGroups, Step, blank_name, instance_error, unknown_member
+from wirebroker.core.groups.modern_heartbeats import (
+    HeartbeatResult,
+    ModernGroups,
+    Step,
+    blank_name,
+    instance_error,
+    unknown_member,
+)
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash, set_of_names, topic_ids
 from wirebroker.core.patterns import Pattern, PatternError, compile_pattern
@@ -71,12 +78,17 @@ class GroupHeartbeat(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class Change(Step[ConsumerGroup, ConsumerMember]):
+class ConsumerStep(Step[ConsumerGroup, ConsumerMember]):
     """A computed change of a consumer group, before it is written."""
 
     same: bool
-    """Tells whether all members subscribe to the same topics after the change."""
+    """Tells whether all members subscribe to the same topics after the step."""
     forgotten_regex: str | None = None
+
+    @property
+    def resubscribes(self) -> bool:
+        """Tells whether the member's subscription changes."""
+        return self.old.topics != self.new.topics or self.old.regex != self.new.regex
 
     def other_records(self) -> Iterable[CoordinatorRecord]:
         """Returns the tombstone of the regular expression that the group forgets."""
@@ -86,7 +98,7 @@ class Change(Step[ConsumerGroup, ConsumerMember]):
         return regex_tombstones(self.group.group_id, [forgotten])
 
     def apply(self, targets: Mapping[str, Partitions], now: int) -> None:
-        """Change the group."""
+        """ConsumerStep the group."""
         if self.forgotten_regex is not None:
             self.group.resolve(self.forgotten_regex, None)
         super().apply(targets, now)
@@ -167,22 +179,21 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
         if isinstance(found, Refusal):
             return found
         old, replaces = found
-        change = yield from self.change(group, old, _updated(old, requested), replaces)
-        if isinstance(change, Refusal):
-            return change
-        changed = old.topics != change.new.topics or old.regex != change.new.regex
-        target_epoch, target = yield from self.compute_target(change, now)
-        yield from self.reconcile(change, target_epoch, target, changed, requested.claimed)
-        due = self.regexes_due(change, now)
-        if refused := (yield from self.write_down(change, now)):
+        step = yield from self.step(group, old, _updated(old, requested), replaces)
+        if isinstance(step, Refusal):
+            return step
+        target_epoch, target = yield from self.compute_target(step, now)
+        yield from self.reconcile(step, target_epoch, target, requested.claimed)
+        due = self.regexes_due(step, now)
+        if refused := (yield from self.write_down(step, now)):
             return Refusal(refused)
         self.await_heartbeat(group, member_id, now)
         yield from self.match_regexes(group, due, requested.sees, now)
         full_request = requested.rebalance_timeout != -1 and requested.claimed is not None
         full_request = full_request and (requested.topics is not None or requested.regex is not None)
-        included = requested.epoch == 0 or full_request or old.assigned != change.new.assigned
+        included = requested.epoch == 0 or full_request or old.assigned != step.new.assigned
         interval = self.setting(requested.group_id, "heartbeat.interval.ms")
-        return HeartbeatResult(member_id, change.new.epoch, interval, change.new.assigned if included else None)
+        return HeartbeatResult(member_id, step.new.epoch, interval, step.new.assigned if included else None)
 
     def new_member_id(self) -> str:
         """Returns a new member id: Kafka's Uuid as text."""
@@ -221,9 +232,9 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
 
     # Computing the result
 
-    def change(
+    def step(
         self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, replaces: str | None
-    ) -> Generator[None, Any, Change | Refusal]:
+    ) -> Generator[None, Any, ConsumerStep | Refusal]:
         """Computes the change of the group in which `new` replaces `old`. Returns a refusal if a new regular expression does
         not compile."""
         bumps = not group.epoch or old.topics != new.topics or self._chooses_otherwise(group, old, new)
@@ -240,7 +251,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
             # A new expression that has no matches yet raises the epoch later, when it is matched.
             bumps = bumps or not new.regex or new.regex in group.resolved
         if not bumps and not self._facts_are_old(group):
-            return Change(
+            return ConsumerStep(
                 group=group, old=old, new=new, replaces=replaces, epoch=group.epoch, facts=group.facts, same=group.same,
                 forgotten_regex=forgotten,
             )  # fmt: skip
@@ -254,7 +265,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
         group.facts_version = self._cluster.version
         epoch = group.epoch + (bumps or facts != group.facts)
         yield from after(facts)
-        return Change(
+        return ConsumerStep(
             group=group, old=old, new=new, replaces=replaces, epoch=epoch, facts=facts, same=would_be.same(size),
             forgotten_regex=forgotten,
         )  # fmt: skip
@@ -276,14 +287,14 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
         group.facts_version = version
         return False
 
-    def _assign(self, step: Change) -> Generator[None, Any, Mapping[str, Partitions]]:
+    def _assign(self, step: ConsumerStep) -> Generator[None, Any, Mapping[str, Partitions]]:
         assignor = step.group.assignor_with(step.old, step.new) or self.default_assignor()
         wanted = yield from self._for_assignor(step)
         made = yield from ASSIGNORS[assignor](wanted)
         return {member_id: made.get(member_id, NOTHING) for member_id in wanted.members}
 
-    def _for_assignor(self, change: Change) -> Generator[None, Any, AssignorGroup]:
-        group, new = change.group, change.new
+    def _for_assignor(self, step: ConsumerStep) -> Generator[None, Any, AssignorGroup]:
+        group, new = step.group, step.new
         ids = group.in_order()
         if new.member_id not in group.members:
             ids.append(new.member_id)
@@ -293,7 +304,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
         members: dict[str, Subscriber] = {}
         pause = weighted_pauses()
         for member_id in ids:
-            if member_id == change.replaces and member_id != new.member_id:
+            if member_id == step.replaces and member_id != new.member_id:
                 continue
             member = new if member_id == new.member_id else group.members[member_id]
             wanted = group.topics_of(member)
@@ -311,24 +322,25 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
                 taken[topic].update(indexes)
             if pause(len(given)):
                 yield
-        return AssignorGroup(members, sizes, change.same, taken)
+        return AssignorGroup(members, sizes, step.same, taken)
 
     def _sizes(self, ids: Iterable[bytes]) -> dict[bytes, int]:
         known = self._cluster.topics_by_id
         return {topic_id: len(known[topic_id].partitions) for topic_id in ids}
 
     def reconcile(
-        self, change: Change, epoch: int, target: Partitions, changed: bool, claimed: Claimed | None
+        self, step: ConsumerStep, epoch: int, target: Partitions, claimed: Claimed | None
     ) -> Generator[None, Any, None]:
         """Move the member one step towards its target assignment."""
-        group, member = change.group, change.new
-        if not changed and member.reconciled_to(epoch):
+        group, member = step.group, step.new
+        if not step.resubscribes and member.reconciled_to(epoch):
             return
         names, topics = group.topics_of(member), self._cluster.topics
         subscribed = frozenset(topics[name].topic_id for name in names if name in topics)
         yield from after(subscribed)
-        change.new = reconcile(member, Target(epoch, target, subscribed, not names), changed, group.owner_epoch, claimed)
-        change.moved = change.new != member
+        aim = Target(epoch, target, subscribed, not names)
+        step.new = reconcile(member, aim, step.resubscribes, group.owner_epoch, claimed)
+        step.moved = step.new != member
         yield from after(target)
 
     def write(
@@ -349,21 +361,21 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
 
     # Regular expressions
 
-    def regexes_due(self, change: Change, now: int) -> bool:
-        """Tells whether the group's regular expressions must be matched with the topics after this change."""
-        group = change.group
-        if not group.subscriptions.regexes and not change.new.regex:
+    def regexes_due(self, step: ConsumerStep, now: int) -> bool:
+        """Tells whether the group's regular expressions must be matched with the topics after this step."""
+        group = step.group
+        if not group.subscriptions.regexes and not step.new.regex:
             return False
-        regexes = group.regexes_with(change.old, change.new)
+        regexes = group.regexes_with(step.old, step.new)
         if not regexes:
             return False
         last = next(iter(group.resolved.values()), None)
         if last is None:
             return True
         longest = self._cluster.configs.integer("group.consumer.regex.refresh.interval.ms")
-        new = change.new.regex
+        new = step.new.regex
         return now > last.time + REGEX_REFRESH_MIN_MS and (
-            (bool(new) and change.old.regex != new and not group.subscriptions.regexes[new])
+            (bool(new) and step.old.regex != new and not group.subscriptions.regexes[new])
             or len(regexes) != len(group.resolved)
             or last.created < self._cluster.topics_created
             or now > last.time + longest

@@ -12,7 +12,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, TaskIds
 from wirebroker.common.slices import after
 from wirebroker.core.groups.modern import LEAVES, LEAVES_FOR_A_WHILE
-from wirebroker.core.groups.modern_groups import ModernGroups, Step, blank_name, instance_error, unknown_member
+from wirebroker.core.groups.modern_heartbeats import ModernGroups, Step, blank_name, instance_error, unknown_member
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.groups.sticky_assignor import Assignable, Work, sticky
 from wirebroker.core.groups.streams_group import StreamsGroup, TaskOffsets
