@@ -36,7 +36,7 @@ def modern(group: ConsumerGroup) -> Any:
     return (
         group.epoch, group.assignment_epoch, group.assigned_at, group.members, group.static_members,
         {name: dict(given) for name, given in group.targets.items()}, resolved, group.subscriptions, group.facts,
-        group.state,
+        group.state_name,
     )  # fmt: skip
 
 

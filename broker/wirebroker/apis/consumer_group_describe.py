@@ -63,7 +63,7 @@ def _describe(group_id: str, exchange: Exchange) -> tuple[ConsumerGroup | None, 
     response = DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
-        group_state=group.state,
+        group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.preferred_assignor() or exchange.engine.groups.consumers.default_assignor(),

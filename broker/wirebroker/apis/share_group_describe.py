@@ -46,7 +46,7 @@ def _describe(group_id: str, exchange: Exchange) -> tuple[ShareGroup | None, Des
             group = NoGroup(group.code, MESSAGES.get(group.code))
         return None, refused(DescribedGroup, group_id, group, assignor_name="")
     response = DescribedGroup(
-        error_code=ErrorCode.NONE, group_id=group_id, group_state=group.state, group_epoch=group.epoch,
+        error_code=ErrorCode.NONE, group_id=group_id, group_state=group.state_name, group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch, assignor_name=ASSIGNOR, members=[],
     )  # fmt: skip
     return group, response

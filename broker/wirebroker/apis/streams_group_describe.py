@@ -69,7 +69,7 @@ def _describe(group_id: str, exchange: Exchange) -> tuple[StreamsGroup | None, D
         return None, refused(DescribedGroup, group_id, group)
     streams = exchange.engine.groups.streams
     response = DescribedGroup(
-        error_code=ErrorCode.NONE, group_id=group_id, group_state=group.state, group_epoch=group.epoch,
+        error_code=ErrorCode.NONE, group_id=group_id, group_state=group.state_name, group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch, topology=_topology(group, streams.shown(group)), members=[],
         assignor_name=streams.assignor(group),
     )  # fmt: skip

@@ -10,12 +10,12 @@ from kafkawire.errors import ErrorCode, ProtocolError
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from wirebroker.core.groups.classic import CONSUMER
 from wirebroker.core.groups.consumer_group import ConsumerGroup
-from wirebroker.core.groups.consumer_heartbeats import ConsumerGroups, ConsumerStep, instance_gone
+from wirebroker.core.groups.consumer_heartbeats import ConsumerGroups, ConsumerStep
 from wirebroker.core.groups.consumer_member import Claimed, ClassicSide, ConsumerMember
 from wirebroker.core.groups.embedded import read_subscription, version_of, write_assignment
 from wirebroker.core.groups.migration import make_classic, may_downgrade, policy
 from wirebroker.core.groups.modern import JOIN, SYNC, MemberState
-from wirebroker.core.groups.modern_heartbeats import instance_error, unknown_member
+from wirebroker.core.groups.modern_heartbeats import instance_error, instance_gone, unknown_member
 from wirebroker.core.groups.roster import Joined, JoinRequest, Synced, Syncer
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases.changes import since

@@ -31,8 +31,6 @@ from wirebroker.core.groups.modern_heartbeats import (
     ModernGroups,
     Step,
     blank_name,
-    instance_error,
-    unknown_member,
 )
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash, set_of_names, topic_ids
@@ -175,7 +173,9 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
         if full := self.is_full(group, requested.member_id, requested.instance_id):
             return full
         member_id = requested.member_id or self.new_member_id()
-        found = self._member(group, member_id, requested)
+        found = self.sender(
+            group, member_id, requested.instance_id, requested.epoch, lambda member: member.owns_all(requested.claimed)
+        )
         if isinstance(found, Refusal):
             return found
         old, replaces = found
@@ -198,37 +198,6 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
     def new_member_id(self) -> str:
         """Returns a new member id: Kafka's Uuid as text."""
         return format_uuid(new_uuid(self._cluster.random_bytes))
-
-    def _member(
-        self, group: ConsumerGroup, member_id: str, requested: GroupHeartbeat
-    ) -> tuple[ConsumerMember, str | None] | Refusal:
-        """Returns the member that sent a heartbeat, and the id of the static member that it replaces, if any."""
-        joins = requested.epoch == 0
-        if requested.instance_id is None:
-            member = group.members.get(member_id)
-            if member is None:
-                return (ConsumerMember(member_id), None) if joins else unknown_member(group, member_id)
-            return self._epoch_error(member, requested) or (member, None)
-        if error := instance_gone(group, requested.instance_id):
-            return error
-        static = group.static_member(requested.instance_id)
-        if joins:
-            if static is None:
-                return group.members.get(member_id) or ConsumerMember(member_id), None
-            if static.classic is None and static.epoch != LEAVES_FOR_A_WHILE:
-                return Refusal(
-                    ErrorCode.UNRELEASED_INSTANCE_ID,
-                    f"Static member {member_id} with instance id {requested.instance_id} cannot join the group because the "
-                    f"instance id is owned by {static.member_id} member.",
-                )
-            return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
-        if error := instance_error(static, member_id, requested.instance_id):
-            return error
-        assert static is not None
-        return self._epoch_error(static, requested) or (static, None)
-
-    def _epoch_error(self, member: ConsumerMember, requested: GroupHeartbeat) -> Refusal | None:
-        return self.epoch_error(member, requested.epoch, member.owns_all(requested.claimed))
 
     # Computing the result
 
@@ -428,8 +397,6 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
         group = self.find(requested.group_id)
         if isinstance(group, Refusal):
             return group
-        if requested.instance_id is not None and (gone := instance_gone(group, requested.instance_id)):
-            return gone
         refused = yield from self.leave(group, requested.member_id, requested.instance_id, requested.epoch, now)
         return refused or HeartbeatResult(requested.member_id, requested.epoch)
 
@@ -470,15 +437,6 @@ def _updated(member: ConsumerMember, requested: GroupHeartbeat) -> ConsumerMembe
         client_host=requested.client_host,
         classic=None,
     )
-
-
-def instance_gone(group: ConsumerGroup, instance_id: str) -> Refusal | None:
-    """Returns a refusal if this group.instance.id belongs to a member that has left.
-
-    A member can leave its old group.instance.id behind if it changed the id before it left.
-    """
-    member_id = group.static_members.get(instance_id)
-    return None if member_id is None or member_id in group.members else unknown_member(group, member_id)
 
 
 def _seen(topics: frozenset[str], sees: Callable[[str], bool] | None) -> Generator[None, Any, frozenset[str]]:

@@ -147,7 +147,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
     # Queries
 
     @property
-    def state(self) -> str:
+    def state_name(self) -> str:
         """Kafka's name of the state."""
         if not self.members:
             return EMPTY
@@ -155,11 +155,6 @@ class ModernGroup(AnyGroup, Generic[M, T]):
             return ASSIGNING
         reconciled = all(member.reconciled_to(self.assignment_epoch) for member in self.members.values())
         return STABLE if reconciled else RECONCILING
-
-    @property
-    def state_name(self) -> str:
-        """Kafka's name of the state."""
-        return self.state
 
     @property
     def generation_or_epoch(self) -> int:
@@ -330,19 +325,15 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         if (timer := self._timers.pop((kind, member_id), None)) is not None:
             timer.cancel()
 
-    def cancel_timers(self) -> None:
-        """Cancel all timers, because the group is gone or the broker stopped."""
+    def unload(self) -> None:
+        """Cancel all timers, because the broker no longer coordinates the group."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
 
-    def unload(self) -> None:
-        """Stop the timers, because the broker no longer coordinates the group."""
-        self.cancel_timers()
-
     def die(self, now: int) -> None:
-        """Stop the timers, because the group is deleted or replaced."""
-        self.cancel_timers()
+        """Cancel all timers, because the group is deleted or replaced."""
+        self.unload()
 
 
 def _stale(member: ModernMember) -> ErrorCode:

@@ -8,8 +8,8 @@ Requests about many topics run in slices.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -225,6 +225,30 @@ class ModernGroups(ABC, Generic[G, M]):
             f"({member.epoch}){differs}. {ABANDON}",
         )
 
+    def sender(
+        self, group: G, member_id: str, instance_id: str | None, epoch: int, owns_all: Callable[[M], bool]
+    ) -> tuple[M, str | None] | Refusal:
+        """Returns the member that sent a heartbeat, which is a new member if it joins, and the id of the static member that it
+        replaces, if any. `owns_all` tells whether a member owns all partitions or tasks that the request lists."""
+        joins, member = epoch == 0, group.members.get(member_id)
+        if instance_id is not None:
+            if gone := instance_gone(group, instance_id):
+                return gone
+            static = group.static_member(instance_id)
+            if joins and static is not None:
+                if static.speaks_classic or static.epoch == LEAVES_FOR_A_WHILE:
+                    return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
+                who = f"Static member {member_id} with instance id {instance_id}"
+                owned = f"because the instance id is owned by {static.member_id} member."
+                return Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, f"{who} cannot join the group {owned}")
+            if not joins:
+                if error := instance_error(static, member_id, instance_id):
+                    return error
+                member = static
+        if member is None:
+            return (group.member_class(member_id), None) if joins else unknown_member(group, member_id)
+        return self.epoch_error(member, epoch, owns_all(member)) or (member, None)
+
     # Targets
 
     def facts(self, names: Iterable[str]) -> dict[str, tuple[bytes, int]]:
@@ -328,7 +352,7 @@ class ModernGroups(ABC, Generic[G, M]):
             refused = unknown_member(group, member_id) if member is None else None
         else:
             member = group.static_member(instance_id)
-            refused = instance_error(member, member_id, instance_id)
+            refused = instance_gone(group, instance_id) or instance_error(member, member_id, instance_id)
         if refused is not None or member is None:
             return refused
         if instance_id is not None and epoch == LEAVES_FOR_A_WHILE:
@@ -388,7 +412,7 @@ class ModernGroups(ABC, Generic[G, M]):
     def restart(self, group: G, now: int) -> None:
         """Continue with the group's state in the log after a restart, and start the group's timers again."""
         group.forget_unrecorded()
-        group.cancel_timers()
+        group.unload()
         for member in group.members.values():
             self.await_heartbeat(group, member.member_id, now)
             if member.state is MemberState.UNREVOKED:
@@ -398,6 +422,15 @@ class ModernGroups(ABC, Generic[G, M]):
 def unknown_member(group: ModernGroup[Any, Any], member_id: str) -> Refusal:
     """Returns the refusal of a request with an unknown member id."""
     return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+
+
+def instance_gone(group: ModernGroup[Any, Any], instance_id: str) -> Refusal | None:
+    """Returns a refusal if this group.instance.id belongs to a member that has left.
+
+    A member can leave its old group.instance.id behind if it changed the id before it left.
+    """
+    member_id = group.static_members.get(instance_id)
+    return None if member_id is None or member_id in group.members else unknown_member(group, member_id)
 
 
 def instance_error(member: ModernMember | None, member_id: str, instance_id: str) -> Refusal | None:

@@ -148,7 +148,7 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
         self.preparation: Preparation | None = None
 
     @property
-    def state(self) -> str:
+    def state_name(self) -> str:
         """Kafka's name of the state."""
         return STABLE if self.members else EMPTY
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from kafkawire.errors import ErrorCode
 from wirebroker.common.slices import after
 from wirebroker.core.groups.modern import LEAVES, TopicFacts
-from wirebroker.core.groups.modern_heartbeats import HeartbeatResult, ModernGroups, Step, blank_name, unknown_member
+from wirebroker.core.groups.modern_heartbeats import HeartbeatResult, ModernGroups, Step, blank_name
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.groups.share_group import NOTHING, ShareGroup, ShareMember
 from wirebroker.core.groups.share_states import ShareStates
@@ -83,9 +83,12 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember]):
         group = self.find(requested.group_id, create=requested.epoch == 0)
         if isinstance(group, Refusal):
             return group
-        old = self._member(group, requested)
-        if isinstance(old, Refusal):
-            return old
+        if full := self.is_full(group, requested.member_id, None):
+            return full
+        found = self.sender(group, requested.member_id, None, requested.epoch, lambda _: True)
+        if isinstance(found, Refusal):
+            return found
+        old, _ = found
         new = _updated(old, requested)
         yield from after(new.topics)
         epoch, facts = yield from self._next_epoch(group, old, new)
@@ -99,14 +102,6 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember]):
         shown = requested.epoch == 0 or requested.topics is not None or step.new.assigned != old.assigned
         interval = self.setting(group.group_id, "heartbeat.interval.ms")
         return HeartbeatResult(new.member_id, step.new.epoch, interval, step.new.assigned if shown else None)
-
-    def _member(self, group: ShareGroup, requested: ShareHeartbeat) -> ShareMember | Refusal:
-        member = group.members.get(requested.member_id)
-        if member is not None:
-            return self.epoch_error(member, requested.epoch, True) or member
-        if full := self.is_full(group, requested.member_id, None):
-            return full
-        return ShareMember(requested.member_id) if requested.epoch == 0 else unknown_member(group, requested.member_id)
 
     def _next_epoch(
         self, group: ShareGroup, old: ShareMember, new: ShareMember

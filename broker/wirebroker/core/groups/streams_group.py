@@ -81,11 +81,11 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     # Queries
 
     @property
-    def state(self) -> str:
+    def state_name(self) -> str:
         """Kafka's name of the state."""
         if self.members and (self.topology is None or self.topology.epoch != self.valid_topology_epoch):
             return NOT_READY
-        return super().state
+        return super().state_name
 
     @staticmethod
     def same_target(one: Tasks, other: Tasks) -> bool:

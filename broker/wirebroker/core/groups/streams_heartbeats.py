@@ -12,7 +12,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, TaskIds
 from wirebroker.common.slices import after
 from wirebroker.core.groups.modern import LEAVES, LEAVES_FOR_A_WHILE
-from wirebroker.core.groups.modern_heartbeats import ModernGroups, Step, blank_name, instance_error, unknown_member
+from wirebroker.core.groups.modern_heartbeats import ModernGroups, Step, blank_name
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.groups.sticky_assignor import Assignable, Work, sticky
 from wirebroker.core.groups.streams_group import StreamsGroup, TaskOffsets
@@ -288,18 +288,10 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
         known = request.member_id if FULL_STREAMS_GROUPS.of(self.release) else ""
         if joins and (full := self.is_full(group, known, request.instance_id)):
             return full
-        member = group.members.get(request.member_id)
-        if request.instance_id is not None:
-            static = group.static_member(request.instance_id)
-            if joins and static is not None:
-                return _replacing(static, request.member_id, request.instance_id)
-            if not joins and (error := instance_error(static, request.member_id, request.instance_id)):
-                return error
-            member = member if static is None else static
-        if member is None:
-            return (StreamsMember(request.member_id), None) if joins else unknown_member(group, request.member_id)
         claimed = [_pairs(each) for each in (request.active_tasks, request.standby_tasks, request.warmup_tasks)]
-        return self.epoch_error(member, request.member_epoch, member.owns_all(claimed)) or (member, None)
+        return self.sender(
+            group, request.member_id, request.instance_id, request.member_epoch, lambda member: member.owns_all(claimed)
+        )
 
     def _count(self, name: str) -> int | None:
         topic = self._cluster.topics.get(name)
@@ -481,18 +473,6 @@ def _invalid(request: StreamsGroupHeartbeatRequest) -> str | None:
     if request.member_epoch < LEAVES_FOR_A_WHILE:
         return f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2."
     return None
-
-
-def _replacing(static: StreamsMember, member_id: str, instance_id: str) -> tuple[StreamsMember, str] | Refusal:
-    """A static member comes back: returns the member with its new member id, and also its old member id. If the static
-    member has not left temporarily, returns a refusal."""
-    if static.epoch == LEAVES_FOR_A_WHILE:
-        return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
-    return Refusal(
-        ErrorCode.UNRELEASED_INSTANCE_ID,
-        f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id is owned by "
-        f"{static.member_id} member.",
-    )
 
 
 def _matters(old: StreamsMember, new: StreamsMember, instance_id: str | None) -> bool:
