@@ -79,7 +79,7 @@ class ControlClient:
         responses = self._operation(method, path.partition("?")[0])["responses"]
         assert str(response.status) in responses, f"the document has no {response.status} for {method} {path}: {response.body}"
         content = responses[str(response.status)].get("content", {})
-        assert list(content) == [response.media]
+        assert response.media in content
         if response.media in ("application/json", PROBLEM):
             schema = content[response.media]["schema"] | {"components": self.document["components"]}
             jsonschema.Draft202012Validator(schema).validate(response.json)

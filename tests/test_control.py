@@ -458,6 +458,67 @@ def test_an_impossible_rule_is_refused_with_the_words_of_a_fault_file(
     assert control.ask("GET", "/faults")["faults"] == []
 
 
+# Tests and their reports
+
+
+def test_a_test_begins_with_a_soft_reset_and_a_mark(
+    kafka: MockKafka, control: ControlClient, mock_kafka_factory: Start
+) -> None:
+    producer = RawProducer(kafka)
+    control.ask("POST", "/faults", {"kind": "observe"})
+    producer.send(0)
+    before = control.ask("POST", "/tests", {"name": "first"})
+    producer.send(1)
+    mark = control.ask("POST", "/tests", {"name": "OrdersTest.retries"})
+    assert (mark["name"], mark["row"], mark["run"] != before["run"]) == ("OrdersTest.retries", 1, True)
+    assert (kafka.records("orders"), kafka.faults.rules) == ([], [])
+    assert producer.send(2).base_offset == 2, "the client continues"
+    assert [row.parts()[2:] for row in kafka.trace.events("test")] == [("began", "OrdersTest.retries")]
+    kafka.begin_test("in Python")
+    assert [row.parts()[3] for row in kafka.trace.events()] == ["in Python"]
+    untraced = ControlClient(mock_kafka_factory(control=True, trace="off").control_url)
+    assert untraced.ask("POST", "/tests", {"name": "untraced"})["row"] == 0
+
+
+def test_the_report_is_what_pytest_shows(kafka: MockKafka, control: ControlClient) -> None:
+    kafka.begin_test("OrdersTest.retries")
+    kafka.faults.add(faults.lose_ack(api="Fetch"))
+    till = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "till", "log_level": 0})
+    till.init_transactions()
+    for value, end in (("bought", till.commit_transaction), ("returned", till.abort_transaction), ("looked", till.flush)):
+        till.begin_transaction()
+        till.produce("orders", value, partition=0)
+        till.flush()
+        end()
+    kafka.clock.advance(seconds=30)
+    text, report = (control.send("GET", "/report", headers={"Accept": each}) for each in ("*/*", "application/json"))
+    bare = control.send("GET", "/report")
+    assert (text.media, bare.media, report.media) == ("text/plain", "text/plain", "application/json")
+    told = report.json
+    assert {each["title"]: each["text"] for each in told["sections"]} == kafka.report()
+    assert text.body == bare.body == "".join(f"--- {name} ---\n{lines.rstrip()}\n" for name, lines in kafka.report().items())
+    assert [each["fate"] for each in told["records"] if not each["record"]["control"]] == ["committed", "aborted", "open"]
+    assert (told["test"], told["verdicts"][0]["name"]) == ("OrdersTest.retries", "OrdersTest.retries")
+    assert [(each["transactional_id"], each["state"]) for each in told["transactions"]] == [("till", "Ongoing")]
+    assert [rule.kind for rule in loads(told["faults"], "the report").rules] == ["lose_ack"]
+    for part in ("committed key null  value 'bought'", "'till'               Ongoing, producer", "fired 0 of 0"):
+        assert part in text.body
+
+
+def test_the_report_finds_what_explain_finds(mock_kafka_factory: Start) -> None:
+    kafka = mock_kafka_factory(topics={"orders": 1}, control=True, trace="all")
+    control = ControlClient(kafka.control_url)
+    kafka.faults.add(faults.throttle(40_000))
+    for _ in range(3):
+        client(kafka).request(MetadataRequest(topics=None), 9)
+    expected = control.ask("GET", "/explain")["findings"]
+    assert expected
+    assert [each["kind"] for each in control.send("GET", "/report", headers={"Accept": JSON}).json["findings"]] == [
+        each["kind"] for each in expected
+    ]
+    assert expected[0]["sentence"] in kafka.report()["what is wrong"]
+
+
 # Verdicts
 
 

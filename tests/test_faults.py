@@ -61,6 +61,7 @@ def test_a_test_waits_for_requests_that_a_rule_observes(mock_kafka: MockKafka) -
         dialogue >> seq(0) << accepted(at=0) >> seq(1) << accepted(at=1)
         waiting.result(10)
     assert values(mock_kafka) == [b"v0", b"v1"]
+    assert mock_kafka.trace.faults() == []
     seen.wait_fired(2, timeout=0)
     with pytest.raises(NotFired, match=r"did not fire 3 times within 0.01 s: it matched 2 and fired 2"):
         mock_kafka.faults.rules[0].wait_fired(3, timeout=0.01)

@@ -54,6 +54,8 @@ METHODS: dict[str, Callable[..., Any]] = {
     "POST /trace/level": TraceView.level.fset,  # type: ignore[attr-defined]
     "GET /producers": MockKafka.producers,
     "POST /audit": MockKafka.audit,
+    "POST /tests": MockKafka.begin_test,
+    "GET /report": MockKafka.report,
     "GET /transactions": MockKafka.transactions,
     "GET /transactions/{transactional_id}": MockKafka.transactions,
     "GET /groups": MockKafka.groups,

@@ -43,6 +43,7 @@ from wirebroker.trace.rows import (
     RunRow,
     ShareRow,
     TelemetryRow,
+    TestRow,
     ThrottleRow,
     UpgradeRow,
     row_from_json,
@@ -111,7 +112,8 @@ def everything() -> list[Row]:
             pushed = TelemetryRow(kafka.clock.now(), 1, 7, "app", "C-puqgyfx4Z4V6JdyiQgBw", False, "zstd", 461)
             level = FeatureRow(kafka.clock.now(), "group.version", 1, 0)
             upgraded = UpgradeRow(kafka.clock.now(), 1, "4.3", "4.4")
-            made = [RunRow(kafka.clock.now(), "started"), authenticated, shared, refused, waits, pushed, level, upgraded]
+            began = RunRow(kafka.clock.now(), "started"), TestRow(kafka.clock.now(), "OrdersTest.retries")
+            made = [*began, authenticated, shared, refused, waits, pushed, level, upgraded]
             return kafka.trace.events() + proxy.trace.events("shadow", "unsupported") + made
 
 
@@ -186,6 +188,7 @@ def test_each_level_has_the_events_of_those_before_it(level: str) -> None:
             "upgrade",
             "retention",
             "run",
+            "test",
         }
         assert {row.event for row in kafka.trace.events()} == expected - elsewhere
 

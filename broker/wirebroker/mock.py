@@ -45,6 +45,7 @@ from wirebroker.security.protocols import protocol_named
 from wirebroker.security.web_tokens import unsecured_token
 from wirebroker.testing import operations, states
 from wirebroker.testing import started as made
+from wirebroker.testing.failure_report import sections
 from wirebroker.testing.operations import StoredRecord
 from wirebroker.testing.option_table import Options
 from wirebroker.testing.options import BrokerOptions, OptionError
@@ -511,6 +512,17 @@ class MockKafka(Waits, TopicDeeds, StateDeeds, ClusterDeeds, RunningDeeds):
         host = self._running
         assert self._loop is not None
         call_on(self._loop, lambda: host.reset(self._new_engine, soft=soft))
+
+    def begin_test(self, name: str) -> None:
+        """Reset the broker softly, and note in the trace that the test `name` begins."""
+        host = self._running
+        assert self._loop is not None
+        call_on(self._loop, lambda: host.begin_test(name))
+
+    def report(self) -> dict[str, str]:
+        """Returns what pytest shows when a test fails: sections by title, such as the last verdicts and records since the last
+        reset."""
+        return self._call(sections)
 
     def snapshot(self) -> Snapshot:
         """Returns a copy of the broker's whole state and of its clock, for `restore`. Clients do not notice the copying.

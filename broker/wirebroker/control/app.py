@@ -27,7 +27,7 @@ from starlette.routing import BaseRoute, Route
 from kafkawire.compression import CodecMissing
 from wirebroker.control import openapi, page
 from wirebroker.control.controlled import Readable
-from wirebroker.control.endpoint import JSON, TOML, Endpoint
+from wirebroker.control.endpoint import JSON, TEXT, TOML, Endpoint
 from wirebroker.control.forms import Form, Misfit, read
 from wirebroker.control.hosts import Hosts, plain_host
 from wirebroker.control.problems import PROBLEM, Problem
@@ -144,6 +144,8 @@ async def _response(endpoint: Endpoint, request: Request) -> Response:
         result = await result
     if isinstance(result, AsyncIterator):
         return StreamingResponse(result, endpoint.status, media_type=endpoint.media)
+    if endpoint.as_text is not None and JSON not in request.headers.get("accept", ""):
+        return Response(endpoint.as_text(result), endpoint.status, media_type=TEXT)
     if endpoint.media != JSON:
         return Response(result, endpoint.status, media_type=endpoint.media)
     return json_response({} if result is None else msgspec.to_builtins(result), endpoint.status)

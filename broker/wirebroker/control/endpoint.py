@@ -17,7 +17,7 @@ TOML = "application/toml"
 PCAPNG = "application/x-pcapng"
 EVENTS = "text/event-stream"
 SVG = "image/svg+xml"
-PROMETHEUS = "text/plain"
+TEXT = PROMETHEUS = "text/plain"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +26,8 @@ class Endpoint:
 
     The handler gets the controlled broker or proxy and, by name, the parts of the path. The handler also gets `query` and
     `body` (forms) or `text` (the raw body), if its signature has them. The response is the result in JSON; None is an empty
-    object, and a text stays as it is. `problems` maps each status that reports a problem to the reason.
+    object, and a text stays as it is. With `as_text`, the response is JSON only if the client accepts application/json, and
+    else the text that this function makes of the result. `problems` maps each status that reports a problem to the reason.
     """
 
     method: str
@@ -35,6 +36,7 @@ class Endpoint:
     status: int = 200
     media: str = JSON
     takes: str = JSON
+    as_text: Callable[[Any], str] | None = None
     problems: Mapping[int, str] = field(default_factory=dict)
 
     @property

@@ -8,7 +8,7 @@ from types import NoneType
 from typing import Any
 
 from wirebroker.common.version import __version__
-from wirebroker.control.endpoint import JSON, Endpoint
+from wirebroker.control.endpoint import JSON, TEXT, Endpoint
 from wirebroker.control.forms import Form, required, schema
 from wirebroker.control.problems import PROBLEM
 
@@ -108,7 +108,10 @@ def _body(endpoint: Endpoint, named: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _responses(endpoint: Endpoint, named: dict[str, Any]) -> dict[str, Any]:
-    good = {"description": HTTPStatus(endpoint.status).phrase, "content": {endpoint.media: {"schema": _said(endpoint, named)}}}
+    content = {endpoint.media: {"schema": _said(endpoint, named)}}
+    if endpoint.as_text is not None:
+        content[TEXT] = {"schema": {"type": "string"}}
+    good = {"description": HTTPStatus(endpoint.status).phrase, "content": content}
     problem = {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     bad = {
         str(status): {"description": when, "content": problem}

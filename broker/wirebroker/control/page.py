@@ -14,7 +14,8 @@ from wirebroker.tools import installed_tools
 TITLES = {
     "running": "The broker", "cluster": "The cluster", "faults": "Faults", "topics": "Topics", "records": "Records",
     "verdicts": "Verdicts", "events": "The trace", "audit": "Audit", "state": "Producers, transactions, groups",
-    "quotas": "Quotas", "telemetry": "Metrics of clients", "metrics": "Metrics for Prometheus",
+    "report": "Tests and their reports", "quotas": "Quotas", "telemetry": "Metrics of clients",
+    "metrics": "Metrics for Prometheus",
 }  # fmt: skip
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color-scheme: light dark }
@@ -25,7 +26,7 @@ small { opacity: .75 }
 """
 
 
-FIRST = ("/health", "/topics", "/faults", "/verdicts", "/groups")
+FIRST = ("/health", "/report", "/topics", "/faults", "/verdicts", "/groups")
 
 
 def page(endpoints: Sequence[Endpoint]) -> str:

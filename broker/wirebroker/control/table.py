@@ -20,6 +20,7 @@ from wirebroker.control.endpoints import (
     metrics,
     quotas,
     records,
+    report,
     running,
     state,
     telemetry,
@@ -69,6 +70,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/filter", events.read_filter),
     Endpoint("GET", "/trace/level", events.level),
     Endpoint("POST", "/trace/level", events.set_level),
+    # Tests
+    Endpoint("POST", "/tests", report.begin_test, 201),
+    Endpoint("GET", "/report", report.report, as_text=report.as_text),
     # The audit
     Endpoint("POST", "/audit", audit.audit, problems={404: "there is no such topic"}),
     # Clients

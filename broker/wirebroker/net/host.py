@@ -302,6 +302,11 @@ class Host(Server):
             self.arm()
             self.changed()
 
+    def begin_test(self, name: str) -> None:
+        """Reset the broker softly, and mark the beginning of a test in the trace. Raises OSError."""
+        self.reset_softly()
+        self.engine.trace.begin_test(name)
+
     def snapshot(self) -> Snapshot:
         """Returns a copy of the broker's state. Raises RuntimeError if the state cannot be copied now."""
         try:

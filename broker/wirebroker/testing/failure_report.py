@@ -1,5 +1,5 @@
-"""Makes the report of a failed test. For each broker the report shows the latest verdicts and records, the groups and faults,
-and pictures.
+"""Makes the report of a failed test. For each broker the report shows the latest verdicts and records, the groups, transactions
+and faults, what is wrong, and pictures.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from kafkawire.compression import CodecMissing
 from kafkawire.printable import printable
-from wirebroker.testing.group_lines import group_lines
+from wirebroker.audit.content import head
+from wirebroker.testing import states
+from wirebroker.testing.group_lines import group_lines, listed
 from wirebroker.testing.operations import Fate, StoredRecord, commits, fates, shown, stored_records
-from wirebroker.tools import installed_tools
+from wirebroker.tools import Finding, installed_tools
 from wirebroker.trace.layout import PLACE, line
 from wirebroker.trace.rows import Row
 
@@ -23,22 +25,48 @@ MOST = 20
 """A section has at most this many lines."""
 
 
+class Report:
+    """What a broker shows of a failed test: the latest of each, since the last reset."""
+
+    def __init__(self, engine: Engine, findings: Sequence[Finding]) -> None:
+        self._engine, self.findings = engine, findings
+        self.rows = engine.trace.last(MOST)
+        self.records = _last_records(engine)
+        self.faults = _faults(engine)
+
+    def sections(self) -> dict[str, str]:
+        """Returns the report's non-empty sections by title."""
+        found = {
+            "the last verdicts": [line(row) for row in self.rows],
+            "the last records": [_shown(*each) for each in self.records],
+            "its groups": group_lines(self._engine)[:MOST],
+            "the last rebalances and commits": _history(self._engine)[-MOST:],
+            "its transactions": [_transaction(each) for each in states.transactions(self._engine).values()][-MOST:],
+            "its faults, as the text of a fault file": self.faults.split("\n"),
+            "what is wrong": [text for each in self.findings for text in _finding(each)][:MOST],
+        }
+        return {title: "\n".join(map(printable, lines)) for title, lines in found.items() if any(lines)}
+
+
 def sections(engine: Engine) -> dict[str, str]:
-    """Returns the report's non-empty sections by title."""
-    found = {
-        "the last verdicts": [line(row) for row in engine.trace.last(MOST)],
-        "the last records": [_shown(*each) for each in _last_records(engine)],
-        "its groups": group_lines(engine)[:MOST],
-        "the last rebalances and commits": _history(engine)[-MOST:],
-        "its faults, as the text of a fault file": _faults(engine).split("\n"),
-    }
-    return {title: "\n".join(map(printable, lines)) for title, lines in found.items() if any(lines)}
+    """Returns the non-empty sections of a broker's report by title."""
+    return Report(engine, findings_in(engine.trace.events(), engine.now)).sections()
 
 
 def pictures(traced: Iterable[Row]) -> Mapping[str, str]:
     """Returns the non-empty pictures of the latest rows, as SVG files by kind."""
     tools = installed_tools()
     return tools.pictures_of_failure(traced) if tools is not None else {}
+
+
+def findings_in(rows: Sequence[Row], now: int) -> Sequence[Finding]:
+    """Returns what is wrong in these rows, the most important first. This takes 0.1 s for 10,000 rows."""
+    tools = installed_tools()
+    return tools.findings(rows, now) if tools is not None else ()
+
+
+def _finding(found: Finding) -> list[str]:
+    return [f"{found.kind}: {found.sentence}", f"  usual cause: {found.cause}", f"  look at:     {found.look_at}"]
 
 
 def _history(engine: Engine) -> Sequence[str]:
@@ -66,6 +94,12 @@ def _shown(record: StoredRecord, fate: Fate) -> str:
     headers = "".join(f"  {name}: {shown(value)}" for name, value in record.headers)
     what = f"key {shown(record.key)}  value {shown(record.value)}{headers}"
     return f"{place:<{PLACE}} offset {record.offset:<6} {fate:<9} {what}"
+
+
+def _transaction(shown: states.Transaction) -> str:
+    where = listed([f"{part.topic}-{index}" for part in shown.partitions for index in part.partitions])
+    who = f"producer {shown.producer_id} epoch {shown.producer_epoch}"
+    return f"{head(shown.transactional_id.encode()):<{PLACE}} {shown.state}, {who}{where and f', {where}'}"
 
 
 def _faults(engine: Engine) -> str:

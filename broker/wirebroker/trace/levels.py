@@ -9,7 +9,7 @@ from typing import Literal
 Level = Literal["off", "verdicts", "changes", "exchanges", "all"]
 LEVELS: dict[str, tuple[str, ...]] = {
     "off": (),
-    "verdicts": ("produce", "shadow", "fault", "unsupported", "authentication", "authorization", "throttle", "run"),
+    "verdicts": ("produce", "shadow", "fault", "unsupported", "authentication", "authorization", "throttle", "run", "test"),
     "changes": (
         "connection",
         "topic",

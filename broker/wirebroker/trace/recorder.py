@@ -49,6 +49,7 @@ from wirebroker.trace.rows import (
     Row,
     RunRow,
     TelemetryRow,
+    TestRow,
     ThrottleRow,
     UnsupportedRow,
     compression_name,
@@ -358,6 +359,11 @@ class Recorder:
         if self.kept is not None:
             self.kept = KeptFrames()
         self.begin_run("reset", *self.sinks)
+
+    def begin_test(self, name: str) -> None:
+        """Note that a test begins."""
+        if self.verdicts:
+            self._add(TestRow(self._now(), cut(name)))
 
     def detach(self, sink: Sink) -> None:
         """Pass no more rows to this sink. Does nothing if the sink is not attached."""

@@ -617,6 +617,19 @@ class RunRow(Row):
         return "", "wirebroker", "changed", f"{self.change}; a new run begins"
 
 
+@dataclass(frozen=True, slots=True)
+class TestRow(Row):
+    """A test began, after a soft reset. The rows after this row belong to the test."""
+
+    __test__ = False  # pytest collects classes with this name
+    event = "test"
+
+    name: str
+
+    def parts(self) -> Parts:
+        return "", "test", "began", self.name
+
+
 @dataclass(frozen=True)
 class RestartRow(RestartChange, Row):
     """The brokers stopped and started again."""
@@ -630,14 +643,14 @@ class RestartRow(RestartChange, Row):
 EventName = Literal[
     "produce", "shadow", "fault", "connection", "authentication", "authorization", "throttle", "request", "unsupported",
     "reply", "fetch", "topic", "leader", "isr", "broker", "upgrade", "feature", "producer", "transaction", "group",
-    "share", "telemetry", "retention", "restart", "run",
+    "share", "telemetry", "retention", "restart", "run", "test",
 ]  # fmt: skip
 EVENTS: dict[str, type[Row]] = {
     row.event: row
     for row in (
         ProduceRow, ShadowRow, FaultRow, ConnectionRow, AuthenticationRow, AuthorizationRow, ThrottleRow, RequestRow,
         UnsupportedRow, ReplyRow, FetchRow, TopicRow, LeaderRow, InSyncRow, BrokerRow, UpgradeRow, FeatureRow, ProducerRow,
-        TransactionRow, GroupRow, ShareRow, TelemetryRow, RetentionRow, RestartRow, RunRow,
+        TransactionRow, GroupRow, ShareRow, TelemetryRow, RetentionRow, RestartRow, RunRow, TestRow,
     )
 }  # fmt: skip
 """Every event, by its name in JSON."""

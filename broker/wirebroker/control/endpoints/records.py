@@ -180,7 +180,7 @@ def page(controlled: ControlledBroker, topic: str, query: Which) -> Records:
     for record in _from(controlled, topic, query):
         if len(found) == query.limit or size >= PAGE_BYTES:
             return Records(found, _link(topic, query, record))
-        found.append(_shown(record))
+        found.append(shown(record))
         size += len(record.key or b"") + len(record.value or b"")
     return Records(found, None)
 
@@ -318,7 +318,8 @@ def _bytes(given: str | NewData | None, where: str) -> bytes | None:
     return raw
 
 
-def _shown(record: StoredRecord) -> Record:
+def shown(record: StoredRecord) -> Record:
+    """Returns a stored record as the control shows it."""
     headers = [StoredHeader(name, _data(value)) for name, value in record.headers]
     return Record(
         record.topic, record.partition, record.offset, record.timestamp, _data(record.key), _data(record.value), headers,

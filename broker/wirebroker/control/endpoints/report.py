@@ -1,0 +1,89 @@
+"""The tests that a client runs one after the other at the same broker, and what to show when one fails."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+
+from wirebroker.control.controlled import ControlledBroker
+from wirebroker.control.endpoints import records
+from wirebroker.control.forms import Form, about
+from wirebroker.testing import failure_report, states
+from wirebroker.testing.operations import Fate
+from wirebroker.trace.rows import TestRow
+
+
+class NewTest(Form):
+    """A test that begins."""
+
+    name: Annotated[str, about("the test's name, for the trace", examples=["OrdersTest.retries"])]
+
+
+class Mark(Form):
+    """The place in the trace at which a test begins."""
+
+    name: str
+    run: Annotated[str, about("the run that begins with the test, as in the first event of /events")]
+    row: Annotated[int, about("the number of the row that marks the test; 0 if nothing is traced")]
+
+
+class Judged(Form):
+    """A record, and whether read_committed consumers get it."""
+
+    record: records.Record
+    fate: Annotated[Fate, about("held back: committed, but an earlier transaction is still open")]
+
+
+class Section(Form):
+    """A part of the report as text."""
+
+    title: str
+    text: str
+
+
+class Report(Form):
+    """What happened since the test began: the latest 20 of each."""
+
+    test: Annotated[str, about('the name that POST /tests was given; "" without a test')]
+    run: Annotated[str, about("the run, as in the first event of /events")]
+    sections: Annotated[list[Section], about("the report as text, without empty sections")]
+    verdicts: Annotated[list[dict[str, Any]], about("the latest rows, as in /trace.jsonl")]
+    records: Annotated[list[Judged], about("the latest records of all topics, except internal ones")]
+    groups: list[states.Group]
+    transactions: list[states.Transaction]
+    faults: Annotated[str, about("the loaded rules as a fault file")]
+    findings: Annotated[list[dict[str, Any]], about("what `wirebroker explain` finds in the rows")]
+
+
+def begin_test(controlled: ControlledBroker, body: NewTest) -> Mark:
+    """Begin a test: reset the broker softly, so that clients continue, and mark the test in the trace."""
+    controlled.host.begin_test(body.name)
+    return Mark(body.name, controlled.run, controlled.newest)
+
+
+async def report(controlled: ControlledBroker) -> Report:
+    """Returns what pytest shows when a test fails: verdicts, records, groups, transactions, faults and findings since the last
+    reset or the beginning of the test.
+
+    The response is text, unless the client accepts application/json.
+    """
+    engine = controlled.engine
+    rows = engine.trace.events()
+    # The search takes time, and runs in a thread, so that the broker serves its clients meanwhile.
+    made = failure_report.Report(engine, await asyncio.to_thread(failure_report.findings_in, rows, engine.now))
+    tests = [row.name for row in rows if isinstance(row, TestRow)]
+    return Report(
+        tests[-1] if tests else "", controlled.run,
+        [Section(title, text) for title, text in made.sections().items()],
+        [{"event": row.event} | msgspec.to_builtins(row) for row in made.rows],
+        [Judged(records.shown(record), fate) for record, fate in made.records],
+        list(states.groups(engine).values()), list(states.transactions(engine).values()),
+        made.faults, [each.as_json() for each in made.findings],
+    )  # fmt: skip
+
+
+def as_text(report: Report) -> str:
+    """Returns the report as text."""
+    return "".join(f"--- {each.title} ---\n{each.text.rstrip()}\n" for each in report.sections)
