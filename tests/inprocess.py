@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from kafkawire.frames import SIZE_BYTES
 from wirebroker.client.wire import CLIENT_ID, Connection, ConnectionClosed, Connections, NoResponse
+from wirebroker.deeds.acls import AclDeeds
 from wirebroker.deeds.cluster import ClusterDeeds
 from wirebroker.deeds.running import RunningDeeds
 from wirebroker.deeds.state import StateDeeds
@@ -30,7 +31,7 @@ from wirebroker.testing.options import BrokerOptions
 T = TypeVar("T")
 
 
-class InProcess(TopicDeeds, StateDeeds, ClusterDeeds, RunningDeeds):
+class InProcess(TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDeeds):
     """The brokers that a MockKafka with these options would have, but without sockets."""
 
     def __init__(self, **options: Any) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import lzma
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import confluent_kafka
 import confluent_kafka.admin
@@ -35,6 +36,7 @@ from acl_requests import (
     requests,
     restore,
 )  # fmt: skip
+from controlkit import ControlClient
 from kafkawire import entities
 from kafkawire.codec import encode
 from kafkawire.errors import ErrorCode
@@ -46,10 +48,14 @@ from responses import only, parts, sole
 from wirebroker import MockKafka, faults
 from wirebroker.apis import IN_ZOOKEEPER, SERVED, TELEMETRY, permissions
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
+from wirebroker.commands.cli import build_parser
+from wirebroker.commands.serve import broker_options
 from wirebroker.core import acls as core_acls
 from wirebroker.core.acls import EVERYBODY, About, Acl, Acls, Filter, Operation, PatternType, Permission, ResourceType, Ruling
 from wirebroker.core.releases import release
-from wirebroker.security.acl_specs import acl_of
+from wirebroker.security.acl_specs import acl_of, text_of
+from wirebroker.testing import states
+from wirebroker.testing.options import OptionError
 from wirekit import batch
 
 KAFKA = "4.3.1"
@@ -488,6 +494,7 @@ def test_the_marker_takes_acls(mock_kafka: MockKafka) -> None:
 )
 def test_texts_of_acls(text: str, meaning: str) -> None:
     assert str(acl_of(text)) == meaning
+    assert acl_of(text_of(acl_of(text))) == acl_of(text)
 
 
 @pytest.mark.parametrize(
@@ -508,6 +515,50 @@ def test_texts_that_mean_no_acl(text: str, problem: str) -> None:
 def test_one_text_is_not_a_list() -> None:
     with pytest.raises(ValueError, match="acls: give a list of strings"):
         MockKafka(acls="allow User:a READ TOPIC x")
+
+
+# Over HTTP
+
+
+def test_acls_are_added_listed_and_removed_over_http(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+    others = "allow User:bob READ GROUP team-* from 10.0.0.1"
+    kafka = mock_kafka_factory(security="sasl_plaintext", users=USERS, acls=[others], topics=["orders"], control=True)
+    control, alice = ControlClient(kafka.control_url), connect(kafka, "alice")
+    acl = "allow User:alice WRITE TOPIC orders"
+
+    def sent() -> int:
+        code: int = only(alice.request(produce_request("orders", batch()), 9)).error_code
+        return code
+
+    assert sent() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    for _ in range(2):  # the second time, the ACL exists already
+        assert control.ask("POST", "/acls", {"acl": "allow User:alice write topic orders"}) == {"acls": [acl, others]}
+    assert sent() == 0
+    wrong = control.refused("POST", "/acls", {"acl": "alice may write"})
+    assert (wrong["status"], wrong["field"], "is not allow|deny PRINCIPAL" in wrong["detail"]) == (422, "acl", True)
+    unknown = control.refused("DELETE", f"/acls?acl={quote(acl.replace('orders', 'oders'))}")
+    assert (unknown["status"], unknown["field"], f"did you mean {acl!r}" in unknown["detail"]) == (404, "acl", True)
+    assert control.ask("DELETE", f"/acls?acl={quote(acl)}") == control.ask("GET", "/acls") == {"acls": [others]}
+    assert sent() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    kafka.add_acl(acl)
+    assert (kafka.acls(), sent()) == ([acl, others], 0)
+    assert (control.ask("DELETE", "/acls"), kafka.acls()) == ({"acls": []}, [])
+
+
+def test_serve_takes_acls(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = "allow User:alice READ TOPIC orders", "deny User:* ALL GROUP * from 10.0.0.1"
+    parsed = build_parser().parse_args(["serve", "--acl", first, "--acl", second])
+    assert states.acls(broker_options(parsed).new_engine(0)) == [first, second]
+    monkeypatch.setenv("WIREBROKER_ACL", f"{first}\n  {second}\n")
+    assert broker_options(build_parser().parse_args(["serve"])).acls == [first, second]
+    with pytest.raises(OptionError, match="acls: 'alice' is not allow|deny"):
+        broker_options(build_parser().parse_args(["serve", "--acl", "alice"]))
+
+
+def test_a_broker_without_authorizer_refuses_acls(mock_kafka: MockKafka) -> None:
+    with pytest.raises(ValueError, match="this broker has no authorizer; start it with --acl"):
+        mock_kafka.add_acl("allow User:alice READ TOPIC orders")
+    mock_kafka.remove_acl()
 
 
 # Faults

@@ -28,7 +28,7 @@ UNKNOWN: dict[str, tuple[str, str]] = {
     "transactional_id": ("till", "there is no transactional id 'till'"),
 }
 """For each part of a path that names an object: a name that no object has, and the sentence about it."""
-NEEDED: dict[str, Any] = {"name": "new", "to": 1, "node_id": 1, "offset": 0}
+NEEDED: dict[str, Any] = {"acl": "allow User:alice READ TOPIC orders", "name": "new", "to": 1, "node_id": 1, "offset": 0}
 """Values for the fields that some endpoints need."""
 
 

@@ -66,6 +66,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "GET /pictures/{kind}/marks": TraceView.picture,
     "GET /telemetry": TelemetryView.points,
     "GET /quotas": Quotas.all,
+    "GET /acls": MockKafka.acls,
     "GET /brokers": MockKafka.brokers,
     "POST /upgrade": MockKafka.upgrade,
     "GET /leaders": MockKafka.partition,

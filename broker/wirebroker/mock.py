@@ -26,6 +26,7 @@ from kafkawire.printable import printable
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.producers import ProducerEntry
 from wirebroker.core.profile import ProfileName
+from wirebroker.deeds.acls import AclDeeds
 from wirebroker.deeds.cluster import ClusterDeeds
 from wirebroker.deeds.declaring import Deeds, partition_of, topic_named
 from wirebroker.deeds.quotas import QuotaDeeds
@@ -109,7 +110,7 @@ def _takes(settings: Callable[P, object]) -> Callable[[Callable[..., None]], Cal
     return lambda constructor: cast("Callable[Concatenate[MockKafka, P], None]", constructor)
 
 
-class MockKafka(Waits, TopicDeeds, StateDeeds, ClusterDeeds, RunningDeeds):
+class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDeeds):
     """A cluster of `brokers` brokers, which listen on loopback ports. `Settings` and its base `Options` say what each argument
     means.
 
@@ -448,6 +449,10 @@ class MockKafka(Waits, TopicDeeds, StateDeeds, ClusterDeeds, RunningDeeds):
         """
         record = WireRecord(0, 0, _bytes("key", key), _bytes("value", value), _headers(headers))
         return self._change(lambda engine, now: operations.store(engine, topic, partition, record, timestamp, now))
+
+    def acls(self) -> list[str]:
+        """Returns the ACLs as texts, such as "allow User:alice READ TOPIC orders"."""
+        return self._call(states.acls)
 
     # Groups, transactions, connections
 

@@ -82,7 +82,7 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
         help="start the broker",
         description="Start the broker. The broker prints one line per listener when it is ready, and `ready` last.",
         epilog=f"Every flag has an environment variable: WIREBROKER_PORT for --port. Spaces separate the values of a "
-        f"repeatable flag. Kafka's own names are understood "
+        f"repeatable flag (line breaks those of --acl). Kafka's own names are understood "
         f"too: KAFKA_LISTENERS, KAFKA_ADVERTISED_LISTENERS, KAFKA_<SETTING>. {EXIT_CODES}",
     )
     add = parser.add_argument
@@ -190,8 +190,8 @@ def _end_with_parent(parser: argparse.ArgumentParser) -> argparse.Action:
 
 
 def _mirror(parser: argparse.ArgumentParser, actions: Iterable[argparse.Action]) -> None:
-    """Take each flag's default from its environment variable. Spaces separate the values of a repeatable flag. The parsed
-    arguments have these defaults in `mirrored`, too.
+    """Take each flag's default from its environment variable. Spaces separate the values of a repeatable flag, or line
+    breaks if a value has spaces. The parsed arguments have these defaults in `mirrored`, too.
     """
     mirrored: dict[str, Any] = {}
     parser.set_defaults(mirrored=mirrored)
@@ -208,7 +208,8 @@ def _mirror(parser: argparse.ArgumentParser, actions: Iterable[argparse.Action])
 def _mirrored(action: argparse.Action, text: str) -> Any:
     """The value of a flag that its variable gives. Raises ArgumentTypeError."""
     if isinstance(action.default, list):
-        return text.split()
+        in_lines = any(flag.in_lines for flag in flags().values() if flag.dest == action.dest)
+        return [each.strip() for each in text.splitlines() if each.strip()] if in_lines else text.split()
     if action.nargs == 0:
         return text.lower() in ("1", "true", "yes")
     if action.choices is not None and text not in action.choices:

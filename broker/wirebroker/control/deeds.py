@@ -12,9 +12,10 @@ from msgspec.structs import asdict
 
 from wirebroker.control.controlled import ControlledBroker
 from wirebroker.control.endpoint import Endpoint
-from wirebroker.control.endpoints import cluster, quotas, running, state, topics
+from wirebroker.control.endpoints import acls, cluster, quotas, running, state, topics
 from wirebroker.control.forms import Form
 from wirebroker.control.problems import Problem
+from wirebroker.deeds.acls import AclDeeds
 from wirebroker.deeds.broker import EngineBroker
 from wirebroker.deeds.cluster import ClusterDeeds
 from wirebroker.deeds.declaring import BROKER, Called, Deeds, deed, deeds_in, partition_of, topic_named
@@ -24,10 +25,11 @@ from wirebroker.deeds.running import RunningDeeds
 from wirebroker.deeds.state import StateDeeds
 from wirebroker.deeds.topics import TopicDeeds
 
-HOLDERS: tuple[type[Deeds], ...] = (TopicDeeds, StateDeeds, QuotaDeeds, ClusterDeeds, RunningDeeds)
+HOLDERS: tuple[type[Deeds], ...] = (TopicDeeds, StateDeeds, QuotaDeeds, AclDeeds, ClusterDeeds, RunningDeeds)
 SHOWN: dict[str, Callable[..., Any]] = {
-    "brokers": cluster.brokers, "elected": cluster.elected, "health": running.health, "leader": cluster.leader,
-    "partition": topics.partition, "quotas": quotas.listed, "topic": topics.created, "transaction": state.transaction,
+    "acls": acls.listed, "brokers": cluster.brokers, "elected": cluster.elected, "health": running.health,
+    "leader": cluster.leader, "partition": topics.partition, "quotas": quotas.listed, "topic": topics.created,
+    "transaction": state.transaction,
 }  # fmt: skip
 """The states that endpoints return after a deed. The functions get the deed's arguments and its `result` by name."""
 LONGEST_CHANGE_S = 60.0

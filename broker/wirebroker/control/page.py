@@ -14,7 +14,7 @@ from wirebroker.tools import installed_tools
 TITLES = {
     "running": "The broker", "cluster": "The cluster", "faults": "Faults", "topics": "Topics", "records": "Records",
     "verdicts": "Verdicts", "events": "The trace", "audit": "Audit", "state": "Producers, transactions, groups",
-    "report": "Tests and their reports", "quotas": "Quotas", "telemetry": "Metrics of clients",
+    "report": "Tests and their reports", "quotas": "Quotas", "acls": "ACLs", "telemetry": "Metrics of clients",
     "metrics": "Metrics for Prometheus",
 }  # fmt: skip
 STYLE = """

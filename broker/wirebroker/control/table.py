@@ -13,6 +13,7 @@ from typing import Literal
 from wirebroker.control.deeds import deed_endpoints
 from wirebroker.control.endpoint import EVENTS, JSON_LINES, PROMETHEUS, TOML, Endpoint
 from wirebroker.control.endpoints import (
+    acls,
     audit,
     cluster,
     events,
@@ -85,6 +86,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/telemetry", telemetry.listed, problems={501: "the extra telemetry is not installed"}),
     # Quotas
     Endpoint("GET", "/quotas", quotas.listed),
+    # ACLs
+    Endpoint("GET", "/acls", acls.listed),
     # The cluster
     Endpoint("GET", "/brokers", cluster.brokers),
     Endpoint("POST", "/upgrade", cluster.upgrade, problems={409: "the upgrade is refused; `detail` gives the reason"}),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
+from wirebroker.deeds.acls import AclDeeds
 from wirebroker.deeds.cluster import ClusterDeeds
 from wirebroker.deeds.errors import NothingToChange
 from wirebroker.deeds.running import RunningDeeds
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from wirebroker.engine.engine import Engine
 
 
-class EngineBroker(TopicDeeds, StateDeeds, ClusterDeeds, RunningDeeds):
+class EngineBroker(TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDeeds):
     """The engine of a broker. Its deeds happen at the engine's time, and the caller sees to the engine's effects."""
 
     def __init__(self, engine: Engine) -> None:

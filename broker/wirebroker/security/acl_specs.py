@@ -1,4 +1,4 @@
-"""Parses the ACLs with which a broker starts (`acls=` of MockKafka). Each ACL is one string.
+"""ACLs as texts, as `acls=` of MockKafka, `serve --acl` and the control take them. Each ACL is one string.
 
 Examples: `allow User:alice READ TOPIC orders`, `deny User:* ALL TOPIC payments-* from 10.0.0.1`. A NAME that ends with `*`
 means all names with this prefix; `*` alone means every name.
@@ -36,6 +36,14 @@ def acl_of(text: str) -> Acl:
     if acl.resource_type == ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
         raise ValueError(f"{text!r}: the only CLUSTER is {CLUSTER_NAME}")
     return acl
+
+
+def text_of(acl: Acl) -> str:
+    """Returns the text that describes an ACL. `acl_of` reads it."""
+    many = WILDCARD if acl.pattern_type == PatternType.PREFIXED else ""
+    where = "" if acl.host == WILDCARD else f" from {acl.host}"
+    permission, operation = Permission(acl.permission).name.lower(), Operation(acl.operation).name
+    return f"{permission} {acl.principal} {operation} {ResourceType(acl.resource_type).name} {acl.name}{many}{where}"
 
 
 def _number(kind: type[Number], word: str, text: str) -> Number:

@@ -33,6 +33,8 @@ class Flag(NamedTuple):
     path: bool = False
     """Whether the value may not be empty, because it names a file or a folder."""
     repeatable: bool = False
+    in_lines: bool = False
+    """Whether line breaks, and not spaces, separate the values in the environment variable of a repeatable flag."""
     parts: str = ""
     """The form of the texts, such as `RULE=VALUE`, if the option maps the first part to the second."""
     numbers: bool = False
@@ -159,7 +161,13 @@ class Options:
     """The names and passwords of users, for listeners with SASL."""
     telemetry: bool = field(default=False, metadata=_set_by("--telemetry", "let clients push their own metrics (KIP-714)"))
     """Whether clients push their own metrics (KIP-714)."""
-    acls: Sequence[str] = ()
+    acls: Sequence[str] = field(
+        default=(),
+        metadata=_set_by(
+            "--acl", "what a user may or may not do, as 'allow User:alice READ TOPIC orders'; with this flag, users may do "
+            "only what ACLs allow", metavar="ACL", repeatable=True, in_lines=True,
+        ),
+    )  # fmt: skip
     """ACLs written as strings, like "allow User:alice READ TOPIC orders" (`wirebroker.security.acl_specs`). With ACLs, the
     broker has an authorizer, and users may do only what the ACLs allow."""
     features: Mapping[str, int] | None = field(

@@ -27,6 +27,7 @@ from wirebroker.core.transactions.transaction import Transaction as HeldTransact
 from wirebroker.deeds.quotas import DEFAULT
 from wirebroker.engine.engine import Engine
 from wirebroker.requests.assignments import assigned
+from wirebroker.security.acl_specs import text_of
 
 
 class StateView(msgspec.Struct, forbid_unknown_fields=True):
@@ -266,6 +267,11 @@ def _collect(part: Mapping[bytes, Mapping[int, int]], names: Mapping[bytes, str]
     for topic_id, indexes in part.items():
         if topic_id in names:
             into.setdefault(names[topic_id], []).extend(indexes)
+
+
+def acls(engine: Engine) -> list[str]:
+    """Returns all ACLs as texts, sorted."""
+    return sorted(map(text_of, engine.cluster.acls.ids))
 
 
 def quotas(engine: Engine) -> list[Quota]:
