@@ -595,17 +595,18 @@ def send_an_order(kafka: MockKafka) -> None:
     producer.close()
 
 
-@pytest.mark.parametrize(("name", "count"), [("control.md", 5)])
+@pytest.mark.parametrize(("name", "count"), [("control.md", 6)])
 def test_the_control_responds_to_curl_as_shown(name: str, count: int, controlled: MockKafka) -> None:
     if shutil.which("curl") is None:
         lacking("curl", "curl is not installed")
     shown = [b for b in blocks("console") if b.path.name == name and b.code.startswith("$ curl")]
     here = controlled.control_url.removeprefix("http://").replace("127.0.0.1", "localhost")
     for block in shown:
-        for command, said in re.findall(r"^\$ (curl .*)\n(.*)$", block.code, re.MULTILINE):
+        for command, said in re.findall(r"^\$ (curl .*)((?:\n(?!\$ ).*)*)", block.code, re.MULTILINE):
             asked = shlex.split(command.replace("localhost:9099", here))
             run = subprocess.run(asked, capture_output=True, text=True, check=True)
-            assert re.fullmatch(".*".join(map(re.escape, said.split("…"))), run.stdout), (named(block), command, run.stdout)
+            expected = ".*".join(map(re.escape, said.strip().split("…")))
+            assert re.fullmatch(expected, run.stdout.strip()), (named(block), command, run.stdout)
         if "lose_ack" in block.code and "assert-fired" in block.code:
             send_an_order(controlled)
     assert len(shown) == count
