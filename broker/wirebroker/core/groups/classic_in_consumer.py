@@ -83,10 +83,11 @@ class ClassicMembers:
             return Joined(refused) if refused else _joined(step)
         epoch, target = yield from self._groups.compute_target(step, now)
         yield from self._groups.reconcile(step, epoch, target, claimed)
-        due = self._groups.regexes_due(step, now)
+        due = self._groups.regexes.due(group, old, step.new, now)
         if refused := (yield from self._groups.write_down(step, now)):
             return Joined(refused)
-        yield from self._groups.match_regexes(group, due, sees, now)
+        if due:
+            yield from self._groups.regexes.match(group, sees, now)
         assert new.classic is not None
         group.cancel_timer(JOIN, new.member_id)
         self._groups.await_heartbeat(group, new.member_id, now, new.classic.session_timeout)

@@ -15,7 +15,7 @@ from kafkawire.declare import Message
 from wirebroker.common.slices import after
 from wirebroker.core.groups.assignors import NOTHING, Partitions
 from wirebroker.core.groups.changing import Changes
-from wirebroker.core.groups.consumer_log import FORMAT, REGEX_KEY, regex_record, regex_tombstones
+from wirebroker.core.groups.consumer_log import FORMAT, REGEX_KEY, regex_tombstones
 from wirebroker.core.groups.consumer_member import NOT_OWNED, ConsumerMember, Owned
 from wirebroker.core.groups.group import Where
 from wirebroker.core.groups.modern import ModernGroup
@@ -250,11 +250,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         for member in self.members.values():
             yield log.current(member)
             yield from after(member.assigned)
-
-    def regex_records(self, regex: str, resolved: Resolved) -> Iterator[CoordinatorRecord | None]:
-        """Yields the record of a regular expression's matches."""
-        yield regex_record(self.group_id, regex, resolved.topics, resolved.created, resolved.time)
-        yield from after(resolved.topics)
 
     def replay_other(self, key: Message, value: Any) -> None:
         """Apply the record of a regular expression."""

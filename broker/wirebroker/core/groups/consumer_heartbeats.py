@@ -7,8 +7,7 @@ only at the end, so a refused request changes nothing. Requests about many topic
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -16,14 +15,15 @@ from typing import Any, NamedTuple
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
 from kafkawire.primitives import format_uuid, new_uuid
-from wirebroker.common.slices import after, pauses, weighted_pauses
+from wirebroker.common.slices import after, weighted_pauses
 from wirebroker.core.groups import migration
 from wirebroker.core.groups.assignors import ASSIGNORS, NOTHING, Partitions, Subscriber
 from wirebroker.core.groups.assignors import Group as AssignorGroup
 from wirebroker.core.groups.classic import Group as ClassicGroup
-from wirebroker.core.groups.consumer_group import ConsumerGroup, Resolved
+from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.core.groups.consumer_log import regex_tombstones
 from wirebroker.core.groups.consumer_member import Claimed, ConsumerMember, Target, reconcile
+from wirebroker.core.groups.consumer_regexes import Regexes
 from wirebroker.core.groups.metadata_hash import metadata_hash
 from wirebroker.core.groups.modern import LEAVES, LEAVES_FOR_A_WHILE
 from wirebroker.core.groups.modern_heartbeats import (
@@ -34,17 +34,11 @@ from wirebroker.core.groups.modern_heartbeats import (
 )
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash, set_of_names, topic_ids
-from wirebroker.core.patterns import Pattern, PatternError, compile_pattern
+from wirebroker.core.patterns import PatternError, compile_pattern
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases.changes import since
 
 FOLLOWS_ASSIGNORS = since("4.4", "a consumer group's epoch increases if its members choose another assignor")
-
-REGEX_REFRESH_MIN_MS = 10_000
-"""The least time in ms after which regular expressions are matched with the topics again."""
-REGEX = "regex"
-STEPS_AT_ONCE = 500_000
-"""The number of steps of a regular expression in one slice; see `Pattern.learn`."""
 
 
 class GroupHeartbeat(NamedTuple):
@@ -107,6 +101,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
 
     def __init__(self, registry: Registry) -> None:
         super().__init__(registry, ConsumerGroup)
+        self.regexes = Regexes(self)
 
     # Settings
 
@@ -184,11 +179,12 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
             return step
         target_epoch, target = yield from self.compute_target(step, now)
         yield from self.reconcile(step, target_epoch, target, requested.claimed)
-        due = self.regexes_due(step, now)
+        due = self.regexes.due(group, old, step.new, now)
         if refused := (yield from self.write_down(step, now)):
             return Refusal(refused)
         self.await_heartbeat(group, member_id, now)
-        yield from self.match_regexes(group, due, requested.sees, now)
+        if due:
+            yield from self.regexes.match(group, requested.sees, now)
         full_request = requested.rebalance_timeout != -1 and requested.claimed is not None
         full_request = full_request and (requested.topics is not None or requested.regex is not None)
         included = requested.epoch == 0 or full_request or old.assigned != step.new.assigned
@@ -328,69 +324,6 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
             if member.classic is not None:
                 self.await_heartbeat(group, member.member_id, now, member.classic.session_timeout)
 
-    # Regular expressions
-
-    def regexes_due(self, step: ConsumerStep, now: int) -> bool:
-        """Tells whether the group's regular expressions must be matched with the topics after this step."""
-        group = step.group
-        if not group.subscriptions.regexes and not step.new.regex:
-            return False
-        regexes = group.regexes_with(step.old, step.new)
-        if not regexes:
-            return False
-        last = next(iter(group.resolved.values()), None)
-        if last is None:
-            return True
-        longest = self._cluster.configs.integer("group.consumer.regex.refresh.interval.ms")
-        new = step.new.regex
-        return now > last.time + REGEX_REFRESH_MIN_MS and (
-            (bool(new) and step.old.regex != new and not group.subscriptions.regexes[new])
-            or len(regexes) != len(group.resolved)
-            or last.created < self._cluster.topics_created
-            or now > last.time + longest
-        )
-
-    def match_regexes(
-        self, group: ConsumerGroup, due: bool, sees: Callable[[str], bool] | None, now: int
-    ) -> Generator[None, Any, None]:
-        """If `due`, match the group's regular expressions with the topics that the requesting client may see.
-
-        As in Kafka's TopicRegexResolver, the matches are used for all members, and the matching comes after the heartbeat: a
-        member learns the matches of its expression from a later heartbeat. If the matching takes long, a timer continues the
-        matching.
-        """
-        if not due:
-            return
-        topics, patterns = self._cluster.topics, _compiled(group.subscriptions.regexes)
-        if not all(pattern.learn(topics, STEPS_AT_ONCE) for pattern in patterns.values()):
-            group.set_timer(REGEX, "", now + 1, lambda when: self._match_again(group, sees, when))
-            return
-        matches = {}
-        for regex, pattern in patterns.items():
-            yield from after(topics)
-            matched = yield from _seen(pattern.matching(topics), sees)
-            matches[regex] = Resolved(matched, self._cluster.topics_created, now)
-        before = {regex: held.topics for regex, held in group.resolved.items()}
-        bumps = any(before.get(regex, frozenset()) != resolved.topics for regex, resolved in matches.items())
-        facts = self.facts(
-            {*group.subscriptions.names}.union(*(before | {each: matches[each].topics for each in matches}).values())
-        )
-        bumps = bumps or facts != group.facts
-        epoch = self.epoch_record(group, facts) if bumps else None
-        error = yield from self.registry.log_in_slices(group.group_id, _records_of(group, matches, epoch), now)
-        if error:
-            return
-        for regex, resolved in matches.items():
-            group.resolve(regex, resolved)
-        if bumps:
-            group.epoch += 1
-            group.facts, group.facts_version = facts, self._cluster.version
-            self.registry.report(group)
-
-    def _match_again(self, group: ConsumerGroup, sees: Callable[[str], bool] | None, now: int) -> None:
-        steps = self.match_regexes(group, _has_regexes(group), sees, now)
-        self.changes.timers.work(self.changes.alone(group.group_id, steps))
-
     # Leaving
 
     def _leave(self, requested: GroupHeartbeat, now: int) -> Generator[None, Any, HeartbeatResult | Refusal]:
@@ -437,38 +370,3 @@ def _updated(member: ConsumerMember, requested: GroupHeartbeat) -> ConsumerMembe
         client_host=requested.client_host,
         classic=None,
     )
-
-
-def _seen(topics: frozenset[str], sees: Callable[[str], bool] | None) -> Generator[None, Any, frozenset[str]]:
-    if sees is None:
-        return topics
-    found, pause = set(), pauses()
-    for name in topics:
-        if sees(name):
-            found.add(name)
-        if pause():
-            yield
-    return frozenset(found)
-
-
-def _records_of(
-    group: ConsumerGroup, matches: Mapping[str, Resolved], epoch: CoordinatorRecord | None
-) -> Iterator[CoordinatorRecord | None]:  # fmt: skip
-    """Yields a record for the matches of each regular expression, and the record of the group's next epoch, if there is one."""
-    for regex, resolved in matches.items():
-        yield from group.regex_records(regex, resolved)
-    if epoch is not None:
-        yield epoch
-
-
-def _has_regexes(group: ConsumerGroup) -> bool:
-    return bool(group.subscriptions.regexes)
-
-
-def _compiled(regexes: Iterable[str]) -> dict[str, Pattern]:
-    """Returns the compiled patterns. As in Kafka, an expression from the log that does not compile is left out."""
-    found = {}
-    for regex in regexes:
-        with suppress(PatternError):
-            found[regex] = compile_pattern(regex)
-    return found
