@@ -891,6 +891,26 @@ def test_a_body_has_a_limit(control: ControlClient) -> None:
     assert control.ask("GET", "/health")["status"] == "ok"
 
 
+def test_too_many_requests_that_wait_are_a_problem_and_idle_connections_are_not(
+    kafka: MockKafka, control: ControlClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert control.document, "the document is read before the limit holds"
+    monkeypatch.setattr("wirebroker.control.app.MOST_REQUESTS", 2)
+    idle = [http.client.HTTPConnection(control.url.removeprefix("http://")) for _ in range(3)]
+    for each in idle:
+        each.request("GET", "/health")
+        assert each.getresponse().read()
+    with ThreadPoolExecutor() as pool:
+        waiting = [pool.submit(control.ask, "GET", "/topics/orders/records/wait?timeout=10") for _ in range(2)]
+        kafka.wait_until(lambda: len(kafka._host.watchers) == 3)  # type: ignore[union-attr]
+        assert control.refused("GET", "/health")["detail"].startswith("2 requests wait here already")
+        kafka.produce("orders", value=b"x")
+        assert [len(each.result(10)["records"]) for each in waiting] == [1, 1]
+    assert control.ask("GET", "/health")["status"] == "ok"
+    for each in idle:
+        each.close()
+
+
 def test_pages_of_other_sites_are_refused(kafka: MockKafka, control: ControlClient) -> None:
     kafka.produce("orders", value=b"x")
     own = control.url.partition("//")[2]

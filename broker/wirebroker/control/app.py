@@ -20,9 +20,11 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kafkawire.compression import CodecMissing
 from wirebroker.control import openapi, page
@@ -42,6 +44,8 @@ MOST_AT_ONCE = 64 * 1024
 MOST_TOML_BYTES = 64 * 1024
 """The largest size of a fault file in bytes. A larger file is refused with 413, because parsing a file keeps the broker's event
 loop busy for a microsecond per byte."""
+MOST_REQUESTS = 256
+"""The largest number of concurrent requests, including requests that wait for a condition. Further requests get 503."""
 Responder = Callable[[Request], Awaitable[Response]]
 
 
@@ -76,13 +80,35 @@ register_url_convertor("id", _Id())
 def app(controlled: Readable, endpoints: tuple[Endpoint, ...], hosts: Hosts, live_page: Sequence[BaseRoute] = ()) -> Starlette:
     """Returns these endpoints of a broker, a proxy or a file, and the routes of the live page, as an ASGI application. The
     application responds only to requests for these host names."""
-    made = Starlette(routes=[*_routes(endpoints), *live_page], exception_handlers={HTTPException: _refused_by_the_router})
+    made = Starlette(
+        routes=[*_routes(endpoints), *live_page], exception_handlers={HTTPException: _refused_by_the_router},
+        middleware=[Middleware(_Limit)],
+    )  # fmt: skip
     made.router.redirect_slashes = False
     made.state.controlled = controlled
     made.state.hosts = hosts
     made.state.reading = asyncio.Lock()
     made.state.opened = 0
     return made
+
+
+class _Limit:
+    """Refuses requests while as many others as possible are being handled. uvicorn's own limit would also count idle
+    connections, and its response is not JSON."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app, self._running = app, 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._running >= MOST_REQUESTS:
+            refused = Problem(503, f"{self._running} requests wait here already; end some of them, and try again")
+            await problem_response(refused, {"connection": "close"})(scope, receive, send)
+            return
+        self._running += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._running -= 1
 
 
 @cache

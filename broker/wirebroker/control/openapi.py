@@ -17,6 +17,7 @@ SENT_BACK = {
     403: "a page of another site sent the request",
     413: "the body is too large",
     422: "something in the request does not fit; `field` names it",
+    503: "too many requests wait",
 }
 """The problems with which any endpoint may respond."""
 

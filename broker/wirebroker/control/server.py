@@ -37,10 +37,6 @@ except ImportError as missing:
 
 logger = logging.getLogger("wirebroker")
 
-MOST_REQUESTS = 256
-"""The largest number of concurrent requests, including requests that wait for a condition. Further requests get 503."""
-
-
 LAST_RESPONSES_S = 1
 """When the control stops, it waits this many seconds for clients to read their last responses."""
 
@@ -69,7 +65,7 @@ class Control:
         live_page = tools.live_page() if (tools := installed_tools()) is not None else ()
         self._config = Config(
             app(controlled, endpoints, self._hosts, live_page), http=_Protocol, ws="none", lifespan="off", loop="none",
-            log_config=None, proxy_headers=False, server_header=False, limit_concurrency=MOST_REQUESTS,
+            log_config=None, proxy_headers=False, server_header=False,
         )  # fmt: skip
         self._config.load()
         self._state = ServerState()
