@@ -163,6 +163,7 @@ def outcome(rule: str, rules: Rules) -> Any:
         engine = Engine(NOW, random.Random(5).randbytes, rules=rules)
         return engine.cluster.brokers[1].versions, engine.configs.release.features
     dialogue = Dialogue(rules)
+    assert rule in DIALOGUES, f"DIALOGUES lacks a dialogue whose outcome depends on the rule {rule}"
     DIALOGUES[rule](dialogue)
     return dialogue.responses
 

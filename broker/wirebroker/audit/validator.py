@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal, Protocol
 
 from kafkawire.batches import BatchHeader
-from wirebroker.core.producers import Accept, Duplicate, Key, Reject, Verdict, advance, judge, last_timestamp, poison
+from wirebroker.core.producers import REJECTED, Accept, Duplicate, Key, Reject, Verdict, advance, judge, last_timestamp, poison
 from wirebroker.core.profile import Rules
 
 Change = Literal["saved", "lost", "doubled"]
@@ -17,11 +17,10 @@ Change = Literal["saved", "lost", "doubled"]
 batch is rejected that was accepted or recognised. doubled: a retry is stored again that was recognised."""
 COUNTS = ("accepted", "recognised", "rejected", "beyond", "records", "state_bytes")
 """The counts of a `Validator`."""
-_JUDGED = frozenset(
-    {"epoch_fenced", "unissued_producer_id", "first_not_zero", "refused_until_new_id", "new_epoch_not_zero", "gap",
-     "before_window", "overlap"}
-)  # fmt: skip
-"""The rules of `judge` that reject an epoch or a sequence; other rejections do not depend on the profile."""
+_JUDGED = REJECTED.keys() - {
+    "write_failed", "not_in_transaction", "outside_transaction", "transaction_not_from_zero", "after_verified",
+}  # fmt: skip
+"""The rules of `judge` that reject an epoch or a sequence. The rejections that are left out do not depend on the profile."""
 
 
 class Arrival(Protocol):

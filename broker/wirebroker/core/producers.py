@@ -482,7 +482,7 @@ def explain(verdict: Verdict, batch: BatchHeader, state: bytes | None, topic: st
         if verdict.base_offset < 0:
             return f"dropped: {{came}} of {{who}} {{are}} {found}; acknowledged with offset −1".format(**words)
         return f"duplicate of offset {verdict.base_offset}: {{came}} of {{who}} {{are}} {found}".format(**words)
-    reason = _REJECTED[verdict.rule].format(**words, got=verdict.got, expected=verdict.expected)
+    reason = REJECTED[verdict.rule].format(**words, got=verdict.got, expected=verdict.expected)
     window = f"; {_window(state)}" if state is not None or batch.producer_id >= 0 else ""
     return f"rejected {verdict.code} {error_name(verdict.code)}: {reason}{window}"
 
@@ -498,7 +498,7 @@ ACCEPTED = {
     "above_highest": "{came} of {who} {are} above the highest stored",
 }
 """For each rule that accepts a batch, the end of the sentence that `explain` returns."""
-_REJECTED = {
+REJECTED = {
     "epoch_fenced": "{who} is fenced: the current epoch is {expected}",
     "unissued_producer_id": "no broker issued the producer id {got}",
     "first_not_zero": "{who} has no state here and must begin at sequence 0, got {got}",
