@@ -52,6 +52,7 @@ def test_an_endpoint_of_a_deed_says_which_object_does_not_exist(endpoint: Endpoi
     form = endpoint.hints.get("body")
     body = {name: NEEDED[name] for name in required(form)} if form is not None else None
     known = {"topic": "orders", "partition": "0", "node_id": "1", "transactional_id": "till", "producer_id": "7"}
+    assert set(endpoint.parts) <= {*UNKNOWN, "partition", "producer_id"}, "UNKNOWN needs a name that no object has"
     for part in [each for each in endpoint.parts if each in UNKNOWN]:
         name, sentence = UNKNOWN[part]
         problem = control.refused(endpoint.method, endpoint.shown_path.format(**known | {part: name}), body)

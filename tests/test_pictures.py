@@ -6,9 +6,10 @@ import json
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from datetime import date
 from pathlib import Path
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -18,6 +19,7 @@ from wirebroker.requests.facts import Batch
 from wirebroker.trace.layout import time_of_day
 from wirebroker.trace.recorder import Recorder
 from wirebroker.trace.rows import (
+    EVENTS,
     AuthenticationRow,
     FaultRow,
     FetchRow,
@@ -322,9 +324,23 @@ def test_a_group_without_a_coordinator_says_so() -> None:
     assert float(box.attributes["x"]) + float(box.attributes["width"]) < 700, "the box ends when the coordinator responds"
 
 
+def hostile(row: type[Row], time: int) -> Row:
+    """A row of an event whose texts are all hostile."""
+    hints = get_type_hints(row)
+    values = {str: HOSTILE, str | None: HOSTILE, int: 7, float: 7.0, bool: True, bool | None: True, tuple[str, ...]: (HOSTILE,)}
+    of_fields = {
+        each.name: hints[each.name] for each in fields(row) if each.default is MISSING and each.default_factory is MISSING
+    }
+    made = {
+        name: get_args(hint)[0] if get_origin(hint) is Literal else values.get(hint, ()) for name, hint in of_fields.items()
+    }
+    return row(**made | {"time": time})
+
+
 @pytest.mark.parametrize("kind", ALL)
 def test_names_never_become_markup(kind: str) -> None:
     rows = [asked(0, 1, client=HOSTILE, about=[HOSTILE]), answered(1, 1, client=HOSTILE, errors=[HOSTILE]), *produced(5, 2, 0)]
+    rows += [hostile(row, START + 10 + 10 * at) for at, row in enumerate(EVENTS.values())]
     for width in (320, 1000):
         text = svg(drawn(rows, kind, width=width))
         made = ET.fromstring(text)

@@ -266,8 +266,8 @@ def each(operation: Operation, kind: ResourceType, attribute: str, field: str = 
 
 
 def unless(wrong: Callable[[Any, int], object], rule: Rule) -> Rule:
-    """Applies the rule unless the request is `wrong`: then the handler refuses the whole request, and shows nothing about the
-    named resources."""
+    """Applies the rule to requests that are not `wrong`. The handler refuses a wrong request as a whole, and shows nothing
+    about the named resources."""
 
     def guarded(request: Any, access: Access) -> Slices[Any]:
         return request if wrong(request, access.exchange.version) else (yield from rule(request, access))

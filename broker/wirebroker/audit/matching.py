@@ -71,7 +71,7 @@ class Repeats(NamedTuple):
 
 
 class Matched(NamedTuple):
-    """The stored copies of a record matched with the intended records, as positions in both lists."""
+    """The matches between the stored copies of a record and the intended records, as positions in both lists."""
 
     beyond: list[tuple[int, int]]
     """each copy that was not intended, and the copy that it is compared with"""

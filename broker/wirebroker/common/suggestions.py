@@ -7,7 +7,8 @@ from collections.abc import Iterable
 LONGEST = 100
 """The number of characters of the word that are compared, because the comparison takes long for long words."""
 ALMOST = 0.8
-"""The beginning of a longer word must have at least this similarity (0 to 1) to the word."""
+"""If a known word is longer than the given word, the known word's beginning must have at least this similarity (0 to 1) to the
+given word."""
 BY_BEGINNING = 0.6
 """Beginnings are compared if no higher similarity is required."""
 MOST_NAMES = 30

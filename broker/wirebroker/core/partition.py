@@ -582,7 +582,7 @@ class Partition:
         return end, NEVER
 
     def expire_producers(self, now: int, after_ms: int) -> Generator[None, Any, tuple[list[tuple[int, int]], int]]:
-        """Forget producers without an open transaction whose last batch's timestamp is at least `after_ms` old, in slices.
+        """Forget, in slices, each producer whose last batch is at least `after_ms` old and which has no open transaction.
         Returns the id and epoch of each such producer, and the time at which the next one expires, or NEVER.
         """
         gone = []

@@ -1,5 +1,5 @@
 """The iteration order of Scala's hash tables, for releases of Kafka whose broker is written in Scala. The order of an immutable
-HashMap decides which protocol a classic group chooses, and the order of a mutable HashMap where new logs are put."""
+HashMap decides which protocol a classic group chooses. The order of a mutable HashMap decides where new logs are put."""
 
 from __future__ import annotations
 

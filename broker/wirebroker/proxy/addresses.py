@@ -1,9 +1,9 @@
 """Replaces the brokers' addresses in responses by those of the proxy. A client that learned a broker's own address would bypass
 the proxy.
 
-The responses of seven APIs contain addresses of brokers. The response to DescribeQuorum is not changed, because it names
-controllers, and clients do not connect to controllers through the proxy; nor are the responses to Vote and other requests that
-controllers send each other. The response to ApiVersions must not offer versions of
+The responses of seven APIs contain addresses of brokers. The responses to DescribeQuorum,
+to Vote and to other requests that controllers send each other are not changed: they name controllers, and clients do not
+connect to controllers through the proxy. The response to ApiVersions must not offer versions of
 these seven APIs that the proxy cannot read.
 """
 

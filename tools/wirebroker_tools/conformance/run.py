@@ -37,7 +37,7 @@ class ReplayTarget(Protocol):
     addresses: dict[str, tuple[str, int]]
     """The address of each listener by name. A remote broker has only one entry."""
     retries: int
-    """How often a step repeats a request that gets an error which passes, such as CONCURRENT_TRANSACTIONS."""
+    """How often a step repeats a request that gets a temporary error, such as CONCURRENT_TRANSACTIONS."""
 
     def now(self) -> int:
         """Returns the time of the broker's clock in ms since the epoch."""
