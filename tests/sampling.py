@@ -36,7 +36,7 @@ class Kind(NamedTuple):
 KINDS = {
     "audits on Spark": Kind(r"^tests/audit_spark/", r"^pipeline/|/audit/|/disk/|/storage/|^tests/audit_"),
     "clients of other languages": Kind(
-        r"/test_(interop|quickstarts)\.py", r"/(net|apis|requests)/|^protocol/|ecosystem|quickstart"
+        r"/test_(interop|quickstarts)\.py", r"/(net|apis|requests)/|^protocol/|ecosystem|^clients/|quickstart"
     ),
     "dialogues": Kind(
         r"/test_dialogues\.py.*\[|/test_conformance\.py::test_kafka_responds\[slow_", r"/(core|apis|engine|requests)/|dialogues"

@@ -711,7 +711,7 @@ def test_the_map_of_folders_names_every_folder() -> None:
         for path in (ROOT / root).rglob("*")
         if path.is_dir() and path.name != "__pycache__" and any(path.glob("*.*"))
     }
-    assert {name for name in shown if name not in ("tests", "scripts", "bench", "ecosystem")} == folders | set(roots)
+    assert {name for name in shown if name not in ("tests", "scripts", "bench", "clients", "ecosystem")} == folders | set(roots)
 
 
 def flags_of_ours() -> set[str]:

@@ -1,0 +1,3 @@
+module wirebrokertest
+
+go 1.24
