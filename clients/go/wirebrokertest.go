@@ -82,11 +82,7 @@ func (broker *Broker) begin(t testing.TB, topics []string) *Broker {
 			t.Log(broker.report())
 		}
 	})
-	if status, err := broker.ask("POST", "/tests", object{"name": t.Name()}, nil); status == http.StatusNotFound {
-		broker.Ask(t, "POST", "/reset", object{"soft": true}, nil)
-	} else if err != nil {
-		t.Fatal(err)
-	}
+	broker.Ask(t, "POST", "/tests", object{"name": t.Name()}, nil)
 	for _, topic := range topics {
 		name, number, given := strings.Cut(topic, ":")
 		wanted := object{"name": name}

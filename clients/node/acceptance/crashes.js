@@ -1,0 +1,7 @@
+// A consumer that tells its parent of each record and commits nothing. Its parent kills it.
+import kafkajs from "kafkajs";
+
+const { Kafka, logLevel } = kafkajs;
+const consumer = new Kafka({ brokers: [process.argv[2]], logLevel: logLevel.NOTHING }).consumer({ groupId: "crashes" });
+await consumer.subscribe({ topic: "orders", fromBeginning: true });
+await consumer.run({ autoCommit: false, eachMessage: async ({ message }) => process.send(message.value.toString()) });

@@ -1,0 +1,178 @@
+// A Kafka broker for tests: found or started, asked over HTTP, emptied before each test.
+import { spawn } from "node:child_process";
+import { createInterface } from "node:readline";
+import { find } from "./find.js";
+
+const begin = ["serve", "--port", "0", "--control", "0", "--ready", "json", "--exit-with-parent"];
+
+/** Starts a broker with these flags of `wirebroker serve`, or attaches to the one that the environment names. */
+export async function start(...options) {
+  const { WIREBROKER_BOOTSTRAP: bootstrap, WIREBROKER_CONTROL: control } = process.env;
+  if (bootstrap && control) {
+    if (options.length) throw new Error(`the broker of WIREBROKER_BOOTSTRAP cannot get the options ${options.join(" ")}`);
+    return new Broker({ bootstrap, control });
+  }
+  if (bootstrap || control) {
+    throw new Error("WIREBROKER_BOOTSTRAP and WIREBROKER_CONTROL name a running broker together; only one of them is set");
+  }
+  const program = await find();
+  const child = spawn(program, [...begin, ...options]); // the end of its stdin tells it that this process has ended
+  let told = "";
+  child.stderr.on("data", (text) => (told += text));
+  const ended = new Promise((resolve) => child.on("error", resolve).on("close", () => resolve(new Error(told))));
+  const ready = new Promise((resolve) => createInterface({ input: child.stdout }).once("line", resolve));
+  const line = await Promise.race([ready, ended]);
+  if (line instanceof Error) throw new Error(`${program} ${[...begin, ...options].join(" ")} did not start: ${line.message}`);
+  const parts = [child, child.stdin, child.stdout, child.stderr];
+  for (const each of parts) each.unref(); // tests need not stop it
+  return new Broker(JSON.parse(line), () => {
+    for (const each of parts) each.ref();
+    child.kill();
+    return ended;
+  });
+}
+
+/**
+ * Registers hooks in the test file and returns the broker that its tests share: it is emptied before each test, and a test
+ * that fails shows the broker's report. The hooks are those of jest or vitest if they are global, else those of node:test.
+ */
+export function useBroker({ topics = [], options = [], hooks } = {}) {
+  hooks ??= globalThis.beforeEach ? globalThis : process.getBuiltinModule("node:test");
+  const broker = new Broker({});
+  // Rest parameters: jest would take a first parameter for a callback.
+  hooks.beforeEach(async (...[context]) => {
+    if (!broker.control) Object.assign(broker, await start(...options));
+    const name = context?.task?.name ?? context?.name ?? globalThis.expect?.getState?.().currentTestName ?? "";
+    await broker.reset(name, topics);
+  });
+  hooks.afterEach(async (...[context]) => {
+    const failed = context?.task?.result?.state === "fail" || context?.error || context?.passed === false;
+    if (failed) console.error(await broker.report());
+  });
+  hooks.afterAll?.(() => broker.stop()); // a worker of jest or vitest lives longer than the file
+  return broker;
+}
+
+export class Broker {
+  constructor({ bootstrap, control, version }, end = () => {}) {
+    Object.assign(this, { bootstrap, control, version, end });
+  }
+
+  async stop() {
+    await this.end();
+    this.control = undefined;
+  }
+
+  /** Calls an endpoint of the control. A problem is thrown. */
+  async ask(method, path, body) {
+    const response = await this.#call(method, path, "application/json", body && JSON.stringify(body));
+    return response.json();
+  }
+
+  async #call(method, path, accept, body) {
+    const response = await fetch(this.control + path, { method, body, headers: { accept } });
+    if (response.ok) return response;
+    throw Object.assign(new Error((await response.json()).detail), { status: response.status });
+  }
+
+  /** What the broker has seen since the test began, as text. */
+  async report() {
+    return (await this.#call("GET", "/report", "text/plain")).text();
+  }
+
+  /** Wraps a test for jest, whose hooks are not told of failures: a test that fails shows the report. */
+  reporting(run) {
+    return async () => {
+      try {
+        return await run();
+      } catch (error) {
+        console.error(await this.report());
+        throw error;
+      }
+    };
+  }
+
+  /** Empties the broker, whose clients stay connected, and makes sure that it has the topics ("orders", "orders:3"). */
+  async reset(name = "", topics = []) {
+    await this.ask("POST", "/tests", { name });
+    for (const [topic, partitions] of topics.map((each) => each.split(":"))) {
+      await this.ask("POST", "/topics", { name: topic, partitions: partitions && Number(partitions) }).catch((error) => {
+        if (error.status !== 409) throw error; // it is there already
+      });
+    }
+  }
+
+  async addFault(fault) {
+    const { id } = await this.ask("POST", "/faults", fault);
+    return {
+      id,
+      wait: (times = 1, seconds = 5) => this.ask("GET", `/faults/${id}/wait?times=${times}&timeout=${seconds}`),
+      assertFired: () => this.ask("GET", `/faults/${id}/assert-fired`),
+    };
+  }
+
+  async produce(topic, ...records) {
+    const stored = records.map((record) => ({
+      ...written(record),
+      headers: Object.entries(record.headers ?? {}).map(([name, value]) => ({ name, value: data(value) })),
+    }));
+    await this.ask("POST", `/topics/${encodeURIComponent(topic)}/records`, { records: stored });
+  }
+
+  /** The committed records of a topic, in the order of partition and offset. */
+  async records(topic) {
+    const records = [];
+    for (let next = `/topics/${encodeURIComponent(topic)}/records?committed=true`; next; ) {
+      const page = await this.ask("GET", next);
+      records.push(...page.records);
+      next = page.next;
+    }
+    return records.map((record) => ({
+      ...record,
+      key: read(record.key),
+      value: read(record.value),
+      headers: record.headers.map(({ name, value }) => ({ name, value: read(value) })),
+    }));
+  }
+
+  /** Waits until the topic has as many committed records as expected, and compares them, in any order. */
+  async assertRecords(topic, ...expected) {
+    const body = { records: expected.map(written), in_order: false };
+    await this.ask("POST", `/topics/${encodeURIComponent(topic)}/records/assert`, body);
+  }
+
+  /** What the broker decided on each produced batch of a topic. */
+  async verdicts(topic) {
+    const { verdicts } = await this.ask("GET", `/verdicts?topic=${encodeURIComponent(topic)}`);
+    return verdicts.map((row) => row.verdict);
+  }
+
+  async killBroker(node = 1) {
+    await this.ask("POST", `/brokers/${node}/kill`);
+  }
+
+  async startBroker(node = 1) {
+    await this.ask("POST", `/brokers/${node}/start`);
+  }
+
+  /** Moves the broker's clock: sessions and transactions time out, records and offsets expire. */
+  async advance(milliseconds) {
+    await this.ask("POST", "/clock/advance", { milliseconds });
+  }
+}
+
+function data(value) {
+  if (value instanceof Uint8Array) return { base64: Buffer.from(value).toString("base64") };
+  return value instanceof RegExp ? { regex: value.source } : value;
+}
+
+function written({ headers, ...record }) {
+  const all = Object.entries(headers ?? {}).map(([name, value]) => [name, data(value)]);
+  const made = { ...record, headers: headers && Object.fromEntries(all) };
+  for (const field of ["key", "value"]) if (field in record) made[field] = data(record[field]);
+  return made;
+}
+
+function read(stored) {
+  return stored && (stored.text ?? Buffer.from(stored.base64, "base64"));
+}
