@@ -159,8 +159,11 @@ def test_b8_delivery_semantics_side_by_side(client: ClientName) -> None:
         )
         for name, result in runs("B8", client).items()
     }
+    sent, stored, lost, doubled = counted.pop("at most once: acks=0")
+    # The client may write a further record to the connection that the broker has closed, before it notices.
+    assert (sent, stored + lost, doubled) == (10, 10, 0)
+    assert lost >= 1
     assert counted == {
-        "at most once: acks=0": (10, 9, 1, 0),
         "at least once: acks=all, retries": (10, 11, 0, 1),
         "exactly once: idempotence": (10, 10, 0, 0),
         "exactly once: transactions": (10, 10, 0, 0),

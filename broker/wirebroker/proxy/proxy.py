@@ -68,6 +68,8 @@ MEASURED_MS = 600_000
 """Exchanges are measured for this many ms after the metrics were last read."""
 WATCHED_MS = 60_000
 """Each Fetch is decoded for this many ms after groups or transactions were last read."""
+SHORT = 64 * 1024
+"""A Produce of at most this many bytes is compared with the shadow's verdicts at once: it has fewer than a thousand batches."""
 METRICS_LIMIT = 16 * 1024 * 1024
 """The proxy decompresses at most this many bytes of the metrics that a client pushes."""
 
@@ -297,10 +299,15 @@ class Proxy:
             self.trace.pushed(self.now, connection, exchange.client_id, request)
 
     def _compare(self, exchange: ForwardedExchange, response: ProduceResponse) -> None:
-        if self.trace.verdicts:
-            self._uncompared.append((exchange, response))
-            if not self._compares:
-                self.timers.work(self._compare_all(), changes=False)
+        if not self.trace.verdicts:
+            return
+        if not self._compares and len(exchange.whole) <= SHORT:
+            for topic, batch, part in batches_with_responses(exchange, response):
+                self._compare_batch(exchange, topic, batch, part)
+            return
+        self._uncompared.append((exchange, response))
+        if not self._compares:
+            self.timers.work(self._compare_all(), changes=False)
 
     def _compare_all(self) -> Iterator[None]:
         """Compare responses with the shadow's verdicts, in the order of the responses. Yields after each slice, because a
@@ -309,6 +316,7 @@ class Proxy:
         try:
             while self._uncompared:
                 exchange, response = self._uncompared.popleft()
+                yield  # the turn in which the response was decoded ends
                 for topic, batch, part in batches_with_responses(exchange, response):
                     if pause():
                         yield

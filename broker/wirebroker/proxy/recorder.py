@@ -148,14 +148,12 @@ def batches_with_responses(
     """Yields for each batch in a Produce request its topic, its header and its part of the response. A batch without a complete
     header is left out.
     """
-    request = exchange.request
-    assert isinstance(request, ProduceRequest)
-    sent = {(_name(topic, exchange), part.index): part.records for topic in request.topic_data for part in topic.partition_data}
-    for answered in response.responses:
-        name = _name(answered, exchange)
-        for of_part in answered.partition_responses:
-            if (header := first_header(sent.get((name, of_part.index)))) is not None:
-                yield name, header, of_part
+    headers = batches_of(exchange)
+    for topic in response.responses:
+        name = _name(topic, exchange)
+        for part in topic.partition_responses:
+            if (header := headers.get((name, part.index))) is not None:
+                yield name, header, part
 
 
 def _name(topic: TopicProduceData | TopicProduceResponse, exchange: ForwardedExchange) -> str:
