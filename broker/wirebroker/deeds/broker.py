@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from wirebroker.deeds.acls import AclDeeds
 from wirebroker.deeds.cluster import ClusterDeeds
+from wirebroker.deeds.engine_parts import EngineParts
 from wirebroker.deeds.errors import NothingToChange
 from wirebroker.deeds.running import RunningDeeds
 from wirebroker.deeds.state import StateDeeds
@@ -22,17 +23,16 @@ from wirebroker.security.acl_specs import acl_of
 
 if TYPE_CHECKING:
     from wirebroker.deeds.declaring import R
-    from wirebroker.engine.engine import Engine
 
 
 class EngineBroker(TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDeeds):
     """The engine of a broker. Its deeds happen at the engine's time, and the caller sees to the engine's effects."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EngineParts) -> None:
         self._held = engine
 
     @property
-    def _engine(self) -> Engine:
+    def _engine(self) -> EngineParts:
         return self._held
 
     def _perform(self, act: Callable[[], R], *, settles: bool) -> R:

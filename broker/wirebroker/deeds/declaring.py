@@ -20,7 +20,7 @@ from wirebroker.deeds.errors import NoSuchPartition, NoSuchTopic
 if TYPE_CHECKING:
     from wirebroker.core.cluster import Cluster, Topic
     from wirebroker.core.partition import Partition
-    from wirebroker.engine.engine import Engine
+    from wirebroker.deeds.engine_parts import EngineParts
 
 __tracebackhide__ = True  # pytest shows the caller's line
 D = TypeVar("D", bound="Deeds")
@@ -52,7 +52,7 @@ class Deeds:
     """The base of the classes that hold deeds: a broker to which they are done."""
 
     @property
-    def _engine(self) -> Engine:
+    def _engine(self) -> EngineParts:
         """The engine to change. Only deeds that run may use it."""
         raise NotImplementedError
 
