@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 
 __version__ = "0.1.0"
@@ -13,4 +14,4 @@ def build() -> str:
     The function does not import these modules.
     """
     found = find_spec("kafkawire.record_walk")
-    return "pure Python" if found is None or (found.origin or "").endswith(".py") else "compiled"
+    return "compiled" if found is not None and (found.origin or "").endswith(tuple(EXTENSION_SUFFIXES)) else "pure Python"
