@@ -159,10 +159,11 @@ def test_b8_delivery_semantics_side_by_side(client: ClientName) -> None:
         )
         for name, result in runs("B8", client).items()
     }
-    sent, stored, lost, doubled = counted.pop("at most once: acks=0")
-    # The client may write a further record to the connection that the broker has closed, before it notices.
-    assert (sent, stored + lost, doubled) == (10, 10, 0)
-    assert lost >= 1
+    at_most_once = {(10, 9, 1, 0)}
+    if client == "confluent":
+        # Seen once on a busy machine: probably librdkafka wrote one more record to the connection before it saw the close.
+        at_most_once.add((10, 8, 2, 0))
+    assert counted.pop("at most once: acks=0") in at_most_once
     assert counted == {
         "at least once: acks=all, retries": (10, 11, 0, 1),
         "exactly once: idempotence": (10, 10, 0, 0),
