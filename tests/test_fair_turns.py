@@ -30,6 +30,7 @@ from test_relay import Line
 from wirebroker.common.slices import SLICE
 from wirebroker.engine import engine as engine_module
 from wirebroker.mock import MockKafka
+from wirebroker.proxy.proxy import FEW, SHORT
 from wirekit import NOW, batch
 
 SIZE = 1 << 15
@@ -150,7 +151,7 @@ def test_others_have_their_turn_while_the_clock_moves(mock_kafka: MockKafka) -> 
 
 def test_a_proxy_compares_a_long_response_in_many_turns() -> None:
     """A Produce with many partitions is forwarded at once, and compared with the shadow's verdicts between other requests."""
-    partitions = 4 * SLICE
+    partitions = max(4 * SLICE, FEW + 1)
     data = batch(0, pid=5, epoch=0)
     sent = [PartitionProduceData(index=index, records=data) for index in range(partitions)]
     request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="orders", partition_data=sent)])
@@ -168,3 +169,15 @@ def test_a_proxy_compares_a_long_response_in_many_turns() -> None:
     assert turns >= 3
     assert max(after - before for before, after in pairwise(compared)) <= SLICE
     assert compared[-1] == partitions
+
+
+def test_a_proxy_compares_a_large_batch_before_its_response_is_passed_on() -> None:
+    """Only the number of batches makes a comparison long. Whoever has the response to one batch also finds its row."""
+    large = [PartitionProduceData(index=0, records=batch(0, count=3, pid=5, epoch=0, tag="x" * 2 * SHORT))]
+    request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="orders", partition_data=large)])
+    stored = [PartitionProduceResponse(index=0, error_code=0, base_offset=0)]
+    response = ProduceResponse(responses=[TopicProduceResponse(name="orders", partition_responses=stored)])
+    line = Line("verdicts")
+    line.proxy.timers.in_slices = True
+    line.client_sends(encode_request(1, None, request, 9)).broker_sends(b"".join(encode_response(1, response, 9)))
+    assert len(line.proxy.trace.events("shadow")) == 1

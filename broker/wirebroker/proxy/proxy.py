@@ -68,8 +68,10 @@ MEASURED_MS = 600_000
 """Exchanges are measured for this many ms after the metrics were last read."""
 WATCHED_MS = 60_000
 """Each Fetch is decoded for this many ms after groups or transactions were last read."""
-SHORT = 64 * 1024
-"""A Produce of at most this many bytes is compared with the shadow's verdicts at once: it has fewer than a thousand batches."""
+FEW = 1_000
+"""The responses to at most this many batches are compared with the shadow's verdicts at once."""
+SHORT = 64 * FEW
+"""A Produce of at most this many bytes is known to have at most `FEW` batches, because the header of a batch has 61 bytes."""
 METRICS_LIMIT = 16 * 1024 * 1024
 """The proxy decompresses at most this many bytes of the metrics that a client pushes."""
 
@@ -301,7 +303,7 @@ class Proxy:
     def _compare(self, exchange: ForwardedExchange, response: ProduceResponse) -> None:
         if not self.trace.verdicts:
             return
-        if not self._compares and len(exchange.whole) <= SHORT:
+        if not self._compares and (len(exchange.whole) <= SHORT or _partitions(exchange) <= FEW):
             for topic, batch, part in batches_with_responses(exchange, response):
                 self._compare_batch(exchange, topic, batch, part)
             return
@@ -381,3 +383,10 @@ class Proxy:
         if isinstance(request, ProduceRequest):
             for batch in facts_of(request, exchange).batches:
                 self.shadow.unanswered(batch.topic, batch.partition, batch.producer_id)
+
+
+def _partitions(exchange: ForwardedExchange) -> int:
+    """Returns the number of partitions in a Produce request."""
+    request = exchange.request
+    assert isinstance(request, ProduceRequest)
+    return sum(len(topic.partition_data) for topic in request.topic_data)
