@@ -5,13 +5,14 @@ The recorded dialogues test the responses to valid and invalid requests.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from actors import Member
 from kafkawire.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 from requesting import plain
 from test_consumer_groups import written
@@ -23,7 +24,7 @@ from wirebroker.core.java_order import JavaHeap
 from wirekit import client
 
 DELAYED, MISSING_SOURCES, MISSING_INTERNAL, SHUTDOWN = 5, 1, 3, 4
-UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND = -1, 25, 69
+UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID, INVALID_PARTITIONS, GROUP_ID_NOT_FOUND = -1, 25, 37, 69
 NO_TASKS: dict[str, object] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
 
 
@@ -177,29 +178,57 @@ def test_a_group_survives_a_restart(tmp_path: Path, mode: str) -> None:
         assert app.describe().error_code == GROUP_ID_NOT_FOUND
 
 
-def test_a_restart_does_not_hide_new_partitions_from_groups(app: App) -> None:
-    """A coordinator that starts again still knows which partitions there were when a group's epoch last rose."""
+def opened(folder: Path) -> Generator[MockKafka]:
+    """Yields broker after broker, each with the files of the one before."""
+    while True:
+        with MockKafka(topics={"in": 4}, clock="frozen", data=folder) as kafka:
+            yield kafka
 
+
+def restarted(_: Path) -> Generator[MockKafka]:
+    """Yields a broker in memory again and again, restarted."""
+    with MockKafka(topics={"in": 4}, clock="frozen") as kafka:
+        while True:
+            yield kafka
+            kafka.restart("kill")
+
+
+@pytest.mark.parametrize("brokers", [opened, restarted])
+def test_a_restart_does_not_hide_new_partitions_from_groups(
+    brokers: Callable[[Path], Generator[MockKafka]], tmp_path: Path
+) -> None:
+    """A coordinator that starts again still knows which partitions there were when a group's epoch last rose."""
+    again = brokers(tmp_path)
+    kafka = next(again)
+    app = App(kafka, **{"initial.rebalance.delay.ms": 0, "assignment.interval.ms": 0})
+    member = Member(kafka, "m", group="team")
     share = {"group_id": "shared", "member_id": "m", "rack_id": None}
     joined = app.ask("ShareGroupHeartbeat", 1, **share, member_epoch=0, subscribed_topic_names=["in"])
+    member.join("in")
 
-    def beat() -> tuple[int, int]:
-        """Sends a heartbeat to both groups, and returns their epochs."""
-        app.kafka.clock.advance(seconds=2)
+    def beat() -> tuple[int, int, int]:
+        """Sends a heartbeat to each group, and returns the groups' epochs."""
+        kafka.clock.advance(seconds=2)
         beaten = app.ask("ShareGroupHeartbeat", 1, **share, member_epoch=joined.member_epoch, subscribed_topic_names=None)
         assert beaten.error_code == 0
         joined.member_epoch = beaten.member_epoch
         app.beat("a")
+        member.beat()
         shared = app.ask("ShareGroupDescribe", 1, group_ids=["shared"], include_authorized_operations=False).groups[0]
-        return app.describe().group_epoch, shared.group_epoch
+        return app.describe().group_epoch, shared.group_epoch, member.epoch
 
-    streams_epoch, share_epoch = [beat() for _ in range(4)][-1]
-    assert beat() == (streams_epoch, share_epoch)
-    more = [{"name": "in", "count": 8, "assignments": None}]
-    assert app.ask("CreatePartitions", 2, topics=more, timeout_ms=1000, validate_only=False).results[0].error_code == 0
+    for partitions, rises in ((8, 1), (8, 0)):
+        epochs = [beat() for _ in range(5)][-1]
+        more = [{"name": "in", "count": partitions, "assignments": None}]
+        made = app.ask("CreatePartitions", 2, topics=more, timeout_ms=1000, validate_only=False)
+        assert made.results[0].error_code == (0 if rises else INVALID_PARTITIONS)
+        app.close()
+        kafka = next(again)
+        app.kafka, app.wire = kafka, client(kafka)
+        member.broker, member.wire = kafka, client(kafka)
+        assert beat() == tuple(epoch + rises for epoch in epochs)
     app.close()
-    app.kafka.restart("kill")
-    assert beat() == (streams_epoch + 1, share_epoch + 1)
+    again.close()
 
 
 def test_the_group_is_shown_to_python(app: App) -> None:

@@ -33,6 +33,8 @@ SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
 """The kinds of a member's timers."""
 TopicFacts = Mapping[str, tuple[bytes, int]]
 """For each subscribed topic that exists: the topic id and the number of partitions."""
+CHANGED: TopicFacts = {"": (bytes(16), 0)}
+"""Differs from all facts, because no topic has an empty name."""
 
 
 def topic_facts(names: Iterable[str], topics: Mapping[str, Topic]) -> dict[str, tuple[bytes, int]]:
@@ -140,6 +142,8 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         self.targets: dict[str, T] = {}
         self.facts: TopicFacts = {}
         """The subscribed topics as they were when the group's epoch last rose. Kafka keeps a hash of these topics instead."""
+        self.recorded_hash = 0
+        """That hash, in a group that is being read from the log."""
         self._changes = changes
         self._timers: dict[tuple[str, str], Timer] = {}
         self._member_order = TimelineOrder()
@@ -279,7 +283,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
             self.assignment_epoch, self.assigned_at = value.assignment_epoch, value.assignment_timestamp
         else:
             if isinstance(key, self.form.epoch.key):
-                self.epoch = value.epoch
+                self.epoch, self.recorded_hash = value.epoch, value.metadata_hash
             self.replay_other(key, value)
 
     def _replay_member(self, key: Message, member_id: str, value: Any) -> None:

@@ -21,6 +21,7 @@ from wirebroker.core.config_resources import group_number
 from wirebroker.core.coordinator_errors import RETRY_MS
 from wirebroker.core.groups.metadata_hash import metadata_hash
 from wirebroker.core.groups.modern import (
+    CHANGED,
     JOIN,
     LEAVES_FOR_A_WHILE,
     REBALANCE,
@@ -404,9 +405,10 @@ class ModernGroups(ABC, Generic[G, M]):
     # Loading
 
     def loaded(self, group: G, now: int) -> None:
-        """Continue with a group that was read from the log. wirebroker cannot read from the log which topics there were when
-        the group's epoch last rose, so it takes the present topics."""
-        group.facts = self.facts(group.topics())
+        """Continue with a group that was read from the log. If its topics have changed since its epoch last rose, the epoch
+        rises with the next heartbeat."""
+        present = self.facts(group.topics())
+        group.facts = present if metadata_hash(present, self._cluster) == group.recorded_hash else CHANGED
         self.restart(group, now)
 
     def restart(self, group: G, now: int) -> None:
