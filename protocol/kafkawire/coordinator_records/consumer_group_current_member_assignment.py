@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=8, versions=(0, 0))
 class ConsumerGroupCurrentMemberAssignmentKey(Message):
-    """Kafka's ConsumerGroupCurrentMemberAssignmentKey, versions 0 to 0."""
-
     group_id: str = wire("string", until=0, entity="groupId", default="")
     member_id: str = wire("string", until=0, default="")
 
@@ -20,8 +18,6 @@ class TopicPartitions(Struct):
 
 @message(key=8, versions=(0, 0), flexible=0)
 class ConsumerGroupCurrentMemberAssignmentValue(Message):
-    """Kafka's ConsumerGroupCurrentMemberAssignmentValue, versions 0 to 0."""
-
     member_epoch: int = wire("int32")
     previous_member_epoch: int = wire("int32")
     state: int = wire("int8")

@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=5, versions=(0, 0))
 class ConsumerGroupMemberMetadataKey(Message):
-    """Kafka's ConsumerGroupMemberMetadataKey, versions 0 to 0."""
-
     group_id: str = wire("string", until=0, entity="groupId", default="")
     member_id: str = wire("string", until=0, default="")
 
@@ -25,8 +23,6 @@ class ClassicMemberMetadata(Struct):
 
 @message(key=5, versions=(0, 0), flexible=0)
 class ConsumerGroupMemberMetadataValue(Message):
-    """Kafka's ConsumerGroupMemberMetadataValue, versions 0 to 0."""
-
     instance_id: str | None = wire("string", nullable=0)
     rack_id: str | None = wire("string", nullable=0)
     client_id: str = wire("string")

@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=4, versions=(0, 0))
 class ConsumerGroupPartitionMetadataKey(Message):
-    """Kafka's ConsumerGroupPartitionMetadataKey, versions 0 to 0."""
-
     group_id: str = wire("string", until=0, entity="groupId", default="")
 
 
@@ -26,6 +24,4 @@ class TopicMetadata(Struct):
 
 @message(key=4, versions=(0, 0), flexible=0)
 class ConsumerGroupPartitionMetadataValue(Message):
-    """Kafka's ConsumerGroupPartitionMetadataValue, versions 0 to 0."""
-
     topics: list[TopicMetadata] = wire([TopicMetadata])

@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=7, versions=(0, 0))
 class ConsumerGroupTargetAssignmentMemberKey(Message):
-    """Kafka's ConsumerGroupTargetAssignmentMemberKey, versions 0 to 0."""
-
     group_id: str = wire("string", until=0, entity="groupId", default="")
     member_id: str = wire("string", until=0, default="")
 
@@ -19,6 +17,4 @@ class TopicPartition(Struct):
 
 @message(key=7, versions=(0, 0), flexible=0)
 class ConsumerGroupTargetAssignmentMemberValue(Message):
-    """Kafka's ConsumerGroupTargetAssignmentMemberValue, versions 0 to 0."""
-
     topic_partitions: list[TopicPartition] = wire([TopicPartition])

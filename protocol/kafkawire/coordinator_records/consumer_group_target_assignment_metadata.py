@@ -5,14 +5,10 @@ from kafkawire.declare import Message, message, wire
 
 @message(key=6, versions=(0, 0))
 class ConsumerGroupTargetAssignmentMetadataKey(Message):
-    """Kafka's ConsumerGroupTargetAssignmentMetadataKey, versions 0 to 0."""
-
     group_id: str = wire("string", until=0, entity="groupId", default="")
 
 
 @message(key=6, versions=(0, 0), flexible=0)
 class ConsumerGroupTargetAssignmentMetadataValue(Message):
-    """Kafka's ConsumerGroupTargetAssignmentMetadataValue, versions 0 to 0."""
-
     assignment_epoch: int = wire("int32")
     assignment_timestamp: int = wire("int64", tag=0, default=0)

@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=2, versions=(0, 0))
 class GroupMetadataKey(Message):
-    """Kafka's GroupMetadataKey, versions 0 to 0."""
-
     group: str = wire("string", until=0, default="")
 
 
@@ -24,8 +22,6 @@ class MemberMetadata(Struct):
 
 @message(key=2, versions=(0, 4), flexible=4)
 class GroupMetadataValue(Message):
-    """Kafka's GroupMetadataValue, versions 0 to 4."""
-
     protocol_type: str = wire("string")
     generation: int = wire("int32")
     protocol: str | None = wire("string", nullable=0)

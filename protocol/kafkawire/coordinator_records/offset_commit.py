@@ -5,8 +5,6 @@ from kafkawire.declare import Message, message, wire
 
 @message(key=1, versions=(0, 0))
 class OffsetCommitKey(Message):
-    """Kafka's OffsetCommitKey, versions 0 to 0."""
-
     group: str = wire("string", until=0, default="")
     topic: str = wire("string", until=0, default="")
     partition: int = wire("int32", until=0, default=0)
@@ -14,8 +12,6 @@ class OffsetCommitKey(Message):
 
 @message(key=1, versions=(0, 4), flexible=4)
 class OffsetCommitValue(Message):
-    """Kafka's OffsetCommitValue, versions 0 to 4."""
-
     offset: int = wire("int64")
     leader_epoch: int = wire("int32", since=3, default=-1)
     metadata: str = wire("string")

@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=15, versions=(0, 0))
 class ShareGroupStatePartitionMetadataKey(Message):
-    """Kafka's ShareGroupStatePartitionMetadataKey, versions 0 to 0."""
-
     group_id: str = wire("string", until=0, entity="groupId", default="")
 
 
@@ -25,8 +23,6 @@ class TopicInfo(Struct):
 
 @message(key=15, versions=(0, 0), flexible=0)
 class ShareGroupStatePartitionMetadataValue(Message):
-    """Kafka's ShareGroupStatePartitionMetadataValue, versions 0 to 0."""
-
     initializing_topics: list[TopicPartitionsInfo] = wire([TopicPartitionsInfo])
     initialized_topics: list[TopicPartitionsInfo] = wire([TopicPartitionsInfo])
     deleting_topics: list[TopicInfo] = wire([TopicInfo])

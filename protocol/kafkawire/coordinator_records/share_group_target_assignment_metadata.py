@@ -5,14 +5,10 @@ from kafkawire.declare import Message, message, wire
 
 @message(key=12, versions=(0, 0))
 class ShareGroupTargetAssignmentMetadataKey(Message):
-    """Kafka's ShareGroupTargetAssignmentMetadataKey, versions 0 to 0."""
-
     group_id: str = wire("string", until=0, entity="groupId", default="")
 
 
 @message(key=12, versions=(0, 0), flexible=0)
 class ShareGroupTargetAssignmentMetadataValue(Message):
-    """Kafka's ShareGroupTargetAssignmentMetadataValue, versions 0 to 0."""
-
     assignment_epoch: int = wire("int32")
     assignment_timestamp: int = wire("int64", tag=0, default=0)

@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=0, versions=(0, 0))
 class ShareSnapshotKey(Message):
-    """Kafka's ShareSnapshotKey, versions 0 to 0."""
-
     group_id: str = wire("string", until=0, entity="groupId", default="")
     topic_id: bytes = wire("uuid", until=0, entity="topicId", default=bytes(16))
     partition: int = wire("int32", until=0, entity="partition", default=0)
@@ -22,8 +20,6 @@ class StateBatch(Struct):
 
 @message(key=0, versions=(0, 0), flexible=0)
 class ShareSnapshotValue(Message):
-    """Kafka's ShareSnapshotValue, versions 0 to 0."""
-
     snapshot_epoch: int = wire("int32")
     state_epoch: int = wire("int32")
     leader_epoch: int = wire("int32")

@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=1, versions=(0, 0))
 class ShareUpdateKey(Message):
-    """Kafka's ShareUpdateKey, versions 0 to 0."""
-
     group_id: str = wire("string", until=0, entity="groupId", default="")
     topic_id: bytes = wire("uuid", until=0, entity="topicId", default=bytes(16))
     partition: int = wire("int32", until=0, entity="partition", default=0)
@@ -22,8 +20,6 @@ class StateBatch(Struct):
 
 @message(key=1, versions=(0, 0), flexible=0)
 class ShareUpdateValue(Message):
-    """Kafka's ShareUpdateValue, versions 0 to 0."""
-
     snapshot_epoch: int = wire("int32")
     leader_epoch: int = wire("int32")
     start_offset: int = wire("int64")

@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=22, versions=(0, 0))
 class StreamsGroupCurrentMemberAssignmentKey(Message):
-    """Kafka's StreamsGroupCurrentMemberAssignmentKey, versions 0 to 0."""
-
     group_id: str = wire("string", until=0, entity="groupId", default="")
     member_id: str = wire("string", until=0, default="")
 
@@ -20,8 +18,6 @@ class TaskIds(Struct):
 
 @message(key=22, versions=(0, 0), flexible=0)
 class StreamsGroupCurrentMemberAssignmentValue(Message):
-    """Kafka's StreamsGroupCurrentMemberAssignmentValue, versions 0 to 0."""
-
     member_epoch: int = wire("int32")
     previous_member_epoch: int = wire("int32")
     state: int = wire("int8")

@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=19, versions=(0, 0))
 class StreamsGroupMemberMetadataKey(Message):
-    """Kafka's StreamsGroupMemberMetadataKey, versions 0 to 0."""
-
     group_id: str = wire("string", until=0, entity="groupId", default="")
     member_id: str = wire("string", until=0, default="")
 
@@ -25,8 +23,6 @@ class KeyValue(Struct):
 
 @message(key=19, versions=(0, 0), flexible=0)
 class StreamsGroupMemberMetadataValue(Message):
-    """Kafka's StreamsGroupMemberMetadataValue, versions 0 to 0."""
-
     instance_id: str | None = wire("string", nullable=0)
     rack_id: str | None = wire("string", nullable=0)
     client_id: str = wire("string")

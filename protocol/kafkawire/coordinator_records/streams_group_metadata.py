@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=17, versions=(0, 0))
 class StreamsGroupMetadataKey(Message):
-    """Kafka's StreamsGroupMetadataKey, versions 0 to 0."""
-
     group_id: str = wire("string", until=0, entity="groupId", default="")
 
 
@@ -18,8 +16,6 @@ class LastAssignmentConfig(Struct):
 
 @message(key=17, versions=(0, 0), flexible=0)
 class StreamsGroupMetadataValue(Message):
-    """Kafka's StreamsGroupMetadataValue, versions 0 to 0."""
-
     epoch: int = wire("int32")
     metadata_hash: int = wire("int64")
     validated_topology_epoch: int = wire("int32", tag=0, default=-1)

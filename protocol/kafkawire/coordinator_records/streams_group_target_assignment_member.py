@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=21, versions=(0, 0))
 class StreamsGroupTargetAssignmentMemberKey(Message):
-    """Kafka's StreamsGroupTargetAssignmentMemberKey, versions 0 to 0."""
-
     group_id: str = wire("string", until=0, entity="groupId", default="")
     member_id: str = wire("string", until=0, default="")
 
@@ -19,8 +17,6 @@ class TaskIds(Struct):
 
 @message(key=21, versions=(0, 0), flexible=0)
 class StreamsGroupTargetAssignmentMemberValue(Message):
-    """Kafka's StreamsGroupTargetAssignmentMemberValue, versions 0 to 0."""
-
     active_tasks: list[TaskIds] = wire([TaskIds])
     standby_tasks: list[TaskIds] = wire([TaskIds])
     warmup_tasks: list[TaskIds] = wire([TaskIds])

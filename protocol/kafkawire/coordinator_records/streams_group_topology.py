@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=23, versions=(0, 0))
 class StreamsGroupTopologyKey(Message):
-    """Kafka's StreamsGroupTopologyKey, versions 0 to 0."""
-
     group_id: str = wire("string", until=0, entity="groupId", default="")
 
 
@@ -44,7 +42,5 @@ class Subtopology(Struct):
 
 @message(key=23, versions=(0, 0), flexible=0)
 class StreamsGroupTopologyValue(Message):
-    """Kafka's StreamsGroupTopologyValue, versions 0 to 0."""
-
     epoch: int = wire("int32")
     subtopologies: list[Subtopology] = wire([Subtopology])

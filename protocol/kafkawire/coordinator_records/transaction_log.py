@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=0, versions=(0, 0))
 class TransactionLogKey(Message):
-    """Kafka's TransactionLogKey, versions 0 to 0."""
-
     transactional_id: str = wire("string", until=0, default="")
 
 
@@ -18,8 +16,6 @@ class PartitionsSchema(Struct):
 
 @message(key=0, versions=(0, 1), flexible=1)
 class TransactionLogValue(Message):
-    """Kafka's TransactionLogValue, versions 0 to 1."""
-
     producer_id: int = wire("int64")
     previous_producer_id: int = wire("int64", since=1, tag=0, default=-1)
     next_producer_id: int = wire("int64", since=1, tag=1, default=-1)

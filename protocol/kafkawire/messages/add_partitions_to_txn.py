@@ -20,8 +20,6 @@ class AddPartitionsToTxnTransaction(Struct):
 
 @message(key=24, versions=(0, 5), flexible=3)
 class AddPartitionsToTxnRequest(Message):
-    """Kafka's AddPartitionsToTxnRequest, versions 0 to 5."""
-
     transactions: list[AddPartitionsToTxnTransaction] = wire([AddPartitionsToTxnTransaction], since=4, default=[])
     v3_and_below_transactional_id: str = wire("string", until=3, entity="transactionalId", default="")
     v3_and_below_producer_id: int = wire("int64", until=3, entity="producerId", default=0)
@@ -49,8 +47,6 @@ class AddPartitionsToTxnResult(Struct):
 
 @message(key=24, versions=(0, 5), flexible=3)
 class AddPartitionsToTxnResponse(Message):
-    """Kafka's AddPartitionsToTxnResponse, versions 0 to 5."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", since=4, entity="errorCode", default=0)
     results_by_transaction: list[AddPartitionsToTxnResult] = wire([AddPartitionsToTxnResult], since=4, default=[])

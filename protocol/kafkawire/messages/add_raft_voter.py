@@ -12,8 +12,6 @@ class Listener(Struct):
 
 @message(key=80, versions=(0, 1), flexible=0)
 class AddRaftVoterRequest(Message):
-    """Kafka's AddRaftVoterRequest, versions 0 to 1."""
-
     cluster_id: str | None = wire("string", nullable=0)
     timeout_ms: int = wire("int32")
     voter_id: int = wire("int32")
@@ -24,8 +22,6 @@ class AddRaftVoterRequest(Message):
 
 @message(key=80, versions=(0, 1), flexible=0)
 class AddRaftVoterResponse(Message):
-    """Kafka's AddRaftVoterResponse, versions 0 to 1."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)

@@ -24,8 +24,6 @@ class EntryData(Struct):
 
 @message(key=49, versions=(0, 1), flexible=1)
 class AlterClientQuotasRequest(Message):
-    """Kafka's AlterClientQuotasRequest, versions 0 to 1."""
-
     entries: list[EntryData] = wire([EntryData])
     validate_only: bool = wire("bool")
 
@@ -45,7 +43,5 @@ class ResponseEntryData(Struct):
 
 @message(key=49, versions=(0, 1), flexible=1)
 class AlterClientQuotasResponse(Message):
-    """Kafka's AlterClientQuotasResponse, versions 0 to 1."""
-
     throttle_time_ms: int = wire("int32", default=0)
     entries: list[ResponseEntryData] = wire([ResponseEntryData])

@@ -18,8 +18,6 @@ class AlterConfigsResource(Struct):
 
 @message(key=33, versions=(0, 2), flexible=2)
 class AlterConfigsRequest(Message):
-    """Kafka's AlterConfigsRequest, versions 0 to 2."""
-
     resources: list[AlterConfigsResource] = wire([AlterConfigsResource])
     validate_only: bool = wire("bool")
 
@@ -34,7 +32,5 @@ class AlterConfigsResourceResponse(Struct):
 
 @message(key=33, versions=(0, 2), flexible=2)
 class AlterConfigsResponse(Message):
-    """Kafka's AlterConfigsResponse, versions 0 to 2."""
-
     throttle_time_ms: int = wire("int32", default=0)
     responses: list[AlterConfigsResourceResponse] = wire([AlterConfigsResourceResponse])

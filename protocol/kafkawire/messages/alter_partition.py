@@ -28,8 +28,6 @@ class TopicData(Struct):
 
 @message(key=56, versions=(0, 3), flexible=0)
 class AlterPartitionRequest(Message):
-    """Kafka's AlterPartitionRequest, versions 0 to 3."""
-
     broker_id: int = wire("int32", entity="brokerId")
     broker_epoch: int = wire("int64", default=-1)
     topics: list[TopicData] = wire([TopicData])
@@ -55,8 +53,6 @@ class ResponseTopicData(Struct):
 
 @message(key=56, versions=(0, 3), flexible=0)
 class AlterPartitionResponse(Message):
-    """Kafka's AlterPartitionResponse, versions 0 to 3."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     topics: list[ResponseTopicData] = wire([ResponseTopicData])

@@ -17,8 +17,6 @@ class ReassignableTopic(Struct):
 
 @message(key=45, versions=(0, 1), flexible=0)
 class AlterPartitionReassignmentsRequest(Message):
-    """Kafka's AlterPartitionReassignmentsRequest, versions 0 to 1."""
-
     timeout_ms: int = wire("int32", default=60000)
     allow_replication_factor_change: bool = wire("bool", since=1, default=True)
     topics: list[ReassignableTopic] = wire([ReassignableTopic])
@@ -39,8 +37,6 @@ class ReassignableTopicResponse(Struct):
 
 @message(key=45, versions=(0, 1), flexible=0)
 class AlterPartitionReassignmentsResponse(Message):
-    """Kafka's AlterPartitionReassignmentsResponse, versions 0 to 1."""
-
     throttle_time_ms: int = wire("int32", default=0)
     allow_replication_factor_change: bool = wire("bool", since=1, default=True)
     error_code: int = wire("int16", entity="errorCode")

@@ -17,8 +17,6 @@ class AlterReplicaLogDir(Struct):
 
 @message(key=34, versions=(0, 2), flexible=2)
 class AlterReplicaLogDirsRequest(Message):
-    """Kafka's AlterReplicaLogDirsRequest, versions 0 to 2."""
-
     dirs: list[AlterReplicaLogDir] = wire([AlterReplicaLogDir])
 
 
@@ -36,7 +34,5 @@ class AlterReplicaLogDirTopicResult(Struct):
 
 @message(key=34, versions=(0, 2), flexible=2)
 class AlterReplicaLogDirsResponse(Message):
-    """Kafka's AlterReplicaLogDirsResponse, versions 0 to 2."""
-
     throttle_time_ms: int = wire("int32", default=0)
     results: list[AlterReplicaLogDirTopicResult] = wire([AlterReplicaLogDirTopicResult])

@@ -17,8 +17,6 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
 
 @message(key=91, versions=(0, 0), flexible=0)
 class AlterShareGroupOffsetsRequest(Message):
-    """Kafka's AlterShareGroupOffsetsRequest, versions 0 to 0."""
-
     group_id: str = wire("string", entity="groupId")
     topics: list[AlterShareGroupOffsetsRequestTopic] = wire([AlterShareGroupOffsetsRequestTopic])
 
@@ -39,8 +37,6 @@ class AlterShareGroupOffsetsResponseTopic(Struct):
 
 @message(key=91, versions=(0, 0), flexible=0)
 class AlterShareGroupOffsetsResponse(Message):
-    """Kafka's AlterShareGroupOffsetsResponse, versions 0 to 0."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)

@@ -20,8 +20,6 @@ class ScramCredentialUpsertion(Struct):
 
 @message(key=51, versions=(0, 0), flexible=0)
 class AlterUserScramCredentialsRequest(Message):
-    """Kafka's AlterUserScramCredentialsRequest, versions 0 to 0."""
-
     deletions: list[ScramCredentialDeletion] = wire([ScramCredentialDeletion])
     upsertions: list[ScramCredentialUpsertion] = wire([ScramCredentialUpsertion])
 
@@ -35,7 +33,5 @@ class AlterUserScramCredentialsResult(Struct):
 
 @message(key=51, versions=(0, 0), flexible=0)
 class AlterUserScramCredentialsResponse(Message):
-    """Kafka's AlterUserScramCredentialsResponse, versions 0 to 0."""
-
     throttle_time_ms: int = wire("int32", default=0)
     results: list[AlterUserScramCredentialsResult] = wire([AlterUserScramCredentialsResult])

@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=18, versions=(0, 5), flexible=3)
 class ApiVersionsRequest(Message):
-    """Kafka's ApiVersionsRequest, versions 0 to 5."""
-
     client_software_name: str = wire("string", since=3, default="")
     client_software_version: str = wire("string", since=3, default="")
     cluster_id: str | None = wire("string", since=5, nullable=5, default=None)
@@ -36,8 +34,6 @@ class FinalizedFeatureKey(Struct):
 
 @message(key=18, versions=(0, 5), flexible=3)
 class ApiVersionsResponse(Message):
-    """Kafka's ApiVersionsResponse, versions 0 to 5."""
-
     error_code: int = wire("int16", entity="errorCode")
     api_keys: list[ApiVersion] = wire([ApiVersion])
     throttle_time_ms: int = wire("int32", since=1, default=0)

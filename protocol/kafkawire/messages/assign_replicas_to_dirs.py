@@ -22,8 +22,6 @@ class DirectoryData(Struct):
 
 @message(key=73, versions=(0, 0), flexible=0)
 class AssignReplicasToDirsRequest(Message):
-    """Kafka's AssignReplicasToDirsRequest, versions 0 to 0."""
-
     broker_id: int = wire("int32", entity="brokerId")
     broker_epoch: int = wire("int64", default=-1)
     directories: list[DirectoryData] = wire([DirectoryData])
@@ -49,8 +47,6 @@ class ResponseDirectoryData(Struct):
 
 @message(key=73, versions=(0, 0), flexible=0)
 class AssignReplicasToDirsResponse(Message):
-    """Kafka's AssignReplicasToDirsResponse, versions 0 to 0."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     directories: list[ResponseDirectoryData] = wire([ResponseDirectoryData])

@@ -26,8 +26,6 @@ class LeaderEndpoint(Struct):
 
 @message(key=53, versions=(0, 1), flexible=1)
 class BeginQuorumEpochRequest(Message):
-    """Kafka's BeginQuorumEpochRequest, versions 0 to 1."""
-
     cluster_id: str | None = wire("string", nullable=0, default=None)
     voter_id: int = wire("int32", since=1, entity="brokerId", default=-1)
     topics: list[TopicData] = wire([TopicData])
@@ -57,8 +55,6 @@ class NodeEndpoint(Struct):
 
 @message(key=53, versions=(0, 1), flexible=1)
 class BeginQuorumEpochResponse(Message):
-    """Kafka's BeginQuorumEpochResponse, versions 0 to 1."""
-
     error_code: int = wire("int16", entity="errorCode")
     topics: list[ResponseTopicData] = wire([ResponseTopicData])
     node_endpoints: list[NodeEndpoint] = wire([NodeEndpoint], since=1, tag=0, default=[])

@@ -5,8 +5,6 @@ from kafkawire.declare import Message, message, wire
 
 @message(key=63, versions=(0, 2), flexible=0)
 class BrokerHeartbeatRequest(Message):
-    """Kafka's BrokerHeartbeatRequest, versions 0 to 2."""
-
     broker_id: int = wire("int32", entity="brokerId")
     broker_epoch: int = wire("int64", default=-1)
     current_metadata_offset: int = wire("int64")
@@ -18,8 +16,6 @@ class BrokerHeartbeatRequest(Message):
 
 @message(key=63, versions=(0, 2), flexible=0)
 class BrokerHeartbeatResponse(Message):
-    """Kafka's BrokerHeartbeatResponse, versions 0 to 2."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     is_caught_up: bool = wire("bool", default=False)

@@ -20,8 +20,6 @@ class Feature(Struct):
 
 @message(key=62, versions=(0, 4), flexible=0)
 class BrokerRegistrationRequest(Message):
-    """Kafka's BrokerRegistrationRequest, versions 0 to 4."""
-
     broker_id: int = wire("int32", entity="brokerId")
     cluster_id: str = wire("string")
     incarnation_id: bytes = wire("uuid")
@@ -35,8 +33,6 @@ class BrokerRegistrationRequest(Message):
 
 @message(key=62, versions=(0, 4), flexible=0)
 class BrokerRegistrationResponse(Message):
-    """Kafka's BrokerRegistrationResponse, versions 0 to 4."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     broker_epoch: int = wire("int64", default=-1)

@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=69, versions=(0, 1), flexible=0)
 class ConsumerGroupDescribeRequest(Message):
-    """Kafka's ConsumerGroupDescribeRequest, versions 0 to 1."""
-
     group_ids: list[str] = wire(["string"], entity="groupId")
     include_authorized_operations: bool = wire("bool")
 
@@ -53,7 +51,5 @@ class DescribedGroup(Struct):
 
 @message(key=69, versions=(0, 1), flexible=0)
 class ConsumerGroupDescribeResponse(Message):
-    """Kafka's ConsumerGroupDescribeResponse, versions 0 to 1."""
-
     throttle_time_ms: int = wire("int32", default=0)
     groups: list[DescribedGroup] = wire([DescribedGroup])

@@ -11,8 +11,6 @@ class TopicPartitions(Struct):
 
 @message(key=68, versions=(0, 1), flexible=0)
 class ConsumerGroupHeartbeatRequest(Message):
-    """Kafka's ConsumerGroupHeartbeatRequest, versions 0 to 1."""
-
     group_id: str = wire("string", entity="groupId")
     member_id: str = wire("string")
     member_epoch: int = wire("int32")
@@ -38,8 +36,6 @@ class Assignment(Struct):
 
 @message(key=68, versions=(0, 1), flexible=0)
 class ConsumerGroupHeartbeatResponse(Message):
-    """Kafka's ConsumerGroupHeartbeatResponse, versions 0 to 1."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)

@@ -11,7 +11,5 @@ class TopicPartition(Struct):
 
 @message(versions=(0, 3))
 class ConsumerProtocolAssignment(Message):
-    """Kafka's ConsumerProtocolAssignment, versions 0 to 3."""
-
     assigned_partitions: list[TopicPartition] = wire([TopicPartition])
     user_data: bytes | None = wire("bytes", nullable=0, default=None)

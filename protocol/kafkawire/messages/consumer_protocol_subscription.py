@@ -11,8 +11,6 @@ class TopicPartition(Struct):
 
 @message(versions=(0, 3))
 class ConsumerProtocolSubscription(Message):
-    """Kafka's ConsumerProtocolSubscription, versions 0 to 3."""
-
     topics: list[str] = wire(["string"])
     user_data: bytes | None = wire("bytes", nullable=0, default=None)
     owned_partitions: list[TopicPartition] = wire([TopicPartition], since=1, default=[])

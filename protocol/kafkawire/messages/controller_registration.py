@@ -20,8 +20,6 @@ class Feature(Struct):
 
 @message(key=70, versions=(0, 0), flexible=0)
 class ControllerRegistrationRequest(Message):
-    """Kafka's ControllerRegistrationRequest, versions 0 to 0."""
-
     controller_id: int = wire("int32")
     incarnation_id: bytes = wire("uuid")
     zk_migration_ready: bool = wire("bool")
@@ -31,8 +29,6 @@ class ControllerRegistrationRequest(Message):
 
 @message(key=70, versions=(0, 0), flexible=0)
 class ControllerRegistrationResponse(Message):
-    """Kafka's ControllerRegistrationResponse, versions 0 to 0."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)

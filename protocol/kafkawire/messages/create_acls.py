@@ -16,8 +16,6 @@ class AclCreation(Struct):
 
 @message(key=30, versions=(0, 3), flexible=2)
 class CreateAclsRequest(Message):
-    """Kafka's CreateAclsRequest, versions 0 to 3."""
-
     creations: list[AclCreation] = wire([AclCreation])
 
 
@@ -29,7 +27,5 @@ class AclCreationResult(Struct):
 
 @message(key=30, versions=(0, 3), flexible=2)
 class CreateAclsResponse(Message):
-    """Kafka's CreateAclsResponse, versions 0 to 3."""
-
     throttle_time_ms: int = wire("int32", default=0)
     results: list[AclCreationResult] = wire([AclCreationResult])

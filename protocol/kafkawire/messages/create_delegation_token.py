@@ -11,8 +11,6 @@ class CreatableRenewers(Struct):
 
 @message(key=38, versions=(0, 3), flexible=2)
 class CreateDelegationTokenRequest(Message):
-    """Kafka's CreateDelegationTokenRequest, versions 0 to 3."""
-
     owner_principal_type: str | None = wire("string", since=3, nullable=3, default="")
     owner_principal_name: str | None = wire("string", since=3, nullable=3, default="")
     renewers: list[CreatableRenewers] = wire([CreatableRenewers])
@@ -21,8 +19,6 @@ class CreateDelegationTokenRequest(Message):
 
 @message(key=38, versions=(0, 3), flexible=2)
 class CreateDelegationTokenResponse(Message):
-    """Kafka's CreateDelegationTokenResponse, versions 0 to 3."""
-
     error_code: int = wire("int16", entity="errorCode")
     principal_type: str = wire("string")
     principal_name: str = wire("string")

@@ -17,8 +17,6 @@ class CreatePartitionsTopic(Struct):
 
 @message(key=37, versions=(0, 3), flexible=2)
 class CreatePartitionsRequest(Message):
-    """Kafka's CreatePartitionsRequest, versions 0 to 3."""
-
     topics: list[CreatePartitionsTopic] = wire([CreatePartitionsTopic])
     timeout_ms: int = wire("int32")
     validate_only: bool = wire("bool")
@@ -33,7 +31,5 @@ class CreatePartitionsTopicResult(Struct):
 
 @message(key=37, versions=(0, 3), flexible=2)
 class CreatePartitionsResponse(Message):
-    """Kafka's CreatePartitionsResponse, versions 0 to 3."""
-
     throttle_time_ms: int = wire("int32", default=0)
     results: list[CreatePartitionsTopicResult] = wire([CreatePartitionsTopicResult])

@@ -26,8 +26,6 @@ class CreatableTopic(Struct):
 
 @message(key=19, versions=(0, 7), flexible=5)
 class CreateTopicsRequest(Message):
-    """Kafka's CreateTopicsRequest, versions 0 to 7."""
-
     topics: list[CreatableTopic] = wire([CreatableTopic])
     timeout_ms: int = wire("int32", default=60000)
     validate_only: bool = wire("bool", since=1, default=False)
@@ -56,7 +54,5 @@ class CreatableTopicResult(Struct):
 
 @message(key=19, versions=(0, 7), flexible=5)
 class CreateTopicsResponse(Message):
-    """Kafka's CreateTopicsResponse, versions 0 to 7."""
-
     throttle_time_ms: int = wire("int32", since=2, default=0)
     topics: list[CreatableTopicResult] = wire([CreatableTopicResult])

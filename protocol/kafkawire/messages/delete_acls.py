@@ -16,8 +16,6 @@ class DeleteAclsFilter(Struct):
 
 @message(key=31, versions=(0, 3), flexible=2)
 class DeleteAclsRequest(Message):
-    """Kafka's DeleteAclsRequest, versions 0 to 3."""
-
     filters: list[DeleteAclsFilter] = wire([DeleteAclsFilter])
 
 
@@ -43,7 +41,5 @@ class DeleteAclsFilterResult(Struct):
 
 @message(key=31, versions=(0, 3), flexible=2)
 class DeleteAclsResponse(Message):
-    """Kafka's DeleteAclsResponse, versions 0 to 3."""
-
     throttle_time_ms: int = wire("int32", default=0)
     filter_results: list[DeleteAclsFilterResult] = wire([DeleteAclsFilterResult])

@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=42, versions=(0, 3), flexible=2)
 class DeleteGroupsRequest(Message):
-    """Kafka's DeleteGroupsRequest, versions 0 to 3."""
-
     groups_names: list[str] = wire(["string"], entity="groupId")
 
 
@@ -19,7 +17,5 @@ class DeletableGroupResult(Struct):
 
 @message(key=42, versions=(0, 3), flexible=2)
 class DeleteGroupsResponse(Message):
-    """Kafka's DeleteGroupsResponse, versions 0 to 3."""
-
     throttle_time_ms: int = wire("int32", default=0)
     results: list[DeletableGroupResult] = wire([DeletableGroupResult])

@@ -17,8 +17,6 @@ class DeleteRecordsTopic(Struct):
 
 @message(key=21, versions=(0, 2), flexible=2)
 class DeleteRecordsRequest(Message):
-    """Kafka's DeleteRecordsRequest, versions 0 to 2."""
-
     topics: list[DeleteRecordsTopic] = wire([DeleteRecordsTopic])
     timeout_ms: int = wire("int32")
 
@@ -38,7 +36,5 @@ class DeleteRecordsTopicResult(Struct):
 
 @message(key=21, versions=(0, 2), flexible=2)
 class DeleteRecordsResponse(Message):
-    """Kafka's DeleteRecordsResponse, versions 0 to 2."""
-
     throttle_time_ms: int = wire("int32", default=0)
     topics: list[DeleteRecordsTopicResult] = wire([DeleteRecordsTopicResult])

@@ -10,8 +10,6 @@ class DeleteShareGroupOffsetsRequestTopic(Struct):
 
 @message(key=92, versions=(0, 0), flexible=0)
 class DeleteShareGroupOffsetsRequest(Message):
-    """Kafka's DeleteShareGroupOffsetsRequest, versions 0 to 0."""
-
     group_id: str = wire("string", entity="groupId")
     topics: list[DeleteShareGroupOffsetsRequestTopic] = wire([DeleteShareGroupOffsetsRequestTopic])
 
@@ -26,8 +24,6 @@ class DeleteShareGroupOffsetsResponseTopic(Struct):
 
 @message(key=92, versions=(0, 0), flexible=0)
 class DeleteShareGroupOffsetsResponse(Message):
-    """Kafka's DeleteShareGroupOffsetsResponse, versions 0 to 0."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)

@@ -16,8 +16,6 @@ class DeleteStateData(Struct):
 
 @message(key=86, versions=(0, 0), flexible=0)
 class DeleteShareGroupStateRequest(Message):
-    """Kafka's DeleteShareGroupStateRequest, versions 0 to 0."""
-
     group_id: str = wire("string", entity="groupId")
     topics: list[DeleteStateData] = wire([DeleteStateData])
 
@@ -37,6 +35,4 @@ class DeleteStateResult(Struct):
 
 @message(key=86, versions=(0, 0), flexible=0)
 class DeleteShareGroupStateResponse(Message):
-    """Kafka's DeleteShareGroupStateResponse, versions 0 to 0."""
-
     results: list[DeleteStateResult] = wire([DeleteStateResult])

@@ -11,8 +11,6 @@ class DeleteTopicState(Struct):
 
 @message(key=20, versions=(0, 6), flexible=4)
 class DeleteTopicsRequest(Message):
-    """Kafka's DeleteTopicsRequest, versions 0 to 6."""
-
     topics: list[DeleteTopicState] = wire([DeleteTopicState], since=6, default=[])
     topic_names: list[str] = wire(["string"], until=5, entity="topicName", default=[])
     timeout_ms: int = wire("int32")
@@ -28,7 +26,5 @@ class DeletableTopicResult(Struct):
 
 @message(key=20, versions=(0, 6), flexible=4)
 class DeleteTopicsResponse(Message):
-    """Kafka's DeleteTopicsResponse, versions 0 to 6."""
-
     throttle_time_ms: int = wire("int32", since=1, default=0)
     responses: list[DeletableTopicResult] = wire([DeletableTopicResult])

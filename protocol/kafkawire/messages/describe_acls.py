@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=29, versions=(0, 3), flexible=2)
 class DescribeAclsRequest(Message):
-    """Kafka's DescribeAclsRequest, versions 0 to 3."""
-
     resource_type_filter: int = wire("int8")
     resource_name_filter: str | None = wire("string", nullable=0)
     pattern_type_filter: int = wire("int8", since=1, default=3)
@@ -34,8 +32,6 @@ class DescribeAclsResource(Struct):
 
 @message(key=29, versions=(0, 3), flexible=2)
 class DescribeAclsResponse(Message):
-    """Kafka's DescribeAclsResponse, versions 0 to 3."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)

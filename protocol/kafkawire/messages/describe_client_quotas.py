@@ -12,8 +12,6 @@ class ComponentData(Struct):
 
 @message(key=48, versions=(0, 1), flexible=1)
 class DescribeClientQuotasRequest(Message):
-    """Kafka's DescribeClientQuotasRequest, versions 0 to 1."""
-
     components: list[ComponentData] = wire([ComponentData])
     strict: bool = wire("bool")
 
@@ -38,8 +36,6 @@ class EntryData(Struct):
 
 @message(key=48, versions=(0, 1), flexible=1)
 class DescribeClientQuotasResponse(Message):
-    """Kafka's DescribeClientQuotasResponse, versions 0 to 1."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)

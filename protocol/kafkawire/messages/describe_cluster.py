@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=60, versions=(0, 2), flexible=0)
 class DescribeClusterRequest(Message):
-    """Kafka's DescribeClusterRequest, versions 0 to 2."""
-
     include_cluster_authorized_operations: bool = wire("bool")
     endpoint_type: int = wire("int8", since=1, default=1)
     include_fenced_brokers: bool = wire("bool", since=2, default=False)
@@ -23,8 +21,6 @@ class DescribeClusterBroker(Struct):
 
 @message(key=60, versions=(0, 2), flexible=0)
 class DescribeClusterResponse(Message):
-    """Kafka's DescribeClusterResponse, versions 0 to 2."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)

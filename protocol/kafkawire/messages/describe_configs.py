@@ -12,8 +12,6 @@ class DescribeConfigsResource(Struct):
 
 @message(key=32, versions=(0, 4), flexible=4)
 class DescribeConfigsRequest(Message):
-    """Kafka's DescribeConfigsRequest, versions 0 to 4."""
-
     resources: list[DescribeConfigsResource] = wire([DescribeConfigsResource])
     include_synonyms: bool = wire("bool", since=1, default=False)
     include_documentation: bool = wire("bool", since=3, default=False)
@@ -50,7 +48,5 @@ class DescribeConfigsResult(Struct):
 
 @message(key=32, versions=(0, 4), flexible=4)
 class DescribeConfigsResponse(Message):
-    """Kafka's DescribeConfigsResponse, versions 0 to 4."""
-
     throttle_time_ms: int = wire("int32", default=0)
     results: list[DescribeConfigsResult] = wire([DescribeConfigsResult])

@@ -11,8 +11,6 @@ class DescribeDelegationTokenOwner(Struct):
 
 @message(key=41, versions=(0, 3), flexible=2)
 class DescribeDelegationTokenRequest(Message):
-    """Kafka's DescribeDelegationTokenRequest, versions 0 to 3."""
-
     owners: list[DescribeDelegationTokenOwner] | None = wire([DescribeDelegationTokenOwner], nullable=0)
 
 
@@ -38,8 +36,6 @@ class DescribedDelegationToken(Struct):
 
 @message(key=41, versions=(0, 3), flexible=2)
 class DescribeDelegationTokenResponse(Message):
-    """Kafka's DescribeDelegationTokenResponse, versions 0 to 3."""
-
     error_code: int = wire("int16", entity="errorCode")
     tokens: list[DescribedDelegationToken] = wire([DescribedDelegationToken])
     throttle_time_ms: int = wire("int32", default=0)

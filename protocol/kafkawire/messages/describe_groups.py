@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=15, versions=(0, 6), flexible=5)
 class DescribeGroupsRequest(Message):
-    """Kafka's DescribeGroupsRequest, versions 0 to 6."""
-
     groups: list[str] = wire(["string"], entity="groupId")
     include_authorized_operations: bool = wire("bool", since=3, default=False)
 
@@ -35,7 +33,5 @@ class DescribedGroup(Struct):
 
 @message(key=15, versions=(0, 6), flexible=5)
 class DescribeGroupsResponse(Message):
-    """Kafka's DescribeGroupsResponse, versions 0 to 6."""
-
     throttle_time_ms: int = wire("int32", since=1, default=0)
     groups: list[DescribedGroup] = wire([DescribedGroup])

@@ -11,8 +11,6 @@ class DescribableLogDirTopic(Struct):
 
 @message(key=35, versions=(0, 5), flexible=2)
 class DescribeLogDirsRequest(Message):
-    """Kafka's DescribeLogDirsRequest, versions 0 to 5."""
-
     topics: list[DescribableLogDirTopic] | None = wire([DescribableLogDirTopic], nullable=0)
 
 
@@ -42,8 +40,6 @@ class DescribeLogDirsResult(Struct):
 
 @message(key=35, versions=(0, 5), flexible=2)
 class DescribeLogDirsResponse(Message):
-    """Kafka's DescribeLogDirsResponse, versions 0 to 5."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", since=3, entity="errorCode", default=0)
     results: list[DescribeLogDirsResult] = wire([DescribeLogDirsResult])

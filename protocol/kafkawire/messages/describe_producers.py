@@ -11,8 +11,6 @@ class TopicRequest(Struct):
 
 @message(key=61, versions=(0, 0), flexible=0)
 class DescribeProducersRequest(Message):
-    """Kafka's DescribeProducersRequest, versions 0 to 0."""
-
     topics: list[TopicRequest] = wire([TopicRequest])
 
 
@@ -42,7 +40,5 @@ class TopicResponse(Struct):
 
 @message(key=61, versions=(0, 0), flexible=0)
 class DescribeProducersResponse(Message):
-    """Kafka's DescribeProducersResponse, versions 0 to 0."""
-
     throttle_time_ms: int = wire("int32", default=0)
     topics: list[TopicResponse] = wire([TopicResponse])

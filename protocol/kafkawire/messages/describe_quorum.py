@@ -16,8 +16,6 @@ class TopicData(Struct):
 
 @message(key=55, versions=(0, 2), flexible=0)
 class DescribeQuorumRequest(Message):
-    """Kafka's DescribeQuorumRequest, versions 0 to 2."""
-
     topics: list[TopicData] = wire([TopicData])
 
 
@@ -63,8 +61,6 @@ class Node(Struct):
 
 @message(key=55, versions=(0, 2), flexible=0)
 class DescribeQuorumResponse(Message):
-    """Kafka's DescribeQuorumResponse, versions 0 to 2."""
-
     error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", since=2, nullable=2, default="")
     topics: list[ResponseTopicData] = wire([ResponseTopicData])

@@ -17,8 +17,6 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
 
 @message(key=90, versions=(0, 1), flexible=0)
 class DescribeShareGroupOffsetsRequest(Message):
-    """Kafka's DescribeShareGroupOffsetsRequest, versions 0 to 1."""
-
     groups: list[DescribeShareGroupOffsetsRequestGroup] = wire([DescribeShareGroupOffsetsRequestGroup])
 
 
@@ -49,7 +47,5 @@ class DescribeShareGroupOffsetsResponseGroup(Struct):
 
 @message(key=90, versions=(0, 1), flexible=0)
 class DescribeShareGroupOffsetsResponse(Message):
-    """Kafka's DescribeShareGroupOffsetsResponse, versions 0 to 1."""
-
     throttle_time_ms: int = wire("int32", default=0)
     groups: list[DescribeShareGroupOffsetsResponseGroup] = wire([DescribeShareGroupOffsetsResponseGroup])

@@ -16,8 +16,6 @@ class Cursor(Struct):
 
 @message(key=75, versions=(0, 0), flexible=0)
 class DescribeTopicPartitionsRequest(Message):
-    """Kafka's DescribeTopicPartitionsRequest, versions 0 to 0."""
-
     topics: list[TopicRequest] = wire([TopicRequest])
     response_partition_limit: int = wire("int32", default=2000)
     cursor: Cursor | None = wire(Cursor, nullable=0, default=None)
@@ -54,8 +52,6 @@ class ResponseCursor(Struct):
 
 @message(key=75, versions=(0, 0), flexible=0)
 class DescribeTopicPartitionsResponse(Message):
-    """Kafka's DescribeTopicPartitionsResponse, versions 0 to 0."""
-
     throttle_time_ms: int = wire("int32", default=0)
     topics: list[DescribeTopicPartitionsResponseTopic] = wire([DescribeTopicPartitionsResponseTopic])
     next_cursor: ResponseCursor | None = wire(ResponseCursor, nullable=0, default=None)

@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=65, versions=(0, 0), flexible=0)
 class DescribeTransactionsRequest(Message):
-    """Kafka's DescribeTransactionsRequest, versions 0 to 0."""
-
     transactional_ids: list[str] = wire(["string"], entity="transactionalId")
 
 
@@ -30,7 +28,5 @@ class TransactionState(Struct):
 
 @message(key=65, versions=(0, 0), flexible=0)
 class DescribeTransactionsResponse(Message):
-    """Kafka's DescribeTransactionsResponse, versions 0 to 0."""
-
     throttle_time_ms: int = wire("int32", default=0)
     transaction_states: list[TransactionState] = wire([TransactionState])

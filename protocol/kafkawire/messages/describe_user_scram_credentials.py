@@ -10,8 +10,6 @@ class UserName(Struct):
 
 @message(key=50, versions=(0, 0), flexible=0)
 class DescribeUserScramCredentialsRequest(Message):
-    """Kafka's DescribeUserScramCredentialsRequest, versions 0 to 0."""
-
     users: list[UserName] | None = wire([UserName], nullable=0)
 
 
@@ -31,8 +29,6 @@ class DescribeUserScramCredentialsResult(Struct):
 
 @message(key=50, versions=(0, 0), flexible=0)
 class DescribeUserScramCredentialsResponse(Message):
-    """Kafka's DescribeUserScramCredentialsResponse, versions 0 to 0."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)

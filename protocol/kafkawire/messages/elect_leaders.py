@@ -11,8 +11,6 @@ class TopicPartitions(Struct):
 
 @message(key=43, versions=(0, 2), flexible=2)
 class ElectLeadersRequest(Message):
-    """Kafka's ElectLeadersRequest, versions 0 to 2."""
-
     election_type: int = wire("int8", since=1, default=0)
     topic_partitions: list[TopicPartitions] | None = wire([TopicPartitions], nullable=0)
     timeout_ms: int = wire("int32", default=60000)
@@ -33,8 +31,6 @@ class ReplicaElectionResult(Struct):
 
 @message(key=43, versions=(0, 2), flexible=2)
 class ElectLeadersResponse(Message):
-    """Kafka's ElectLeadersResponse, versions 0 to 2."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", since=1, entity="errorCode", default=0)
     replica_election_results: list[ReplicaElectionResult] = wire([ReplicaElectionResult])

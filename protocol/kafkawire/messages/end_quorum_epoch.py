@@ -33,8 +33,6 @@ class LeaderEndpoint(Struct):
 
 @message(key=54, versions=(0, 1), flexible=1)
 class EndQuorumEpochRequest(Message):
-    """Kafka's EndQuorumEpochRequest, versions 0 to 1."""
-
     cluster_id: str | None = wire("string", nullable=0, default=None)
     topics: list[TopicData] = wire([TopicData])
     leader_endpoints: list[LeaderEndpoint] = wire([LeaderEndpoint], since=1, default=[])
@@ -63,8 +61,6 @@ class NodeEndpoint(Struct):
 
 @message(key=54, versions=(0, 1), flexible=1)
 class EndQuorumEpochResponse(Message):
-    """Kafka's EndQuorumEpochResponse, versions 0 to 1."""
-
     error_code: int = wire("int16", entity="errorCode")
     topics: list[ResponseTopicData] = wire([ResponseTopicData])
     node_endpoints: list[NodeEndpoint] = wire([NodeEndpoint], since=1, tag=0, default=[])

@@ -38,8 +38,6 @@ class ForgottenTopic(Struct):
 
 @message(key=1, versions=(0, 18), flexible=12)
 class FetchRequest(Message):
-    """Kafka's FetchRequest, versions 0 to 18."""
-
     cluster_id: str | None = wire("string", since=12, nullable=12, tag=0, default=None)
     replica_id: int = wire("int32", until=14, entity="brokerId", default=-1)
     replica_state: ReplicaState = wire(ReplicaState, since=15, tag=1, default=ReplicaState)
@@ -110,8 +108,6 @@ class NodeEndpoint(Struct):
 
 @message(key=1, versions=(0, 18), flexible=12)
 class FetchResponse(Message):
-    """Kafka's FetchResponse, versions 0 to 18."""
-
     throttle_time_ms: int = wire("int32", since=1, default=0)
     error_code: int = wire("int16", since=7, entity="errorCode", default=0)
     session_id: int = wire("int32", since=7, default=0)

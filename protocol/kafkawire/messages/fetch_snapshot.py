@@ -27,8 +27,6 @@ class TopicSnapshot(Struct):
 
 @message(key=59, versions=(0, 1), flexible=0)
 class FetchSnapshotRequest(Message):
-    """Kafka's FetchSnapshotRequest, versions 0 to 1."""
-
     cluster_id: str | None = wire("string", nullable=0, tag=0, default=None)
     replica_id: int = wire("int32", entity="brokerId", default=-1)
     max_bytes: int = wire("int32", default=2147483647)
@@ -73,8 +71,6 @@ class NodeEndpoint(Struct):
 
 @message(key=59, versions=(0, 1), flexible=0)
 class FetchSnapshotResponse(Message):
-    """Kafka's FetchSnapshotResponse, versions 0 to 1."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     topics: list[ResponseTopicSnapshot] = wire([ResponseTopicSnapshot])

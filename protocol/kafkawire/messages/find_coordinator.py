@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=10, versions=(0, 6), flexible=3)
 class FindCoordinatorRequest(Message):
-    """Kafka's FindCoordinatorRequest, versions 0 to 6."""
-
     key: str = wire("string", until=3, entity="coordinatorKey", default="")
     key_type: int = wire("int8", since=1, default=0)
     coordinator_keys: list[str] = wire(["string"], since=4, entity="coordinatorKey", default=[])
@@ -24,8 +22,6 @@ class Coordinator(Struct):
 
 @message(key=10, versions=(0, 6), flexible=3)
 class FindCoordinatorResponse(Message):
-    """Kafka's FindCoordinatorResponse, versions 0 to 6."""
-
     throttle_time_ms: int = wire("int32", since=1, default=0)
     error_code: int = wire("int16", until=3, entity="errorCode", default=0)
     error_message: str | None = wire("string", since=1, until=3, nullable=1, nullable_until=3, default="")

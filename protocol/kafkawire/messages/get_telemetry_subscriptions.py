@@ -5,15 +5,11 @@ from kafkawire.declare import Message, message, wire
 
 @message(key=71, versions=(0, 0), flexible=0)
 class GetTelemetrySubscriptionsRequest(Message):
-    """Kafka's GetTelemetrySubscriptionsRequest, versions 0 to 0."""
-
     client_instance_id: bytes = wire("uuid")
 
 
 @message(key=71, versions=(0, 0), flexible=0)
 class GetTelemetrySubscriptionsResponse(Message):
-    """Kafka's GetTelemetrySubscriptionsResponse, versions 0 to 0."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     client_instance_id: bytes = wire("uuid")

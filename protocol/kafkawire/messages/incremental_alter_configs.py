@@ -19,8 +19,6 @@ class AlterConfigsResource(Struct):
 
 @message(key=44, versions=(0, 1), flexible=1)
 class IncrementalAlterConfigsRequest(Message):
-    """Kafka's IncrementalAlterConfigsRequest, versions 0 to 1."""
-
     resources: list[AlterConfigsResource] = wire([AlterConfigsResource])
     validate_only: bool = wire("bool")
 
@@ -35,7 +33,5 @@ class AlterConfigsResourceResponse(Struct):
 
 @message(key=44, versions=(0, 1), flexible=1)
 class IncrementalAlterConfigsResponse(Message):
-    """Kafka's IncrementalAlterConfigsResponse, versions 0 to 1."""
-
     throttle_time_ms: int = wire("int32", default=0)
     responses: list[AlterConfigsResourceResponse] = wire([AlterConfigsResourceResponse])

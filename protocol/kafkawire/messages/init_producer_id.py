@@ -5,8 +5,6 @@ from kafkawire.declare import Message, message, wire
 
 @message(key=22, versions=(0, 6), flexible=2)
 class InitProducerIdRequest(Message):
-    """Kafka's InitProducerIdRequest, versions 0 to 6."""
-
     transactional_id: str | None = wire("string", nullable=0, entity="transactionalId")
     transaction_timeout_ms: int = wire("int32")
     producer_id: int = wire("int64", since=3, entity="producerId", default=-1)
@@ -17,8 +15,6 @@ class InitProducerIdRequest(Message):
 
 @message(key=22, versions=(0, 6), flexible=2)
 class InitProducerIdResponse(Message):
-    """Kafka's InitProducerIdResponse, versions 0 to 6."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     producer_id: int = wire("int64", entity="producerId", default=-1)

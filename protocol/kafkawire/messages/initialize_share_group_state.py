@@ -18,8 +18,6 @@ class InitializeStateData(Struct):
 
 @message(key=83, versions=(0, 0), flexible=0)
 class InitializeShareGroupStateRequest(Message):
-    """Kafka's InitializeShareGroupStateRequest, versions 0 to 0."""
-
     group_id: str = wire("string", entity="groupId")
     topics: list[InitializeStateData] = wire([InitializeStateData])
 
@@ -39,6 +37,4 @@ class InitializeStateResult(Struct):
 
 @message(key=83, versions=(0, 0), flexible=0)
 class InitializeShareGroupStateResponse(Message):
-    """Kafka's InitializeShareGroupStateResponse, versions 0 to 0."""
-
     results: list[InitializeStateResult] = wire([InitializeStateResult])

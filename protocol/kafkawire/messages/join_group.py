@@ -11,8 +11,6 @@ class JoinGroupRequestProtocol(Struct):
 
 @message(key=11, versions=(0, 9), flexible=6)
 class JoinGroupRequest(Message):
-    """Kafka's JoinGroupRequest, versions 0 to 9."""
-
     group_id: str = wire("string", entity="groupId")
     session_timeout_ms: int = wire("int32")
     rebalance_timeout_ms: int = wire("int32", since=1, default=-1)
@@ -32,8 +30,6 @@ class JoinGroupResponseMember(Struct):
 
 @message(key=11, versions=(0, 9), flexible=6)
 class JoinGroupResponse(Message):
-    """Kafka's JoinGroupResponse, versions 0 to 9."""
-
     throttle_time_ms: int = wire("int32", since=2, default=0)
     error_code: int = wire("int16", entity="errorCode")
     generation_id: int = wire("int32", default=-1)

@@ -35,8 +35,6 @@ class LeaderAndIsrLiveLeader(Struct):
 
 @message(key=4, versions=(0, 7), flexible=4)
 class LeaderAndIsrRequest(Message):
-    """Kafka's LeaderAndIsrRequest, versions 0 to 7."""
-
     controller_id: int = wire("int32", entity="brokerId")
     is_k_raft_controller: bool = wire("bool", since=7, default=False)
     controller_epoch: int = wire("int32")
@@ -62,8 +60,6 @@ class LeaderAndIsrTopicError(Struct):
 
 @message(key=4, versions=(0, 7), flexible=4)
 class LeaderAndIsrResponse(Message):
-    """Kafka's LeaderAndIsrResponse, versions 0 to 7."""
-
     error_code: int = wire("int16", entity="errorCode")
     partition_errors: list[LeaderAndIsrPartitionError] = wire([LeaderAndIsrPartitionError], until=4, default=[])
     topics: list[LeaderAndIsrTopicError] = wire([LeaderAndIsrTopicError], since=5, default=[])

@@ -11,8 +11,6 @@ class Voter(Struct):
 
 @message(versions=(0, 1), flexible=0)
 class LeaderChangeMessage(Message):
-    """Kafka's LeaderChangeMessage, versions 0 to 1."""
-
     version: int = wire("int16")
     leader_id: int = wire("int32", entity="brokerId")
     voters: list[Voter] = wire([Voter])

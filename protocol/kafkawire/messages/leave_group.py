@@ -12,8 +12,6 @@ class MemberIdentity(Struct):
 
 @message(key=13, versions=(0, 5), flexible=4)
 class LeaveGroupRequest(Message):
-    """Kafka's LeaveGroupRequest, versions 0 to 5."""
-
     group_id: str = wire("string", entity="groupId")
     member_id: str = wire("string", until=2, default="")
     members: list[MemberIdentity] = wire([MemberIdentity], since=3, default=[])
@@ -28,8 +26,6 @@ class MemberResponse(Struct):
 
 @message(key=13, versions=(0, 5), flexible=4)
 class LeaveGroupResponse(Message):
-    """Kafka's LeaveGroupResponse, versions 0 to 5."""
-
     throttle_time_ms: int = wire("int32", since=1, default=0)
     error_code: int = wire("int16", entity="errorCode")
     members: list[MemberResponse] = wire([MemberResponse], since=3, default=[])

@@ -19,8 +19,6 @@ class ListOffsetsTopic(Struct):
 
 @message(key=2, versions=(0, 11), flexible=6)
 class ListOffsetsRequest(Message):
-    """Kafka's ListOffsetsRequest, versions 0 to 11."""
-
     replica_id: int = wire("int32", entity="brokerId")
     isolation_level: int = wire("int8", since=2, default=0)
     topics: list[ListOffsetsTopic] = wire([ListOffsetsTopic])
@@ -45,7 +43,5 @@ class ListOffsetsTopicResponse(Struct):
 
 @message(key=2, versions=(0, 11), flexible=6)
 class ListOffsetsResponse(Message):
-    """Kafka's ListOffsetsResponse, versions 0 to 11."""
-
     throttle_time_ms: int = wire("int32", since=2, default=0)
     topics: list[ListOffsetsTopicResponse] = wire([ListOffsetsTopicResponse])

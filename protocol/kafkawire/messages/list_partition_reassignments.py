@@ -11,8 +11,6 @@ class ListPartitionReassignmentsTopics(Struct):
 
 @message(key=46, versions=(0, 0), flexible=0)
 class ListPartitionReassignmentsRequest(Message):
-    """Kafka's ListPartitionReassignmentsRequest, versions 0 to 0."""
-
     timeout_ms: int = wire("int32", default=60000)
     topics: list[ListPartitionReassignmentsTopics] | None = wire([ListPartitionReassignmentsTopics], nullable=0, default=None)
 
@@ -33,8 +31,6 @@ class OngoingTopicReassignment(Struct):
 
 @message(key=46, versions=(0, 0), flexible=0)
 class ListPartitionReassignmentsResponse(Message):
-    """Kafka's ListPartitionReassignmentsResponse, versions 0 to 0."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)

@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=66, versions=(0, 2), flexible=0)
 class ListTransactionsRequest(Message):
-    """Kafka's ListTransactionsRequest, versions 0 to 2."""
-
     state_filters: list[str] = wire(["string"])
     producer_id_filters: list[int] = wire(["int64"], entity="producerId")
     duration_filter: int = wire("int64", since=1, default=-1)
@@ -22,8 +20,6 @@ class TransactionState(Struct):
 
 @message(key=66, versions=(0, 2), flexible=0)
 class ListTransactionsResponse(Message):
-    """Kafka's ListTransactionsResponse, versions 0 to 2."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     unknown_state_filters: list[str] = wire(["string"])

@@ -11,8 +11,6 @@ class MetadataRequestTopic(Struct):
 
 @message(key=3, versions=(0, 13), flexible=9)
 class MetadataRequest(Message):
-    """Kafka's MetadataRequest, versions 0 to 13."""
-
     topics: list[MetadataRequestTopic] | None = wire([MetadataRequestTopic], nullable=1)
     allow_auto_topic_creation: bool = wire("bool", since=4, default=True)
     include_cluster_authorized_operations: bool = wire("bool", since=8, until=10, default=False)
@@ -50,8 +48,6 @@ class MetadataResponseTopic(Struct):
 
 @message(key=3, versions=(0, 13), flexible=9)
 class MetadataResponse(Message):
-    """Kafka's MetadataResponse, versions 0 to 13."""
-
     throttle_time_ms: int = wire("int32", since=3, default=0)
     brokers: list[MetadataResponseBroker] = wire([MetadataResponseBroker])
     cluster_id: str | None = wire("string", since=2, nullable=2, default=None)

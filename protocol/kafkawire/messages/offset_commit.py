@@ -21,8 +21,6 @@ class OffsetCommitRequestTopic(Struct):
 
 @message(key=8, versions=(0, 10), flexible=8)
 class OffsetCommitRequest(Message):
-    """Kafka's OffsetCommitRequest, versions 0 to 10."""
-
     group_id: str = wire("string", entity="groupId")
     generation_id_or_member_epoch: int = wire("int32", since=1, default=-1)
     member_id: str = wire("string", since=1, default="")
@@ -46,7 +44,5 @@ class OffsetCommitResponseTopic(Struct):
 
 @message(key=8, versions=(0, 10), flexible=8)
 class OffsetCommitResponse(Message):
-    """Kafka's OffsetCommitResponse, versions 0 to 10."""
-
     throttle_time_ms: int = wire("int32", since=3, default=0)
     topics: list[OffsetCommitResponseTopic] = wire([OffsetCommitResponseTopic])

@@ -16,8 +16,6 @@ class OffsetDeleteRequestTopic(Struct):
 
 @message(key=47, versions=(0, 0))
 class OffsetDeleteRequest(Message):
-    """Kafka's OffsetDeleteRequest, versions 0 to 0."""
-
     group_id: str = wire("string", entity="groupId")
     topics: list[OffsetDeleteRequestTopic] = wire([OffsetDeleteRequestTopic])
 
@@ -36,8 +34,6 @@ class OffsetDeleteResponseTopic(Struct):
 
 @message(key=47, versions=(0, 0))
 class OffsetDeleteResponse(Message):
-    """Kafka's OffsetDeleteResponse, versions 0 to 0."""
-
     error_code: int = wire("int16", entity="errorCode")
     throttle_time_ms: int = wire("int32", default=0)
     topics: list[OffsetDeleteResponseTopic] = wire([OffsetDeleteResponseTopic])

@@ -26,8 +26,6 @@ class OffsetFetchRequestGroup(Struct):
 
 @message(key=9, versions=(0, 10), flexible=6)
 class OffsetFetchRequest(Message):
-    """Kafka's OffsetFetchRequest, versions 0 to 10."""
-
     group_id: str = wire("string", until=7, entity="groupId", default="")
     topics: list[OffsetFetchRequestTopic] | None = wire([OffsetFetchRequestTopic], until=7, nullable=2, nullable_until=7, default=[])
     groups: list[OffsetFetchRequestGroup] = wire([OffsetFetchRequestGroup], since=8, default=[])
@@ -74,8 +72,6 @@ class OffsetFetchResponseGroup(Struct):
 
 @message(key=9, versions=(0, 10), flexible=6)
 class OffsetFetchResponse(Message):
-    """Kafka's OffsetFetchResponse, versions 0 to 10."""
-
     throttle_time_ms: int = wire("int32", since=3, default=0)
     topics: list[OffsetFetchResponseTopic] = wire([OffsetFetchResponseTopic], until=7, default=[])
     error_code: int = wire("int16", since=2, until=7, entity="errorCode", default=0)

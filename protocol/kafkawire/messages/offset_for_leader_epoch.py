@@ -18,8 +18,6 @@ class OffsetForLeaderTopic(Struct):
 
 @message(key=23, versions=(0, 4), flexible=4)
 class OffsetForLeaderEpochRequest(Message):
-    """Kafka's OffsetForLeaderEpochRequest, versions 0 to 4."""
-
     replica_id: int = wire("int32", since=3, entity="brokerId", default=-2)
     topics: list[OffsetForLeaderTopic] = wire([OffsetForLeaderTopic])
 
@@ -40,7 +38,5 @@ class OffsetForLeaderTopicResult(Struct):
 
 @message(key=23, versions=(0, 4), flexible=4)
 class OffsetForLeaderEpochResponse(Message):
-    """Kafka's OffsetForLeaderEpochResponse, versions 0 to 4."""
-
     throttle_time_ms: int = wire("int32", since=2, default=0)
     topics: list[OffsetForLeaderTopicResult] = wire([OffsetForLeaderTopicResult])

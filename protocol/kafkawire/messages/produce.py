@@ -19,8 +19,6 @@ class TopicProduceData(Struct):
 
 @message(key=0, versions=(0, 13), flexible=9)
 class ProduceRequest(Message):
-    """Kafka's ProduceRequest, versions 0 to 13."""
-
     transactional_id: str | None = wire("string", since=3, nullable=3, entity="transactionalId", default=None)
     acks: int = wire("int16")
     timeout_ms: int = wire("int32")
@@ -68,8 +66,6 @@ class NodeEndpoint(Struct):
 
 @message(key=0, versions=(0, 13), flexible=9)
 class ProduceResponse(Message):
-    """Kafka's ProduceResponse, versions 0 to 13."""
-
     responses: list[TopicProduceResponse] = wire([TopicProduceResponse])
     throttle_time_ms: int = wire("int32", since=1, default=0)
     node_endpoints: list[NodeEndpoint] = wire([NodeEndpoint], since=10, tag=0, default=[])

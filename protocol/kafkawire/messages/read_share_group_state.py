@@ -17,8 +17,6 @@ class ReadStateData(Struct):
 
 @message(key=84, versions=(0, 0), flexible=0)
 class ReadShareGroupStateRequest(Message):
-    """Kafka's ReadShareGroupStateRequest, versions 0 to 0."""
-
     group_id: str = wire("string", entity="groupId")
     topics: list[ReadStateData] = wire([ReadStateData])
 
@@ -49,6 +47,4 @@ class ReadStateResult(Struct):
 
 @message(key=84, versions=(0, 0), flexible=0)
 class ReadShareGroupStateResponse(Message):
-    """Kafka's ReadShareGroupStateResponse, versions 0 to 0."""
-
     results: list[ReadStateResult] = wire([ReadStateResult])

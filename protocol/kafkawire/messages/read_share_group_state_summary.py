@@ -17,8 +17,6 @@ class ReadStateSummaryData(Struct):
 
 @message(key=87, versions=(0, 1), flexible=0)
 class ReadShareGroupStateSummaryRequest(Message):
-    """Kafka's ReadShareGroupStateSummaryRequest, versions 0 to 1."""
-
     group_id: str = wire("string", entity="groupId")
     topics: list[ReadStateSummaryData] = wire([ReadStateSummaryData])
 
@@ -42,6 +40,4 @@ class ReadStateSummaryResult(Struct):
 
 @message(key=87, versions=(0, 1), flexible=0)
 class ReadShareGroupStateSummaryResponse(Message):
-    """Kafka's ReadShareGroupStateSummaryResponse, versions 0 to 1."""
-
     results: list[ReadStateSummaryResult] = wire([ReadStateSummaryResult])

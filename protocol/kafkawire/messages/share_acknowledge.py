@@ -24,8 +24,6 @@ class AcknowledgeTopic(Struct):
 
 @message(key=79, versions=(1, 2), flexible=0)
 class ShareAcknowledgeRequest(Message):
-    """Kafka's ShareAcknowledgeRequest, versions 1 to 2."""
-
     group_id: str | None = wire("string", nullable=0, entity="groupId", default=None)
     member_id: str | None = wire("string", nullable=0)
     share_session_epoch: int = wire("int32")
@@ -63,8 +61,6 @@ class NodeEndpoint(Struct):
 
 @message(key=79, versions=(1, 2), flexible=0)
 class ShareAcknowledgeResponse(Message):
-    """Kafka's ShareAcknowledgeResponse, versions 1 to 2."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)

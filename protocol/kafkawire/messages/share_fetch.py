@@ -32,8 +32,6 @@ class ForgottenTopic(Struct):
 
 @message(key=78, versions=(1, 2), flexible=0)
 class ShareFetchRequest(Message):
-    """Kafka's ShareFetchRequest, versions 1 to 2."""
-
     group_id: str | None = wire("string", nullable=0, entity="groupId", default=None)
     member_id: str | None = wire("string", nullable=0)
     share_session_epoch: int = wire("int32")
@@ -89,8 +87,6 @@ class NodeEndpoint(Struct):
 
 @message(key=78, versions=(1, 2), flexible=0)
 class ShareFetchResponse(Message):
-    """Kafka's ShareFetchResponse, versions 1 to 2."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)

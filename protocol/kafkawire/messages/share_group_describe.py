@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=77, versions=(1, 1), flexible=0)
 class ShareGroupDescribeRequest(Message):
-    """Kafka's ShareGroupDescribeRequest, versions 1 to 1."""
-
     group_ids: list[str] = wire(["string"], entity="groupId")
     include_authorized_operations: bool = wire("bool")
 
@@ -49,7 +47,5 @@ class DescribedGroup(Struct):
 
 @message(key=77, versions=(1, 1), flexible=0)
 class ShareGroupDescribeResponse(Message):
-    """Kafka's ShareGroupDescribeResponse, versions 1 to 1."""
-
     throttle_time_ms: int = wire("int32", default=0)
     groups: list[DescribedGroup] = wire([DescribedGroup])

@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=76, versions=(1, 1), flexible=0)
 class ShareGroupHeartbeatRequest(Message):
-    """Kafka's ShareGroupHeartbeatRequest, versions 1 to 1."""
-
     group_id: str = wire("string", entity="groupId")
     member_id: str = wire("string")
     member_epoch: int = wire("int32")
@@ -27,8 +25,6 @@ class Assignment(Struct):
 
 @message(key=76, versions=(1, 1), flexible=0)
 class ShareGroupHeartbeatResponse(Message):
-    """Kafka's ShareGroupHeartbeatResponse, versions 1 to 1."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)

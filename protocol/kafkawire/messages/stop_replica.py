@@ -30,8 +30,6 @@ class StopReplicaTopicState(Struct):
 
 @message(key=5, versions=(0, 4), flexible=2)
 class StopReplicaRequest(Message):
-    """Kafka's StopReplicaRequest, versions 0 to 4."""
-
     controller_id: int = wire("int32", entity="brokerId")
     is_k_raft_controller: bool = wire("bool", since=4, default=False)
     controller_epoch: int = wire("int32")
@@ -51,7 +49,5 @@ class StopReplicaPartitionError(Struct):
 
 @message(key=5, versions=(0, 4), flexible=2)
 class StopReplicaResponse(Message):
-    """Kafka's StopReplicaResponse, versions 0 to 4."""
-
     error_code: int = wire("int16", entity="errorCode")
     partition_errors: list[StopReplicaPartitionError] = wire([StopReplicaPartitionError])

@@ -5,8 +5,6 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @message(key=89, versions=(0, 1), flexible=0)
 class StreamsGroupDescribeRequest(Message):
-    """Kafka's StreamsGroupDescribeRequest, versions 0 to 1."""
-
     group_ids: list[str] = wire(["string"], entity="groupId")
     include_authorized_operations: bool = wire("bool")
     include_topology_description: bool = wire("bool", since=1, default=False)
@@ -132,7 +130,5 @@ class DescribedGroup(Struct):
 
 @message(key=89, versions=(0, 1), flexible=0)
 class StreamsGroupDescribeResponse(Message):
-    """Kafka's StreamsGroupDescribeResponse, versions 0 to 1."""
-
     throttle_time_ms: int = wire("int32", default=0)
     groups: list[DescribedGroup] = wire([DescribedGroup])

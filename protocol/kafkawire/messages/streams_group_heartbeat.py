@@ -62,8 +62,6 @@ class TaskOffset(Struct):
 
 @message(key=88, versions=(0, 1), flexible=0)
 class StreamsGroupHeartbeatRequest(Message):
-    """Kafka's StreamsGroupHeartbeatRequest, versions 0 to 1."""
-
     group_id: str = wire("string", entity="groupId")
     member_id: str = wire("string")
     member_epoch: int = wire("int32")
@@ -116,8 +114,6 @@ class EndpointToPartitions(Struct):
 
 @message(key=88, versions=(0, 1), flexible=0)
 class StreamsGroupHeartbeatResponse(Message):
-    """Kafka's StreamsGroupHeartbeatResponse, versions 0 to 1."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)

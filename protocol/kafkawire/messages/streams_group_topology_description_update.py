@@ -33,8 +33,6 @@ class TopologyDescription(Struct):
 
 @message(key=93, versions=(0, 0), flexible=0)
 class StreamsGroupTopologyDescriptionUpdateRequest(Message):
-    """Kafka's StreamsGroupTopologyDescriptionUpdateRequest, versions 0 to 0."""
-
     group_id: str = wire("string", entity="groupId")
     member_id: str = wire("string")
     topology_epoch: int = wire("int32")
@@ -43,8 +41,6 @@ class StreamsGroupTopologyDescriptionUpdateRequest(Message):
 
 @message(key=93, versions=(0, 0), flexible=0)
 class StreamsGroupTopologyDescriptionUpdateResponse(Message):
-    """Kafka's StreamsGroupTopologyDescriptionUpdateResponse, versions 0 to 0."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)

@@ -11,8 +11,6 @@ class SyncGroupRequestAssignment(Struct):
 
 @message(key=14, versions=(0, 5), flexible=4)
 class SyncGroupRequest(Message):
-    """Kafka's SyncGroupRequest, versions 0 to 5."""
-
     group_id: str = wire("string", entity="groupId")
     generation_id: int = wire("int32")
     member_id: str = wire("string")
@@ -24,8 +22,6 @@ class SyncGroupRequest(Message):
 
 @message(key=14, versions=(0, 5), flexible=4)
 class SyncGroupResponse(Message):
-    """Kafka's SyncGroupResponse, versions 0 to 5."""
-
     throttle_time_ms: int = wire("int32", since=1, default=0)
     error_code: int = wire("int16", entity="errorCode")
     protocol_type: str | None = wire("string", since=5, nullable=5, default=None)

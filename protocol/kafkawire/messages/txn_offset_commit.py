@@ -20,8 +20,6 @@ class TxnOffsetCommitRequestTopic(Struct):
 
 @message(key=28, versions=(0, 6), flexible=3)
 class TxnOffsetCommitRequest(Message):
-    """Kafka's TxnOffsetCommitRequest, versions 0 to 6."""
-
     transactional_id: str = wire("string", entity="transactionalId")
     group_id: str = wire("string", entity="groupId")
     producer_id: int = wire("int64", entity="producerId")
@@ -47,7 +45,5 @@ class TxnOffsetCommitResponseTopic(Struct):
 
 @message(key=28, versions=(0, 6), flexible=3)
 class TxnOffsetCommitResponse(Message):
-    """Kafka's TxnOffsetCommitResponse, versions 0 to 6."""
-
     throttle_time_ms: int = wire("int32", default=0)
     topics: list[TxnOffsetCommitResponseTopic] = wire([TxnOffsetCommitResponseTopic])

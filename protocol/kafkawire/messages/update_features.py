@@ -13,8 +13,6 @@ class FeatureUpdateKey(Struct):
 
 @message(key=57, versions=(0, 2), flexible=0)
 class UpdateFeaturesRequest(Message):
-    """Kafka's UpdateFeaturesRequest, versions 0 to 2."""
-
     timeout_ms: int = wire("int32", default=60000)
     feature_updates: list[FeatureUpdateKey] = wire([FeatureUpdateKey])
     validate_only: bool = wire("bool", since=1, default=False)
@@ -29,8 +27,6 @@ class UpdatableFeatureResult(Struct):
 
 @message(key=57, versions=(0, 2), flexible=0)
 class UpdateFeaturesResponse(Message):
-    """Kafka's UpdateFeaturesResponse, versions 0 to 2."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)

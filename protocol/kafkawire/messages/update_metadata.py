@@ -42,8 +42,6 @@ class UpdateMetadataBroker(Struct):
 
 @message(key=6, versions=(0, 8), flexible=6)
 class UpdateMetadataRequest(Message):
-    """Kafka's UpdateMetadataRequest, versions 0 to 8."""
-
     controller_id: int = wire("int32", entity="brokerId")
     is_k_raft_controller: bool = wire("bool", since=8, default=False)
     type: int = wire("int8", since=8, tag=0, default=0)
@@ -56,6 +54,4 @@ class UpdateMetadataRequest(Message):
 
 @message(key=6, versions=(0, 8), flexible=6)
 class UpdateMetadataResponse(Message):
-    """Kafka's UpdateMetadataResponse, versions 0 to 8."""
-
     error_code: int = wire("int16", entity="errorCode")

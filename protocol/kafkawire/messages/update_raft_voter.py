@@ -18,8 +18,6 @@ class KRaftVersionFeature(Struct):
 
 @message(key=82, versions=(0, 0), flexible=0)
 class UpdateRaftVoterRequest(Message):
-    """Kafka's UpdateRaftVoterRequest, versions 0 to 0."""
-
     cluster_id: str | None = wire("string", nullable=0)
     current_leader_epoch: int = wire("int32")
     voter_id: int = wire("int32")
@@ -38,8 +36,6 @@ class CurrentLeader(Struct):
 
 @message(key=82, versions=(0, 0), flexible=0)
 class UpdateRaftVoterResponse(Message):
-    """Kafka's UpdateRaftVoterResponse, versions 0 to 0."""
-
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
     current_leader: CurrentLeader = wire(CurrentLeader, tag=0, default=CurrentLeader)

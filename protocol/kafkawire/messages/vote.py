@@ -23,8 +23,6 @@ class TopicData(Struct):
 
 @message(key=52, versions=(0, 2), flexible=0)
 class VoteRequest(Message):
-    """Kafka's VoteRequest, versions 0 to 2."""
-
     cluster_id: str | None = wire("string", nullable=0, default=None)
     voter_id: int = wire("int32", since=1, entity="brokerId", default=-1)
     topics: list[TopicData] = wire([TopicData])
@@ -54,8 +52,6 @@ class NodeEndpoint(Struct):
 
 @message(key=52, versions=(0, 2), flexible=0)
 class VoteResponse(Message):
-    """Kafka's VoteResponse, versions 0 to 2."""
-
     error_code: int = wire("int16", entity="errorCode")
     topics: list[ResponseTopicData] = wire([ResponseTopicData])
     node_endpoints: list[NodeEndpoint] = wire([NodeEndpoint], since=1, tag=0, default=[])

@@ -29,8 +29,6 @@ class WriteStateData(Struct):
 
 @message(key=85, versions=(0, 1), flexible=0)
 class WriteShareGroupStateRequest(Message):
-    """Kafka's WriteShareGroupStateRequest, versions 0 to 1."""
-
     group_id: str = wire("string", entity="groupId")
     topics: list[WriteStateData] = wire([WriteStateData])
 
@@ -50,6 +48,4 @@ class WriteStateResult(Struct):
 
 @message(key=85, versions=(0, 1), flexible=0)
 class WriteShareGroupStateResponse(Message):
-    """Kafka's WriteShareGroupStateResponse, versions 0 to 1."""
-
     results: list[WriteStateResult] = wire([WriteStateResult])

@@ -21,8 +21,6 @@ class WritableTxnMarker(Struct):
 
 @message(key=27, versions=(0, 2), flexible=1)
 class WriteTxnMarkersRequest(Message):
-    """Kafka's WriteTxnMarkersRequest, versions 0 to 2."""
-
     markers: list[WritableTxnMarker] = wire([WritableTxnMarker])
 
 
@@ -46,6 +44,4 @@ class WritableTxnMarkerResult(Struct):
 
 @message(key=27, versions=(0, 2), flexible=1)
 class WriteTxnMarkersResponse(Message):
-    """Kafka's WriteTxnMarkersResponse, versions 0 to 2."""
-
     markers: list[WritableTxnMarkerResult] = wire([WritableTxnMarkerResult])

@@ -5,8 +5,6 @@ from kafkawire.declare import Message, message, wire
 
 @message(key=18, versions=(0, 0), flexible=0)
 class AccessControlEntryRecord(Message):
-    """Kafka's AccessControlEntryRecord, versions 0 to 0."""
-
     id: bytes = wire("uuid")
     resource_type: int = wire("int8")
     resource_name: str = wire("string")

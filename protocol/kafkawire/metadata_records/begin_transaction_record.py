@@ -5,6 +5,4 @@ from kafkawire.declare import Message, message, wire
 
 @message(key=23, versions=(0, 0), flexible=0)
 class BeginTransactionRecord(Message):
-    """Kafka's BeginTransactionRecord, versions 0 to 0."""
-
     name: str | None = wire("string", nullable=0, tag=0, default=None)

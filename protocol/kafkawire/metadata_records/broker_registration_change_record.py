@@ -5,8 +5,6 @@ from kafkawire.declare import Message, message, wire
 
 @message(key=17, versions=(0, 3), flexible=0)
 class BrokerRegistrationChangeRecord(Message):
-    """Kafka's BrokerRegistrationChangeRecord, versions 0 to 3."""
-
     broker_id: int = wire("int32", entity="brokerId")
     broker_epoch: int = wire("int64")
     fenced: int = wire("int8", tag=0, default=0)

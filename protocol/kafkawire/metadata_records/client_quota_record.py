@@ -11,8 +11,6 @@ class EntityData(Struct):
 
 @message(key=14, versions=(0, 0), flexible=0)
 class ClientQuotaRecord(Message):
-    """Kafka's ClientQuotaRecord, versions 0 to 0."""
-
     entity: list[EntityData] = wire([EntityData])
     key: str = wire("string")
     value: float = wire("float64")

@@ -5,8 +5,6 @@ from kafkawire.declare import Message, message, wire
 
 @message(key=10, versions=(0, 0), flexible=0)
 class DelegationTokenRecord(Message):
-    """Kafka's DelegationTokenRecord, versions 0 to 0."""
-
     owner: str = wire("string")
     requester: str = wire("string")
     renewers: list[str] = wire(["string"])

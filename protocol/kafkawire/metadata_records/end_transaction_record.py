@@ -5,4 +5,4 @@ from kafkawire.declare import Message, message
 
 @message(key=24, versions=(0, 0), flexible=0)
 class EndTransactionRecord(Message):
-    """Kafka's EndTransactionRecord, versions 0 to 0."""
+    pass

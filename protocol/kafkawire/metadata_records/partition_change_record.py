@@ -5,8 +5,6 @@ from kafkawire.declare import Message, message, wire
 
 @message(key=5, versions=(0, 2), flexible=0)
 class PartitionChangeRecord(Message):
-    """Kafka's PartitionChangeRecord, versions 0 to 2."""
-
     partition_id: int = wire("int32", entity="partition", default=-1)
     topic_id: bytes = wire("uuid", entity="topicId")
     isr: list[int] | None = wire(["int32"], nullable=0, tag=0, entity="brokerId", default=None)

@@ -5,8 +5,6 @@ from kafkawire.declare import Message, message, wire
 
 @message(key=3, versions=(0, 2), flexible=0)
 class PartitionRecord(Message):
-    """Kafka's PartitionRecord, versions 0 to 2."""
-
     partition_id: int = wire("int32", entity="partition", default=-1)
     topic_id: bytes = wire("uuid", entity="topicId")
     replicas: list[int] = wire(["int32"], entity="brokerId")

@@ -20,8 +20,6 @@ class BrokerFeature(Struct):
 
 @message(key=0, versions=(0, 4), flexible=0)
 class RegisterBrokerRecord(Message):
-    """Kafka's RegisterBrokerRecord, versions 0 to 4."""
-
     broker_id: int = wire("int32", entity="brokerId")
     is_migrating_zk_broker: bool = wire("bool", since=2, default=False)
     incarnation_id: bytes = wire("uuid")

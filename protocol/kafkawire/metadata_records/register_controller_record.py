@@ -20,8 +20,6 @@ class ControllerFeature(Struct):
 
 @message(key=27, versions=(0, 0), flexible=0)
 class RegisterControllerRecord(Message):
-    """Kafka's RegisterControllerRecord, versions 0 to 0."""
-
     controller_id: int = wire("int32")
     incarnation_id: bytes = wire("uuid")
     zk_migration_ready: bool = wire("bool")

@@ -5,6 +5,4 @@ from kafkawire.declare import Message, message, wire
 
 @message(key=19, versions=(0, 0), flexible=0)
 class RemoveAccessControlEntryRecord(Message):
-    """Kafka's RemoveAccessControlEntryRecord, versions 0 to 0."""
-
     id: bytes = wire("uuid")

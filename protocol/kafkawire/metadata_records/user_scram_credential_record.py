@@ -5,8 +5,6 @@ from kafkawire.declare import Message, message, wire
 
 @message(key=11, versions=(0, 0), flexible=0)
 class UserScramCredentialRecord(Message):
-    """Kafka's UserScramCredentialRecord, versions 0 to 0."""
-
     name: str = wire("string")
     mechanism: int = wire("int8")
     salt: bytes = wire("bytes")

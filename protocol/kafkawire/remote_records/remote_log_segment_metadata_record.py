@@ -24,8 +24,6 @@ class SegmentLeaderEpochEntry(Struct):
 
 @message(key=0, versions=(0, 0), flexible=0)
 class RemoteLogSegmentMetadataRecord(Message):
-    """Kafka's RemoteLogSegmentMetadataRecord, versions 0 to 0."""
-
     remote_log_segment_id: RemoteLogSegmentIdEntry = wire(RemoteLogSegmentIdEntry)
     start_offset: int = wire("int64")
     end_offset: int = wire("int64")

@@ -18,8 +18,6 @@ class RemoteLogSegmentIdEntry(Struct):
 
 @message(key=1, versions=(0, 0), flexible=0)
 class RemoteLogSegmentMetadataUpdateRecord(Message):
-    """Kafka's RemoteLogSegmentMetadataUpdateRecord, versions 0 to 0."""
-
     remote_log_segment_id: RemoteLogSegmentIdEntry = wire(RemoteLogSegmentIdEntry)
     broker_id: int = wire("int32")
     event_timestamp_ms: int = wire("int64")

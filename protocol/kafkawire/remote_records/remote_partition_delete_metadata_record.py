@@ -12,8 +12,6 @@ class TopicIdPartitionEntry(Struct):
 
 @message(key=2, versions=(0, 0), flexible=0)
 class RemotePartitionDeleteMetadataRecord(Message):
-    """Kafka's RemotePartitionDeleteMetadataRecord, versions 0 to 0."""
-
     topic_id_partition: TopicIdPartitionEntry = wire(TopicIdPartitionEntry)
     broker_id: int = wire("int32")
     event_timestamp_ms: int = wire("int64")
