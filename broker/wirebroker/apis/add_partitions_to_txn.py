@@ -45,8 +45,7 @@ def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> Steps:
             topics.setdefault(requested.transactional_id, requested.topics)
         results, pause = [], pauses(IDS)
         for requested in request.transactions:
-            if pause():
-                yield None
+            yield from pause()
             answered = yield from _responses(requested, topics[requested.transactional_id], exchange)
             results.append(AddPartitionsToTxnResult(transactional_id=requested.transactional_id, topic_results=answered))
         return AddPartitionsToTxnResponse(error_code=ErrorCode.NONE, results_by_transaction=results)
@@ -68,11 +67,9 @@ def _responses(
     wanted: dict[TopicPartition, ErrorCode] = {}
     pause = pauses()
     for topic in topics:
-        if pause():
-            yield None
+        yield from pause()
         for index in topic.partitions:
-            if pause():
-                yield None
+            yield from pause()
             there = exchange.cluster.partition(topic.name, index) is not None or (
                 topic.name in exchange.cluster.topics and not FINDS_PARTITIONS.of(exchange.cluster.configs.release)
             )
@@ -87,8 +84,7 @@ def _responses(
         for number, topic in enumerate(topics):
             results[number, topic.name] = AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=[])
     for number, (name, index) in answered:
-        if pause():
-            yield None
+        yield from pause()
         code = codes[name, index]
         result = results.setdefault((number, name), AddPartitionsToTxnTopicResult(name=name, results_by_partition=[]))
         error = code or (ErrorCode.OPERATION_NOT_ATTEMPTED if absent else ErrorCode.NONE)

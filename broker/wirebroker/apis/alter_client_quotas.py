@@ -32,8 +32,7 @@ def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
     shown: dict[QuotaEntity, list[str]] = {}
     sound: list[tuple[QuotaEntity, EntryData]] = []
     for entry in request.entries:
-        if pause():
-            yield None
+        yield from pause()
         names = {each.entity_type: each.entity_name for each in entry.entity}
         entity = entity_of(names)
         if entity not in shown:
@@ -53,8 +52,7 @@ def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
         exchange.cluster.alter_quotas(changes)
     responses = []
     for each in hash_order(results, entity_hash, buckets_for(len(results))):
-        if pause():
-            yield None
+        yield from pause()
         responses.append(_result(shown[each], dict(each), results[each]))
     return AlterClientQuotasResponse(entries=responses)
 

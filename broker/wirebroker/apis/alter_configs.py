@@ -58,8 +58,7 @@ def alter_resources(
     alterations: list[Alteration] = []
     controller_fails = False
     for resource in request.resources:
-        if pause():
-            yield None
+        yield from pause()
         kind, name = resource.resource_type, resource.resource_name
         wanted = [Change(each.name, getattr(each, "config_operation", Operation.SET), each.value) for each in resource.configs]
         alteration = Alteration(exchange.cluster, exchange.node_id, kind, name, wanted, replaces=replaces)

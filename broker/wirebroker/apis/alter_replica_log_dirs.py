@@ -34,19 +34,16 @@ def handle(request: AlterReplicaLogDirsRequest, exchange: Exchange) -> Steps:
     pause = pauses()
     wanted: dict[str, dict[int, str]] = {}
     for each in request.dirs:
-        if pause():
-            yield None
+        yield from pause()
         for topic in each.topics:
-            if pause():
-                yield None
+            yield from pause()
             if topic.partitions:
                 wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions, each.path))
     results = []
     for name, paths in wanted.items():
         partitions = []
         for index, path in paths.items():
-            if pause():
-                yield None
+            yield from pause()
             code = _error(name, index, path, exchange)
             partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
         results.append(AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions))

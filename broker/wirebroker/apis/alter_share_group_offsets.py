@@ -43,8 +43,7 @@ def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
             name, AlterShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=[])
         )  # fmt: skip
         for each in topic.partitions:
-            if pause():
-                yield None
+            yield from pause()
             code, message = UNKNOWN if name not in topics else refused.get((name, each.partition_index), DONE)
             response.partitions.append(
                 AlterShareGroupOffsetsResponsePartition(

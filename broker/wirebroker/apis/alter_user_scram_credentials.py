@@ -45,8 +45,7 @@ def handle(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> Ste
     times = Counter((change.name, change.mechanism) for change in changes)
     pause = pauses()
     for change in changes:
-        if pause():
-            yield None
+        yield from pause()
         if change.name in refused:
             continue
         refusal = _refusal(change, exchange)
@@ -59,8 +58,7 @@ def handle(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> Ste
             wanted.pop(change.name, None)
     credentials = {}
     for each in chain.from_iterable(wanted.values()):
-        if pause():
-            yield None
+        yield from pause()
         credentials[each.name, each.mechanism] = _credential(each)
     if wanted:
         exchange.cluster.alter_scram(credentials)
@@ -71,8 +69,7 @@ def handle(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> Ste
     results = []
     for names in (*altered, list(refused)):
         for name in (yield from hash_order_in_slices(names, java_hash, buckets_for(len(names)), pause)):
-            if pause():
-                yield None
+            yield from pause()
             code, message = refused.get(name, Refusal(ErrorCode.NONE))
             results.append(AlterUserScramCredentialsResult(user=name, error_code=code, error_message=message))
     return AlterUserScramCredentialsResponse(results=results)

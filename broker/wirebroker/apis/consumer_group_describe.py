@@ -37,8 +37,7 @@ def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
     pause_for_id, pause = pauses(IDS), weighted_pauses()
     known: dict[str, DescribedGroup] = {}
     for group_id in dict.fromkeys(request.group_ids):
-        if pause_for_id():
-            yield None
+        yield from pause_for_id()
         group, response = _describe(group_id, exchange)
         if request.include_authorized_operations and not response.error_code:
             response.authorized_operations = all_group_operations(exchange)
@@ -46,8 +45,7 @@ def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
         # A change of a member creates a new object, so the members in this list do not change.
         held = [(group.members[each], group.targets.get(each, NOTHING)) for each in group.in_order()] if group else []
         for member, target in held:
-            if pause(MEMBER + len(member.topics) + len(member.assigned) + len(target)):
-                yield None
+            yield from pause(MEMBER + len(member.topics) + len(member.assigned) + len(target))
             response.members.append(_member(member, target, exchange))
     if len(known) < len(request.group_ids):  # a thread encodes the response if it repeats groups
         yield None

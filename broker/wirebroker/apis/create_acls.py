@@ -36,8 +36,7 @@ def handle(request: CreateAclsRequest, exchange: Exchange) -> Steps:
     wanted: dict[Acl, None] = {}
     pause = pauses()
     for creation in request.creations:
-        if pause():
-            yield None
+        yield from pause()
         errors.append(_error(creation) or _host_error(creation.host, exchange.cluster))
         if errors[-1] is None:
             wanted[_acl(creation)] = None

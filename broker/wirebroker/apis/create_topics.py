@@ -59,8 +59,7 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
         return CreateTopicsResponse(topics=[_refused(topic.name, TOO_MANY) for topic in request.topics])
     plans = []
     for topic in single:
-        if pause():
-            yield None
+        yield from pause()
         plans.append((topic.name, planned(topic, cluster, request.validate_only)))
     good = [plan for _, plan in plans if isinstance(plan, Plan)]
     if not zookeeper and sum(1 + len(plan.overrides) + plan.partitions for plan in good) > MOST_RECORDS:

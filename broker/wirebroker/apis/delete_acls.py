@@ -30,8 +30,7 @@ def handle(request: DeleteAclsRequest, exchange: Exchange) -> Steps:
     meant: dict[Filter, list[Acl]] = {}
     pause = pauses()
     for each in map(filter_of, request.filters):
-        if pause():
-            yield None
+        yield from pause()
         if (unknown := each.unknown_part) is not None:
             results.append(_unknown(unknown))
             continue

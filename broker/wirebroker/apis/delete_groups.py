@@ -19,8 +19,7 @@ def handle(request: DeleteGroupsRequest, exchange: Exchange) -> Steps:
     pause = pauses(IDS)
     results = []
     for group_id in dict.fromkeys(request.groups_names):
-        if pause():
-            yield None
+        yield from pause()
         results.append(DeletableGroupResult(group_id=group_id, error_code=(yield from _delete(group_id, exchange))))
     return DeleteGroupsResponse(results=results)
 

@@ -54,8 +54,7 @@ def handle(request: DeleteRecordsRequest, exchange: Exchange) -> Steps:
     for name, wanted in offsets.items():
         results = []
         for index, offset in wanted.items():
-            if pause():
-                yield None
+            yield from pause()
             result = DeleteRecordsPartitionResult(
                 partition_index=index, low_watermark=UNKNOWN_LOW_WATERMARK, error_code=ErrorCode.NONE
             )

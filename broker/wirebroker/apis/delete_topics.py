@@ -111,8 +111,7 @@ def _responses(requested: list[DeleteTopicState], exchange: Exchange) -> Generat
     changes, pause = MetadataChanges(responses, exchange), pauses(CHANGES)
     quota = exchange.engine.throttle.mutations(exchange, STRICT_SINCE)
     for each in requested:
-        if pause():
-            yield None
+        yield from pause()
         if _key(each) is None:
             responses.append(_invalid(each.name, each.topic_id, NEITHER if each.name is None else BOTH))
     twice = [key for key, count in times.items() if count > 1]

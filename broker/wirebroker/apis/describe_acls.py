@@ -22,8 +22,7 @@ def handle(request: DescribeAclsRequest, exchange: Exchange) -> Steps:
     found: dict[tuple[int, str, int], DescribeAclsResource] = {}
     wanted, pause = filter_of(request), pauses()
     for acl in list(exchange.cluster.acls.among(wanted)):
-        if pause():
-            yield None
+        yield from pause()
         if not wanted.matches(acl):
             continue
         place = kind, name, pattern_type = acl.resource_type, acl.name, acl.pattern_type

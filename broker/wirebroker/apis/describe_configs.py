@@ -62,8 +62,7 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
     results = []
     shown = Shown(request.include_synonyms, request.include_documentation)
     for resource in resources:
-        if pause():
-            yield None
+        yield from pause()
         found = _entries(resource, exchange)
         chooses = SHOWS_CLIENT_METRICS.of(release) or resource.resource_type != ResourceType.CLIENT_METRICS
         if not isinstance(found, Refusal) and resource.configuration_keys and chooses:

@@ -43,8 +43,7 @@ def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
     pause_for_id, pause = pauses(IDS), pauses(MEMBERS)
     known: dict[str, DescribedGroup] = {}
     for group_id in dict.fromkeys(request.groups):
-        if pause_for_id():
-            yield None
+        yield from pause_for_id()
         group, response = _describe(group_id, exchange)
         response.authorized_operations = unasked if response.error_code else operations
         known[group_id] = response
@@ -53,8 +52,7 @@ def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
             release = exchange.cluster.configs.release
             tells = stable or TELLS_ASSIGNMENTS.of(release)
             for member in list(group.members.values()):
-                if pause():
-                    yield None
+                yield from pause()
                 described = _member(member, protocol, stable, tells)
                 if not DESCRIBES_METADATA.of(release):
                     described.member_metadata = described.member_assignment

@@ -31,23 +31,19 @@ def handle(request: DescribeLogDirsRequest, exchange: Exchange) -> Steps:
     for requested in request.topics or ():
         indexes = wanted.setdefault(requested.topic, set())
         for index in requested.partitions:
-            if pause():
-                yield None
+            yield from pause()
             indexes.add(index)
-        if pause():
-            yield None
+        yield from pause()
     found: dict[str, list[DescribeLogDirsTopic]] = {path: [] for path in exchange.cluster.log_dirs.paths(exchange.node_id)}
     for topic in list(exchange.cluster.topics.values()):
         held: dict[str, list[DescribeLogDirsPartition]] = {}
         if request.topics is None or topic.name in wanted:
             for partition in list(topic.partitions):
-                if pause():
-                    yield None
+                yield from pause()
                 if request.topics is None or partition.index in wanted[topic.name]:
                     for path, entry in _held(partition, exchange):
                         held.setdefault(path, []).append(entry)
-        if pause():
-            yield None
+        yield from pause()
         for path, entries in held.items():
             found[path].append(DescribeLogDirsTopic(name=topic.name, partitions=entries))
     return DescribeLogDirsResponse(results=[_result(path, topics, exchange) for path, topics in found.items()])

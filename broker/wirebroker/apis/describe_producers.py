@@ -35,21 +35,18 @@ def handle(request: DescribeProducersRequest, exchange: Exchange) -> Steps:
         described: list[PartitionResponse] = []
         topics.append(TopicResponse(name=topic.name, partitions=described))
         for index in topic.partition_indexes:
-            if pause():
-                yield None
+            yield from pause()
             if (topic.name, index) in known:
                 described.append(known[topic.name, index])
                 continue
             partition, response = _found(topic.name, index, exchange)
             for key, packed in list(partition.producers.items()) if partition is not None else ():
-                if pause():
-                    yield None
+                yield from pause()
                 if isinstance(key, int):
                     response.active_producers.append(_producer(key, packed))
             described.append(response)
             known[topic.name, index] = response
-        if pause():
-            yield None
+        yield from pause()
     return DescribeProducersResponse(topics=topics)
 
 

@@ -6,7 +6,7 @@ group has used. As in Kafka, a request that names an existing topic creates the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from typing import Any
 
 from kafkawire.errors import ErrorCode
@@ -19,7 +19,7 @@ from kafkawire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponseTopic,
 )
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.common.slices import pauses
+from wirebroker.common.slices import Pause, pauses
 from wirebroker.core.groups.share_group import ShareGroup
 from wirebroker.core.offset_lookup import LATEST
 from wirebroker.core.refusals import MESSAGES, Refusal
@@ -34,14 +34,13 @@ def handle(request: DescribeShareGroupOffsetsRequest, exchange: Exchange) -> Ste
     """Respond for each group."""
     pause, groups = pauses(), []
     for each in request.groups:
-        if pause():
-            yield None
+        yield from pause()
         groups.append((yield from _describe(each, exchange, pause)))
     return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
 def _describe(
-    asked: DescribeShareGroupOffsetsRequestGroup, exchange: Exchange, pause: Callable[[], bool]
+    asked: DescribeShareGroupOffsetsRequestGroup, exchange: Exchange, pause: Pause
 ) -> Generator[None, Any, DescribeShareGroupOffsetsResponseGroup]:
     response = DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=[], error_code=ErrorCode.NONE)
     if asked.topics is None:
@@ -65,8 +64,7 @@ def _describe(
         topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
         partitions = []
         for index in indexes:
-            if pause():
-                yield None
+            yield from pause()
             partitions.append(_partition((asked.group_id, topic_id, index), exchange))
         if topic is None:
             unknown.append(DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=partitions))

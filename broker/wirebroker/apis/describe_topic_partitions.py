@@ -41,8 +41,7 @@ def handle(request: DescribeTopicPartitionsRequest, exchange: Exchange) -> Steps
     response = DescribeTopicPartitionsResponse(topics=[])
     pause = pauses()
     for name in names:
-        if pause():
-            yield None
+        yield from pause()
         if left == 0:
             response.next_cursor = ResponseCursor(topic_name=name, partition_index=0)
             break

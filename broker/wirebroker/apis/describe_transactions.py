@@ -21,13 +21,11 @@ def handle(request: DescribeTransactionsRequest, exchange: Exchange) -> Steps:
     pause_for_id, pause = pauses(IDS), pauses()
     known: dict[str, TransactionState] = {}
     for transactional_id in dict.fromkeys(request.transactional_ids):
-        if pause_for_id():
-            yield None
+        yield from pause_for_id()
         state, partitions = _state(transactional_id, exchange)
         topics: dict[str, list[int]] = defaultdict(list)
         for topic, index in partitions:
-            if pause():
-                yield None
+            yield from pause()
             topics[topic].append(index)
         state.topics = [TopicData(topic=topic, partitions=sorted(topics[topic])) for topic in sorted(topics)]
         known[transactional_id] = state

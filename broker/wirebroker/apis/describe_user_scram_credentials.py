@@ -26,8 +26,7 @@ def handle(request: DescribeUserScramCredentialsRequest, exchange: Exchange) -> 
     asked = Counter(user.name for user in request.users or ()) or Counter(everybody)
     results, pause = [], pauses()
     for name, times in asked.items():
-        if pause():
-            yield None
+        yield from pause()
         results.append(_described(name, times, exchange))
     return DescribeUserScramCredentialsResponse(error_code=ErrorCode.NONE, error_message="", results=results)
 

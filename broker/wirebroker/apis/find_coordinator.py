@@ -39,8 +39,7 @@ def handle(request: FindCoordinatorRequest, exchange: Exchange) -> Steps:
         pause = pauses(IDS)
         coordinators = []
         for key in request.coordinator_keys:
-            if pause():
-                yield None
+            yield from pause()
             coordinators.append(_find(request.key_type, key, exchange))
         return FindCoordinatorResponse(coordinators=coordinators)
     found = _find(request.key_type, request.key, exchange)

@@ -30,7 +30,6 @@ def handle(request: LeaveGroupRequest, exchange: Exchange) -> Steps:
     pause = pauses()
     responses = []
     for (member_id, instance_id), code in zip(leaving, codes, strict=True):
-        if pause():
-            yield None
+        yield from pause()
         responses.append(MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=code))
     return LeaveGroupResponse(error_code=ErrorCode.NONE, members=responses)

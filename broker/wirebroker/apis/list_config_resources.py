@@ -39,8 +39,7 @@ def handle(request: ListConfigResourcesRequest, exchange: Exchange) -> Steps:
     pause = pauses()
     resources = []
     for name, kind in named:
-        if pause():
-            yield None
+        yield from pause()
         resources.append(ConfigResource(resource_name=name, resource_type=kind))
     return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=resources)
 

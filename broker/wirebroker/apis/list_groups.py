@@ -25,8 +25,7 @@ def handle(request: ListGroupsRequest, exchange: Exchange) -> Steps:
     pause = pauses(IDS)
     listed = []
     for group_id, group in list(exchange.engine.groups.groups.items()):
-        if pause():
-            yield None
+        yield from pause()
         if exchange.engine.groups.coordinator_error(group_id, exchange.node_id):
             continue
         kind, state = group.kind, group.state_name

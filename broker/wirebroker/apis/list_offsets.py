@@ -58,11 +58,9 @@ def _offsets(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
     pause, pause_for_search = pauses(), pauses(SEARCHES)
     requested: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
-        if pause():
-            yield None
+        yield from pause()
         for partition in topic.partitions:
-            if pause():
-                yield None
+            yield from pause()
             requested[topic.name, partition.partition_index] += 1
     committed = request.isolation_level == 1
     repeats = REPEATS_LISTED_TOPICS.of(exchange.cluster.configs.release)
@@ -71,8 +69,7 @@ def _offsets(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
         if repeats or topic.partitions:
             topics.setdefault((topic.name, number if repeats else 0), {})
         for place, partition in enumerate(topic.partitions):
-            if pause_for_search():
-                yield None
+            yield from pause_for_search()
             index = partition.partition_index
             if requested[topic.name, index] > 1:
                 found = _response(partition, ErrorCode.INVALID_REQUEST)
@@ -81,8 +78,7 @@ def _offsets(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
             topics[topic.name, number if repeats else 0][index, place if repeats else 0] = found
     response = ListOffsetsResponse(topics=[])
     for (name, _), responses in topics.items():
-        if pause():
-            yield None
+        yield from pause()
         response.topics.append(ListOffsetsTopicResponse(name=name, partitions=list(responses.values())))
     return response
 
@@ -122,8 +118,7 @@ def _old_style(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
     for topic in request.topics:
         responses = []
         for requested in topic.partitions:
-            if pause():
-                yield None
+            yield from pause()
             found = _one(topic.name, requested, False, request.replica_id, exchange)
             partition = exchange.cluster.partition(topic.name, requested.partition_index)
             if not found.error_code and partition is not None:

@@ -25,8 +25,7 @@ def handle(request: ListPartitionReassignmentsRequest, exchange: Exchange) -> St
     pause = pauses()
     topics: dict[str, list[OngoingPartitionReassignment]] = {}
     for partition in _requested(request, exchange):
-        if pause():
-            yield None
+        yield from pause()
         if partition is not None and partition.moves:
             topics.setdefault(partition.topic, []).append(
                 OngoingPartitionReassignment(

@@ -33,8 +33,7 @@ def handle(request: ListTransactionsRequest, exchange: Exchange) -> Steps:
     pause = pauses(IDS) if pattern is None else pauses(MATCHED_AT_ONCE)
     listed = []
     for transaction in list(transactions.transactions.values()):
-        if pause():
-            yield None
+        yield from pause()
         transactional_id = transaction.transactional_id
         if transactions.coordinator_error(transactional_id, exchange.node_id) or not fits(transaction):
             continue

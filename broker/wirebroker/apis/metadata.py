@@ -11,7 +11,7 @@ returns REPLICA_NOT_AVAILABLE for the partition. A partition without a leader ge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from typing import Any
 
 from kafkawire.errors import ErrorCode
@@ -25,7 +25,7 @@ from kafkawire.messages.metadata import (
 )
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.common.slices import pauses
+from wirebroker.common.slices import Pause, pauses
 from wirebroker.core.acls import NO_OPERATIONS, OPERATIONS, ResourceType, bits
 from wirebroker.core.cluster import Cluster, Topic
 from wirebroker.core.elections import NO_LEADER
@@ -105,8 +105,7 @@ def _topics(request: MetadataRequest, exchange: Exchange) -> Generator[None, Any
     unasked = NO_OPERATIONS.of(exchange.cluster.configs.release)
     responses = []
     for requested in _requested(request, exchange):
-        if pause():
-            yield None
+        yield from pause()
         found = requested if isinstance(requested, Topic) else _find(requested, request, exchange)
         response = (yield from _described(found, pause, exchange)) if isinstance(found, Topic) else found
         if response is found and pause_for_creation():
@@ -160,11 +159,10 @@ def _refused(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> 
     )
 
 
-def _described(topic: Topic, pause: Callable[[], bool], exchange: Exchange) -> Generator[None, Any, MetadataResponseTopic]:
+def _described(topic: Topic, pause: Pause, exchange: Exchange) -> Generator[None, Any, MetadataResponseTopic]:
     described: list[MetadataResponsePartition] = []
     for partition in list(topic.partitions):
-        if pause():
-            yield None
+        yield from pause()
         described.append(_partition(partition, exchange))
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE, name=topic.name, topic_id=topic.topic_id, is_internal=topic.internal,

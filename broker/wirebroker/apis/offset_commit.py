@@ -55,16 +55,14 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
     pause, release = pauses(), exchange.cluster.configs.release
     commit = exchange.engine.groups.commits.new(request.group_id, exchange.now)
     for requested in request.topics:
-        if pause():
-            yield None
+        yield from pause()
         topic = exchange.cluster.find_topic(requested.name, requested.topic_id)
         by_id = topic is None and exchange.version >= 10
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic is None and REPEATS_COMMITTED_TOPICS.of(release):
             refused.setdefault((requested.name, requested.topic_id), [])
         for partition in requested.partitions:
-            if pause():
-                yield None
+            yield from pause()
             finds = FINDS_COMMITTED_PARTITIONS.of(release)
             if topic is None or (finds and topic.partition(partition.partition_index) is None):
                 refused.setdefault((requested.name, requested.topic_id), []).append(_response(partition, code))
@@ -80,8 +78,7 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
         code = _error(request, exchange, where) or exchange.engine.groups.commits.commit(commit, batch, exchange.now)
     committed: list[tuple[OffsetCommitRequestTopic, list[OffsetCommitResponsePartition]]] = []
     for _, requested, partition, error in known:
-        if pause():
-            yield None
+        yield from pause()
         if not committed or committed[-1][0] is not requested:
             committed.append((requested, []))
         committed[-1][1].append(_response(partition, code or error))

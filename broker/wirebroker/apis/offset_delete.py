@@ -51,15 +51,13 @@ def _checked(
     gone: list[TopicPartition] = []
     pause, apart = pauses(), REPEATS_COMMITTED_TOPICS.of(exchange.cluster.configs.release)
     for topic in request.topics:
-        if pause():
-            yield None
+        yield from pause()
         name, responses = (topic.name, ZERO_UUID), list[OffsetDeleteResponsePartition]()
         if topic.name not in topics and apart:
             refused.setdefault(name, [])
         found = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.subscribes(topic.name) else ErrorCode.NONE
         for partition in topic.partitions:
-            if pause():
-                yield None
+            yield from pause()
             where = (topic.name, partition.partition_index)
             exists = exchange.cluster.partition(*where) is not None
             code = found if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -9,7 +9,7 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 from kafkawire.errors import ErrorCode
@@ -26,7 +26,7 @@ from kafkawire.messages.offset_fetch import (
 )
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.offset_commit import REPEATS_COMMITTED_TOPICS
-from wirebroker.common.slices import IDS, pauses
+from wirebroker.common.slices import IDS, Pause, pauses
 from wirebroker.core.groups.offsets import NOTHING, Committed, TopicPartition
 from wirebroker.core.releases.changes import since
 
@@ -55,8 +55,7 @@ def handle(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     if requested is not None and REPEATS_COMMITTED_TOPICS.of(exchange.cluster.configs.release):
         topics = {(n, name): OffsetFetchResponseTopic(name=name, partitions=[]) for n, (name, _) in enumerate(requested)}
     for number, (name, index), found, code in _offsets(request.group_id, requested, exchange, request.require_stable):
-        if pause():
-            yield None
+        yield from pause()
         topic = topics.get((number, name))
         if topic is None:
             topic = topics[number, name] = OffsetFetchResponseTopic(name=name, partitions=[])
@@ -81,8 +80,7 @@ def _groups(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     if NAMES_GROUPS_ONCE.of(exchange.cluster.configs.release):
         wanted = list({each.group_id: each for each in wanted}.values())
     for requested in wanted:
-        if pause_for_id():
-            yield None
+        yield from pause_for_id()
         who = requested.group_id, requested.member_id, requested.member_epoch
         if requested.topics is None and who in whole:  # all offsets of the same group are requested again
             responses.append(whole[who])
@@ -98,14 +96,13 @@ def _groups(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     return OffsetFetchResponse(groups=responses)
 
 
-def _topics(requested: OffsetFetchRequestGroup, stable: bool, pause: Callable[[], bool], exchange: Exchange) -> Topics:
+def _topics(requested: OffsetFetchRequestGroup, stable: bool, pause: Pause, exchange: Exchange) -> Topics:
     topics: dict[tuple[int, str], OffsetFetchResponseTopics] = {}
     wanted, unknown = yield from _wanted(requested.topics, pause, exchange)
     if wanted is not None and REPEATS_COMMITTED_TOPICS.of(exchange.cluster.configs.release):
         topics = {(number, name): _topic(name, exchange) for number, (name, _) in enumerate(wanted)}
     for number, (name, index), found, code in _offsets(requested.group_id, wanted, exchange, stable):
-        if pause():
-            yield None
+        yield from pause()
         topic = topics.get((number, name))
         if topic is None:
             topic = topics[number, name] = _topic(name, exchange)
@@ -121,15 +118,14 @@ def _topic(name: str, exchange: Exchange) -> OffsetFetchResponseTopics:
 
 
 def _wanted(
-    topics: Iterable[OffsetFetchRequestTopics] | None, pause: Callable[[], bool], exchange: Exchange
+    topics: Iterable[OffsetFetchRequestTopics] | None, pause: Pause, exchange: Exchange
 ) -> Generator[None, Any, tuple[Requested, list[OffsetFetchResponseTopics]]]:
     """Returns the topics by name, and the responses for unknown ids."""
     if topics is None:
         return None, []
     wanted, unknown = [], []
     for topic in topics:
-        if pause():
-            yield None
+        yield from pause()
         name: str | None = topic.name
         if exchange.version >= 10:
             known = exchange.cluster.topics_by_id.get(topic.topic_id)
@@ -139,8 +135,7 @@ def _wanted(
         else:
             refused = []
             for index in topic.partition_indexes:
-                if pause():
-                    yield None
+                yield from pause()
                 refused.append(_partition(index, NOTHING, ErrorCode.UNKNOWN_TOPIC_ID))
             unknown.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=refused))
     return wanted, unknown

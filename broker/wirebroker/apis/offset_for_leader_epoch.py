@@ -28,11 +28,9 @@ def handle(request: OffsetForLeaderEpochRequest, exchange: Exchange) -> Steps:
         ends: list[EpochEndOffset] = []
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=ends))
         for requested in topic.partitions:
-            if pause():
-                yield None
+            yield from pause()
             ends.append(_one(topic.topic, requested, exchange))
-        if pause():
-            yield None
+        yield from pause()
     return OffsetForLeaderEpochResponse(topics=topics)
 
 

@@ -32,8 +32,7 @@ def timed_out(request: Message, exchange: Exchange, response_class: type[M]) -> 
     assert isinstance(response, response_class)
     pause = pauses()
     for part in _with_parts(response):
-        if pause():
-            yield None
+        yield from pause()
         if hasattr(part, "error_message"):
             part.error_message = None
     if hasattr(response, "error_code"):

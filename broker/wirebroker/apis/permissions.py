@@ -134,8 +134,7 @@ class Access:
             response.error_message = message
         for name, _ in struct_lists(type(response)):
             for part in getattr(response, name) or ():
-                if self.pause():
-                    yield None
+                yield from self.pause()
                 yield from self.tell(part, message)
 
     def refuse_all(self, kind: ResourceType) -> None:
@@ -151,8 +150,7 @@ class Access:
         fitting: list[Any] = []
         refused: list[Any] = []
         for each in getattr(request, attribute):
-            if self.pause():
-                yield None
+            yield from self.pause()
             (fitting if allowed(each) else refused).append(each)
         if not refused:
             return request, []
@@ -168,8 +166,7 @@ class Access:
         """Returns what `make` returns for each element."""
         found = []
         for each in elements:
-            if self.pause():
-                yield None
+            yield from self.pause()
             found.append(make(each))
         return found
 
@@ -177,8 +174,7 @@ class Access:
         """Returns the elements that are allowed."""
         found = []
         for each in elements:
-            if self.pause():
-                yield None
+            yield from self.pause()
             if allowed(each):
                 found.append(each)
         return found
@@ -186,8 +182,7 @@ class Access:
     def may_all(self, operation: Operation, kind: ResourceType, names: Iterable[str]) -> Slices[bool]:
         """Tells whether the client may perform this operation on all of these resources."""
         for name in names:
-            if self.pause():
-                yield None
+            yield from self.pause()
             if not self.may(operation, kind, name):
                 return False
         return True
@@ -240,8 +235,7 @@ def _denied(request: Any, access: Access, may: Callable[[str], bool]) -> Slices[
     """Returns the topics of the request that the client may not use."""
     decided: dict[str, bool] = {}
     for topic, _ in named(request, access.exchange.directory):
-        if access.pause():
-            yield None
+        yield from access.pause()
         if topic not in decided:
             decided[topic] = may(topic)
     return {topic for topic, allowed in decided.items() if not allowed}
@@ -303,8 +297,7 @@ def _share_offsets(request: Any, access: Access) -> Slices[Any]:
     kept = yield from topics(_O.READ, MESSAGES[_R.TOPIC])(request, access)
     if isinstance(access.refused, AlterShareGroupOffsetsResponse):
         for topic in access.refused.responses:
-            if access.pause():
-                yield None
+            yield from access.pause()
             if topic.topic_name in cluster.topics:
                 topic.topic_id = cluster.topics[topic.topic_name].topic_id
     return kept or _with(request, "topics", [])
@@ -330,8 +323,7 @@ def _metadata(request: Any, access: Access) -> Slices[Any]:
     kept = copy(request)
     kept.topics, hidden, uncreated = [], [], []
     for topic in metadata.distinct(request):
-        if access.pause():
-            yield None
+        yield from access.pause()
         name = directory.topic_name(topic.topic_id) if by_id else topic.name
         if name is not None and not access.may(_O.DESCRIBE, _R.TOPIC, name):
             hidden.append(topic)
@@ -363,8 +355,7 @@ def _seen_metadata(
         response.topics = yield from access.only(response.topics, lambda topic: may(topic.name))
     if request.include_topic_authorized_operations:
         for topic in response.topics:
-            if access.pause():
-                yield None
+            yield from access.pause()
             if topic.name is not None and topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
                 topic.topic_authorized_operations = access.operations(_R.TOPIC, topic.name)
     if request.include_cluster_authorized_operations:
@@ -409,8 +400,7 @@ def _describe_topic_partitions(request: Any, access: Access) -> Slices[Any]:
 
     def finish(response: Any, access: Access) -> Slices[None]:
         for topic in response.topics:
-            if access.pause():
-                yield None
+            yield from access.pause()
             topic.topic_authorized_operations = access.operations(_R.TOPIC, topic.name)
 
     access.finish = finish
@@ -434,8 +424,7 @@ def _create_topics(request: Any, access: Access) -> Slices[Any]:
 
     def finish(response: Any, access: Access) -> Slices[None]:
         for topic in response.topics:
-            if access.pause():
-                yield None
+            yield from access.pause()
             if not topic.error_code and not access.may(_O.DESCRIBE_CONFIGS, _R.TOPIC, topic.name, asked=False):
                 topic.topic_config_error_code = CODES[_R.TOPIC]
                 topic.num_partitions = topic.replication_factor = -1
@@ -467,8 +456,7 @@ def _delete_topics(request: Any, access: Access) -> Slices[Any]:
     if refused:
         yield from access.refuse(_with(request, attribute, refused), CODES[_R.TOPIC], MESSAGES[_R.TOPIC])
         for result in access.refused.responses:
-            if access.pause():
-                yield None
+            yield from access.pause()
             if result.topic_id != ZERO_UUID:
                 result.name = None if result.topic_id in unnamed else directory.topic_name(result.topic_id)
     return kept
@@ -490,8 +478,7 @@ def _configs(operation: Operation) -> Rule:
             yield from access.refuse(_with(request, "resources", refused), CODES[_R.CLUSTER])
             responses = access.refused.results if operation == _O.DESCRIBE_CONFIGS else access.refused.responses
             for resource, response in zip(refused, responses, strict=True):
-                if access.pause():
-                    yield None
+                yield from access.pause()
                 kind = kind_of(resource)[0]
                 wordless = operation == _O.ALTER_CONFIGS and resource.resource_type == LOGGERS
                 response.error_code, response.error_message = CODES[kind], None if wordless else MESSAGES[kind]
@@ -523,8 +510,7 @@ def _described_groups(attribute: str) -> Rule:
         def finish(response: Any, access: Access) -> Slices[None]:
             seen = []
             for group in response.groups:
-                if access.pause():
-                    yield None
+                yield from access.pause()
                 if request.include_authorized_operations and group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
                     group.authorized_operations = access.operations(_R.GROUP, group.group_id)
                 seen.append((yield from _seen(group, access)))
@@ -609,8 +595,7 @@ def _offsets(request: Any, access: Access) -> Slices[Any]:
             return None
     divided = []
     for group in known:
-        if access.pause():
-            yield None
+        yield from access.pause()
         divided.append((yield from _topics_to_see(group, access)))
     hidden: Any = [group for _, group in divided]
     hidden = yield from _unseen_offsets(_with(request, "groups", hidden) if by_group else hidden[0], access)
@@ -618,8 +603,7 @@ def _offsets(request: Any, access: Access) -> Slices[Any]:
     def finish(response: Any, access: Access) -> Slices[None]:
         all_described = response.groups if by_group else [response]
         for described, group, more in zip(all_described, known, hidden.groups if by_group else [hidden], strict=True):
-            if access.pause():
-                yield None
+            yield from access.pause()
             if group.topics is None:
                 described.topics = (yield from _topics_to_see(described, access))[0].topics
             elif not described.error_code:
@@ -649,8 +633,7 @@ def _topics_to_see(group: Any, access: Access) -> Slices[tuple[Any, Any]]:
     kept: list[Any] = []
     hidden: list[Any] = []
     for topic in group.topics or ():
-        if access.pause():
-            yield None
+        yield from access.pause()
         (kept if may(topic_name(topic, directory)) else hidden).append(topic)
     return (group if group.topics is None else _with(group, "topics", kept)), _with(group, "topics", hidden)
 

@@ -20,7 +20,7 @@ from kafkawire.messages.share_acknowledge import (
     ShareAcknowledgeTopicResponse,
 )
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.common.slices import pauses
+from wirebroker.common.slices import Pause, pauses
 from wirebroker.core.acls import Operation, ResourceType
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.partition import RENEW, Acknowledged, Broken
@@ -52,8 +52,7 @@ def handle(request: ShareAcknowledgeRequest, exchange: Exchange) -> Steps:
     except Broken:
         return ShareAcknowledgeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, responses=[], node_endpoints=[])
     for each in settling:
-        if pause():
-            yield None
+        yield from pause()
         finish(each, outcomes, exchange)
     if epoch == FINAL_EPOCH:
         yield from shares.end_session(key, exchange.now, pause)
@@ -63,8 +62,7 @@ def handle(request: ShareAcknowledgeRequest, exchange: Exchange) -> Steps:
     )
     topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
     for (topic_id, index), (error, message) in outcomes.items():
-        if pause():
-            yield None
+        yield from pause()
         if topic_id not in topics:
             topics[topic_id] = ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=[])
         leader, epoch = leader_of((topic_id, index), error, exchange, response.node_endpoints, NodeEndpoint)
@@ -109,9 +107,7 @@ def _everything(topic: str) -> bool:
     return True
 
 
-def begin(
-    request: Any, exchange: Exchange, readable: Callable[[str], bool], pause: Callable[[], bool]
-) -> Generator[None, Any, Begun]:
+def begin(request: Any, exchange: Exchange, readable: Callable[[str], bool], pause: Pause) -> Generator[None, Any, Begun]:
     """Check the acknowledgements of a ShareAcknowledge or ShareFetch.
 
     Returns the results so far, and the writes that are still to be made.
@@ -123,8 +119,7 @@ def begin(
     asked: dict[Place, list[Acknowledged]] = {}
     for topic in request.topics:
         for partition in topic.partitions:
-            if pause():
-                yield None
+            yield from pause()
             place = (topic.topic_id, partition.partition_index)
             batches = [
                 Acknowledged(each.first_offset, each.last_offset, each.acknowledge_types)
@@ -151,12 +146,11 @@ def begin(
 
 def _begin(
     request: Any, asked: Mapping[Place, list[Acknowledged]], outcomes: Outcomes, exchange: Exchange,
-    pause: Callable[[], bool],
+    pause: Pause,
 ) -> Generator[None, Any, list[tuple[Place, Settling]]]:  # fmt: skip
     settling = []
     for place, batches in asked.items():
-        if pause():
-            yield None
+        yield from pause()
         if not batches:
             outcomes[place] = DONE
             continue

@@ -32,7 +32,7 @@ from wirebroker.apis import share_acknowledge
 from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.apis.fetch import size_of, takes_too_much
 from wirebroker.apis.share_acknowledge import NAMES_LEADER, RENEWS_SINCE, Outcomes, is_member_id, leader_of, may_read
-from wirebroker.common.slices import at_once, pauses
+from wirebroker.common.slices import Pause, at_once, pauses
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.logs.interface import Slice
 from wirebroker.core.partition import Partition
@@ -126,7 +126,7 @@ def _has_acknowledgements(request: ShareFetchRequest) -> bool:
 
 
 def _open(
-    request: ShareFetchRequest, exchange: Exchange, pause: Callable[[], bool]
+    request: ShareFetchRequest, exchange: Exchange, pause: Pause
 ) -> Generator[None, Any, tuple[list[Wanted], ShareSession | None, ErrorCode]]:
     """Returns the partitions to fetch, the session unless it is new, and the error if no session is possible."""
     sessions, topics = exchange.engine.shares.sessions, exchange.cluster.topics_by_id
@@ -135,8 +135,7 @@ def _open(
     for topic in request.topics:
         name = topics[topic.topic_id].name if topic.topic_id in topics else None
         for partition in topic.partitions:
-            if pause():
-                yield None
+            yield from pause()
             named.append(Wanted(name, (topic.topic_id, partition.partition_index)))
     if epoch == INITIAL_EPOCH:
         return named, None, (yield from _begin_session(request, exchange, named, pause))
@@ -146,23 +145,21 @@ def _open(
     if epoch == FINAL_EPOCH:
         return [], None, ErrorCode.NONE
     for each in named:
-        if pause():
-            yield None
+        yield from pause()
         session.add(each)
     session.forget((each.topic_id, index) for each in request.forgotten_topics_data for index in each.partitions)
     return session.wanted(), session, ErrorCode.NONE
 
 
 def _begin_session(
-    request: ShareFetchRequest, exchange: Exchange, named: list[Wanted], pause: Callable[[], bool]
+    request: ShareFetchRequest, exchange: Exchange, named: list[Wanted], pause: Pause
 ) -> Generator[None, Any, ErrorCode]:
     sessions, key = exchange.engine.shares.sessions, _member(request, exchange)
     if _has_acknowledgements(request):
         return ErrorCode.INVALID_REQUEST
     session = ShareSession(key, exchange.connection.number)
     for each in named:
-        if pause():
-            yield None
+        yield from pause()
         session.add(each, shown=False)
     sessions.remove(key)
     if len(session.partitions) < len(named):
@@ -198,7 +195,7 @@ class ShareFetch:
 
     def __init__(
         self, request: ShareFetchRequest, exchange: Exchange, session: ShareSession | None, outcomes: Outcomes,
-        readable: Callable[[str], bool], pause: Callable[[], bool],
+        readable: Callable[[str], bool], pause: Pause,
     ) -> None:  # fmt: skip
         self.request = request
         self.exchange = exchange
@@ -257,8 +254,7 @@ class ShareFetch:
     def _interesting(self, wanted: list[Wanted]) -> Generator[None, Any, list[tuple[Place, Partition]]]:
         interested = []
         for each in wanted:
-            if self._pause():
-                yield None
+            yield from self._pause()
             if each.topic is None:
                 self._fail(each.place, ErrorCode.UNKNOWN_TOPIC_ID)
             elif not self._readable(each.topic):
@@ -272,8 +268,7 @@ class ShareFetch:
     def _load(self, new: list[Held]) -> Slices:
         """Load share partitions. Kafka reads the state of the share partitions in the background, while the request waits."""
         for number, held in enumerate(new, 1):
-            if self._pause():
-                yield None
+            yield from self._pause()
             refused = self._shares.load(held, self.exchange.now)
             if refused is not None and not self.is_done:
                 self._fail((held.share.topic_id, held.share.index), refused.code)
@@ -283,8 +278,7 @@ class ShareFetch:
     def finish(self, settling: list[tuple[Place, Settling]]) -> Slices:
         """Write down acknowledgements; the records that they release may be enough for a response."""
         for number, each in enumerate(settling, 1):
-            if self._pause():
-                yield None
+            yield from self._pause()
             share_acknowledge.finish(each, self._outcomes, self.exchange)
             yield from self._look_again(number, len(settling))
 
@@ -321,8 +315,7 @@ class ShareFetch:
         """Find the share partitions; returns the partitions that must be loaded first."""
         new, shares, node_id, group_id = [], self._shares, self.exchange.node_id, self.request.group_id or ""
         for place, partition in interested:
-            if self._pause():
-                yield None
+            yield from self._pause()
             error = leader_error(partition, node_id)
             if error:
                 self._fail(place, error)
@@ -353,8 +346,7 @@ class ShareFetch:
         self._timer = self.exchange.engine.timers.at(now + self.request.max_wait_ms, self._expire)
         self.exchange.abandon = self._abandon
         for held in self._held.values():
-            if self._pause():
-                yield None
+            yield from self._pause()
             held.partition.waiting[self._appended] = None
             self._shares.watch(held.key, self._wake)
         if not self.exchange.alive:  # the client has gone meanwhile
@@ -386,8 +378,7 @@ class ShareFetch:
         if self._timer is not None:
             self._timer.cancel()
         for held in self._held.values():
-            if self._pause():
-                yield None
+            yield from self._pause()
             held.partition.waiting.pop(self._appended, None)
             self._shares.unwatch(held.key, self._wake)
 
@@ -396,8 +387,7 @@ class ShareFetch:
     def _acquirable(self) -> Generator[None, Any, dict[Place, Held]]:
         found = {}
         for place, held in self._held.items():
-            if self._pause():
-                yield None
+            yield from self._pause()
             if held.active and held.share.can_acquire():
                 found[place] = held
         return found
@@ -432,8 +422,7 @@ class ShareFetch:
         DelayedShareFetch."""
         at_most, total = self._share_of_bytes(len(acquirable)), 0
         for place, held in acquirable.items():
-            if self._pause():
-                yield None
+            yield from self._pause()
             read = reads[place] if place in reads else _read(held, 0, at_least_one=False)
             if read.found is not None and _ends_in_other_segment(held, read.offset):
                 return self.request.min_bytes
@@ -466,8 +455,7 @@ class ShareFetch:
         at_least_one = True
         reads = {}
         for place, held in acquirable.items():
-            if self._pause():
-                yield None
+            yield from self._pause()
             read = reads[place] = _read(held, min(left, most), at_least_one)
             size = read.size
             at_least_one = at_least_one and not size
@@ -539,8 +527,7 @@ class ShareFetch:
         """
         session, named = self._session, {}
         for place, data in self._results.items():
-            if self._pause():
-                yield None
+            yield from self._pause()
             if session is None or session.names(place, data.error_code, bool(data.records)):
                 named[place] = data
         if self.exchange.cluster.quotas.on:
@@ -551,8 +538,7 @@ class ShareFetch:
                 return {}
         if session is not None:
             for place, data in self._results.items():
-                if self._pause():
-                    yield None
+                yield from self._pause()
                 session.responded(place, data.error_code, bool(data.records))
         return named
 
@@ -566,15 +552,13 @@ class ShareFetch:
         if self._counts_by_name and not self._has_topics():
             return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka counts bytes by topic name, and fails without the name
         for place, (code, message) in self._outcomes.items():
-            if self._pause():
-                yield None
+            yield from self._pause()
             if place not in self._results:
                 self._fail(place, ErrorCode.NONE)
             self._results[place].acknowledge_error_code = code
             self._results[place].acknowledge_error_message = message
         for place, data in self._results.items():
-            if self._pause():
-                yield None
+            yield from self._pause()
             if data.error_code in NAMES_LEADER:
                 leader, epoch = leader_of(place, data.error_code, self.exchange, response.node_endpoints, NodeEndpoint)
                 data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
@@ -584,8 +568,7 @@ class ShareFetch:
     def _by_topic(self, results: Results) -> Generator[None, Any, list[ShareFetchableTopicResponse]]:
         topics: dict[bytes, ShareFetchableTopicResponse] = {}
         for (topic_id, _), data in results.items():
-            if self._pause():
-                yield None
+            yield from self._pause()
             if topic_id not in topics:
                 topics[topic_id] = ShareFetchableTopicResponse(topic_id=topic_id, partitions=[])
             topics[topic_id].partitions.append(data)

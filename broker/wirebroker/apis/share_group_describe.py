@@ -25,14 +25,12 @@ def handle(request: ShareGroupDescribeRequest, exchange: Exchange) -> Steps:
     pause_for_id, pause = pauses(IDS), weighted_pauses()
     described = []
     for group_id in sorted(request.group_ids, key=bool):  # as in Kafka, an empty id is refused first
-        if pause_for_id():
-            yield None
+        yield from pause_for_id()
         group, response = _describe(group_id, exchange)
         if request.include_authorized_operations and not response.error_code:
             response.authorized_operations = all_group_operations(exchange)
         for member in list(group.members.values()) if group is not None else ():
-            if pause(MEMBER + len(member.topics) + len(member.assigned)):
-                yield None
+            yield from pause(MEMBER + len(member.topics) + len(member.assigned))
             response.members.append(_member(member, exchange))
         described.append(response)
     return ShareGroupDescribeResponse(groups=described)

@@ -102,12 +102,10 @@ def handle(request: Any, exchange: Exchange) -> Steps:
     complete = bool(request.group_id) and (begins or all(topic.partitions for topic in request.topics))
     for topic in request.topics if complete else ():  # Kafka's response to an incomplete request has no results
         for each in topic.partitions:
-            if pause():
-                yield None
+            yield from pause()
             batches = []
             for batch in getattr(each, "state_batches", ()):
-                if pause():
-                    yield None
+                yield from pause()
                 batches.append(StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count))
             key = (request.group_id, topic.topic_id, each.partition)
             if error := states.coordinator_error(key, exchange.node_id):

@@ -43,8 +43,7 @@ def handle(request: StreamsGroupDescribeRequest, exchange: Exchange) -> Steps:
     pause_for_id, pause = pauses(IDS), weighted_pauses()
     described = []
     for group_id in sorted(request.group_ids, key=bool):  # as in Kafka, an empty id is refused first
-        if pause_for_id():
-            yield None
+        yield from pause_for_id()
         group, response = _describe(group_id, exchange)
         if group is not None and request.include_topology_description:
             response.topology_description_status, response.topology_description = _description(group)
@@ -56,8 +55,7 @@ def handle(request: StreamsGroupDescribeRequest, exchange: Exchange) -> Steps:
                 continue
             target = group.targets.get(member_id, NOTHING)
             response.members.append(_member(member, target, group.offsets.get(member_id)))
-            if pause(MEMBER + len(member.assigned.active) + len(target.active) + len(target.standby)):
-                yield None
+            yield from pause(MEMBER + len(member.assigned.active) + len(target.active) + len(target.standby))
         described.append(response)
     return StreamsGroupDescribeResponse(groups=described)
 

@@ -55,8 +55,7 @@ def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
         producer = None  # Kafka takes it for a commit outside of a transaction
     commit = exchange.engine.groups.commits.new(request.group_id, exchange.now, producer)
     for requested in request.topics:
-        if pause():
-            yield None
+        yield from pause()
         by_id = exchange.version >= TOPIC_IDS_FROM
         topics = exchange.cluster.topics
         topic = exchange.cluster.topics_by_id.get(requested.topic_id) if by_id else topics.get(requested.name)
@@ -64,8 +63,7 @@ def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
         if topic is None and REPEATS_COMMITTED_TOPICS.of(release):
             refused.setdefault((requested.name, requested.topic_id), [])
         for partition in requested.partitions:
-            if pause():
-                yield None
+            yield from pause()
             finds = FINDS_COMMITTED_PARTITIONS.of(release)
             if topic is None or (finds and topic.partition(partition.partition_index) is None):
                 refused.setdefault((requested.name, requested.topic_id), []).append(_response(partition, unknown))
@@ -78,8 +76,7 @@ def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
     code = _commit(request, commit, batch, exchange) if known else ErrorCode.NONE
     committed: list[tuple[TxnOffsetCommitRequestTopic, list[TxnOffsetCommitResponsePartition]]] = []
     for requested, partition, error in known:
-        if pause():
-            yield None
+        yield from pause()
         if not committed or committed[-1][0] is not requested:
             committed.append((requested, []))
         committed[-1][1].append(_response(partition, code or error))

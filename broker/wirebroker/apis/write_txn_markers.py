@@ -30,16 +30,13 @@ def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> Steps:
     pause = pauses(MARKERS)
     responses: dict[int, dict[str, dict[int, ErrorCode]]] = {}
     for marker in request.markers:
-        if pause():
-            yield None
+        yield from pause()
         if _cannot_be_built(marker, exchange):
             return (yield from refuse_in_slices(request, ErrorCode.UNKNOWN_SERVER_ERROR, exchange, pause))
         for topic in marker.topics:
-            if pause():
-                yield None
+            yield from pause()
             for index in topic.partition_indexes:
-                if pause():
-                    yield None
+                yield from pause()
                 topics = responses.setdefault(marker.producer_id, {})
                 topics.setdefault(topic.name, {})[index] = _write(marker, topic.name, index, exchange)
     response = WriteTxnMarkersResponse(markers=[])
@@ -50,8 +47,7 @@ def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> Steps:
             answered = WritableTxnMarkerTopicResult(name=name, partitions=[])
             result.topics.append(answered)
             for index, code in codes.items():
-                if pause():
-                    yield None
+                yield from pause()
                 answered.partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=code))
     return response
 

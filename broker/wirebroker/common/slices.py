@@ -8,8 +8,10 @@ from itertools import cycle, islice, repeat
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-Pause = Callable[[], bool]
-"""Tells, for each element of long work, whether its slice ends: `if pause(): yield None`. See `pauses`."""
+End = tuple[None, ...]
+"""What long work yields to end its slice: `(None,)`, or nothing while the slice goes on."""
+Pause = Callable[[], End]
+"""Called for each element of long work: `yield from pause()`. See `pauses`."""
 
 SLICE = 256
 """The number of elements in one slice; an element takes some microseconds."""
@@ -24,28 +26,28 @@ MEMBER = TOPICS // MEMBERS
 
 
 def pauses(every: int = SLICE) -> Pause:
-    """Returns a function to call for each element. The function returns True once in `every` calls: `if pause(): yield None`
-    ends a slice.
+    """Returns a function to call for each element: `yield from pause()` ends the slice once in `every` calls. Work that must be
+    done before the end of a slice is done `if pause()`.
     """
     return cycle(_pattern(every)).__next__
 
 
-def never() -> bool:
+def never() -> End:
     """A `Pause` for work that is done at once."""
-    return False
+    return ()
 
 
-def weighted_pauses(every: int = TOPICS) -> Callable[[int], bool]:
-    """Like `pauses`, for elements of different sizes: `if pause(size): yield None`, before or after an element."""
+def weighted_pauses(every: int = TOPICS) -> Callable[[int], End]:
+    """Like `pauses`, for elements of different sizes: `yield from pause(size)`, before or after an element."""
     done = 0
 
-    def pause(size: int) -> bool:
+    def pause(size: int) -> End:
         nonlocal done
         done += size
         if done < every:
-            return False
+            return ()
         done = 0
-        return True
+        return (None,)
 
     return pause
 
@@ -57,8 +59,8 @@ def after(done: Sized) -> Generator[None, Any, None]:
 
 
 @lru_cache
-def _pattern(every: int) -> tuple[bool, ...]:
-    return *repeat(False, every - 1), True
+def _pattern(every: int) -> tuple[End, ...]:
+    return *repeat((), every - 1), (None,)
 
 
 def sliced(work: Callable[[list[T]], object], elements: Iterable[T], every: int = SLICE) -> Generator[None, Any, None]:

@@ -470,12 +470,10 @@ class Cluster:
                 live = set(self.live_brokers)
                 placed = {}
                 for index in range(len(topic.partitions), total):
-                    if pause():
-                        yield
+                    yield from pause()
                     placed[index] = (assignment or {}).get(index) or self._replicas(index, factor)
                 for index, dirs in self.log_dirs.planned(topic.name, placed).items():
-                    if pause():
-                        yield
+                    yield from pause()
                     made.append(self._placed_partition(topic, index, dirs, now))
         except BaseException:  # a log cannot be created, or the broker stops
             self._discard(made, now)

@@ -100,8 +100,7 @@ def refusals(
     names = (yield from hash_order_in_slices(last, java_hash, buckets_for(len(last)), pause)) if together else sorted(last)
     found: dict[str, str] = {}
     for name in names:
-        if pause():
-            yield
+        yield from pause()
         found[name] = _refusal_by_anybody(last[name], supported, levels.get(name, 0), controller, release)
         if found[name] and together:
             break

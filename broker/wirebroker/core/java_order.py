@@ -92,11 +92,10 @@ def hash_order(keys: Iterable[K], hashed: Callable[[K], int], buckets: int) -> l
 def hash_order_in_slices(
     keys: Iterable[str], hashed: Callable[[str], int], buckets: int, pause: Pause
 ) -> Generator[None, Any, list[str]]:
-    """Returns the same as `hash_order`, but can be interrupted: it yields whenever `pause()` is true."""
+    """Returns the same as `hash_order`, but in slices."""
     codes = {}
     for key in keys:
-        if pause():
-            yield
+        yield from pause()
         codes[key] = hashed(key)
     return hash_order(keys, codes.__getitem__, buckets)
 
@@ -136,8 +135,7 @@ def topic_ids(names: Iterable[str], topics: Mapping[str, Topic]) -> Generator[No
     in_turn, pause = sorted(names), pauses(TOPICS)
     for name in in_turn:
         java_hash(name)  # it is remembered
-        if pause():
-            yield
+        yield from pause()
     return [topics[name].topic_id for name in set_of_names(in_turn) if name in topics]
 
 

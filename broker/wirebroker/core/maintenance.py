@@ -32,8 +32,7 @@ class Maintenance:
     def _retain(self, now: int) -> Generator[None, Any, Idle]:
         pause, until, changed = pauses(PARTITIONS), NEVER, False
         for partition in self._partitions():
-            if pause():
-                yield
+            yield from pause()
             if partition.deleted:
                 continue
             changed = self.compaction.consider(partition) or changed  # the topic's cleanup.policy may have changed
@@ -48,8 +47,7 @@ class Maintenance:
         after_ms = self._cluster.configs.producer_expiration_ms
         pause, until, changed = pauses(PARTITIONS), NEVER, False
         for partition in self._partitions():
-            if pause():
-                yield
+            yield from pause()
             gone, expires = yield from partition.expire_producers(now, after_ms)
             until, changed = min(until, expires), changed or bool(gone)
             for producer in gone:

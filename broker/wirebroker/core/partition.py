@@ -593,8 +593,7 @@ class Partition:
         pause = pauses()
         for producers in (self.producers, *(prefix.producers for prefix in self.replication.lagging.values())):
             for key, state in list(producers.items()):
-                if pause():
-                    yield None
+                yield from pause()
                 if open_since(state) >= 0 or producers.get(key) is not state:
                     continue
                 if (expires := last_timestamp(state) + after_ms) > now:

@@ -320,8 +320,7 @@ class Proxy:
                 exchange, response = self._uncompared.popleft()
                 yield  # the turn in which the response was decoded ends
                 for topic, batch, part in batches_with_responses(exchange, response):
-                    if pause():
-                        yield
+                    yield from pause()
                     self._compare_batch(exchange, topic, batch, part)
         finally:
             self._compares = False

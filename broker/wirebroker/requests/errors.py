@@ -168,9 +168,7 @@ def refuse(request: Message, code: int, received: Received) -> Message:
 
 
 def refuse_in_slices(request: Message, code: int, received: Received, pause: Pause) -> Generator[None, None, Message]:
-    """Returns the same response as `refuse`, but can be interrupted, for requests with many parts: it yields whenever `pause()`
-    is true.
-    """
+    """Returns the same response as `refuse`, but in slices, for requests with many parts."""
     made: Message = yield from _like(response_class(received.api_key), request, code, pause)
     return made
 
@@ -202,8 +200,7 @@ def _like(cls: type[Struct], source: Any, code: int, pause: Pause) -> Generator[
             sources = _sources(source, field.name)
             values[field.name] = made_parts = []
             for each in sources:
-                if pause():
-                    yield None
+                yield from pause()
                 made_parts.append((yield from _like(part_class, each, code, pause)))
             parts_have_codes = parts_have_codes or any(map(_has_code, made_parts))
         elif field.entity == "errorCode":
@@ -258,19 +255,17 @@ def join(handled: Any, refused: Any) -> Any:
 
 
 def join_in_slices(handled: Any, refused: Any, pause: Pause) -> Generator[None, None, Any]:
-    """Returns the same response as `join`, but can be interrupted: it yields whenever `pause()` is true."""
+    """Returns the same response as `join`, but in slices."""
     for attribute in type(handled).__slots__:
         more = getattr(refused, attribute)
         if isinstance(more, list) and more:
             present = getattr(handled, attribute)
             known: dict[tuple[Any, ...], Any] = {}
             for part in present:
-                if pause():
-                    yield None
+                yield from pause()
                 known[_identity(part)] = part
             for part in more:
-                if pause():
-                    yield None
+                yield from pause()
                 if (same := known.get(_identity(part))) is not None:
                     yield from join_in_slices(same, part, pause)
                 else:

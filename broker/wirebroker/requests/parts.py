@@ -114,7 +114,7 @@ def part_of(request: T, wanted: Wanted, directory: Directory) -> T:
 
 
 def part_in_slices(request: T, wanted: Wanted, directory: Directory, pause: Pause) -> Generator[None, None, T]:
-    """Returns the same as `part_of`, but can be interrupted: it yields whenever `pause()` is true."""
+    """Returns the same as `part_of`, but in slices."""
     kept = copy(request)
     for attribute in lists(type(request)):
         elements = getattr(request, attribute)
@@ -122,8 +122,7 @@ def part_in_slices(request: T, wanted: Wanted, directory: Directory, pause: Paus
             plain = attribute in holders(type(request), "topicName")
             reduced: list[Any] = []
             for each in elements:
-                if pause():
-                    yield None
+                yield from pause()
                 if (part := (yield from _part_of(each, wanted, directory, plain, pause))) is not None:
                     reduced.append(part)
             setattr(kept, attribute, reduced)
@@ -147,8 +146,7 @@ def _part_of(part: Any, wanted: Wanted, directory: Directory, plain: bool, pause
     for name in names:
         chosen = []
         for each in getattr(part, name):
-            if pause():
-                yield None
+            yield from pause()
             if wanted(topic, partition_index(each)):
                 chosen.append(each)
         setattr(kept, name, chosen)

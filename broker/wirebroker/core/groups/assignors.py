@@ -50,8 +50,7 @@ def as_assignment(given: Mapping[bytes, Iterable[int]]) -> Generator[None, Any, 
     made: dict[bytes, tuple[int, ...]] = {}
     for topic in hash_order([topic for topic in given if given[topic]], uuid_hash, buckets_for(len(given))):
         made[topic] = set_of_numbers(given[topic])
-        if pause():
-            yield
+        yield from pause()
     return made
 
 
@@ -60,8 +59,7 @@ def _as_assignments(made: Mapping[str, Backwards]) -> Generator[None, Any, Targe
     pause = weighted_pauses()
     for member_id, partitions in made.items():
         targets[member_id] = yield from as_assignment(forwards(partitions))
-        if pause(len(partitions)):
-            yield
+        yield from pause(len(partitions))
     return targets
 
 
@@ -89,8 +87,7 @@ def _uniform_same(group: Group) -> Generator[None, Any, Targets]:
     for topic in topics:
         taken = group.taken.get(topic, set())
         free += [(topic, i) for i in range(group.sizes[topic]) if i not in taken]
-        if pause(group.sizes[topic]):
-            yield
+        yield from pause(group.sizes[topic])
     least, extra = divmod(sum(group.sizes[topic] for topic in topics), len(group.members))
     wanted = frozenset(topics)
     made: dict[str, Partitions] = {}
@@ -102,8 +99,7 @@ def _uniform_same(group: Group) -> Generator[None, Any, Targets]:
         made[member_id] = member.given
         if kept is not None:
             changed[member_id] = backwards(kept)
-        if pause(len(member.given)):
-            yield
+        yield from pause(len(member.given))
         free += dropped
         if quota > 0 and may_have_extra and len(group.members) - i > extra:
             quota -= 1  # a later member may take the extra partition, if there are enough later members
@@ -117,8 +113,7 @@ def _uniform_same(group: Group) -> Generator[None, Any, Targets]:
             if member_id not in changed:
                 changed[member_id] = backwards(made[member_id])
             give(changed[member_id], topic, index)
-            if pause(1):
-                yield
+            yield from pause(1)
     return made | (yield from _as_assignments(changed))
 
 
@@ -160,8 +155,7 @@ def by_range(group: Group) -> Generator[None, Any, Targets]:
         # As in Kafka, if all members subscribe to the same topics, the topics have the order of the first member's topics.
         for topic in group.members[in_turn[0] if group.same else member_id].topics:
             subscribers.setdefault(topic, []).append(member_id)
-            if pause(1):
-                yield
+            yield from pause(1)
     made: dict[tuple[str, bytes], range] = {}
     for topic, members in subscribers.items():
         quota, extra = divmod(group.sizes[topic], len(members))
@@ -170,15 +164,13 @@ def by_range(group: Group) -> Generator[None, Any, Targets]:
             end = start + quota + (i < extra)
             made[member_id, topic] = range(start, end)
             start = end
-            if pause(1):
-                yield
+            yield from pause(1)
     targets: Targets = {}
     for member_id in in_turn:
         topics = group.members[in_turn[0] if group.same else member_id].topics
         given = {topic: made[member_id, topic] for topic in topics if (member_id, topic) in made}
         targets[member_id] = yield from as_assignment(given)
-        if pause(len(given)):
-            yield
+        yield from pause(len(given))
     return targets
 
 

@@ -285,8 +285,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
         for given in group.targets.values():
             for topic, indexes in given.items():
                 taken[topic].update(indexes)
-            if pause(len(given)):
-                yield
+            yield from pause(len(given))
         return AssignorGroup(members, sizes, step.same, taken)
 
     def _sizes(self, ids: Iterable[bytes]) -> dict[bytes, int]:

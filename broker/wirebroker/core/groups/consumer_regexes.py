@@ -93,8 +93,7 @@ def _seen(topics: frozenset[str], sees: Callable[[str], bool] | None) -> Generat
     for name in topics:
         if sees(name):
             found.add(name)
-        if pause():
-            yield
+        yield from pause()
     return frozenset(found)
 
 

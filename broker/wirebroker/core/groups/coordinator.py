@@ -196,18 +196,15 @@ class GroupCoordinator:
                 gone, self._gone_topics = self._gone_topics, {}
                 gone_ids = frozenset(gone.values())
                 for group in list(self.groups.values()):
-                    if pause():
-                        yield
+                    yield from pause()
                     if isinstance(group, ShareGroup):
                         yield from self.shares.states.topics_deleted(group, gone_ids, now)
                 yield from self.share_state.topics_deleted(gone_ids, now)
                 for group_id in list(self.groups):
-                    if pause():
-                        yield
+                    yield from pause()
                     found = []
                     for where in list(self.offsets.of(group_id)):
-                        if pause():
-                            yield
+                        yield from pause()
                         if where[0] in gone:
                             found.append(where)
                     self.commits.delete(group_id, found, now)
@@ -252,8 +249,7 @@ class GroupCoordinator:
         """Forget offsets older than offsets.retention.minutes, and delete an empty group that loses all its offsets."""
         pause, until, changed = pauses(GROUPS), NEVER, False
         for group_id, group in list(self.groups.items()):
-            if pause():
-                yield
+            yield from pause()
             if self.groups.get(group_id) is not group or self.commits.log_error(group_id):
                 continue
             expires = yield from self.commits.expire(group, now)

@@ -89,8 +89,7 @@ class Registry:
                     continue
                 key, value = record.encode()
                 encoded.append((key, value))
-                if pause(len(value or b"")):
-                    yield
+                yield from pause(len(value or b""))
             batch = encoded_batch(encoded, now) if encoded else b""
         except EncodeError:
             return ErrorCode.UNKNOWN_SERVER_ERROR

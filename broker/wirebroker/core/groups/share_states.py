@@ -55,8 +55,7 @@ class ShareStates:
             done = known[topic.topic_id].partitions if topic.topic_id in known else frozenset()
             if len(done) < len(topic.partitions):
                 missing[topic.topic_id] = Prepared(name, frozenset(range(len(topic.partitions))) - done, now)
-            if pause():
-                yield
+            yield from pause()
         if missing:
             grown = {*held.initialized, *held.initializing} if GROWS_FROM_START.of(self._groups.release) else ()
             wanted = {
@@ -85,8 +84,7 @@ class ShareStates:
         pause = pauses(WRITES)
         refused: dict[tuple[bytes, int], Refusal] = {}
         for (topic_id, index), start in starts.items():
-            if pause():
-                yield None
+            yield from pause()
             found = self._coordinator.initialize((group.group_id, topic_id, index), group.epoch, start, now)
             if found is not None:
                 refused[topic_id, index] = found
@@ -186,8 +184,7 @@ class ShareStates:
         refused: Deleted = []
         pause = pauses()
         for name in names:
-            if pause():
-                yield None
+            yield from pause()
             topic = self._cluster.topics.get(name)
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if topic is None:
@@ -217,8 +214,7 @@ class ShareStates:
         for topic_id, (name, indexes) in gone.items():
             wrong = []
             for index in sorted(indexes):
-                if pause():
-                    yield None
+                yield from pause()
                 wrong.append(self._coordinator.delete((group.group_id, topic_id, index), now))
             done.append((name, topic_id, next((each for each in wrong if each is not None), None)))
         deleted = {topic_id for _, topic_id, why in done if why is None}
@@ -238,8 +234,7 @@ class ShareStates:
             yield from self._rewrite(group, lambda _: Preparation(deleting=deleting), now)
         for topic_id, each in gone.items():
             for index in sorted(each.partitions):
-                if pause():
-                    yield None
+                yield from pause()
                 refused = self._coordinator.delete((group.group_id, topic_id, index), now)
                 if refused is not None:
                     return refused.code

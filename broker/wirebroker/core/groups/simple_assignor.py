@@ -41,8 +41,7 @@ def simple(
     pause = weighted_pauses()
     for member_id, places in zip(members, given, strict=True):
         made[member_id] = as_partitions(places)
-        if pause(len(places)):
-            yield
+        yield from pause(len(places))
     return made
 
 
@@ -54,8 +53,7 @@ def _give_same(
     given = []
     pause = weighted_pauses()
     for each in subscribers:
-        if pause(len(each.given)):
-            yield
+        yield from pause(len(each.given))
         given.append({(topic, i) for topic, indexes in each.given.items() if topic in topics for i in indexes})
     yield from _Balance(range(len(subscribers)), targets, given, _hash_of_place).balance()
     return given
@@ -74,8 +72,7 @@ def _give_mixed(
     for number, each in enumerate(subscribers):
         for topic in dict.fromkeys(each.topics):
             subscribed.setdefault(topic, []).append(number)
-        if pause(len(each.topics)):
-            yield
+        yield from pause(len(each.topics))
     holders: dict[bytes, list[int]] = {}
     for number, held in enumerate(given):
         for topic in held:
@@ -89,8 +86,7 @@ def _give_mixed(
         yield from _Balance(takers, targets, own, lambda place: place[1]).balance()
         for number, places in zip(involved, own, strict=True):
             given[number][topic] = places
-        if pause(len(involved) + len(targets)):
-            yield
+        yield from pause(len(involved) + len(targets))
     return [[place for places in held.values() for place in places] for held in given]
 
 
@@ -136,17 +132,14 @@ class _Balance:
             gone = self._in_order(held, buckets_for(len(held)))[: max(len(held) - self._wanted[member], 0)]
             for place in gone:
                 self._move(place, member, owns=False)
-            if self._pause(len(held)):
-                yield
+            yield from self._pause(len(held))
         for place in self._in_order(self._owners, self._buckets):
-            if self._pause(1):
-                yield
+            yield from self._pause(1)
             for member in sorted(self._owners[place])[: max(len(self._owners[place]) - self._sharing, 0)]:
                 self._move(place, member, owns=False)
         for place in self._targets:
             self._owners.setdefault(place, set())
-        if self._pause(len(self._targets)):
-            yield
+        yield from self._pause(len(self._targets))
         yield from self._give()
 
     @property
@@ -171,8 +164,7 @@ class _Balance:
         unfilled = [member for member in self._members if len(self._given[member]) < self._wanted[member]]
         turn, gave = 0, False
         for place in self._in_order(self._owners, self._buckets):
-            if self._pause(1):
-                yield
+            yield from self._pause(1)
             missing = self._sharing - len(self._owners[place])
             while missing > 0 and unfilled:
                 if turn >= len(unfilled):

@@ -157,8 +157,7 @@ class _Assignment:
             tasks = yield from self._not_given_back(tasks, find)
         heap = self._by_load()
         for task in sorted(tasks):
-            if self._pause():
-                yield
+            yield from self._pause()
             process = heap.pop()
             member_id, count = process.give_to_least_loaded()
             self._give(member_id, task, count, active=True)
@@ -167,8 +166,7 @@ class _Assignment:
     def _not_given_back(self, tasks: list[TaskId], find: Callable[[TaskId], str | None]) -> Generator[None, Any, list[TaskId]]:
         left = []
         for task in tasks:
-            if self._pause():
-                yield
+            yield from self._pause()
             if not self._give_back(task, find(task), self._active_quota, active=True):
                 left.append(task)
         return left
@@ -198,16 +196,14 @@ class _Assignment:
         left: list[tuple[TaskId, int]] = []
         tasks = sorted(self._tasks(each for each in self._work if each.stateful), key=lambda task: task[::-1], reverse=True)
         for task in tasks:
-            if self._pause():
-                yield
+            yield from self._pause()
             missing = self._standbys
             while missing and self._give_standby_back(task):
                 missing -= 1
             left.append((task, missing))
         heap = self._by_load()
         for task, missing in sorted(left, reverse=True):
-            if self._pause():
-                yield
+            yield from self._pause()
             while missing and self._give_standby(heap, task):
                 missing -= 1
 

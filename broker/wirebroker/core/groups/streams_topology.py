@@ -222,8 +222,7 @@ def _configured(topology: Topology, groups: Sequence[set[str]], existing: Counts
             _internal(each.state_changelog_topics, decided),
         )
         configured[key] = ConfiguredSubtopology(tasks[key], each, sources, changelogs)
-        if pause():
-            yield
+        yield from pause()
     missing = _missing(configured.values(), topology, existing)
     if not missing:
         return Configured(configured, {}, None)
@@ -253,8 +252,7 @@ def _repartition_counts(topology: Topology, existing: Counts) -> Generator[None,
     done: set[int] = set()
     pause = pauses(TOPICS)
     while turns:
-        if pause():
-            yield
+        yield from pause()
         turn, number = heappop(turns)
         if number in done:
             continue
@@ -294,8 +292,7 @@ def _copartition(
     for group in groups:
         if not group:
             continue
-        if pause(len(group)):
-            yield
+        yield from pause(len(group))
         repartitioned = {name: count(name) for name in set_of_names(sorted(group)) if name in internal}
         external = {name: count(name) for name in group if name not in internal}
         if external:

@@ -117,8 +117,7 @@ class MixedAssignment:
         for number, member_id in enumerate(self._members):
             for topic in self._topics[member_id]:
                 self._subscribers.setdefault(topic, []).append(number)
-                if self._pause(1):
-                    yield
+                yield from self._pause(1)
         if not self._subscribers:
             return {}
         self._owners = {topic: [FREE] * self._sizes[topic] for topic in self._subscribers}
@@ -128,8 +127,7 @@ class MixedAssignment:
             for index, owner in enumerate(self._owners[topic]):
                 if owner == FREE:
                     self._move(topic, index, balancer.least())
-            if self._pause(self._weight(topic)):
-                yield
+            yield from self._pause(self._weight(topic))
         yield from self._balance()
         return dict(zip(self._members, self._made, strict=True))
 
@@ -154,8 +152,7 @@ class MixedAssignment:
                 self._counts[number] += len(partitions)
                 for index in partitions:
                     self._owners[topic][index] = number
-                if self._pause(len(partitions)):
-                    yield
+                yield from self._pause(len(partitions))
 
     def _move(self, topic: bytes, index: int, to: int) -> None:
         owner = self._owners[topic][index]
@@ -177,8 +174,7 @@ class MixedAssignment:
                     return  # a whole round has changed no topic
                 if self._balance_topic(topic) or last_changed is None:
                     last_changed = topic
-                if self._pause(self._weight(topic)):
-                    yield
+                yield from self._pause(self._weight(topic))
 
     def _balance_topic(self, topic: bytes) -> int:
         """Move partitions of one topic to members with fewer partitions. Returns the number of moves."""

@@ -322,8 +322,7 @@ class ShareCoordinator:
         pause = pauses(WRITES)
         idle: Idle = NEVER
         for index, needed in list(self._needed.items()):
-            if pause():
-                yield
+            yield from pause()
             log = self._cluster.partition(SHARE_TOPIC, index)
             if log is None or log.leader == NO_LEADER or not log.log_start_offset < needed.first <= log.high_watermark:
                 continue
@@ -344,8 +343,7 @@ class ShareCoordinator:
             if all(self.states[key].created != self.states[key].written for key in held):
                 continue
             for key in held:
-                if pause():
-                    yield
+                yield from pause()
                 state = self.states.get(key)
                 if state is None:
                     continue

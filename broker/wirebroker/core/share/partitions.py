@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
-from wirebroker.common.slices import pauses
+from wirebroker.common.slices import Pause, pauses
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.offset_lookup import EARLIEST, LATEST
 from wirebroker.core.partition import Partition
@@ -227,25 +227,23 @@ class SharePartitions:
 
     # Sessions
 
-    def end_session(self, key: MemberKey, now: int, pause: Callable[[], bool]) -> Iterator[None]:
+    def end_session(self, key: MemberKey, now: int, pause: Pause) -> Iterator[None]:
         """End a member's session, and release its acquired records, in slices."""
         session = self.sessions.remove(key)
         if session is not None:
             yield from self._release(session, now, pause)
 
-    def _release(self, session: ShareSession, now: int, pause: Callable[[], bool]) -> Iterator[None]:
+    def _release(self, session: ShareSession, now: int, pause: Pause) -> Iterator[None]:
         node_id, group_id, member_id = session.key
         settling = []
         for topic_id, index in list(session.partitions):
-            if pause():
-                yield
+            yield from pause()
             held = self.find((group_id, topic_id, index), node_id)
             if held is not None:
                 settling.append(Settling(held, held.share.release(member_id)))
                 self.wake(held.key, now)
         for each in settling:
-            if pause():
-                yield
+            yield from pause()
             self.finish(each, now)
 
     def disconnected(self, connection: int, now: int) -> None:
@@ -260,8 +258,7 @@ class SharePartitions:
         if ended.session is not None:
             yield from self._release(ended.session, now, pause)
         for held in list(self._held.values()) if ended.last_of_group else ():
-            if pause():
-                yield
+            yield from pause()
             group = held.node_id, held.share.group_id
             if group == ended[1:3] and not self.sessions.of_group(*group):
                 self.forget(held)

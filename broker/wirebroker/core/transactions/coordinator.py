@@ -343,8 +343,7 @@ class TransactionCoordinator:
         pause = pauses(MARKERS)
         missing = {}
         for where in sorted(transaction.partitions):
-            if pause():
-                yield
+            yield from pause()
             if self._runs.get(transaction) is not run:  # a later run has begun; the writing of a marker may have caused it
                 return
             if code := self._mark(transaction, where, marker, now):
@@ -431,8 +430,7 @@ class TransactionCoordinator:
                 until = min(until, ends)
             elif not self._fence(transaction, now):
                 changed = True
-                if pause():
-                    yield
+                yield from pause()
             elif not (transaction.is_stuck or self._log_error(transaction.transactional_id)):
                 until = now  # the disk refused the record
         return None if changed else until
@@ -451,8 +449,7 @@ class TransactionCoordinator:
             elif not self._log_error(transaction.transactional_id):
                 changed = not self.forget(transaction, now) or changed
                 until = now
-                if pause():
-                    yield
+                yield from pause()
         return None if changed else until
 
     def forget(self, transaction: Transaction, now: int) -> ErrorCode:
