@@ -215,7 +215,8 @@ def shown_in_ci() -> list[dict[str, str]]:
     """Returns the variables of the services in the examples for GitHub and GitLab in docs/start/docker.md."""
     yaml: Any = pytest.importorskip("yaml")
     text = (ROOT / "docs" / "start" / "docker.md").read_text(encoding="utf-8")
-    github, gitlab = (yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    github, gitlab = (yaml.safe_load(block) for block in blocks if "services:" in block)
     return [github["jobs"]["test"]["services"]["wirebroker"]["env"], gitlab["test"]["services"][0]["variables"]]
 
 

@@ -46,7 +46,10 @@ def test_a_release_has_compiled_wheels_for_every_python_that_is_tested() -> None
     tested = read(".github/workflows/ci.yml")["jobs"]["linux"]["strategy"]["matrix"]["python"]
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["cibuildwheel"]
     assert settings["build"].split() == [f"cp{version.replace('.', '')}-*" for version in tested]
-    pure, compiled, _ = read(".github/workflows/release.yml")["jobs"].values()
+    jobs = read(".github/workflows/release.yml")["jobs"]
+    pure, compiled = jobs["pure"], jobs["compiled"]
+    before = [name for name in jobs if name != "publish"]
+    assert jobs["publish"]["needs"] == before, "a release has only what has passed"
     assert "scripts/build-wheel" in [step.get("run") for step in pure["steps"]]
     assert {name.partition("-")[0] for name in compiled["strategy"]["matrix"]["os"]} == {"ubuntu", "macos", "windows"}
 
