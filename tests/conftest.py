@@ -10,11 +10,21 @@ import pytest
 from hypothesis import settings
 
 import sampling
+from wirebroker.proxy_kafka import ProxyKafka
+from wirebroker.testing.waits import Waits
 
+PATIENCE = 60.0
+"""The seconds that a test's wait lasts at most, if the test says nothing else. A busy machine needs longer than users want to
+wait."""
 os.environ.setdefault("WIREBROKER_EXIT_WITH_PARENT", "1")
 # Hypothesis has no deadline, because the time of an example depends more on the machine than on the code.
 settings.register_profile("wirebroker", deadline=None)
 settings.load_profile("wirebroker")
+
+
+for waiting in (*vars(Waits).values(), ProxyKafka.wait_until):
+    if defaults := getattr(waiting, "__defaults__", None):
+        waiting.__defaults__ = tuple(PATIENCE if each == 5.0 else each for each in defaults)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
