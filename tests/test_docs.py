@@ -65,6 +65,8 @@ OF_OTHERS = {
     "--bootstrap-server",
     "--describe",
     "--release-version",
+    "--no-file-parallelism",
+    "--test-concurrency",
     "--full-trace",
     "--user",
     "--detach",

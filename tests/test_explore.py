@@ -94,6 +94,28 @@ def test_what_breaks_an_application_is_written_down(
     assert [result["ruleId"] for result in run["results"]] == ["lost"] * 3
 
 
+@pytest.mark.parametrize(("arguments", "outcome"), [("", "lost"), ("asserting", "check_failed")])
+def test_a_fault_outlives_the_reset_before_each_test(arguments: str, outcome: str, explore: Explore) -> None:
+    """The second test empties the broker. Yet the records of both are compared, and a fault can meet the second one."""
+    code, found = explore(f"attached.py {arguments}", "--api", "Produce", "--faults", "INVALID_RECORD")
+    assert code == 1
+    assert found["plain"]["stored"] == {"orders": 2}
+    assert [(run["nth"], run["fired"], run["outcomes"], run["missing"][:1]) for run in found["runs"]] == [
+        (1, 1, [outcome], ["orders: value 'first'"]), (2, 1, [outcome], ["orders: value 'second'"]),
+    ]  # fmt: skip
+    assert "the test says: orders: " in found["runs"][0]["sentence"] or not arguments
+
+
+def test_tests_of_other_languages_run_one_after_the_other(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    names = ("GOFLAGS", "RUST_TEST_THREADS", "WIREBROKER_CONTROL")
+    program = f"import os; open({str(seen)!r}, 'w').write('\\n'.join(map(os.environ.get, {names})))"
+    main(["explore", "--out", str(tmp_path / "report"), "--", sys.executable, "-c", program])
+    goflags, threads, control = seen.read_text().splitlines()
+    assert (goflags.split()[-2:], threads) == (["-p=1", "-count=1"], "1")
+    assert control.startswith("http://127.0.0.1:")
+
+
 def test_a_baseline_has_what_is_known(explore: Explore, tmp_path: Path) -> None:
     flags = ("--api", "Produce", "--faults", "INVALID_RECORD")
     explore("fire_and_forget.py", *flags)
@@ -253,7 +275,9 @@ def test_gathered_exceptions_are_lost_if_nobody_looks(explore: Explore) -> None:
     [
         (["nothing-of-this-name"], "nothing-of-this-name cannot be started: No such file or directory"),
         ([sys.executable, "-c", "print('no'); raise SystemExit(3)"], "ended with exit code 3; it said: …no"),
-        ([sys.executable, "-c", ""], "sent no request to Kafka"),
+        ([sys.executable, "-c", ""], "sent no request to Kafka at the address in WIREBROKER_BOOTSTRAP"),
+        ([sys.executable, "-c", ""], "the one that WIREBROKER_BOOTSTRAP and WIREBROKER_CONTROL name"),
+        ([sys.executable, str(HERE / "attached.py"), "asserting", "wrong"], "jest -i"),
     ],
 )
 def test_what_cannot_be_explored_is_said(

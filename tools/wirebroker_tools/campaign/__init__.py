@@ -5,6 +5,7 @@ workers      threads, processes, or the executors of a Spark cluster
 errors       the errors that Kafka returns for each API
 misfortunes  from the requests of a run without faults to cases
 application  one run: a broker of its own, a fault, the user's command
+attached     the control of a run's broker, for tests whose library attaches to it
 upstream     a real cluster in place of a run's own broker: what a run left there
 outcomes     what a run did to the records, compared with the run without faults or with a journal
 dialogues    what followed a fault, and which requests a second fault can match

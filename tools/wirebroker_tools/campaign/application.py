@@ -22,10 +22,12 @@ from wirebroker.faults.rules import Rule
 from wirebroker.mock import MockKafka, StoredRecord
 from wirebroker.net.thread import LoopThread
 from wirebroker.proxy_kafka import ProxyKafka
+from wirebroker.testing.operations import visible
 from wirebroker.trace.rows import RequestRow, Row
 from wirebroker.trace.selection import GROUP, TRANSACTION
+from wirebroker_tools.campaign.attached import CONTROL, Tests, has_control, in_turn
 from wirebroker_tools.campaign.misfortunes import brokers_for
-from wirebroker_tools.campaign.upstream import Ends, Upstream, UpstreamError, open_producers
+from wirebroker_tools.campaign.upstream import Ends, Left, Upstream, UpstreamError, open_producers
 
 VARIABLES = ("WIREBROKER_BOOTSTRAP", "BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP_SERVERS")
 """The environment variables that have the broker's address."""
@@ -39,8 +41,6 @@ STORM_RATE, STORM_LEAST, STORM_FACTOR = 200, 1000, 20
 """
 LAST_BYTES_S = 1.0
 """Seconds to wait for the bytes that the command sent before it ended."""
-ABORTED_AFTER_MINUTES = 16
-"""The minutes after which the broker has certainly aborted every open transaction (transaction.max.timeout.ms)."""
 
 
 class CannotRun(RuntimeError):
@@ -56,6 +56,10 @@ class Run:
     seconds: float
     check: int | None = None
     """the exit code of the command that checks"""
+    tests: int = 0
+    """how many tests have emptied the broker"""
+    differences: list[str] = field(default_factory=list)
+    """what the tests themselves found wrong with the records"""
     storm: bool = False
     fired: int = 0
     stored: dict[str, list[StoredRecord]] = field(default_factory=dict)
@@ -68,6 +72,16 @@ class Run:
     rows: list[Row] = field(default_factory=list)
     requests: Counter[str] = field(default_factory=Counter)
     output: str = ""
+
+    def take(self, parts: Sequence[Left]) -> None:
+        """Take what the command has left in the broker: what each of its tests has left, and what was there at the end."""
+        for number, part in enumerate(parts):
+            for topic, records in part.stored.items():
+                self.stored.setdefault(topic, []).extend(records)
+            for (group, topic, partition), offset in part.committed.items():
+                self.committed[f"{group} in test {number}" if len(parts) > 1 else group, topic, partition] = offset
+            self.open_transactions += [name for name in part.open_transactions if name not in self.open_transactions]
+            self.has_static_members |= part.has_static_members
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,33 +118,45 @@ class Application:
         rules = [read_rule(words) for words in faults]
         settings = {"brokers": brokers_for(faults), **self.settings, **(changed or {}), "trace": "all"}
         if self.upstream is None:
-            with MockKafka(loop_thread=self.thread, **settings) as kafka:
-                return self._with(kafka, rules, Watch(usual), lambda: _ends(kafka), partial(collect, kafka=kafka))
+            kafka, tests = MockKafka(loop_thread=self.thread, **settings), Tests()
+            if has_control():
+                kafka._new_control = tests.control
+            with kafka:
+                return self._with(kafka, rules, Watch(usual), tests, partial(_ends, kafka), partial(left_in, kafka))
         upstream = self.upstream
         try:
             upstream.begin()
             with ProxyKafka(loop_thread=self.thread, upstream=upstream.address, trace="all", **self.settings) as proxy:
-                return self._with(proxy, rules, Watch(usual), upstream.ends, partial(_collect_upstream, upstream=upstream))
+                return self._with(proxy, rules, Watch(usual), Tests(), upstream.ends, partial(_left_upstream, upstream))
         except (UpstreamError, OSError, ProtocolError) as failure:
             raise CannotRun(f"--upstream {upstream.address}: {failure}") from None
 
     def _with(
-        self, kafka: MockKafka | ProxyKafka, rules: Sequence[Rule], watch: Watch, ends: Callable[[], Ends],
-        collected: Callable[..., None],
+        self, kafka: MockKafka | ProxyKafka, rules: Sequence[Rule], watch: Watch, tests: Tests, ends: Callable[[], Ends],
+        left: Callable[[Ends, Iterable[Row]], Left],
     ) -> Run:  # fmt: skip
         if self.setup is not None:
             self._shell("--setup", self.setup, kafka)
-        begin = ends()
+        begin: Ends = {}
+        parts: list[Left] = []
+
+        def begin_part() -> None:
+            nonlocal begin
+            begin = ends()
+            for rule in rules:  # the same rules, so that they go on counting
+                kafka.faults.add(rule)
+
         kafka._call(lambda machine: machine.trace.sinks.append(watch))
-        for rule in rules:
-            kafka.faults.add(rule)
+        begin_part()
+        tests.before, tests.after = lambda: parts.append(left(begin, watch.rows)), begin_part
         run = self._watched(kafka, watch)
         kafka._call(lambda machine: machine.trace.detach(watch))
-        run.fired = sum(rule.fired for rule in rules)
+        run.fired, run.tests, run.differences = sum(rule.fired for rule in rules), tests.begun, tests.differences
+        rules = ()
         kafka.faults.clear()
         if self.check is not None and run.exit == 0:
             run.check = self._run(in_shell(self.check), kafka, self.limit)[0]
-        collected(run, begin=begin)
+        run.take([*parts, left(begin, run.rows)])
         return run
 
     def _watched(self, kafka: MockKafka | ProxyKafka, watch: Watch) -> Run:
@@ -151,12 +177,10 @@ class Application:
     ) -> tuple[int | None, str]:  # fmt: skip
         """Run a command to its end. Returns the exit code (None if the command was ended by force), and the end of the
         command's output."""
-        first, *_ = kafka.bootstrap_servers.split(",")  # only one address, because the application may not accept a list
-        address = dict.fromkeys((*VARIABLES, *self.variables), first)
         with tempfile.TemporaryFile() as output:
             try:
                 process = subprocess.Popen(
-                    command, env={**os.environ, **address}, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                    command, env=self._environment(kafka), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                     start_new_session=True, cwd=self.cwd,
                 )  # fmt: skip
             except OSError as refused:
@@ -179,6 +203,15 @@ class Application:
                 kill(process)
                 self.processes.discard(process)
             return None if ended.is_set() else process.returncode, _tail(output)
+
+    def _environment(self, kafka: MockKafka | ProxyKafka) -> dict[str, str]:
+        """Returns the environment of a command, which has the addresses of the broker and of its control."""
+        first, *_ = kafka.bootstrap_servers.split(",")  # only one address, because the application may not accept a list
+        made = {**os.environ, **dict.fromkeys((*VARIABLES, *self.variables), first)}
+        made.pop(CONTROL, None)
+        if self.upstream is None and has_control():
+            made |= {CONTROL: kafka.control_url} | in_turn(made)
+        return made
 
     def abandon(self) -> None:
         """End all running commands."""
@@ -248,29 +281,31 @@ def _ends(kafka: MockKafka) -> Ends:
     return {(name, each.partition): each.log_end_offset for name, topic in topics.items() for each in topic.partitions}
 
 
-def collect(run: Run, kafka: MockKafka, begin: Mapping[tuple[str, int], int]) -> None:
-    """Read the records, offsets and transactions that a run left in its broker.
+def left_in(kafka: MockKafka, begin: Ends, rows: Iterable[Row] = ()) -> Left:
+    """Returns the records, offsets and transactions in a run's broker. `begin` are the offsets at which the logs ended before
+    the run."""
+    groups, stored = kafka.groups(), {}
+    writers: set[int] = set()
+    for topic in kafka.topics():
+        logs: dict[int, list[StoredRecord]] = {}
+        for each in kafka.records(topic):
+            logs.setdefault(each.partition, []).append(each)
+        writers |= {each for log in logs.values() for each in open_producers(log)}
+        shown = [each for log in logs.values() for each in visible(log)[0]]  # even after an open transaction
+        stored[topic] = [each for each in shown if each.offset >= begin.get((topic, each.partition), 0)]
+    return Left(
+        stored,
+        {(group, *where): offset for group in groups for where, offset in kafka.committed_offsets(group).items()},
+        sorted(name for name, each in kafka.transactions().items() if each.state == "Ongoing" and each.producer_id in writers),
+        any(member.instance_id for group in groups.values() for member in group.members),
+    )
 
-    `begin` are the offsets at which the logs ended before the run.
-    """
-    groups = kafka.groups()
-    run.has_static_members = any(member.instance_id for group in groups.values() for member in group.members)
-    run.committed = {(group, *where): offset for group in groups for where, offset in kafka.committed_offsets(group).items()}
-    topics, is_open = kafka.topics(), {name: each for name, each in kafka.transactions().items() if each.state == "Ongoing"}
-    if is_open:  # records after an open transaction are stored, but a read_committed consumer does not get them before its end
-        writers = {each for topic in topics for each in open_producers(kafka.records(topic))}
-        run.open_transactions = sorted(name for name, each in is_open.items() if each.producer_id in writers)
-        kafka.clock.advance(minutes=ABORTED_AFTER_MINUTES)
-    for topic in topics:
-        records = kafka.records(topic, committed=True)
-        run.stored[topic] = [each for each in records if each.offset >= begin.get((topic, each.partition), 0)]
 
-
-def _collect_upstream(run: Run, upstream: Upstream, begin: Mapping[tuple[str, int], int]) -> None:
-    """Read the records, offsets and transactions that a run left in a real cluster."""
-    about = {name for row in run.rows if isinstance(row, RequestRow) for name in row.about}
+def _left_upstream(upstream: Upstream, begin: Ends, rows: Iterable[Row]) -> Left:
+    """Returns the records, offsets and transactions that a run left in a real cluster."""
+    about = {name for row in rows if isinstance(row, RequestRow) for name in row.about}
     groups, transactional_ids = (
         {name.removeprefix(word) for name in about if name.startswith(word)} for word in (GROUP, TRANSACTION)
     )
-    run.has_static_members = any(map(upstream.has_static_members, groups))
-    run.stored, run.committed, run.open_transactions = upstream.left(begin, groups, transactional_ids)
+    static = any(map(upstream.has_static_members, groups))
+    return upstream.left(begin, groups, transactional_ids)._replace(has_static_members=static)

@@ -29,6 +29,11 @@ LONGEST_S = 30.0
 SLOWER_FACTOR, SLOWER_S = 5, 2.0
 """A run counts as slower if it took this many times as long as the plain run, and this many seconds longer."""
 
+TOGETHER = (
+    "; all tests use the same broker, so they must not run at the same time: jest -i, vitest --no-file-parallelism, "
+    "node --test --test-concurrency=1"
+)
+
 
 @dataclass(slots=True)
 class Exploration:
@@ -86,13 +91,15 @@ class Exploration:
         if run.exit is None:
             raise CannotRun(f"without faults the command did not end within {self.application.limit:g} s (--limit){said}")
         if run.exit != 0:
-            raise CannotRun(f"without faults the command ended with exit code {run.exit}{said}")
+            together = TOGETHER if run.tests > 1 else ""
+            raise CannotRun(f"without faults the command ended with exit code {run.exit}{together}{said}")
         if run.check not in (None, 0):
             raise CannotRun(f"without faults --check ended with exit code {run.check}")
         if not run.requests:
             raise CannotRun(
-                "the command sent no request to Kafka; it must connect to the address in WIREBROKER_BOOTSTRAP, "
-                "BOOTSTRAP_SERVERS or KAFKA_BOOTSTRAP_SERVERS (--env names another variable)"
+                "the command sent no request to Kafka at the address in WIREBROKER_BOOTSTRAP, BOOTSTRAP_SERVERS and "
+                "KAFKA_BOOTSTRAP_SERVERS; let it connect there (--env names another variable). Tests that start a broker must "
+                "use the one that WIREBROKER_BOOTSTRAP and WIREBROKER_CONTROL name, as the libraries in clients/ do"
             )
         return run
 

@@ -17,7 +17,7 @@ from _pytest.runner import runtestprotocol
 
 from wirebroker.faults.files import read_rule
 from wirebroker.faults.rules import api_named
-from wirebroker_tools.campaign.application import Application, Run, Watch, collect
+from wirebroker_tools.campaign.application import Application, Run, Watch, left_in
 from wirebroker_tools.campaign.cases import Case, Result
 from wirebroker_tools.campaign.exploration import Exploration, is_broken
 from wirebroker_tools.campaign.misfortunes import Choice, brokers_for, is_slow
@@ -64,7 +64,7 @@ class Explored:
         fired = sum(rule.fired for rule in kafka.faults.rules)
         kafka.faults.clear()
         self.run = Run(0, 0.0, fired=fired, rows=list(self._watch.rows), requests=self._watch.requests)
-        collect(self.run, kafka, {})
+        self.run.take([left_in(kafka, {})])
 
 
 class _Sibling:

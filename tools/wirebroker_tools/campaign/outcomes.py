@@ -104,7 +104,7 @@ def _outcomes(run: Run, judged: Judged) -> list[str]:
     if run.exit is None:
         return ["hung"]
     if run.exit != 0:
-        return ["failed"]
+        return ["check_failed" if run.differences else "failed"]
     found = {
         "lost": judged.missing, "doubled": judged.doubled, "reordered": judged.reordered,
         "open_transaction": run.open_transactions, "check_failed": run.check not in (None, 0),
@@ -264,4 +264,6 @@ def sentence(judged: Judged, run: Run) -> str:
         parts.append(f"the transaction {run.open_transactions[0]} is open")
     if run.check:
         parts.append(f"--check ended with exit code {run.check}")
+    if run.differences:
+        parts.append(f"and the test says: {' '.join(run.differences[0].split())}")
     return ", ".join([f"exit {run.exit}", *parts])

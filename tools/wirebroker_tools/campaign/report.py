@@ -41,7 +41,8 @@ MEANINGS = {
     "lost": "a record is missing, and the exit code is 0", "doubled": "a record is stored again, and the exit code is 0",
     "reordered": "records are out of order, and the exit code is 0",
     "open_transaction": "a transaction is open, and the exit code is 0", "hung": "the command does not end",
-    "storm": "the command sends requests without a pause", "check_failed": "the check fails, and the exit code is 0",
+    "storm": "the command sends requests without a pause",
+    "check_failed": "the check fails, and the exit code is 0; or the test's own comparison of the records fails",
     "failed": "the command fails, and says so",
 }  # fmt: skip
 

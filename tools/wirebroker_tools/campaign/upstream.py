@@ -63,6 +63,7 @@ class Left(NamedTuple):
     """the offsets that were committed since the start of the run"""
     open_transactions: list[str]
     """the open transactions that hold records back"""
+    has_static_members: bool = False
 
 
 def open_producers(records: Iterable[StoredRecord]) -> set[int]:

@@ -2,7 +2,6 @@ package orders
 
 import (
 	"context"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -14,33 +13,19 @@ import (
 // By default franz-go asks for metadata at most every 5 s, and a retry after a lost connection waits for them.
 var soon = kgo.MetadataMinAge(100 * time.Millisecond)
 
-// TestAnOrderIsSent is what `wirebroker explore` runs.
-func TestAnOrderIsSent(t *testing.T) {
-	bootstrap := os.Getenv("BOOTSTRAP_SERVERS")
-	if bootstrap == "" {
-		t.Skip("wirebroker explore sets BOOTSTRAP_SERVERS")
-	}
-	send(t, bootstrap)
-}
-
 func TestALostAcknowledgementDoublesNothing(t *testing.T) {
 	broker := wirebrokertest.Reset(t, "orders:3")
 	lost := broker.AddFault(t, wirebrokertest.LoseAck(wirebrokertest.On{API: "Produce", Topic: "orders", Nth: 1}))
 
-	send(t, broker.Bootstrap)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := SendOrder(ctx, broker.Bootstrap, "order-1", "a pound of tea", soon); err != nil {
+		t.Fatal(err)
+	}
 
 	lost.AssertFired(t)
 	if verdicts := broker.Verdicts(t, "orders"); !slices.Equal(verdicts, []string{"accepted", "duplicate"}) {
 		t.Fatal(verdicts)
 	}
 	broker.AssertRecords(t, "orders", wirebrokertest.Record{Key: "order-1", Value: "a pound of tea"})
-}
-
-func send(t *testing.T, bootstrap string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if err := SendOrder(ctx, bootstrap, "order-1", "a pound of tea", soon); err != nil {
-		t.Fatal(err)
-	}
 }
