@@ -39,6 +39,7 @@ def test_the_libraries_make_every_kind_of_fault() -> None:
     schema = json.loads((ROOT / "docs" / "reference" / "faults.schema.json").read_text(encoding="utf-8"))
     kinds = {each["properties"]["kind"]["const"] for each in schema["properties"]["fault"]["items"]["oneOf"]}
     places = {
+        "clients/java/wirebroker-junit5/src/main/java/wirebroker/Fault.java": r'(?:new Fault|lasting)\("\w+"',
         "clients/go/faults.go": r'\.(?:fault|lasting)\("\w+"',
         "clients/node/index.d.ts": r'kind: "\w+"(?: \| "\w+")*',
     }

@@ -1,0 +1,72 @@
+package wirebroker;
+
+import java.util.Base64;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * A record to store or to expect. A key, a value or the value of a header is a text, a {@code byte[]}, null, or of {@link #json},
+ * {@link #subset} or {@link #regex}. In {@link Broker#assertRecords} a part that is not given matches anything.
+ */
+public final class KafkaRecord {
+    final Map<String, Object> parts = new LinkedHashMap<>();
+    private final Map<String, Object> headers = new LinkedHashMap<>();
+
+    /** A record with this key, which may be null, and this value, which is null for a tombstone. */
+    public static KafkaRecord of(Object key, Object value) {
+        return ofValue(value).with("key", data(key));
+    }
+
+    /** A record with this value. */
+    public static KafkaRecord ofValue(Object value) {
+        return new KafkaRecord().with("value", data(value));
+    }
+
+    public KafkaRecord header(String name, Object value) {
+        headers.put(name, data(value));
+        return with("headers", headers);
+    }
+
+    public KafkaRecord partition(int partition) {
+        return with("partition", partition);
+    }
+
+    private KafkaRecord with(String part, Object value) {
+        parts.put(part, value);
+        return this;
+    }
+
+    /** The record as the broker stores it: its headers are a list. */
+    Map<String, Object> stored() {
+        var stored = new HashMap<>(parts);
+        stored.put("headers", headers.entrySet().stream().map(KafkaRecord::header).toList());
+        return stored;
+    }
+
+    private static Map<String, Object> header(Map.Entry<String, Object> header) {
+        var stored = new HashMap<String, Object>(Map.of("name", header.getKey()));
+        stored.put("value", header.getValue());
+        return stored;
+    }
+
+    /** A value as JSON. */
+    public static Object json(Object value) {
+        return Map.of("json", value);
+    }
+
+    /** Expects JSON with at least these fields. */
+    public static Object subset(Map<String, ?> fields) {
+        return Map.of("json_subset", fields);
+    }
+
+    /** Expects a text in which the pattern matches, written as RE2 knows it. */
+    public static Object regex(String pattern) {
+        return Map.of("regex", pattern);
+    }
+
+    private static Object data(Object value) {
+        return value instanceof byte[] bytes ? Map.of("base64", Base64.getEncoder().encodeToString(bytes)) : value;
+    }
+}

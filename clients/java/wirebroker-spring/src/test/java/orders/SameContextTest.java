@@ -1,0 +1,21 @@
+package orders;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import org.junit.jupiter.api.Test;
+import org.springframework.boot.test.context.SpringBootTest;
+import wirebroker.Broker;
+import wirebroker.KafkaRecord;
+import wirebroker.Wirebroker;
+
+/** Its context and service are those of {@link OrdersTest}. */
+@SpringBootTest
+@Wirebroker(topics = {"orders:3", "invoices:3"})
+class SameContextTest {
+    @Test
+    void theServiceLivesOn(Broker broker) {
+        broker.produce("orders", KafkaRecord.ofValue("rice"));
+        broker.assertRecords("invoices", KafkaRecord.ofValue("invoice for rice"));
+        assertEquals(1, OrdersApplication.started);
+    }
+}
