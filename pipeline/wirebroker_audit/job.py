@@ -274,7 +274,6 @@ def _without_skipped(spark: SparkSession, request: Request) -> tuple[Request, Or
 
 
 def origin_of(spark: SparkSession, request: Request) -> Directory | Cluster:
-    """Returns the directory or cluster that the request names."""
     if request.path is not None:
         return Directory(spark, request.path, request.topics, store=request.remote_store)
     assert request.bootstrap is not None

@@ -104,7 +104,6 @@ class Client:
         """the error code of each topic that a broker refused to describe"""
 
     def close(self) -> None:
-        """Close all connections."""
         self._brokers.close()
 
     def partitions(self, topics: Iterable[str] = (), turns: Mapping[str, int] | None = None) -> list[LivePartition]:

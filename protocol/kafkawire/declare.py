@@ -46,7 +46,6 @@ class Field:
         return self.since <= version <= self.until
 
     def nullable(self, version: int) -> bool:
-        """Tells whether the field is nullable in this version."""
         return self.nullable_since <= version <= self.nullable_until
 
 

@@ -38,7 +38,6 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 
 def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> Steps:
-    """Respond for each partition of each transaction."""
     if exchange.version >= BATCHED_FROM:
         topics: dict[str, list[AddPartitionsToTxnTopic]] = {}
         for requested in request.transactions:  # if a transaction is named twice, Kafka uses its first entry

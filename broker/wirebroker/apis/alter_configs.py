@@ -28,7 +28,6 @@ READS_NULL_SETTINGS = until("2.0", "AlterConfigs with a null value closes the co
 
 
 def handle(request: AlterConfigsRequest, exchange: Exchange) -> Steps | Outcome:
-    """Change the settings. Returns the result of each resource."""
     if not READS_NULL_SETTINGS.of(exchange.cluster.configs.release) and _has_null(request):
         return exchange.close("this release of Kafka closes the connection for a setting without a value")
     return alter_resources(request, exchange, AlterConfigsResponse, AlterConfigsResourceResponse, replaces=True)

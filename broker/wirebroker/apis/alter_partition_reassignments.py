@@ -26,7 +26,6 @@ from wirebroker.core.refusals import Refusal
 
 
 def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> Steps:
-    """Move the replicas. Returns the result of each partition."""
     if not request.topics:
         return AlterPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message="", responses=[])
     if request.timeout_ms <= 0:

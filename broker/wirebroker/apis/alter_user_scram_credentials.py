@@ -37,7 +37,6 @@ MISSING = Refusal(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user creden
 
 
 def handle(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> Steps:
-    """Alter the valid credentials."""
     refused: dict[str, Refusal] = {}
     wanted: dict[str, list[Change]] = {}
     alone = ONE_CREDENTIAL.of(exchange.cluster.configs.release)

@@ -43,7 +43,6 @@ Clients rely on an announced feature, so the response names a feature only if al
 
 
 def handle(request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsResponse:
-    """Respond with the APIs and their versions."""
     software = (request.client_software_name, request.client_software_version)
     if exchange.version >= 3 and not all(_SOFTWARE.fullmatch(each) for each in software):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])

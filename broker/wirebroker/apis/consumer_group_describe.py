@@ -28,7 +28,6 @@ CLASSIC, CONSUMER = 0, 1
 
 
 def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
-    """Describe each group."""
     if not exchange.engine.groups.consumers.enabled:
         why = NoGroup(ErrorCode.UNSUPPORTED_VERSION)
         return ConsumerGroupDescribeResponse(

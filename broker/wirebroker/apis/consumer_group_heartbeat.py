@@ -21,7 +21,6 @@ from wirebroker.core.refusals import Refusal
 
 
 def handle(request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> Steps:
-    """Respond with the member's epoch and assignment."""
     groups = exchange.engine.groups
     if not groups.consumers.enabled:
         return _refused(Refusal(ErrorCode.UNSUPPORTED_VERSION))

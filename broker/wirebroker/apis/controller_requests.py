@@ -50,7 +50,6 @@ class Named(NamedTuple):
 
 
 def handle(request: Any, exchange: Exchange) -> Message:
-    """Respond to a request of any of these APIs."""
     return HANDLERS[type(request)](request, exchange)
 
 

@@ -23,7 +23,6 @@ NETWORKS_FROM = 32
 
 
 def handle(request: CreateAclsRequest, exchange: Exchange) -> Steps:
-    """Create the valid ACLs. Returns the result of each ACL."""
     if has_zero(request):
         return exchange.close("its CreateAcls has an ACL of unknown type, operation or permission")
     if not exchange.engine.authorizer.on:

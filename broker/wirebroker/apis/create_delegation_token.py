@@ -26,7 +26,6 @@ KEY = "delegation.token.secret.key"
 
 
 def handle(request: CreateDelegationTokenRequest, exchange: Exchange) -> CreateDelegationTokenResponse:
-    """Make a token."""
     requester = exchange.connection.session.principal
     owner = requester
     if request.owner_principal_name:

@@ -35,7 +35,6 @@ STRICT_SINCE = 3
 
 
 def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
-    """Add the partitions. Returns the result of each topic."""
     zookeeper = exchange.cluster.configs.release.has_zookeeper
     if request.timeout_ms <= 0 and not zookeeper:
         return (yield from timed_out(request, exchange, CreatePartitionsResponse))

@@ -47,7 +47,6 @@ TIMED_OUT = Refusal(ErrorCode.REQUEST_TIMED_OUT, None)
 
 
 def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
-    """Create the valid topics. Returns the result of each topic."""
     cluster = exchange.cluster
     zookeeper = cluster.configs.release.has_zookeeper
     if request.timeout_ms <= 0 and not zookeeper:

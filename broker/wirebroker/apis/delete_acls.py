@@ -20,7 +20,6 @@ TOO_MANY = Refusal(ErrorCode.INVALID_REQUEST, f"Cannot remove more than {MOST_RE
 
 
 def handle(request: DeleteAclsRequest, exchange: Exchange) -> Steps:
-    """Delete the ACLs that match each filter."""
     if has_zero(request):
         return exchange.close(UNKNOWN_FILTER)
     if not exchange.engine.authorizer.on:

@@ -15,7 +15,6 @@ from wirebroker.common.slices import IDS, pauses
 
 
 def handle(request: DeleteGroupsRequest, exchange: Exchange) -> Steps:
-    """Delete each group that may be deleted."""
     pause = pauses(IDS)
     results = []
     for group_id in dict.fromkeys(request.groups_names):

@@ -42,7 +42,6 @@ class Awaited(NamedTuple):
 
 
 def handle(request: DeleteRecordsRequest, exchange: Exchange) -> Steps:
-    """Delete the records. Returns the log start offset of each partition."""
     offsets: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         for requested in topic.partitions:

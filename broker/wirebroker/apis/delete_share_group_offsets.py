@@ -13,7 +13,6 @@ from wirebroker.core.refusals import MESSAGES, Refusal
 
 
 def handle(request: DeleteShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
-    """Respond for each topic."""
     groups = exchange.engine.groups
     if error := groups.membership_error(request.group_id, exchange.node_id):
         return DeleteShareGroupOffsetsResponse(error_code=error, error_message=MESSAGES.get(error), responses=[])

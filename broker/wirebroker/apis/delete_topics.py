@@ -38,7 +38,6 @@ NO_SUCH_ID = "This server does not host this topic ID."
 
 
 def handle(request: DeleteTopicsRequest, exchange: Exchange) -> Steps:
-    """Delete the topics. Returns the result of each topic."""
     zookeeper = exchange.cluster.configs.release.has_zookeeper
     if request.timeout_ms <= 0 and not zookeeper:
         return (yield from timed_out(request, exchange, DeleteTopicsResponse))

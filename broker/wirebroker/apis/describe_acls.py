@@ -13,7 +13,6 @@ UNKNOWN_FILTER = "its filter of ACLs has an unknown type, operation or permissio
 
 
 def handle(request: DescribeAclsRequest, exchange: Exchange) -> Steps:
-    """Respond with the ACLs by their resources."""
     if has_zero(request):
         return exchange.close(UNKNOWN_FILTER)
     if not exchange.engine.authorizer.on:

@@ -32,7 +32,6 @@ Wanted = dict[str, tuple[int, str | None]]
 
 
 def handle(request: DescribeClientQuotasRequest, exchange: Exchange) -> DescribeClientQuotasResponse:
-    """Respond with the matching entities and their quotas."""
     release = exchange.cluster.configs.release
     wanted = _wanted(request.components, release)
     if isinstance(wanted, Refusal):

@@ -20,7 +20,6 @@ BROKERS, CONTROLLERS = 1, 2
 
 
 def handle(request: DescribeClusterRequest, exchange: Exchange) -> DescribeClusterResponse:
-    """Respond with the brokers."""
     if request.endpoint_type == CONTROLLERS:
         message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
         return _refused(ErrorCode.MISMATCHED_ENDPOINT_TYPE, message)

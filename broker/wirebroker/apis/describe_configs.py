@@ -43,7 +43,6 @@ RESOURCES = 16
 
 
 def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
-    """Respond with the settings of each resource."""
     pause = pauses(RESOURCES)
     release = exchange.cluster.configs.release
     resources = request.resources

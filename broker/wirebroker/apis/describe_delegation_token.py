@@ -21,7 +21,6 @@ from wirebroker.core.delegation_tokens import concerned, secret_of
 
 
 def handle(request: DescribeDelegationTokenRequest, exchange: Exchange) -> DescribeDelegationTokenResponse:
-    """Returns the tokens that the client may see."""
     key = exchange.cluster.configs.text(KEY)
     if not is_allowed(exchange.connection.session):
         return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, tokens=[])

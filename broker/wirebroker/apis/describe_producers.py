@@ -27,7 +27,6 @@ EXPLAINS_PRODUCERS = since("3.0", "errors of DescribeProducers have a message")
 
 
 def handle(request: DescribeProducersRequest, exchange: Exchange) -> Steps:
-    """Respond with the producers of each partition."""
     pause = pauses()
     topics = []
     known: dict[tuple[str, int], PartitionResponse] = {}

@@ -26,7 +26,6 @@ from wirebroker.core.quorum import LISTENER, endpoint, voters
 
 
 def handle(request: DescribeQuorumRequest, exchange: Exchange) -> DescribeQuorumResponse:
-    """Respond with the voters."""
     requested = [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in request.topics]
     if requested != [(METADATA_TOPIC, [0])]:
         return DescribeQuorumResponse(

@@ -31,7 +31,6 @@ UNEXPECTED = "The server experienced an unexpected error when processing the req
 
 
 def handle(request: DescribeShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
-    """Respond for each group."""
     pause, groups = pauses(), []
     for each in request.groups:
         yield from pause()

@@ -25,7 +25,6 @@ from wirebroker.core.partition import Partition
 
 
 def handle(request: DescribeTopicPartitionsRequest, exchange: Exchange) -> Steps:
-    """Respond with one page of topics and partitions."""
     cluster, cursor = exchange.cluster, request.cursor
     everything = not request.topics
     names = sorted(cluster.topics if everything else {topic.name for topic in request.topics})

@@ -17,7 +17,6 @@ from wirebroker.core.transactions.transaction import TopicPartition
 
 
 def handle(request: DescribeTransactionsRequest, exchange: Exchange) -> Steps:
-    """Describe each transactional id."""
     pause_for_id, pause = pauses(IDS), pauses()
     known: dict[str, TransactionState] = {}
     for transactional_id in dict.fromkeys(request.transactional_ids):
@@ -35,7 +34,6 @@ def handle(request: DescribeTransactionsRequest, exchange: Exchange) -> Steps:
 
 
 def _state(transactional_id: str, exchange: Exchange) -> tuple[TransactionState, list[TopicPartition]]:
-    """The transaction's state and its partitions."""
     transactions = exchange.engine.transactions
     if not transactional_id:
         return _error(transactional_id, ErrorCode.INVALID_REQUEST), []

@@ -21,7 +21,6 @@ from wirebroker.security.scram import BY_NUMBER
 
 
 def handle(request: DescribeUserScramCredentialsRequest, exchange: Exchange) -> Steps:
-    """Describe each user once."""
     everybody = {user for user, _ in exchange.cluster.scram}
     asked = Counter(user.name for user in request.users or ()) or Counter(everybody)
     results, pause = [], pauses()

@@ -20,7 +20,6 @@ class EngineDirectory:
         self._offsets = offsets
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """Returns the name of the topic with this id."""
         return self._cluster.topic_name(topic_id)
 
     def topic_id(self, name: str) -> bytes:
@@ -29,7 +28,6 @@ class EngineDirectory:
         return known.topic_id if known else ZERO_UUID
 
     def topics(self) -> Iterable[str]:
-        """Returns the names of all topics."""
         return self._cluster.topics
 
     def session_partitions(self, request: FetchRequest, node_id: int) -> Iterable[tuple[str, int]]:

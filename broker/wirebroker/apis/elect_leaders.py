@@ -31,7 +31,6 @@ MESSAGES = {
 
 
 def handle(request: ElectLeadersRequest, exchange: Exchange) -> Steps:
-    """Hold the elections. Returns the result of each partition."""
     if request.timeout_ms <= 0 and request.topic_partitions != []:
         return (yield from timed_out(request, exchange, ElectLeadersResponse))
     everything = request.topic_partitions is None

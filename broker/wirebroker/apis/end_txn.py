@@ -16,7 +16,6 @@ BUMPS_EPOCH_FROM = 5
 
 
 def handle(request: EndTxnRequest, exchange: Exchange) -> EndTxnResponse:
-    """End the transaction, or respond with the error."""
     transactions = exchange.engine.transactions
     requested = EndRequest(
         request.transactional_id, request.producer_id, request.producer_epoch, request.committed,

@@ -22,7 +22,6 @@ TELLS_REMOVAL = until("3.6", "if ExpireDelegationToken removes a token, the resp
 
 
 def handle(request: ExpireDelegationTokenRequest, exchange: Exchange) -> ExpireDelegationTokenResponse:
-    """Let a token end."""
     if not is_allowed(exchange.connection.session):
         refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         return ExpireDelegationTokenResponse(error_code=refused, expiry_timestamp_ms=-1)

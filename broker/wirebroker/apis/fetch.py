@@ -78,7 +78,6 @@ NAMES_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(request: FetchRequest, exchange: Exchange) -> FetchResponse | Outcome | Steps:
-    """Respond with the available records, or wait for more."""
     sessions = exchange.engine.fetch_sessions
     if not -SHARD < request.session_id < BEYOND_SHARDS and SHARDS_FETCH_SESSIONS.of(exchange.cluster.configs.release):
         return _failed(request, exchange)
@@ -256,7 +255,6 @@ class Fetch:
         return any(self._find(key, requested)[0] is not None for key, requested in self.context.partitions)
 
     def read(self) -> Found:
-        """Read all partitions."""
         found = Found(self)
         self._read(found, self.context.partitions)
         self._knows_absent = True
@@ -520,7 +518,6 @@ class Fetch:
     # Waiting
 
     def watch(self, partitions: Iterable[Named]) -> None:
-        """Watch partitions for changes."""
         # The callback is not an attribute, because a Fetch that refers to itself waits for the garbage collector.
         callback = self._appended
         topics = self._topics = self._topics or {}

@@ -34,7 +34,6 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 def handle(request: FindCoordinatorRequest, exchange: Exchange) -> Steps:
-    """Name the coordinator of each key."""
     if exchange.version >= 4:
         pause = pauses(IDS)
         coordinators = []

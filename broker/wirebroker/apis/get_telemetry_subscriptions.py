@@ -23,7 +23,6 @@ ACCEPTED = (ZSTD, LZ4, GZIP, SNAPPY)
 
 
 def handle(request: GetTelemetrySubscriptionsRequest, exchange: Exchange) -> GetTelemetrySubscriptionsResponse:
-    """Respond with the client's subscription."""
     instance = request.client_instance_id
     if instance == ZERO_UUID:
         instance = new_uuid(exchange.cluster.random_bytes)

@@ -7,7 +7,6 @@ from wirebroker.apis.exchange import Exchange
 
 
 def handle(request: HeartbeatRequest, exchange: Exchange) -> HeartbeatResponse:
-    """Respond with the group's error code, if any."""
     groups = exchange.engine.groups
     code = groups.membership_error(request.group_id, exchange.node_id) or groups.classic.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id, exchange.now

@@ -17,5 +17,4 @@ from wirebroker.apis.exchange import Exchange, Steps
 
 
 def handle(request: IncrementalAlterConfigsRequest, exchange: Exchange) -> Steps:
-    """Change the settings. Returns the result of each resource."""
     return alter_resources(request, exchange, IncrementalAlterConfigsResponse, AlterConfigsResourceResponse, replaces=False)

@@ -18,7 +18,6 @@ PRODUCER_FENCED_FROM = 4
 
 
 def handle(request: InitProducerIdRequest, exchange: Exchange) -> InitProducerIdResponse:
-    """Respond with a producer id and epoch."""
     producer = _init(request, exchange)
     code = producer.code
     if code == ErrorCode.PRODUCER_FENCED and exchange.version < PRODUCER_FENCED_FROM:

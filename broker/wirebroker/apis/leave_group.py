@@ -14,7 +14,6 @@ COUNTS_REFUSED_LEAVERS = since("3.4", "LeaveGroup before version 3 that is refus
 
 
 def handle(request: LeaveGroupRequest, exchange: Exchange) -> Steps:
-    """Remove the members."""
     groups = exchange.engine.groups
     if error := groups.membership_error(request.group_id, exchange.node_id):
         mistakes = exchange.version < 3 and COUNTS_REFUSED_LEAVERS.of(exchange.cluster.configs.release)

@@ -17,7 +17,6 @@ _FILTERED = {NOT_READY: "not_ready"}
 
 
 def handle(request: ListGroupsRequest, exchange: Exchange) -> Steps:
-    """List the groups."""
     release = exchange.cluster.configs.release
     states = {state.lower().strip() if TRIMS_STATES.of(release) else state.lower() for state in request.states_filter}
     exact = None if IGNORES_CASE_OF_STATES.of(release) else set(request.states_filter)

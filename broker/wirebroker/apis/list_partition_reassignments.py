@@ -21,7 +21,6 @@ from wirebroker.core.partition import Partition
 
 
 def handle(request: ListPartitionReassignmentsRequest, exchange: Exchange) -> Steps:
-    """Respond with the partitions whose replicas are being moved."""
     pause = pauses()
     topics: dict[str, list[OngoingPartitionReassignment]] = {}
     for partition in _requested(request, exchange):

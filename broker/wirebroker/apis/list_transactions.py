@@ -21,7 +21,6 @@ MATCHED_AT_ONCE = 16
 
 
 def handle(request: ListTransactionsRequest, exchange: Exchange) -> Steps:
-    """List the matching transactional ids."""
     try:
         pattern = compile_pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
     except PatternError:

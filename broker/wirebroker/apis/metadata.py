@@ -46,7 +46,6 @@ ALL_CLUSTER_OPERATIONS = bits(OPERATIONS[ResourceType.CLUSTER])
 
 
 def handle(request: MetadataRequest, exchange: Exchange) -> Steps:
-    """Respond with the brokers and the requested topics."""
     if code := refused_whole(request, exchange.version):
         return _refused_whole(request, code)
     cluster = exchange.cluster

@@ -39,7 +39,6 @@ Topics = Generator[None, Any, list[OffsetFetchResponseTopics]]
 
 
 def handle(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
-    """Respond with the committed offsets."""
     if exchange.version >= 8:
         return (yield from _groups(request, exchange))
     if exchange.version == 0:

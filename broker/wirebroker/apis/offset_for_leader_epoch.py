@@ -21,7 +21,6 @@ from wirebroker.core.leadership import leader_error
 
 
 def handle(request: OffsetForLeaderEpochRequest, exchange: Exchange) -> Steps:
-    """Respond with an epoch and its end for each partition."""
     pause = pauses()
     topics = []
     for topic in request.topics:

@@ -171,7 +171,6 @@ class Access:
         return found
 
     def only(self, elements: Iterable[T], allowed: Callable[[T], bool]) -> Slices[list[T]]:
-        """Returns the elements that are allowed."""
         found = []
         for each in elements:
             yield from self.pause()

@@ -68,7 +68,6 @@ FIRST_OF_STORAGE_ERRORS = 4
 
 
 def handle(request: ProduceRequest, exchange: Exchange) -> Message | Outcome | Steps:
-    """Append the valid batches and respond for each partition on its own."""
     if (broken := broken_records(request, exchange)) is not None:
         version = exchange.cluster.configs.release.version
         return exchange.close(f"Kafka {version} closes the connection for such record data: {broken}")

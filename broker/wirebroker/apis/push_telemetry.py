@@ -29,7 +29,6 @@ RESERVED = (bytes(16), bytes(15) + b"\1")
 
 
 def handle(request: PushTelemetryRequest, exchange: Exchange) -> PushTelemetryResponse:
-    """Take a client's metrics."""
     if request.client_instance_id in RESERVED:
         return PushTelemetryResponse(error_code=ErrorCode.INVALID_REQUEST)
     client = client_of(request.client_instance_id, exchange)

@@ -15,7 +15,6 @@ from wirebroker.core.delegation_tokens import has_expired, may_renew
 
 
 def handle(request: RenewDelegationTokenRequest, exchange: Exchange) -> RenewDelegationTokenResponse:
-    """Renew a token."""
     if not is_allowed(exchange.connection.session):
         refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         return RenewDelegationTokenResponse(error_code=refused, expiry_timestamp_ms=-1)

@@ -19,7 +19,6 @@ EMPTY_LOGIN_MESSAGES = since("2.3", "if SaslAuthenticate succeeds, its error mes
 
 
 def handle(request: SaslAuthenticateRequest, exchange: Exchange) -> SaslAuthenticateResponse | Outcome:
-    """Let the mechanism respond to the token."""
     session = exchange.connection.session
     if session.stage is not Stage.TOKEN:
         message = "SaslAuthenticate request received after successful authentication"

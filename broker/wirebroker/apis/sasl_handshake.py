@@ -18,7 +18,6 @@ HIDES_MECHANISMS = since("1.1", "a SaslHandshake that is refused with error 34 l
 
 
 def handle(request: SaslHandshakeRequest, exchange: Exchange) -> SaslHandshakeResponse | Outcome:
-    """Respond with the enabled mechanisms."""
     authenticator, connection = exchange.engine.authenticator, exchange.connection
     if connection.session.stage is Stage.DONE:
         hides = HIDES_MECHANISMS.of(exchange.cluster.configs.release)

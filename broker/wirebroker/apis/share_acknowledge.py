@@ -36,7 +36,6 @@ Begun = tuple[Outcomes, list[tuple[Place, Settling]]]
 
 
 def handle(request: ShareAcknowledgeRequest, exchange: Exchange) -> Steps:
-    """Respond for each partition."""
     shares = exchange.engine.shares
     group_id, member_id = request.group_id, request.member_id
     if group_id is None or not is_member_id(member_id):

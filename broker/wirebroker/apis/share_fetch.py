@@ -59,7 +59,6 @@ Slices = Generator[None, Any, None]
 
 
 def handle(request: ShareFetchRequest, exchange: Exchange) -> Steps:
-    """Respond with acquired records, or wait for records."""
     code = _request_error(request, exchange.version, exchange.cluster.configs.release)
     if code:
         return _refused(code)
@@ -625,7 +624,6 @@ def _in_reach(held: Held, read: Read, found: Slice, room: int) -> tuple[memoryvi
 
 
 def _aborted(data: memoryview, batches: list[BatchSpan], transactions: list[AbortedTransaction]) -> list[BatchSpan]:
-    """Returns the batches of aborted transactions."""
     pending = sorted(transactions, key=lambda each: each.first_offset)
     producers: set[int] = set()
     found = []

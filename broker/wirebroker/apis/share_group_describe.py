@@ -21,7 +21,6 @@ from wirebroker.core.refusals import MESSAGES
 
 
 def handle(request: ShareGroupDescribeRequest, exchange: Exchange) -> Steps:
-    """Describe each group."""
     pause_for_id, pause = pauses(IDS), weighted_pauses()
     described = []
     for group_id in sorted(request.group_ids, key=bool):  # as in Kafka, an empty id is refused first

@@ -20,7 +20,6 @@ from wirebroker.core.refusals import Refusal
 
 
 def handle(request: ShareGroupHeartbeatRequest, exchange: Exchange) -> Steps:
-    """Respond with the member's epoch and assignment."""
     groups = exchange.engine.groups
     if not is_member_id(request.member_id):
         return _refused(Refusal(ErrorCode.INVALID_REQUEST))

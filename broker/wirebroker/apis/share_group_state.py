@@ -95,7 +95,6 @@ _OPERATIONS = {
 
 
 def handle(request: Any, exchange: Exchange) -> Steps:
-    """Call the coordinator for each partition."""
     operation, states = _OPERATIONS[type(request)], exchange.engine.groups.share_state
     pause, results = pauses(operation.every), dict[bytes, dict[int, Any]]()
     begins = isinstance(request, initialize.InitializeShareGroupStateRequest)

@@ -36,7 +36,6 @@ NOT_STORED, AVAILABLE = 1, 3
 
 
 def handle(request: StreamsGroupDescribeRequest, exchange: Exchange) -> Steps:
-    """Describe each group."""
     if not exchange.engine.groups.streams.enabled:
         why = NoGroup(ErrorCode.UNSUPPORTED_VERSION)
         return StreamsGroupDescribeResponse(groups=[refused(DescribedGroup, each, why) for each in request.group_ids])

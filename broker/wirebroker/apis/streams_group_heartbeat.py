@@ -46,7 +46,6 @@ SHOWN = 3
 
 
 def handle(request: StreamsGroupHeartbeatRequest, exchange: Exchange) -> Steps:
-    """Respond with the member's epoch and tasks."""
     groups = exchange.engine.groups
     if not groups.streams.enabled:
         return _refused(Refusal(ErrorCode.UNSUPPORTED_VERSION))

@@ -29,7 +29,6 @@ NO_PLUGIN = "The broker has no streams group topology description plugin configu
 def handle(
     request: StreamsGroupTopologyDescriptionUpdateRequest, exchange: Exchange
 ) -> StreamsGroupTopologyDescriptionUpdateResponse:
-    """Keep the description of the group's present topology."""
     refusal = _invalid(request, exchange) or _refused(request, exchange)
     if refusal is not None:
         return StreamsGroupTopologyDescriptionUpdateResponse(error_code=refusal.code, error_message=refusal.message)

@@ -12,7 +12,6 @@ from wirebroker.core.groups.roster import Synced
 
 
 def handle(request: SyncGroupRequest, exchange: Exchange) -> Steps:
-    """Give the member its assignment, now or later."""
     groups = exchange.engine.groups
     unnamed = request.protocol_type is None or request.protocol_name is None
     if exchange.version >= 5 and unnamed:

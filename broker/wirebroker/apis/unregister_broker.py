@@ -13,7 +13,6 @@ from wirebroker.apis.exchange import Exchange
 
 
 def handle(request: UnregisterBrokerRequest, exchange: Exchange) -> UnregisterBrokerResponse:
-    """Forget the broker."""
     broker = exchange.cluster.brokers.get(request.broker_id)
     if broker is None or not broker.registered:
         message = f"Broker ID {request.broker_id} is not currently registered"

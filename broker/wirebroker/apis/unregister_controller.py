@@ -17,7 +17,6 @@ SINCE = 33
 
 
 def handle(request: UnregisterControllerRequest, exchange: Exchange) -> UnregisterControllerResponse:
-    """Forget the controller."""
     node_id, cluster = request.controller_id, exchange.cluster
     known = cluster.brokers.get(node_id)
     if node_id == min(each for each, broker in cluster.brokers.items() if broker.running):

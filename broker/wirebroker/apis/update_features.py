@@ -18,7 +18,6 @@ UPGRADES_QUORUM = since("4.1", "UpdateFeatures changes kraft.version", "KAFKA-16
 
 
 def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> Steps:
-    """Change the levels, unless an update is refused."""
     cluster = exchange.cluster
     if cluster.configs.release.has_zookeeper:
         return _unsupported(request)

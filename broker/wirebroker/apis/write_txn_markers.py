@@ -26,7 +26,6 @@ NOBODY, UNSPECIFIED = -1, -1
 
 
 def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> Steps:
-    """Write the markers, and respond for each producer."""
     pause = pauses(MARKERS)
     responses: dict[int, dict[str, dict[int, ErrorCode]]] = {}
     for marker in request.markers:

@@ -111,7 +111,6 @@ class Journal:
         self._write({"id": entry, "acknowledged": False})
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def _write(self, line: Mapping[str, Any]) -> None:

@@ -90,7 +90,6 @@ class Connection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
     def request(self, message: Message, version: int, timeout: float | None = None) -> Any:
@@ -183,12 +182,10 @@ class Connections:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Close all connections."""
         for name in list(self._connections):
             self.drop(name)
 
     def drop(self, connection: str) -> None:
-        """Close one connection."""
         if held := self._connections.pop(connection, None):
             held.close()
 

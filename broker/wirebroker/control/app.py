@@ -312,6 +312,5 @@ def problem_response(problem: Problem, headers: Mapping[str, str] | None = None)
 
 
 def json_response(value: Any, status: int = 200, media: str = JSON, headers: Mapping[str, str] | None = None) -> Response:
-    """Returns a value as JSON."""
     text = json.dumps(value, separators=(",", ":"))  # the JSON is in ASCII, because UTF-8 cannot encode lone surrogates
     return Response(text.encode(), status, dict(headers or {}), media)

@@ -150,7 +150,6 @@ class Controlled(Readable):
         raise NotImplementedError
 
     def groups(self) -> dict[str, states.Group]:
-        """The groups by their ids."""
         raise NotImplementedError
 
     def transactions(self) -> dict[str, states.Transaction]:

@@ -37,7 +37,6 @@ FOR_PYTHON = re.compile(r"\s*(?<!\w)(?:Returns|Raises)\s.*?\.(?=\s|$)", re.DOTAL
 
 
 def deed_endpoints() -> Iterator[Endpoint]:
-    """Yields the endpoint of each deed that has one."""
     for declared in (each for holder in HOLDERS for each in deeds_in(holder) if each.path):
         problems = {**declared.problems, **({409: declared.impossible} if declared.impossible else {})}
         yield Endpoint(declared.method, declared.path, _handler(declared), declared.status, problems=problems)

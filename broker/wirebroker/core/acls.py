@@ -98,8 +98,6 @@ ACL that denies an operation denies no other operation.
 
 
 class Acl(AclImage):
-    """An ACL."""
-
     __slots__ = ()
 
     def __str__(self) -> str:

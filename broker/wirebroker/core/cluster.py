@@ -133,7 +133,6 @@ OpenLog = Callable[[Topic, int, Mapping[int, str], int], Log]
 
 
 def memory_log(topic: Topic, index: int, dirs: Mapping[int, str], now: int) -> Log:
-    """Returns a new log in memory."""
     return MemoryLog(0, now, INTERNAL_SEGMENT if topic.internal else ANY_SIZE)
 
 

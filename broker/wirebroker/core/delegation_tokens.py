@@ -75,7 +75,6 @@ class DelegationTokens:
         return iter(self.by_id.values())
 
     def with_secret(self, secret: bytes, key: str) -> TokenImage | None:
-        """Returns the token that has this secret."""
         known = set(self._ids.values()) if key == self._key else set()
         if known != self.by_id.keys():
             held = {token_id: secret for secret, token_id in self._ids.items() if token_id in known}

@@ -81,7 +81,6 @@ class Session:
                 cached.requested = partition
 
     def drop(self, keys: Iterable[PartitionKey]) -> None:
-        """Remove these partitions from the session."""
         for key in keys:
             self.partitions.pop(key, None)
 

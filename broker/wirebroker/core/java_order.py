@@ -19,8 +19,6 @@ K = TypeVar("K")
 
 
 class Topic(Protocol):
-    """A topic with its id."""
-
     topic_id: bytes
 
 
@@ -195,7 +193,6 @@ class JavaHeap(Generic[K]):
         return len(self._heap)
 
     def push(self, element: K) -> None:
-        """Add an element."""
         heap, key = self._heap, self._key
         at = len(heap)
         heap.append(element)

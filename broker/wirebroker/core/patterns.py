@@ -92,7 +92,6 @@ class Pattern:
         return True
 
     def matching(self, names: Iterable[str]) -> frozenset[str]:
-        """Returns the names that match."""
         known = self._known
         return frozenset(name for name in names if (known[name] if name in known else self.matches(name)))
 

@@ -28,7 +28,6 @@ class ProducerIds:
         self.next_block = next_block
 
     def issued(self, producer_id: int) -> bool:
-        """Tells whether a broker has issued this id."""
         if not 0 <= producer_id < self.next_block:
             return False
         return all(not following <= producer_id < end for following, end in self._blocks.values())

@@ -196,7 +196,6 @@ class Timers:
         return timer
 
     def add(self, timer: Timer) -> Timer:
-        """Add a timer to the heap."""
         heapq.heappush(self._heap, (timer.when, next(self._order), timer))
         if len(self._heap) > self._tidy_at:
             self._tidy()
@@ -247,7 +246,6 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def is_due(self, now: int) -> bool:
-        """Tells whether a timer is due."""
         return bool(self._heap) and self._heap[0][0] <= now
 
     def begin_move(self) -> None:

@@ -30,7 +30,6 @@ class Voter(NamedTuple):
 
 
 def voters(cluster: Cluster) -> list[Voter]:
-    """Returns all voters."""
     dynamic = cluster.configs.features[KRAFT] > 0
     return [Voter(node_id, _directory_id(node_id, cluster) if dynamic else ZERO_UUID) for node_id in cluster.brokers]
 

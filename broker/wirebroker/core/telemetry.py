@@ -59,7 +59,6 @@ class Pushes:
         return len(self._kept)
 
     def clear(self) -> None:
-        """Forget all pushes."""
         self._kept.clear()
         self._bytes = 0
 

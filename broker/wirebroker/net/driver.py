@@ -174,7 +174,6 @@ class ClientConnection(Side):
             self.begin()
 
     def begin(self) -> None:
-        """Serve the connection."""
         raise NotImplementedError
 
     def connection_lost(self, exc: Exception | None) -> None:

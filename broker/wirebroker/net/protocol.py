@@ -67,7 +67,6 @@ class BrokerProtocol(ClientConnection):
         self._large_filled = 0
 
     def begin(self) -> None:
-        """Serve the connection."""
         if self._state is IN_LINE:
             self._state = WAITING
         self._engine = self._host.engine  # a reset may have replaced the engine after the connection was accepted

@@ -389,8 +389,6 @@ class Handshakes:
 
 
 class ClientSide(ClientConnection):
-    """The connection of a client."""
-
     _host: ProxyHost
 
     def __init__(self, host: ProxyHost, node: Node) -> None:
@@ -551,8 +549,6 @@ class ClientSide(ClientConnection):
 
 
 class BrokerSide(Side):
-    """The connection to a broker."""
-
     _host: ProxyHost
 
     def __init__(self, host: ProxyHost, client: ClientSide, address: Address) -> None:

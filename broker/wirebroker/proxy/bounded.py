@@ -53,7 +53,6 @@ class Bounded(Generic[K, V]):
         return found
 
     def put(self, key: K, value: V) -> None:
-        """Set a value."""
         self._entries[key] = value
         self._entries.move_to_end(key)
         self.shrink(self._most)

@@ -77,8 +77,6 @@ Where = tuple[str, int]
 
 @dataclass(slots=True)
 class PassingMember:
-    """A member of a group."""
-
     member_id: str
     instance_id: str | None
     sender: Sender
@@ -105,8 +103,6 @@ class PassingOffset:
 
 @dataclass(slots=True)
 class PassingGroup:
-    """A group."""
-
     group_id: str
     kind: str = "classic"
     state: str = EMPTY
@@ -259,7 +255,6 @@ class PassingGroups:
     def committed(
         self, now: int, sender: Sender, request: OffsetCommitRequest, response: OffsetCommitResponse
     ) -> PassingGroup | None:  # fmt: skip
-        """Note committed offsets."""
         if not (found := self._accepted(now, request, response)):
             return None
         group = self._known(request.group_id)

@@ -319,7 +319,6 @@ class Ignoring:
     """An interceptor that ignores all requests."""
 
     def decide(self, connection: Connection, frame: memoryview, now: int) -> Decision | None:
-        """Ignore the request."""
         return Ignore()
 
 
@@ -330,5 +329,4 @@ class Closing:
         self._cause = cause
 
     def decide(self, connection: Connection, frame: memoryview, now: int) -> Decision | None:
-        """Close the connection."""
         return Disconnect(self._cause)

@@ -84,7 +84,6 @@ def facts_of(request: Message, received: Received, implied: Iterable[tuple[str, 
 
 
 def groups_of(request: Message) -> Iterator[str]:
-    """The groups that a request names."""
     return _ids(request, "groupId", GROUP_KEY)
 
 

@@ -215,7 +215,6 @@ class Mutations:
         return True
 
     def exceeded(self, now: int) -> Exceeded | None:
-        """Returns the exceeded quota with the remaining wait, or None."""
         return None
 
 
@@ -239,6 +238,5 @@ class Bucket(Mutations):
         return not (self._strict and ms)
 
     def exceeded(self, now: int) -> Exceeded | None:
-        """Returns the exceeded quota with the remaining wait, or None."""
         ms = max(0, java_int(self._ms - (now - self._at))) if self._ms else 0
         return Exceeded(ms, MUTATION, self._whose, self._limit) if ms else None

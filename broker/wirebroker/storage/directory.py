@@ -262,7 +262,6 @@ class LogDirectory:
         files.sync(self.root)
 
     def release(self) -> None:
-        """Release the lock."""
         self._lock.release()
 
     # Folders
@@ -375,6 +374,5 @@ class LogDirectories:
                 yield directory, where, path
 
     def release(self) -> None:
-        """Release the locks."""
         for directory in self:
             directory.release()

@@ -485,7 +485,6 @@ class Segment:
                 )
 
     def batch_size(self, position: int) -> int:
-        """Returns the size in bytes of the batch at this position."""
         return int(HEADER.unpack(self.read(position, HEADER_SIZE))[1]) + LOG_OVERHEAD
 
     def offset_behind(self, position: int) -> int | None:

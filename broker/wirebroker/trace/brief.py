@@ -25,6 +25,5 @@ _VALUES: dict[type[Row], Callable[[Row], Brief]] = {row: attrgetter("event", *_N
 
 
 def brief(row: Row) -> Brief:
-    """Returns the row as a tuple."""
     values = _VALUES[type(row)](row)
     return values if row.event in FREQUENT else (*values, row.parts())

@@ -29,8 +29,6 @@ STORED = (
 
 
 class BrokerRecorder(Recorder):
-    """The trace recorder of a broker."""
-
     def produced(
         self, now: int, connection: Connection, client_id: str | None, version: int, correlation_id: int, acks: int,
         partition: Partition, appended: Appended,
@@ -72,9 +70,6 @@ class BrokerRecorder(Recorder):
         self._add(OF_CHANGES[type(change)](time=self._now(), **facts))
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
-        """Returns the verdicts in the ring, oldest first. If `topic` or `partition` is given, only verdicts on its batches are
-        returned.
-        """
         return [
             _row(raw)
             for raw in list(self._ring)

@@ -181,11 +181,9 @@ class Recorder:
         self._add(row)
 
     def opened(self, connection: Connection) -> None:
-        """Note a new connection."""
         self._connection(connection, "opened", "")
 
     def closed(self, connection: Connection, reason: str) -> None:
-        """Note that a connection is closed."""
         self._connection(connection, "closed", reason)
 
     def _connection(
@@ -200,7 +198,6 @@ class Recorder:
     def authenticated(
         self, connection: Connection, outcome: Literal["succeeded", "failed", "expired"], reason: str = ""
     ) -> None:
-        """Note the outcome of an authentication."""
         if not self.verdicts:
             return
         session = connection.session
@@ -361,7 +358,6 @@ class Recorder:
         self.begin_run("reset", *self.sinks)
 
     def begin_test(self, name: str) -> None:
-        """Note that a test begins."""
         if self.verdicts:
             self._add(TestRow(self._now(), cut(name)))
 

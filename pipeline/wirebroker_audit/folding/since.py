@@ -258,7 +258,6 @@ class Earlier:
         return rows.select(*schema.BATCHES.names)
 
     def runs(self) -> DataFrame:
-        """Its runs."""
         return self._read(RUNS, schema.RUNS.names, "last.last_offset").select(*schema.RUNS.names)
 
     def _read(self, name: str, columns: list[str], reach: str) -> DataFrame:

@@ -40,8 +40,6 @@ class BadPolicy(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The policy for one topic."""
-
     fail_on: str
     skip: bool = False
     """whether the topic is not audited at all"""
@@ -63,7 +61,6 @@ class Policies:
     by_pattern: tuple[tuple[str, Policy], ...] = ()
 
     def of(self, topic: str) -> Policy:
-        """Returns the policy of this topic."""
         return next((policy for pattern, policy in self.by_pattern if fnmatchcase(topic, pattern)), self.default)
 
     def severities(self, topics: Iterable[str]) -> list[tuple[str, str, str]]:

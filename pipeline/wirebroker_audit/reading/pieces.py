@@ -54,7 +54,6 @@ class Mark(NamedTuple):
         return ":".join(map(str, self))
 
     def at_segment(self, first: int) -> Mark:
-        """Returns the mark at the beginning of a segment."""
         return self._replace(segment=first, position=0, offset=first, last=-1, crc=-1, label=first)
 
     def is_of_another(self, topic_id: str) -> bool:
@@ -114,7 +113,6 @@ class Piece:
 
     @property
     def path(self) -> Path:
-        """The file."""
         return place(self.folder) / self.file
 
     @property

@@ -104,7 +104,6 @@ def _places(chunk: Chunk, rows: pa.RecordBatch) -> Array:
 
 
 def _of_singles(view: memoryview, batches: pa.RecordBatch, singles: Singles, contents: bool) -> pa.RecordBatch:
-    """Returns the records of these batches."""
     headers, which = singles.headers, pa.array(singles.which)
     keys, (value, size) = cut(view, *singles.key), singles.value
     hashes = [digest(each) for each in singles.slices(view, singles.value)]
@@ -148,7 +147,6 @@ BEGINNING = SHOWN * 4 + 1
 
 
 def beginning(value: Buffer | None) -> bytes | None:
-    """Returns the beginning of the value."""
     return None if value is None else bytes(value[:BEGINNING])
 
 

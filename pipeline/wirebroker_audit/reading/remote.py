@@ -45,7 +45,6 @@ def place(text: str | Path) -> Path:
 
 
 def is_remote(path: Path) -> bool:
-    """Tells whether the path is remote."""
     return isinstance(path, RemotePath)
 
 
@@ -99,7 +98,6 @@ class RemotePath(PurePosixPath):
         return cast(BinaryIO, system.open_input_file(path))
 
     def read_bytes(self) -> bytes:
-        """Returns all of the file."""
         with self.open() as file:
             return file.read()
 
@@ -149,7 +147,6 @@ def _asking(path: RemotePath) -> Iterator[None]:
 
 
 def _system(path: RemotePath) -> tuple[fs.FileSystem, str]:
-    """Returns the file system of a path, and the path in it."""
     scheme, authority, *rest = path.parts
     scheme = scheme.rstrip(":")
     if scheme in S3:

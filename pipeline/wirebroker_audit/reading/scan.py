@@ -243,5 +243,4 @@ def damage_row(
 
 
 def is_zero(pieces: Iterator[Buffer]) -> bool:
-    """Tells whether all bytes are zero."""
     return all(not np.frombuffer(piece, np.uint8).any() for piece in pieces)

@@ -114,8 +114,6 @@ def identities(
 
 
 def batches(spark: SparkSession, pieces: Sequence[Piece], expiration_ms: int = EXPIRATION_MS) -> DataFrame:
-    """Returns the batches of these pieces."""
-
     def work(mine: list[Piece]) -> Iterator[pa.RecordBatch]:
         return (chunk.rows for piece in mine for chunk in read_piece(piece, expiration_ms))
 

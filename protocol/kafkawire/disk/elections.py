@@ -71,7 +71,6 @@ class _Watched(Image):
     eligible: dict[tuple[bytes, int], tuple[int, ...]] = field(default_factory=dict)
 
     def apply(self, record: Message) -> None:
-        """Apply the record. Raises KeyError if the record names an unknown topic or partition."""
         Image.apply(self, record)  # in a dataclass with slots, `super()` without arguments fails
         if isinstance(record, PartitionRecord | PartitionChangeRecord):
             self._watch(record, (record.topic_id, record.partition_id))

@@ -49,8 +49,6 @@ class CannotRun(RuntimeError):
 
 @dataclass(slots=True)
 class Run:
-    """The results of one run."""
-
     exit: int | None
     """the command's exit code; None if it was ended by force"""
     seconds: float

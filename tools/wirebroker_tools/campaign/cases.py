@@ -74,7 +74,6 @@ class Results:
         return path
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 

@@ -157,7 +157,6 @@ class Exploration:
         return self.budget is None or time.monotonic() - self.began < self.budget
 
     def case(self, case: Case) -> Result:
-        """Play one case."""
         run = self.run(faults_of(case))
         result = self.result(case, run)
         if set(result["outcomes"]) & {"lost", "reordered"} and self._is_kafkas_own(case, run):

@@ -98,7 +98,6 @@ class Screen:
             self._say(("not tried", "yellow"), f"   {counts['not_tried']}: the budget was used up (--resume goes on)")
 
     def say(self, sentence: str) -> None:
-        """A line."""
         self._say(sentence)
 
 

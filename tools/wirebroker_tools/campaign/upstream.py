@@ -100,7 +100,6 @@ class Upstream:
         """the groups, topics and partitions for which the application's groups have committed offsets"""
 
     def close(self) -> None:
-        """Close the connections."""
         self._brokers.close()
 
     def begin(self) -> None:

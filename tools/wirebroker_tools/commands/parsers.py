@@ -13,7 +13,6 @@ FORMS = ("hex", "base64", "xxd", "python", "binary")
 
 
 def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Add the parsers."""
     _demo(commands)
     _conformance(commands)
     _learn(commands)

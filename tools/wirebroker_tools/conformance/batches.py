@@ -18,7 +18,6 @@ _OUTSIDE_CRC = ("base_offset", "length", "leader_epoch", "magic")
 
 
 def record_data(step: Step, timestamp: int) -> bytes | None:
-    """The record data of one partition."""
     if "raw_hex" in step:
         return None if step["raw_hex"] is None else bytes.fromhex(step["raw_hex"])
     if "message_set" in step:

@@ -105,7 +105,6 @@ def release_recording(release: str) -> ReleaseRecording:
 
 
 def read(compressed: bytes) -> ReleaseRecording:
-    """The recording in a file."""
     return ReleaseRecording(**json.loads(lzma.decompress(compressed)))
 
 

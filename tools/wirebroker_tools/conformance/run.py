@@ -106,7 +106,6 @@ class Run:
         return self._clients[name]
 
     def close(self) -> None:
-        """Close all connections."""
         for client in (self.client, *self._clients.values()):
             client.close()
 

@@ -23,8 +23,6 @@ SILENT.setLevel(logging.CRITICAL + 1)
 
 
 class Producer:
-    """A Producer."""
-
     def __init__(self, address: str, settings: ProducerSettings, report: Report) -> None:
         self._report = report
         self._pending: list[str] = []

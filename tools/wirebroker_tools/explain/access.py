@@ -90,7 +90,6 @@ class TlsFailures(Detector):
         """For each listener, the logins that succeeded."""
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row."""
         if isinstance(row, AuthenticationRow):
             if row.mechanism == TLS and row.outcome == "failed":
                 self._found[row.client_host, row.listener, row.reason].add(number, row)
@@ -141,7 +140,6 @@ class LoginFailures(Detector):
         self._found: Known[tuple[str, str, str, str], Evidence] = Known(Evidence)
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row."""
         if isinstance(row, AuthenticationRow) and row.outcome != "succeeded" and row.mechanism != TLS:
             self._found[row.user or row.principal, row.client_host, row.mechanism, row.reason].add(number, row)
 
@@ -426,7 +424,6 @@ class Throttling(Detector):
         self._faults = Known(list)
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row."""
         if isinstance(row, ThrottleRow):
             found = self._found[client_of(row), row.quota, row.whose, row.limit]
             if not found.evidence.count and len(waits := self._of_clients[client_of(row)]) < NAMED:

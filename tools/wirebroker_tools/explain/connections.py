@@ -94,7 +94,6 @@ class LostConnections(Detector):
         self._killed: Known[int, Evidence] = Known(Evidence)
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row."""
         if isinstance(row, ReplyRow):
             self._answered[row.node][:] = [row.time]
         elif isinstance(row, BrokerRow):
@@ -177,7 +176,6 @@ class MissingCoordinators(Detector):
         """The connections to each node that were lost."""
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row."""
         if isinstance(row, ConnectionRow):
             self._outages[row.node].add(number, row)
             return

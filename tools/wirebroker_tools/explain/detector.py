@@ -55,7 +55,6 @@ class Known(Generic[K, V]):
         return state
 
     def put(self, key: K, state: V) -> None:
-        """Set the state of a key."""
         self._states[key] = state
         self._states.move_to_end(key)
         if len(self._states) > self._most:

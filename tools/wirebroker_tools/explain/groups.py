@@ -83,7 +83,6 @@ class Rejoins(Detector):
             member.left.clear()
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row."""
         assert isinstance(row, ReplyRow)
         if row.api not in OF_MEMBERS and row.api not in ("LeaveGroup", "OffsetCommit"):
             return
@@ -226,7 +225,6 @@ class MissingCommits(Detector):
         """For each group, a list with the time of its latest commit."""
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row."""
         if isinstance(row, FetchRow):
             reader = self._readers.get(client_of(row))
             if reader is not None and row.bytes > 0 and not row.code:
@@ -330,7 +328,6 @@ class PoisonRecords(Detector):
         """For each group and partition, the committed offset and the time since which it has been the same."""
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row."""
         if isinstance(row, ReplyRow):
             if row.api in OF_MEMBERS and not row.errors:
                 groups = self._groups[client_of(row)]

@@ -199,7 +199,6 @@ class Refusals(Detector):
                 errors.connection = -1
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row."""
         if isinstance(row, ReplyRow):
             self._replied(number, row)
         elif isinstance(row, FetchRow):

@@ -49,7 +49,6 @@ class SlowBrokers(Detector):
         self._pending, self._produces = Known(OrderedDict), Known(list)
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row."""
         if isinstance(row, RequestRow):
             pending = self._pending[row.connection]
             pending[row.correlation_id] = number, row
@@ -164,7 +163,6 @@ class LeaderMoves(Detector):
         self._moves: Known[tuple[str, int], _Moves] = Known(_Moves)
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row."""
         assert isinstance(row, LeaderRow)
         if row.leader < 0 or row.leader_epoch == 0:
             return

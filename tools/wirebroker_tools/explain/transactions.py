@@ -103,7 +103,6 @@ class Transactions(Detector):
             known.connections.clear()
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row."""
         if isinstance(row, ReplyRow):
             for name in transactions_of(row):
                 self._replied(number, row, name)

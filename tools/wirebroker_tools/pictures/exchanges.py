@@ -80,7 +80,6 @@ class _Exchange:
 
 
 def client_lane(client_id: str | None) -> Lane:
-    """Returns the lane of a client."""
     return "client", "(no client id)" if client_id is None else client_id
 
 

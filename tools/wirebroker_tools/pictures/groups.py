@@ -39,8 +39,6 @@ UNSTABLE = frozenset(("PreparingRebalance", "CompletingRebalance", "Assigning", 
 
 @dataclass(slots=True)
 class Member:
-    """A member of the group."""
-
     name: str
     seen: int
     left: int = -1

@@ -67,12 +67,10 @@ class Batch:
 
     @property
     def first(self) -> int:
-        """The first offset of the batch."""
         return self.row.base_offset
 
     @property
     def last(self) -> int:
-        """The last offset of the batch."""
         return max(self.row.base_offset + max(self.row.records, 1) - 1, self.until)
 
     @property
@@ -84,8 +82,6 @@ class Batch:
 
 @dataclass(slots=True)
 class Transaction:
-    """A transaction on this partition."""
-
     name: str
     first: int
     began: int

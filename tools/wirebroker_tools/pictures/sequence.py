@@ -110,12 +110,10 @@ class Pair:
 
     @property
     def client(self) -> Lane | None:
-        """The client's lane."""
         return self.asked.client
 
     @property
     def broker(self) -> Lane | None:
-        """The broker's lane."""
         return self.asked.broker
 
 

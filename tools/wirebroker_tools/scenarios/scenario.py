@@ -49,7 +49,6 @@ class Expect:
     """Expectations that apply only to certain clients, by the client's name."""
 
     def of(self, client: str) -> Expect:
-        """Returns the expectation for this client."""
         return self.clients.get(client, self)
 
 

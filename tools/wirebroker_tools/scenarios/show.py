@@ -75,7 +75,6 @@ class Screen:
     # Results
 
     def result(self, result: Result) -> None:
-        """One run."""
         scenario, part = result.scenario, result.part
         heading = Text("\n").append(scenario.name, "bold cyan").append(f"  {part.name or scenario.title}", "bold")
         self.console.print(heading.append(f"  {who(result)}", "dim"))

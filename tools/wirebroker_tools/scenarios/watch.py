@@ -111,7 +111,6 @@ class _Join:
         """The requests that got a verdict, or a fault instead of a verdict."""
 
     def events(self, rows: Iterable[Row]) -> Iterable[Event]:
-        """Yields the events in the rows."""
         for row in rows:
             if isinstance(row, ProduceRow):
                 yield self._batch(row)

@@ -45,7 +45,6 @@ class Fold:
         return ", ".join(named), "0 errors" + (f", at most {self._longest:,} ms" if self._longest else "")
 
     def line(self, colour: bool = False) -> str:
-        """Returns the fold as one line."""
         requests, rest = self.words()
         text = f"{time_of_day(self.first)}       … {requests}, {rest}, until {time_of_day(self.last)}"
         return f"{DIM}{text}{PLAIN}" if colour else text

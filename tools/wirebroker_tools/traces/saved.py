@@ -47,7 +47,6 @@ class Parts:
             return self._file.read(size)
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
@@ -136,7 +135,6 @@ class SavedRows:
         return max(low - 1, 0) * BLOCK
 
     def close(self) -> None:
-        """Close the file."""
         self._parts.close()
 
 

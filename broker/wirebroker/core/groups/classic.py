@@ -109,17 +109,14 @@ class Group(AnyGroup):
 
     @property
     def state_name(self) -> str:
-        """Kafka's name of the state."""
         return self.state.value
 
     @property
     def generation_or_epoch(self) -> int:
-        """The group's generation."""
         return self.generation
 
     @property
     def is_empty(self) -> bool:
-        """Tells whether the group's state is EMPTY."""
         return self.state is ClassicGroupState.EMPTY
 
     def subscribes(self, topic: str) -> bool:
@@ -195,7 +192,6 @@ class Group(AnyGroup):
         return CoordinatorRecord(GroupMetadataKey(group=self.group_id), value, RECORD_VERSION)
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """Returns the tombstone of the group."""
         return [CoordinatorRecord(GroupMetadataKey(group=self.group_id), None)]
 
     # State

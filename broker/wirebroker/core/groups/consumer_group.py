@@ -58,8 +58,6 @@ class Subscriptions(NamedTuple):
 
 
 class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
-    """A consumer group."""
-
     kind = CONSUMER
     form = FORMAT
     member_class = ConsumerMember
@@ -110,15 +108,12 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         )
 
     def subscribes(self, topic: str) -> bool:
-        """Tells whether members subscribe to the topic."""
         return topic in self.subscriptions.names or topic in self.subscriptions.by_regex
 
     def has_since(self, member: ConsumerMember, where: Where) -> int | None:
-        """Returns the epoch at which the partition was assigned to the member, or None if the member does not own it."""
         return member.assignment_epoch(where.topic_id, where.partition)
 
     def topics(self) -> set[str]:
-        """Returns the topics to which the group subscribes."""
         return self.subscriptions.topics()
 
     # The group after a change of a member
@@ -163,14 +158,12 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     # Changes
 
     def update(self, member: ConsumerMember) -> None:
-        """Add a member, or replace a member that has changed."""
         old = self.members.get(member.member_id)
         super().update(member)
         self._recount(old, member)
         self.same = self.subscriptions.same(len(self.members))
 
     def remove(self, member_id: str) -> None:
-        """Remove a member with its assignment and its target assignment."""
         old = self.members[member_id]
         super().remove(member_id)
         self._recount(old, None)
@@ -224,7 +217,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         self.facts_version = None
 
     def move_time(self, ms: int) -> None:
-        """Move all stored times by `ms`, because the clock was moved by `ms`."""
         super().move_time(ms)
         for regex, resolved in list(self.resolved.items()):
             self.resolve(regex, resolved._replace(time=resolved.time + ms))
@@ -232,7 +224,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     # Records
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """Returns the tombstones for all records of the group."""
         regexes = regex_tombstones(self.group_id, self.resolved)
         return [*self.log.member_tombstones(self.members), *regexes, *self.log.group_tombstones()]
 

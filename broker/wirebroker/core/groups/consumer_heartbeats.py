@@ -90,15 +90,12 @@ class ConsumerStep(Step[ConsumerGroup, ConsumerMember]):
         return regex_tombstones(self.group.group_id, [forgotten])
 
     def apply(self, targets: Mapping[str, Partitions], now: int) -> None:
-        """ConsumerStep the group."""
         if self.forgotten_regex is not None:
             self.group.resolve(self.forgotten_regex, None)
         super().apply(targets, now)
 
 
 class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
-    """The consumer groups of the cluster."""
-
     def __init__(self, registry: Registry) -> None:
         super().__init__(registry, ConsumerGroup)
         self.regexes = Regexes(self)

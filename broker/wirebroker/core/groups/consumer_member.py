@@ -31,8 +31,6 @@ class ClassicSide:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember(ModernMember):
-    """A member of a consumer group."""
-
     topics: frozenset[str] = frozenset()
     regex: str = ""
     """The regular expression for topic names to which the member subscribes, or an empty string."""
@@ -45,11 +43,9 @@ class ConsumerMember(ModernMember):
 
     @property
     def speaks_classic(self) -> bool:
-        """Tells whether the member uses the classic protocol."""
         return self.classic is not None
 
     def away(self) -> ConsumerMember:
-        """Returns this static member as a member that has left temporarily."""
         assigned = {topic: dict.fromkeys(owned, 0) for topic, owned in self.assigned.items()}
         return replace(self, epoch=LEAVES_FOR_A_WHILE, assigned=assigned, revoking={})
 

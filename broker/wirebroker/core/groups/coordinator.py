@@ -41,8 +41,6 @@ GROUPS = 16
 
 
 class GroupCoordinator:
-    """All groups of the cluster."""
-
     def __init__(self, cluster: Cluster, now: int) -> None:
         self._cluster = cluster
         self._registry = Registry(cluster)

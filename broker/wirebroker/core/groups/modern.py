@@ -152,7 +152,6 @@ class ModernGroup(AnyGroup, Generic[M, T]):
 
     @property
     def state_name(self) -> str:
-        """Kafka's name of the state."""
         if not self.members:
             return EMPTY
         if self.epoch > self.assignment_epoch:
@@ -162,7 +161,6 @@ class ModernGroup(AnyGroup, Generic[M, T]):
 
     @property
     def generation_or_epoch(self) -> int:
-        """The group's epoch."""
         return self.epoch
 
     def static_member(self, instance_id: str | None) -> M | None:
@@ -259,14 +257,12 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         """Forget the state that is in none of the group's records."""
 
     def move_time(self, ms: int) -> None:
-        """The clock was moved by `ms`. Move all stored times by `ms`."""
         if self.assigned_at:
             self.assigned_at += ms
 
     # Records
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """Returns the tombstones for all records of the group."""
         return [*self.log.member_tombstones(self.members), *self.log.group_tombstones()]
 
     def epoch_record(self, epoch: int, hashed: int) -> CoordinatorRecord:
@@ -320,23 +316,19 @@ class ModernGroup(AnyGroup, Generic[M, T]):
             action(now)
 
     def has_timer(self, kind: str, member_id: str) -> bool:
-        """Tells whether a timer of this kind runs for the member."""
         running = self._timers.get((kind, member_id))
         return running is not None and running.action is not None
 
     def cancel_timer(self, kind: str, member_id: str) -> None:
-        """Cancel a timer, if it runs."""
         if (timer := self._timers.pop((kind, member_id), None)) is not None:
             timer.cancel()
 
     def unload(self) -> None:
-        """Cancel all timers, because the broker no longer coordinates the group."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
 
     def die(self, now: int) -> None:
-        """Cancel all timers, because the group is deleted or replaced."""
         self.unload()
 
 

@@ -89,7 +89,6 @@ class Step(Generic[G, M]):
         return known is self.new and self.replaces is None and self.targets is None and not self.rose
 
     def changed_targets(self) -> dict[str, Any]:
-        """Returns the target assignments that the step changes."""
         group, member_id = self.group, self.new.member_id
         held = group.targets
         if self.replaces not in (None, member_id):
@@ -422,7 +421,6 @@ class ModernGroups(ABC, Generic[G, M]):
 
 
 def unknown_member(group: ModernGroup[Any, Any], member_id: str) -> Refusal:
-    """Returns the refusal of a request with an unknown member id."""
     return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
 
 

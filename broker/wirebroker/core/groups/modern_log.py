@@ -68,8 +68,6 @@ def target_of_partitions(key: type[Any], value: Callable[..., Message], partitio
 
 
 class GroupRecords:
-    """Makes the records of one group."""
-
     def __init__(self, group_id: str, form: Format) -> None:
         self.form = form
         self._group_id = group_id
@@ -99,7 +97,6 @@ class GroupRecords:
         return CoordinatorRecord(kind.key(group_id=self._group_id), value)
 
     def member_tombstones(self, member_ids: Iterable[str]) -> list[CoordinatorRecord]:
-        """Returns the tombstones of members."""
         gone = list(member_ids)
         return [
             CoordinatorRecord(key(group_id=self._group_id, member_id=member_id), None)

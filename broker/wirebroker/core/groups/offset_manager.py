@@ -20,8 +20,6 @@ REFUSES_EARLY = since("4.0", "a commit that is refused creates no group", "KIP-8
 
 
 class OffsetManager:
-    """The offsets of all groups."""
-
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._cluster = registry.cluster

@@ -46,7 +46,6 @@ class OffsetStore:
         """The groups with offsets in open transactions, by producer."""
 
     def commit(self, group_id: str, where: TopicPartition, committed: Committed) -> None:
-        """Remember an offset."""
         self._groups.setdefault(group_id, {})[where] = committed
 
     def commit_all(self, group_id: str, offsets: Mapping[TopicPartition, Committed], base: int) -> None:
@@ -74,7 +73,6 @@ class OffsetStore:
         return found
 
     def groups(self) -> list[str]:
-        """Returns the groups that have offsets."""
         return list(self._groups)
 
     def drop_pending(self) -> None:
@@ -83,13 +81,11 @@ class OffsetStore:
         self._waiting.clear()
 
     def clear(self) -> None:
-        """Forget all offsets."""
         self._groups.clear()
         self._pending.clear()
         self._waiting.clear()
 
     def delete_group(self, group_id: str) -> None:
-        """Forget all offsets of a group."""
         for where in [*self.of(group_id), *(where for where, _ in self.pending_of(group_id))]:
             self.delete(group_id, where)
         self._groups.pop(group_id, None)

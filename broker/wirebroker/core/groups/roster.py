@@ -96,7 +96,6 @@ class Member:
     heartbeat: Timer | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Returns the member's metadata for this protocol."""
         return dict(self.protocols).get(protocol or "", b"")
 
     def refuse_waiting(self, code: ErrorCode) -> None:

@@ -33,8 +33,6 @@ NOTHING: Partitions = {}
 
 @dataclass(frozen=True, slots=True)
 class ShareMember(ModernMember):
-    """A member of a share group."""
-
     topics: frozenset[str] = frozenset()
     assigned: Partitions = field(default_factory=dict)
 
@@ -149,7 +147,6 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
 
     @property
     def state_name(self) -> str:
-        """Kafka's name of the state."""
         return STABLE if self.members else EMPTY
 
     def move_time(self, ms: int) -> None:
@@ -170,7 +167,6 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
         return Counter(topic for member in members.values() for topic in member.topics)
 
     def topics(self) -> Iterable[str]:
-        """Returns the topics to which the group subscribes."""
         return self.subscriptions()
 
     def subscribes(self, topic: str) -> bool:

@@ -42,8 +42,6 @@ class ShareHeartbeat(NamedTuple):
 
 
 class ShareGroups(ModernGroups[ShareGroup, ShareMember]):
-    """The share groups of the cluster."""
-
     replaces_classic = False
 
     def __init__(self, registry: Registry, coordinator: ShareCoordinator) -> None:
@@ -164,7 +162,6 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember]):
         return replace(member, epoch=epoch, previous_epoch=member.epoch, assigned=assigned)
 
     def fence(self, group: ShareGroup, leaving: Sequence[ShareMember], now: int) -> ErrorCode:
-        """Remove these members. Returns the error for the client."""
         left = group.subscriptions(without=[member.member_id for member in leaving])
         return self.remove(group, leaving, self.facts(left), [], now)
 

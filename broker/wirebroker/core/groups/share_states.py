@@ -120,8 +120,6 @@ class ShareStates:
         return error
 
     def topics_deleted(self, group: ShareGroup, gone: Collection[bytes], now: int) -> Generator[None, Any, None]:
-        """Delete the state of the share partitions of deleted topics."""
-
         def without(held: Preparation) -> Preparation:
             return Preparation(*({each: topics[each] for each in topics if each not in gone} for topics in held.by_state))
 

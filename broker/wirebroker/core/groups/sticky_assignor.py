@@ -151,7 +151,6 @@ class _Assignment:
         return [(each.subtopology, index) for each in work for index in range(each.tasks)]
 
     def assign_active(self) -> Generator[None, Any, None]:
-        """Assign the active tasks."""
         tasks = sorted(self._tasks(self._work), key=lambda task: task[::-1])
         for find in (self._was_active.get, self._had_standby):
             tasks = yield from self._not_given_back(tasks, find)

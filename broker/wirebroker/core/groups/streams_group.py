@@ -40,8 +40,6 @@ NEVER = Asked(-1, 0, 0)
 
 
 class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
-    """A streams group."""
-
     kind = STREAMS
     form = FORMAT
     member_class = StreamsMember
@@ -74,7 +72,6 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         self._others: tuple[dict[TaskId, set[str]], ...] = ({}, {})
 
     def forget_unrecorded(self) -> None:
-        """Forget the state that is in none of the group's records."""
         self.configured = self.shown_before = self.shutdown_by = None
         self.endpoints_epoch = 0
 
@@ -82,14 +79,12 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
 
     @property
     def state_name(self) -> str:
-        """Kafka's name of the state."""
         if self.members and (self.topology is None or self.topology.epoch != self.valid_topology_epoch):
             return NOT_READY
         return super().state_name
 
     @staticmethod
     def same_target(one: Tasks, other: Tasks) -> bool:
-        """Tells whether two target assignments have the same tasks."""
         return one.same(other)
 
     @property
@@ -142,7 +137,6 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     # Changes
 
     def update(self, member: StreamsMember) -> None:
-        """Add a member, or replace a member that has changed."""
         self._disown(self.members.get(member.member_id))
         super().update(member)
         for held in (member.assigned, member.revoking):
@@ -152,7 +146,6 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
                     processes.setdefault(task, set()).add(member.process_id)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member with its assignment and its target assignment."""
         self._disown(self.members[member_id])
         self.offsets.pop(member_id, None)
         super().remove(member_id)
@@ -171,7 +164,6 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
                     processes.get(task, set()).discard(member.process_id)
 
     def epoch_record(self, epoch: int, hashed: int) -> CoordinatorRecord:
-        """Returns the record of the group's next epoch. `hashed` is the hash of its topics."""
         return self.log.epoch(epoch, hashed, **epoch_fields(self.valid_topology_epoch, self.configs))
 
     def replay_other(self, key: Message, value: Any) -> None:

@@ -46,12 +46,10 @@ class StreamsHeartbeat(NamedTuple):
 
     @property
     def group_id(self) -> str:
-        """The group's id."""
         return self.request.group_id
 
     @property
     def member_id(self) -> str:
-        """The member's id."""
         return self.request.member_id
 
     @property
@@ -139,8 +137,6 @@ class StreamsStep(Step[StreamsGroup, StreamsMember]):
 
 
 class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
-    """The streams groups of the cluster."""
-
     def __init__(self, registry: Registry) -> None:
         super().__init__(registry, StreamsGroup)
         self.failures = CreationErrors(lambda group_id: self.setting(group_id, "heartbeat.interval.ms"))

@@ -40,8 +40,6 @@ NOTHING = Tasks()
 
 @dataclass(frozen=True, slots=True)
 class StreamsMember(ModernMember):
-    """A member of a streams group."""
-
     previous_epoch: int = 0
     topology_epoch: int = -1
     process_id: str = ""
@@ -52,7 +50,6 @@ class StreamsMember(ModernMember):
     revoking: Tasks = NOTHING
 
     def away(self) -> StreamsMember:
-        """Returns this static member as a member that has left temporarily."""
         assigned = self.assigned._replace(active=dict.fromkeys(self.assigned.active, 0))
         return replace(self, epoch=LEAVES_FOR_A_WHILE, assigned=assigned, revoking=NOTHING)
 

@@ -114,7 +114,6 @@ class Segment:
         return memoryview(b"".join(pieces))
 
     def batch(self, index: int) -> memoryview:
-        """Returns the bytes of the batch with this index."""
         start = self.positions[index]
         stop = self.positions[index + 1] if index + 1 < len(self.positions) else self.size
         return self.view(start, stop)

@@ -58,11 +58,9 @@ class ByRelease(Generic[T]):
 
     @property
     def newest(self) -> T:
-        """The value in the newest release."""
         return self._values[RELEASES[-1]]
 
     def of(self, release: Release) -> T:
-        """Returns the value in this release."""
         return self._values[release.name]
 
     def at(self, name: str) -> T:

@@ -207,6 +207,5 @@ class Batches:
         del self._firsts[:at]
 
     def clear(self) -> None:
-        """Forget all batches."""
         self._firsts.clear()
         self._held.clear()

@@ -73,7 +73,6 @@ class SharePartitions:
         self._waiting: dict[Key, dict[Woken, None]] = {}
 
     def settings(self, group_id: str) -> ShareSettings:
-        """Returns the settings of a group."""
         return ShareSettings(group_id, self._cluster.configs)
 
     def restart(self) -> None:
@@ -97,7 +96,6 @@ class SharePartitions:
         self._waiting.setdefault(key, {})[callback] = None
 
     def unwatch(self, key: Key, callback: Woken) -> None:
-        """Remove the callback."""
         waiting = self._waiting.get(key)
         if waiting is not None:
             waiting.pop(callback, None)

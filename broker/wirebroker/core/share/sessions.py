@@ -99,8 +99,6 @@ class _Began:
 
 
 class ShareSessions:
-    """The sessions of all brokers."""
-
     def __init__(self) -> None:
         self._sessions: dict[MemberKey, ShareSession] = {}
         self._connections: dict[int, _Began] = {}
@@ -122,7 +120,6 @@ class ShareSessions:
             self.remove(key)
 
     def get(self, key: MemberKey) -> ShareSession | None:
-        """Returns the member's session."""
         return self._sessions.get(key)
 
     def count(self, node_id: int) -> int:

@@ -27,8 +27,6 @@ class Speaks(Enum):
 
 
 class TransactionalProducer(NamedTuple):
-    """A producer with a transactional id."""
-
     transactional_id: str
     producer_id: int
     producer_epoch: int
