@@ -2,7 +2,8 @@
 
 With `--share push` (`scripts/test` without arguments, and `.ci/run`) pytest runs a tenth of each kind of tests below, and of
 the tests that are marked as slow. The commit is the seed, so each push runs another tenth. Pytest runs a whole kind if the code
-that the kind is about has changed. `scripts/test --all` and `.ci/run --nightly` leave nothing out.
+that the kind is about has changed, and all tests of a file that has changed itself. `scripts/test --all` and
+`.ci/run --nightly` leave nothing out.
 
     python tests/sampling.py DUTY    exits with 0 if this push has the duty of .ci/run, else says so and exits with 1
 
@@ -35,21 +36,32 @@ class Kind(NamedTuple):
 
 KINDS = {
     "audits on Spark": Kind(r"^tests/audit_spark/", r"^pipeline/|/audit/|/disk/|/storage/|^tests/audit_"),
+    "captures": Kind(r"/test_(capture|decode|dissector)\.py", r"^protocol/|/(capture|decode|dissector)/|^tests/wire"),
     "clients of other languages": Kind(
         r"/test_(interop|quickstarts)\.py", r"/(net|apis|requests)/|^protocol/|ecosystem|^clients/|quickstart"
     ),
+    "code in the docs": Kind(r"/test_docs\.py::test_python_", r"^docs/|^README\.md|/(audit|deeds|faults|testing)/|/mock\.py"),
     "dialogues": Kind(
         r"/test_dialogues\.py.*\[|/test_conformance\.py::test_kafka_responds\[slow_", r"/(core|apis|engine|requests)/|dialogues"
     ),
     "disk faults": Kind(r"/test_(disk_faults|hostile_data)\.py|::test_hundreds_of_damaged", r"/(storage|disk)/"),
+    "explanations and pictures": Kind(
+        r"/test_(explain|explain_errors|flows|learn|pictures|replay|saved|scenarios|stories|trace_show)\.py",
+        r"^tools/|/(audit|faults|proxy|trace)/",
+    ),
     "explored programs": Kind(r"/test_explore(_flows|_clients)?\.py", r"/campaign/|^tests/explored/"),
     "fuzzers": Kind(r"/test_fuzz\.py", r"^protocol/|^tests/fuzzing/"),
     "Kafka's own readers": Kind(r"/test_(storage_kafka|codec_kafka)\.py", r"^protocol/|/storage/"),
     "memory": Kind(r"/test_(memory|costs)\.py", r"/(core|apis|engine|net|requests)/"),
     "messages": Kind(r"^tests/wire/test_(codec|codec_kio|codec_kafka_python|wire_fuzz)\.py.*\[", r"^protocol/|^tests/wire/"),
     "other releases": Kind(r"/test_releases\.py.*\[", r"/(core|conformance)/"),
+    "processes": Kind(
+        r"/test_(demo|disk_serve|environment|exit_with_parent|extras|forks|other_files|outputs|serve|sidecar)\.py",
+        r"/(commands|net|storage)/|/pytest_plugin\.py|^pyproject\.toml",
+    ),
     "schedules": Kind(r"/test_simulation\.py.*\[", r"/core/|^tests/simulation/"),
     "soft resets": Kind(r"/test_soft_reset\.py::test_a_service", r"/(net|engine|testing)/|soft-reset"),
+    "slices": Kind(r"/test_(fair_turns|numbers|share_slices|slices|turns)\.py", r"/(core|apis|engine|net)/"),
     "the image": Kind(r"::test_the_container", r"[Dd]ocker|^pyproject\.toml|^uv\.lock"),
     "the live page": Kind(r"/test_live_page\.py", r"/(live|control|pictures|explain)/"),
 }
@@ -110,7 +122,7 @@ def left_out(test: str, is_slow: bool) -> bool:
     """Returns whether this push leaves out the test with this node id."""
     kind = next((name for name, kind in KINDS.items() if re.search(kind.tests, test)), None)
     whole = kind not in sampled() if kind else not is_slow
-    return not whole and not drawn(test, ONE_OF)
+    return not whole and test.partition("::")[0] not in changed() and not drawn(test, ONE_OF)
 
 
 def summary() -> str:
