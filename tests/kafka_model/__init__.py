@@ -1,0 +1,14 @@
+"""A small model of Kafka's rules, and a judge of histories: which response do the rules allow?
+
+history       a history of one cluster as plain data, from a recorded dialogue or from a running engine
+events        what the requests of a history ask, and what their responses say
+producers     idempotence: one producer on one partition (KIP-98, KIP-360)
+transactions  one transactional id at its coordinator (KIP-98, KIP-360, KIP-890)
+classic       one group whose members send JoinGroup and SyncGroup
+consumers     one group whose members send ConsumerGroupHeartbeat (KIP-848)
+judging       plays a history on the model, and names the first response that the rules do not allow
+
+The model follows Kafka's documents and sources. It imports nothing of the broker's core, so it is a second opinion. Where
+the model does not know something, for example whether a marker is written already, it keeps every state that is possible, and
+each response leaves only the states that allow it.
+"""

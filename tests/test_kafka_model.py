@@ -1,0 +1,174 @@
+"""The model of Kafka's rules allows what a real Kafka responds, and what the broker responds; it refutes what neither would."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import test_simulation
+from actors import TEAM, Member
+from inprocess import InProcess
+from kafka_model.history import Exchange, History, Tap, of_dialogue
+from kafka_model.judging import judge
+from random_dialogues.replay import Dialogue, load
+from requesting import find_coordinator
+from simulation.schedule import Schedule
+from simulation.world import Violation
+from wirebroker.core.groups.consumer_group import ConsumerGroup
+from wirebroker_tools.conformance.own_broker import OwnBroker
+from wirebroker_tools.conformance.recording import Scenario
+from wirebroker_tools.conformance.recording import load as load_scenarios
+from wirebroker_tools.conformance.replay import replay
+from wirekit import client
+
+DATA = Path(__file__).parent / "data"
+SUBJECTS = ("transactions", "logs", "groups", "mixed", "shares", "streams", "admin", "administration")
+RULED = {"produce", "produce_pipeline", "init_pid", "add_partitions", "end_txn", "txn_offset_commit", "join_group", "exchange"}
+UNFIT = ("slow_", "transaction_version_0")
+"""Scenarios that take long, or that speak as a cluster without KIP-890."""
+
+
+def dialogues(subject: str) -> list[Dialogue]:
+    return list(load(DATA / f"dialogues-{subject}.jsonl.gz"))
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_a_real_kafka_responds_as_the_rules_say(subject: str) -> None:
+    for dialogue in dialogues(subject):
+        refuted = judge(of_dialogue(dialogue.steps), prompt=True)
+        assert refuted is None, f"{subject}, seed {dialogue.head.seed}: {refuted}"
+
+
+def scenarios() -> list[Scenario]:
+    ruled = [each for each in load_scenarios() if any(row["step"]["op"] in RULED for row in each.steps)]
+    return [each for each in ruled if not (each.secured or each.telemetry or each.name.startswith(UNFIT))]
+
+
+@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
+def test_a_scenario_is_as_the_rules_say(scenario: Scenario) -> None:
+    """test_conformance compares the responses with those of Kafka. So this judges Kafka's responses, too."""
+    expires = {
+        "expiration_ms": int(scenario.settings.get("producer.id.expiration.ms", 86_400_000)),
+        "id_expiration_ms": int(scenario.settings.get("transactional.id.expiration.ms", 604_800_000)),
+    }
+    with OwnBroker(scenario.settings) as broker:
+        tap = broker.kafka._call(Tap)
+        replay(scenario, broker)
+    refuted = judge(tap.history, **expires)
+    assert refuted is None, str(refuted)
+
+
+def played(seed: int, **options: Any) -> History:
+    """Returns the history of a schedule, also of one that fails."""
+    schedule = Schedule(seed, **options)
+    tap = Tap(schedule.world.engine)
+    with suppress(Violation):
+        schedule.run()
+    return tap.history
+
+
+@pytest.mark.parametrize("first", range(0, 200, 20))
+def test_a_schedule_is_as_the_rules_say(first: int) -> None:
+    for seed in range(first, first + 20):
+        refuted = judge(played(seed))
+        assert refuted is None, f"seed {seed}: {refuted}"
+
+
+@pytest.mark.parametrize("name", ["window of four", "wraps one early", "the state stays after a failed write"])
+def test_a_broken_validator_is_refuted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = test_simulation.BROKEN[name](monkeypatch)
+    assert any(judge(played(seed, **options)) is not None for seed in range(100))
+
+
+# Altered responses
+
+
+CODE = {"AddPartitionsToTxn": "partition_error_code"}
+CODES = {
+    "transactions": (0, 45, 47, 48, 49, 51, 90),
+    "logs": (0, 45, 47),
+    "groups": (0, 22, 23, 25, 27, 82),
+}  # fmt: skip
+
+
+def answers(exchange: Exchange, response: Any) -> Iterator[dict[str, Any]]:
+    """Yields the parts of a response that have an error code that the rules decide."""
+    match exchange.api:
+        case "Produce":
+            yield from (part for topic in response["responses"] for part in topic.get("partition_responses", ()))
+        case "AddPartitionsToTxn":
+            topics = response.get("results_by_topic_v3_and_below", ())
+            yield from (part for topic in topics for part in topic.get("results_by_partition", ()))
+        case "InitProducerId" | "EndTxn" | "AddOffsetsToTxn" | "JoinGroup" | "SyncGroup" | "Heartbeat":
+            yield response
+
+
+def altered(history: list[Exchange], codes: tuple[int, ...], chance: random.Random) -> list[Exchange] | None:
+    """Returns the history with another error code in one response."""
+    at = chance.randrange(len(history))
+    exchange = copy.copy(history[at])
+    exchange.response = copy.deepcopy(exchange.response)
+    parts = list(answers(exchange, exchange.response)) if exchange.response else []
+    if not parts:
+        return None
+    part, field = chance.choice(parts), CODE.get(exchange.api, "error_code")
+    code = int(str(part.get(field, 0)).split()[0])
+    if code not in codes:
+        return None
+    part[field] = chance.choice([each for each in codes if each != code])
+    return [*history[:at], exchange, *history[at + 1 :]]
+
+
+@pytest.mark.parametrize(("subject", "least"), [("transactions", 0.97), ("logs", 0.9), ("groups", 0.95)])
+def test_altered_responses_are_refuted(subject: str, least: float) -> None:
+    """The rest is, for example, a batch without a producer id that belongs to a transaction."""
+    chance, refuted = random.Random(1), []
+    for dialogue in dialogues(subject):
+        for _ in range(10):
+            history = altered(of_dialogue(dialogue.steps), CODES[subject], chance)
+            refuted += [judge(history, prompt=True) is not None] if history is not None else []
+    assert len(refuted) > 50
+    assert sum(refuted) / len(refuted) >= least
+
+
+# Members of KIP-848
+
+
+def rebalanced(seed: int) -> History:
+    """Returns the history of members that join, confirm, dawdle and leave."""
+    chance = random.Random(seed)
+    settings = {"group.consumer.assignment.interval.ms": 0}
+    broker = InProcess(topics={"orders": 6, "bills": 3}, configs=settings, clock="frozen")
+    for _ in range(2):
+        client(broker).request(find_coordinator(TEAM), 4)
+    tap = Tap(broker.engine)
+    members = [Member(broker, f"m{number}") for number in range(4)]
+    for _ in range(60):
+        member = chance.choice(members)
+        if not member.epoch:
+            member.join(*chance.sample(["orders", "bills"], chance.randint(1, 2)))
+        elif chance.random() < 0.1:
+            member.leave()
+            member.epoch, member.owned = 0, {}
+        elif chance.random() < 0.2:
+            member.send(member.epoch)
+        else:
+            member.beat()
+    return tap.history
+
+
+def test_a_partition_has_one_owner() -> None:
+    for seed in range(60):
+        refuted = judge(rebalanced(seed))
+        assert refuted is None, f"seed {seed}: {refuted}"
+
+
+def test_a_partition_with_two_owners_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ConsumerGroup, "owner_epoch", lambda *_: -1)
+    assert any(judge(rebalanced(seed)) is not None for seed in range(60))
