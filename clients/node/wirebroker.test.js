@@ -96,14 +96,14 @@ test("the program is looked for in order", async (t) => {
 
   const system = { darwin: "macos", win32: "windows" }[process.platform] ?? process.platform;
   const platform = `${system}-${process.arch}`;
-  const name = `wirebroker-runtime-7-${platform}`;
+  const name = `wirebroker-runtime-7.0.0-${platform}`;
   mkdirSync(path.join(empty, name));
   writeFileSync(path.join(empty, name, "wirebroker"), "#!/bin/sh\n", { mode: 0o755 });
   const archive = execFileSync("tar", ["-czf", "-", "-C", empty, name]);
   const site = createServer((_, response) => response.end(archive)).listen(0, "127.0.0.1");
   t.after(() => site.close());
   await once(site, "listening");
-  const release = { version: "7", url: `http://127.0.0.1:${site.address().port}/{version}/{platform}`, sha256: {} };
+  const release = { version: "7.0.0", url: `http://127.0.0.1:${site.address().port}/{version}/{platform}`, sha256: {} };
   process.env.WIREBROKER_OFFLINE = "1";
   await assert.rejects(find(release), /WIREBROKER_OFFLINE=1 forbids the download/);
   process.env.WIREBROKER_OFFLINE = "";
@@ -120,8 +120,8 @@ test("the program is looked for in order", async (t) => {
   assert.equal(await find(release), path.join(empty, "wirebroker"));
   process.chdir(empty);
   t.after(() => process.chdir(import.meta.dirname));
-  const packaged = path.join(empty, "node_modules", "@wirebroker", platform);
-  mkdirSync(packaged, { recursive: true });
-  writeFileSync(path.join(packaged, "package.json"), "{}");
-  assert.equal(await find(release), path.join(packaged, "wirebroker"));
+  writeFileSync(path.join(empty, `${name}.tar.gz`), archive);
+  execFileSync(process.execPath, [path.join(import.meta.dirname, "platform-package.mjs"), `${name}.tar.gz`, "."]);
+  execFileSync("npm", ["install", "--offline", "--no-audit", `wirebroker-${platform}-7.0.0.tgz`]);
+  assert.equal(await find(release), path.join(empty, "node_modules", "@wirebroker", platform, "wirebroker"));
 });
