@@ -1,4 +1,5 @@
-"""No request and no timer keeps other clients waiting. Whatever a client requests, each turn of the engine is short.
+"""No request and no timer keeps other clients waiting. Whatever a client requests, each turn of the engine is short, and the
+response is the same as if the engine had done all the work in one turn.
 
 The length of a turn is the number of calls of functions in it, which is the same on every machine. The requests have 32 KiB. A
 turn of a request of one megabyte has at most 32 times as many calls, so a million short calls, which take some 100 ms.
@@ -8,12 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from cProfile import Profile
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
-from inprocess import InProcess
+import acl_requests
+import inprocess
+from inprocess import InProcess, Link
 from kafkawire.declare import Message
 from kafkawire.frames import SIZE_BYTES, encode_request, encode_response
 from kafkawire.messages.produce import (
@@ -31,6 +36,7 @@ from wirebroker.common.slices import SLICE
 from wirebroker.engine import engine as engine_module
 from wirebroker.mock import MockKafka
 from wirebroker.proxy.proxy import FEW, SHORT
+from wirebroker.requests.effects import Respond
 from wirekit import NOW, batch
 
 SIZE = 1 << 15
@@ -55,7 +61,7 @@ def short_requests(where: World) -> Iterator[tuple[str, Message, int]]:
     yield from {name: (f"{name} v{version}", request, version) for name, version, request in asked}.values()
 
 
-def long_requests(where: World) -> Iterator[tuple[str, Message, int]]:
+def long_requests(where: World, size: int = SIZE) -> Iterator[tuple[str, Message, int]]:
     """Yields a request for each list of each API, in which this list is as long as the size of a request allows."""
     lists = {
         (name.split()[0], path): (name, *rest, path) for name, *rest in short_requests(where) for path in lists_in(rest[0])
@@ -63,32 +69,54 @@ def long_requests(where: World) -> Iterator[tuple[str, Message, int]]:
     for name, request, version, path in (lists[each] for each in lists if each not in REFUSED):
         few, more = (len(frame_of(grown(request, path, count, where.ids), version)) for count in (1, 101))
         if more > few:  # the version has this list
-            count = max(100 * SIZE // (more - few), FEW_ELEMENTS + 1)
+            count = max(100 * size // (more - few), FEW_ELEMENTS + 1)
             yield f"{name} {'.'.join(path)}", grown(request, path, count, where.ids), version
 
 
-def turns(where: World, request: Message, version: int) -> Iterator[int]:
-    """Sends a request. Yields the number of calls in each turn of the engine, until the request has its response or waits."""
-    engine, link, now = where.broker.engine, where.broker.link(), where.broker.clock.now()
+Turn = Callable[[], object]
+
+
+def turns(where: World, link: Link, request: Message, version: int) -> Iterator[Turn]:
+    """Yields the turns of the engine for a request, from its arrival until it has its response or waits."""
+    engine, now = where.broker.engine, where.broker.clock.now()
     frame = memoryview(frame_of(request, version))
-    yield calls_of(lambda: engine.receive(link.connection, frame, now))
+    yield lambda: engine.receive(link.connection, frame, now)
     while True:
         if engine.turns.offloads:
             unfinished, offload = engine.turns.offloads.popleft()
             unfinished.do(offload)
             engine.turns.resume(unfinished)
         elif engine.turns.waiting:
-            yield calls_of(engine.turns.proceed)
+            yield engine.turns.proceed
         elif engine.timers.busy:
-            yield calls_of(lambda: engine.tick(now, lambda: True))
+            yield lambda: engine.tick(now, lambda: True)
         else:
             break
-    yield calls_of(link.close)
+
+
+def longest_turn(where: World, request: Message, version: int) -> int:
+    """Sends a request. Returns the number of calls in its longest turn."""
+    link = where.broker.link()
+    calls = max(map(calls_of, turns(where, link, request, version)))
+    calls = max(calls, calls_of(link.close))
     where.broker._links.remove(link)
-    engine.take_effects()
+    where.broker.engine.take_effects()
+    return calls
 
 
-def calls_of(work: Callable[[], object]) -> int:
+def answer(where: World, request: Message, version: int) -> tuple[list[bytes], int]:
+    """Sends a request. Returns the frames of its response, and the number of its turns."""
+    link, count = where.broker.link(), 0
+    for turn in turns(where, link, request, version):
+        turn()
+        count += 1
+    effects = [each for each in where.broker.engine.take_effects() if each.connection is link.connection]
+    link.close()
+    where.broker._links.remove(link)
+    return [b"".join(each.parts) if isinstance(each, Respond) else repr(each[1:]).encode() for each in effects], count
+
+
+def calls_of(work: Turn) -> int:
     """Returns how many functions, of Python and of C, the work calls."""
     profile = Profile()
     profile.runcall(work)
@@ -99,7 +127,7 @@ def too_long(where: World) -> Iterator[str]:
     """Yields the requests that have a turn with more calls than their size allows."""
     for name, request, version in [*short_requests(where), *long_requests(where)]:
         allowed = MOST * max(1.0, len(frame_of(request, version)) / SIZE)
-        calls = max(turns(where, request, version))
+        calls = longest_turn(where, request, version)
         if calls > allowed:
             yield f"{name}: {calls} calls"
 
@@ -110,8 +138,28 @@ def test_no_turn_of_any_request_is_long(rights: str, monkeypatch: pytest.MonkeyP
     where = world(rights, OTHERS)
     for _, request, version in short_requests(where):
         where.ask(request, version)  # the first request of a kind compiles its codec
-    where.broker.engine.turns.wake, where.broker.engine.timers.in_slices = lambda: None, True
+    in_turns(where.broker)
     assert list(too_long(where)) == []
+
+
+def in_turns(broker: InProcess) -> None:
+    """From now on, the engine of the broker works in turns, which the test runs."""
+    broker.engine.turns.wake, broker.engine.timers.in_slices = lambda: None, True
+
+
+@pytest.mark.parametrize("rights", [*RIGHTS, "no authorizer"])
+def test_each_request_has_the_same_response_in_turns_as_at_once(rights: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "FEW_ELEMENTS", FEW_ELEMENTS)
+    monkeypatch.setattr(inprocess, "time", SimpleNamespace(time_ns=lambda: NOW * 1_000_000))
+    monkeypatch.setattr(acl_requests, "time", SimpleNamespace(time_ns=lambda: NOW * 1_000_000))
+    quick, slow = (world.__wrapped__(rights, SLICE + 50) for _ in range(2))
+    in_turns(slow.broker)
+    in_many = set()
+    for name, request, version in [*short_requests(quick), *long_requests(quick, SIZE // 8)]:
+        (at_once, _), (in_slices, count) = answer(quick, deepcopy(request), version), answer(slow, request, version)
+        assert in_slices == at_once, name
+        in_many |= {name.split()[0]} if count > 2 else set()
+    assert len(in_many) > 40
 
 
 def test_transactions_that_time_out_together_end_in_many_turns() -> None:
@@ -123,7 +171,7 @@ def test_transactions_that_time_out_together_end_in_many_turns() -> None:
         who = {"producer_id": made.producer_id, "producer_epoch": made.producer_epoch, "transactional_id": name}
         fields = {"topics": [{"name": "orders", "partitions": [0]}], **who}
         link.request(plain("AddPartitionsToTxn", **{f"v3_and_below_{field}": fields[field] for field in fields}), 3)
-    engine.turns.wake, engine.timers.in_slices = lambda: None, True
+    in_turns(broker)
     now, calls = broker.clock.now() + 75_000, []
     while engine.timers.busy or engine.timers.is_due(now):
         calls.append(calls_of(lambda: engine.tick(now, lambda: True)))

@@ -1,14 +1,13 @@
-"""Long requests. A handler's response is the same in slices as at once, and a longer request takes more slices."""
+"""Long requests: what happens to them, and to others, between two slices."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import lru_cache
 from itertools import count, pairwise
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -42,11 +41,6 @@ from wirekit import NOW, batch
 TOPICS, PARTITIONS = 300, 2
 ALL = [f"topic-{i}" for i in range(TOPICS)]
 GROUPS = 40
-
-
-def names(length: int) -> list[str]:
-    """Returns `length` topic names. Every seventh topic does not exist."""
-    return [f"topic-{i}" if i % 7 else f"absent-{i}" for i in range(length)]
 
 
 class World:
@@ -114,23 +108,10 @@ class World:
         return self
 
 
-class Case(NamedTuple):
-    """The fields of a request with many elements, and its version. `changes` says whether the request changes the world."""
-
-    fields: Callable[[int], Plain]
-    version: int
-    length: int = 600
-    changes: bool = False
-
-
-def fetch_fields(topics: list[str], **fields: Any) -> Plain:
+def fetch(topics: list[str], **fields: Any) -> Message:
     parts = [{"partition": i, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for i in range(PARTITIONS)]
     asked = named(topics, "topic", partitions=parts)
-    return {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "topics": asked} | fields
-
-
-def fetch(topics: list[str], **fields: Any) -> Message:
-    return plain("Fetch", **fetch_fields(topics, **fields))
+    return plain("Fetch", **{"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "topics": asked} | fields)
 
 
 def added(topics: list[str]) -> Plain:
@@ -138,131 +119,13 @@ def added(topics: list[str]) -> Plain:
     return {f"v3_and_below_{name}": value for name, value in fields.items()}
 
 
-def committed(topics: list[str], member: str = "", epoch: int = -1) -> Plain:
+def committed(topics: list[str]) -> Plain:
     part = {"partition_index": 1, "committed_offset": 7, "committed_metadata": "m"}
-    who = {"group_id": "group-1", "generation_id_or_member_epoch": epoch, "member_id": member}
+    who = {"group_id": "group-1", "generation_id_or_member_epoch": -1, "member_id": ""}
     return who | {"topics": named(topics, partitions=[part])}
 
 
-def share_state(batches: int) -> Plain:
-    many = [{"first_offset": i, "last_offset": i, "delivery_state": 0, "delivery_count": 1} for i in range(batches)]
-    part = {"partition": 0, "state_epoch": 0, "leader_epoch": 0, "start_offset": 0, "state_batches": many}
-    return {"group_id": "g", "topics": [{"topic_id": bytes(15) + b"\1", "partitions": [part]}]}
-
-
-def quotas(length: int) -> Plain:
-    def entry(i: int) -> Plain:
-        rate = {"key": "producer_byte_rate", "value": float(i % 7), "remove": False}
-        return {"entity": [{"entity_type": "user", "entity_name": f"user-{i % (length or 1)}"}], "ops": [rate]}
-
-    return {"entries": [entry(i) for i in range(length + 3)], "validate_only": False}
-
-
-def numbered(kind: str, length: int) -> list[str]:
-    return [f"{kind}-{i}" for i in range(length)]
-
-
-def new_topics(length: int) -> Plain:
-    created = [f"{kind}-{length}-{i}" for i in range(length) for kind in ("topic", "new.one", "new_one")]
-    return {"timeout_ms": 1000, "topics": named(created, num_partitions=1, replication_factor=1, assignments=[], configs=[])}
-
-
-TOPIC_CONFIGS = {"resource_type": 2, "configs": [{"name": "retention.ms", "value": "7"}]}
-MARKER = {"producer_id": 1, "producer_epoch": 5, "transaction_result": True, "coordinator_epoch": 0}
-OFFSET_IN_TRANSACTION = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
 PRODUCER = {"transactional_id": "tx-1", "producer_id": 1, "producer_epoch": 0}
-CASES = {
-    "OffsetForLeaderEpoch": Case(
-        lambda n: {"topics": named(names(n), "topic", partitions=[{"partition": i, "leader_epoch": 0} for i in (0, 1)])}, 4
-    ),
-    "AlterClientQuotas": Case(quotas, 1, changes=True),
-    "WriteShareGroupState of many batches": Case(share_state, 0),
-    "DescribeShareGroupOffsets of one topic": Case(
-        lambda n: {"groups": [{"group_id": "g", "topics": named(["topic-1"], "topic_name", partitions=list(range(n)))}]}, 1
-    ),
-    "Metadata": Case(lambda n: {"topics": named(names(n)), "allow_auto_topic_creation": False}, 9),
-    "Metadata of all topics": Case(lambda n: {"topics": None, "include_topic_authorized_operations": True}, 12, 0),
-    "Metadata that creates topics": Case(lambda n: {"topics": named(numbered(f"new-{n}", n))}, 9, 50, changes=True),
-    "ListOffsets": Case(
-        lambda n: {"topics": named(names(n), partitions=[{"partition_index": i, "timestamp": -1} for i in (0, 1, 1)])}, 7
-    ),
-    "DescribeConfigs": Case(lambda n: {"resources": named(names(n), "resource_name", resource_type=2)}, 4, 100),
-    "Fetch": Case(lambda n: fetch_fields(names(n)), 11),
-    "Fetch of a session": Case(lambda n: fetch_fields(names(n), session_epoch=0), 11, changes=True),
-    "CreateTopics": Case(new_topics, 7, 40, changes=True),
-    "CreatePartitions": Case(
-        lambda n: {"timeout_ms": 1000, "topics": named(names(n), count=2 + n % 7, assignments=None)}, 3, 100, changes=True
-    ),
-    "DeleteTopics": Case(lambda n: {"timeout_ms": 1000, "topics": named(names(n))}, 6, 100, changes=True),
-    "AlterConfigs": Case(lambda n: {"resources": named(names(n), "resource_name", **TOPIC_CONFIGS)}, 2, 100, changes=True),
-    "IncrementalAlterConfigs": Case(
-        lambda n: {"resources": named(names(n), "resource_name", **TOPIC_CONFIGS)}, 1, 100, changes=True
-    ),
-    "ElectLeaders": Case(lambda n: {"timeout_ms": 1000, "topic_partitions": named(names(n), "topic", partitions=[0, 9])}, 2),
-    "AlterPartitionReassignments": Case(
-        lambda n: {"timeout_ms": 1000, "topics": named(names(n), partitions=[{"partition_index": 0, "replicas": [1]}])}, 0
-    ),
-    "DescribeProducers": Case(lambda n: {"topics": named(names(n), partition_indexes=[0])}, 0),
-    "DescribeLogDirs": Case(lambda n: {"topics": named(names(n), "topic", partitions=[0, 1])}, 4),
-    "DescribeTransactions": Case(lambda n: {"transactional_ids": numbered("tx", n)}, 0),
-    "ListTransactions": Case(lambda n: {"state_filters": ["Empty", "Odd"], "producer_id_filters": list(range(n))}, 1, 0),
-    "ListGroups": Case(lambda n: {"states_filter": ["Empty"]}, 4, 0),
-    "DeleteGroups": Case(lambda n: {"groups_names": numbered("group", n)}, 2, changes=True),
-    "DescribeGroups": Case(lambda n: {"groups": numbered("group", n)}, 6),
-    "ConsumerGroupDescribe": Case(lambda n: {"group_ids": numbered("group", n)}, 1),
-    "ListConfigResources": Case(lambda n: {}, 1, 0),
-    "AlterReplicaLogDirs": Case(
-        lambda n: {"dirs": [{"path": "/tmp/kafka-logs", "topics": named(names(n), partitions=[0])}]}, 2
-    ),
-    "DescribeTopicPartitions": Case(lambda n: {"topics": named(names(n))}, 0),
-    "OffsetFetch": Case(
-        lambda n: {
-            "groups": [
-                {"group_id": "group-1", "topics": named(names(n), partition_indexes=[0, 1])},
-                {"group_id": "group-2", "topics": None},
-            ],
-            "require_stable": True,
-        },
-        8,
-    ),
-    "OffsetFetch of one group": Case(lambda n: {"group_id": "group-1", "topics": named(names(n), partition_indexes=[0])}, 7),
-    "OffsetFetch of many groups": Case(lambda n: {"groups": named(numbered("group", n), "group_id", topics=None)}, 8),
-    "OffsetCommit": Case(lambda n: committed(names(n)), 8, changes=True),
-    "OffsetCommit at a member's epoch": Case(lambda n: committed(names(n), "nobody", 3), 9),
-    "TxnOffsetCommit": Case(
-        lambda n: PRODUCER | {"group_id": "group-1", "topics": named(names(n), partitions=[OFFSET_IN_TRANSACTION])},
-        5,
-        changes=True,
-    ),
-    "AddPartitionsToTxn": Case(lambda n: added(numbered("topic", n)), 3, 150, changes=True),
-    "AddPartitionsToTxn that do not exist": Case(lambda n: added(names(n)), 3),
-    "WriteTxnMarkers": Case(
-        lambda n: {"markers": [MARKER | {"topics": named(names(n), partition_indexes=[0, 1])}]}, 1, changes=True
-    ),
-    "OffsetDelete": Case(
-        lambda n: {"group_id": "group-1", "topics": named(names(n), partitions=[{"partition_index": 0}])}, 0, changes=True
-    ),
-    "FindCoordinator": Case(lambda n: {"key_type": 0, "coordinator_keys": numbered("group", n)}, 4),
-}
-
-
-at_once, in_slices = lru_cache(World), lru_cache(lambda: World().driven())
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_long_request_is_answered_the_same_in_slices_as_at_once(name: str) -> None:
-    fields, version, length, changes = CASES[name]
-
-    def make(elements: int) -> Message:
-        return plain(name.split()[0], **fields(elements))
-
-    quick, slow = (World(), World().driven()) if changes else (at_once(), in_slices())
-    assert slow.ask(make(length), version) == quick.ask(make(length), version)
-    assert slow.slices > quick.slices
-    if length:
-        fewer = slow.slices
-        slow.ask(make(2 * length), version)
-        assert slow.slices > fewer
 
 
 class Wide(World):
