@@ -51,7 +51,7 @@ KINDS = {
     ),
     "explored programs": Kind(r"/test_explore(_flows|_clients)?\.py", r"/campaign/|^tests/explored/"),
     "fuzzers": Kind(r"/test_fuzz\.py", r"^protocol/|^tests/fuzzing/"),
-    "histories": Kind(r"/test_kafka_model\.py.*\[", r"/(core|apis)/|^tests/(kafka_model|simulation)/"),
+    "histories": Kind(r"/test_(kafka_model|anomalies)\.py.*\[", r"/(core|apis)/|^tests/(kafka_model|simulation)/"),
     "Kafka's own readers": Kind(r"/test_(storage_kafka|codec_kafka)\.py", r"^protocol/|/storage/"),
     "memory": Kind(r"/test_(memory|costs)\.py", r"/(core|apis|engine|net|requests)/"),
     "messages": Kind(r"^tests/wire/test_(codec|codec_kio|codec_kafka_python|wire_fuzz)\.py.*\[", r"^protocol/|^tests/wire/"),
