@@ -60,7 +60,7 @@ KINDS = {
         r"/test_(demo|disk_serve|environment|exit_with_parent|extras|forks|other_files|outputs|serve|sidecar)\.py",
         r"/(commands|net|storage)/|/pytest_plugin\.py|^pyproject\.toml",
     ),
-    "schedules": Kind(r"/test_simulation\.py.*\[", r"/core/|^tests/simulation/"),
+    "schedules": Kind(r"/test_(simulation|world)\.py.*\[", r"/core/|^tests/(simulation|random_dialogues)/"),
     "soft resets": Kind(r"/test_soft_reset\.py::test_a_service", r"/(net|engine|testing)/|soft-reset"),
     "slices": Kind(r"/test_(fair_turns|numbers|share_slices|slices|turns)\.py", r"/(core|apis|engine|net)/"),
     "the image": Kind(r"::test_the_container", r"[Dd]ocker|^pyproject\.toml|^uv\.lock"),

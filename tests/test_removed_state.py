@@ -4,20 +4,16 @@ before, and after a start with the same data it still does. As in Kafka, an empt
 
 from __future__ import annotations
 
-import types
-from collections.abc import Iterator, Mapping, Set
-from enum import Enum
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from held import held
 from inprocess import InProcess
 from requesting import Plain, named, new_topic
 from state_changes import ACL, ALTERED, SETTINGS
 from test_unwritable_texts import ANY_ACL, Client
-from wirebroker.core.partition import Partition
-from wirebroker.engine.engine import Engine
 from wirebroker.trace.recorder import errors_in
 
 Request = tuple[str, int, Plain]
@@ -114,43 +110,6 @@ def groups() -> Iterator[tuple[str, list[Request]]]:
     modern: Plain = {"topic_partitions": [], "rebalance_timeout_ms": 60_000}
     for api, fields in (("ConsumerGroupHeartbeat", at | modern), ("ShareGroupHeartbeat", at)):
         yield api, [(api, 1, fields | {"member_epoch": 0}), (api, 1, fields | {"member_epoch": -1}), delete]
-
-
-SKIPPED = frozenset(
-    {"timers", "_timers", "_cache", "_shown", "_props", "_needed", "log", "version", "random_bytes", "release", "definitions"}
-)
-"""Attributes that do not belong to the state of the cluster: timers, caches, and notes about logs."""
-
-
-def held(engine: Engine) -> dict[str, frozenset[str]]:
-    """Returns the keys of every container in the engine's state, by the way that leads to it."""
-    found: dict[str, frozenset[str]] = {}
-    seen: set[int] = set()
-
-    def walk(value: Any, way: str) -> None:
-        if isinstance(value, str | bytes | int | float | None | Enum | type | types.FunctionType | types.MethodType):
-            return
-        if id(value) in seen:
-            return
-        seen.add(id(value))
-        if isinstance(value, Mapping):
-            found[way] = frozenset(map(repr, value))
-            for key, each in value.items():
-                walk(each, f"{way}[{key!r}]")
-        elif isinstance(value, Set | list | tuple):
-            found[way] = frozenset(map(repr, value)) if isinstance(value, Set) else frozenset({f"{len(value)} elements"})
-        elif type(value).__module__.startswith("wirebroker.core") and not isinstance(value, Partition):
-            names = [
-                *getattr(value, "__dict__", ()),
-                *(name for each in type(value).__mro__ for name in getattr(each, "__slots__", ())),
-            ]
-            for name in names:
-                if name not in SKIPPED:
-                    walk(getattr(value, name, None), f"{way}.{name}")
-
-    for name in ("cluster", "groups", "transactions", "shares", "telemetry", "fetch_sessions"):
-        walk(getattr(engine, name), name)
-    return found
 
 
 @pytest.mark.parametrize("on_disk", [False, True], ids=["memory", "disk"])

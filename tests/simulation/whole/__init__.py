@@ -1,0 +1,12 @@
+"""A simulated world with everything in it: every request, every timer and every act, on clusters in memory and on disk.
+
+schedule   a schedule, which is data: a setting and a list of steps. A seed makes it
+world      an engine, its clients, its disk and the time; plays a step
+asking     steps that send requests, which the generators of the random dialogues make
+acts       steps that are not requests: deeds, faults, restarts, the disk and the clock
+shown      what the brokers say of their state
+done       what the accepted requests have done, to be compared with `shown`
+holding    what must hold
+pairs      which two kinds of steps have met, in which order, on the same object or not
+campaign   many schedules, the smallest failing one, and the ledger
+"""

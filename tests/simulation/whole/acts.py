@@ -1,0 +1,369 @@
+"""Steps that are not requests: what tests do to a broker, what goes wrong, and the time that passes.
+
+Each deed and each kind of fault is an act, so a new one becomes a part of the world by itself. Its arguments are drawn by their
+names from what there is (`ARGUMENTS`).
+"""
+
+from __future__ import annotations
+
+import errno
+import inspect
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from diskkit import Failure
+from simulation.whole.things import CLUSTER, Things, node_thing, topic_thing, txn_thing
+from wirebroker import faults
+from wirebroker.core.acls import Acl
+from wirebroker.deeds.acls import AclDeeds
+from wirebroker.deeds.broker import EngineBroker
+from wirebroker.deeds.cluster import ClusterDeeds
+from wirebroker.deeds.declaring import Deeds, deeds_in
+from wirebroker.deeds.quotas import QuotaDeeds
+from wirebroker.deeds.running import RunningDeeds
+from wirebroker.deeds.state import StateDeeds
+from wirebroker.deeds.telemetry import TelemetryDeeds
+from wirebroker.deeds.topics import TopicDeeds
+from wirebroker.engine.snapshots import go_back, take
+from wirebroker.engine.soft_reset import soft_reset
+from wirebroker.faults.rules import KINDS
+from wirebroker.security.acl_specs import text_of
+
+if TYPE_CHECKING:
+    from simulation.whole.world import World
+
+SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
+ACL = "allow User:alice READ TOPIC t"
+NAMES = ("t", "u", "n1", "n2")
+TRANSACTIONS = ("a", "b", "c")
+NEWEST = "kafka-4.4"
+HOLDERS: tuple[type[Deeds], ...] = (
+    TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDeeds, QuotaDeeds, TelemetryDeeds,
+)  # fmt: skip
+NO_ACTS = {
+    "answer": "a program's own response; the world could not tell whether it is right",
+    "stall_handshake": "there are no handshakes without sockets",
+    "expire_certificate": "there are no handshakes without sockets",
+    "refuse": "the host refuses connections, and the world has no sockets",
+    "close": "the host closes idle connections, and the world has no sockets",
+}
+"""The kinds of faults that are no acts, and why."""
+
+
+class Doer(EngineBroker, QuotaDeeds, TelemetryDeeds):
+    """Does every deed to the engine of a world."""
+
+
+Act = Callable[["World", Random], Things]
+"""Does something to a world. Returns the things that it is about. Raises ValueError, KeyError, IndexError, RuntimeError or
+OSError if it is impossible."""
+ACTS: dict[str, Act] = {}
+"""The acts by name."""
+IMPOSSIBLE = (ValueError, LookupError, RuntimeError, OSError)
+
+
+def act(name: str) -> Callable[[Act], Act]:
+    """Declares an act."""
+
+    def declare(function: Act) -> Act:
+        ACTS[name] = function
+        return function
+
+    return declare
+
+
+# Arguments
+
+
+def _topic(world: World, chance: Random) -> str:
+    known = [name for name in world.engine.cluster.topics if not name.startswith("__")]
+    return world.pick(chance, known or NAMES) if chance.random() < 0.95 else "absent"
+
+
+def _offset(world: World, chance: Random) -> int:
+    ends = [each.log_end_offset for each in world.engine.cluster.partitions()]
+    return chance.randint(0, max(ends, default=0))
+
+
+def _producer(world: World, chance: Random) -> int:
+    known = sorted({key for each in world.engine.cluster.partitions() for key in each.producers})
+    return world.pick(chance, known or [5])
+
+
+def _transaction(world: World, chance: Random) -> str:
+    return world.pick(chance, list(world.engine.transactions.transactions) or TRANSACTIONS)
+
+
+def _acl(world: World, chance: Random) -> str:
+    known: list[Acl] = list(world.engine.cluster.acls.ids)
+    return text_of(world.pick(chance, sorted(known, key=str))) if known and chance.random() < 0.7 else ACL
+
+
+def _node(world: World, chance: Random) -> int:
+    return world.pick(chance, sorted(world.engine.cluster.brokers))
+
+
+ARGUMENTS: dict[str, Callable[[World, Random], Any]] = {
+    "topic": _topic, "partition": lambda _, chance: chance.choice([0, 0, 1]), "offset": _offset, "node_id": _node, "to": _node,
+    "producer_id": _producer, "transactional_id": _transaction, "acl": _acl,
+    "mode": lambda _, chance: chance.choice(["clean", "kill"]), "unclean": lambda _, chance: chance.random() < 0.5,
+    "partitions": lambda _, chance: chance.choice([1, 2, 3]), "replication_factor": lambda _, chance: chance.choice([None, 1]),
+    "configs": lambda _, chance: chance.choice([None, {"retention.ms": 60_000}, {"cleanup.policy": "compact"}]),
+    "user": lambda _, chance: chance.choice(["alice", "u"]), "client_id": lambda _, chance: chance.choice([None, "c"]),
+    "ip": lambda *_: None, "producer_byte_rate": lambda _, chance: chance.choice([None, 1e9]),
+    "consumer_byte_rate": lambda *_: None, "request_percentage": lambda *_: None, "controller_mutation_rate": lambda *_: None,
+    "connection_creation_rate": lambda *_: None, "metrics": lambda *_: ("*",), "interval_ms": lambda *_: 1000,
+    "match": lambda *_: (), "name": lambda *_: "s",
+    # of faults
+    "then": lambda _, chance: chance.choice(["disconnect", "silence"]), "code": lambda _, chance: chance.choice([6, 7, 15, 16]),
+    "after": lambda _, chance: chance.random() < 0.5, "ms": lambda _, chance: chance.choice([5, 200, 5000, 90_000]),
+    "others": lambda *_: 1, "bytes": lambda _, chance: chance.choice([1, 5, 30]), "request": lambda *_: False,
+    "at": lambda *_: None, "rate": lambda *_: 100_000,
+}  # fmt: skip
+OWN_ARGUMENTS: dict[tuple[str, str], Callable[[World, Random], Any]] = {
+    ("create_topic", "name"): lambda world, chance: world.pick(chance, NAMES),
+    ("delete_topic", "name"): _topic,
+    ("upgrade", "to"): lambda *_: NEWEST,
+}
+"""The arguments of one deed or fault."""
+
+
+def _argument(world: World, chance: Random, owner: str, name: str) -> Any:
+    return OWN_ARGUMENTS.get((owner, name), ARGUMENTS[name])(world, chance)
+
+
+def _about(given: dict[str, Any], deed: str) -> Things:
+    """Returns the things that arguments name, or the whole cluster if they name nothing."""
+    found = set[str]()
+    name = given.get("topic", given.get("name") if "topic" in deed else None)
+    if name is not None:
+        found.add(topic_thing(name))
+    if "node_id" in given and name is None:
+        found.add(node_thing(given["node_id"]))
+    if "transactional_id" in given:
+        found.add(txn_thing(given["transactional_id"]))
+    return frozenset(found or {CLUSTER})
+
+
+# Deeds
+
+
+def _declare_deeds(holder: type[Deeds]) -> None:
+    for each in deeds_in(holder):
+        name, owner = each.function.__name__, each.function.__qualname__.split(".")[0]
+        ACTS[f"{owner.removesuffix('Deeds').lower()}: {name}"] = _deed(name, owner, list(_parameters(each.function)))
+
+
+def _parameters(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    yield from list(inspect.signature(function).parameters.values())[1:]
+
+
+def _deed(name: str, owner: str, parameters: list[inspect.Parameter]) -> Act:
+    def perform(world: World, chance: Random) -> Things:
+        given = {each.name: _argument(world, chance, name, each.name) for each in parameters}
+        positional = [given[each.name] for each in parameters if each.kind is not each.KEYWORD_ONLY]
+        named = {each.name: given[each.name] for each in parameters if each.kind is each.KEYWORD_ONLY}
+        world.say(f"{owner}.{name} {given}")
+        world.done.unknown_after(name, given)
+        world.expects_closes = True
+        holder = next(each for each in HOLDERS if each.__name__ == owner)
+        getattr(holder, name)(Doer(world.engine), *positional, **named)
+        world.engine.controller.finish()
+        return _about(given, name)
+
+    return perform
+
+
+for _holder in HOLDERS:
+    _declare_deeds(_holder)
+
+
+# Faults
+
+
+def _fault(name: str) -> Act:
+    kind: Any = KINDS[name]
+    options = [each for each, hint in kind.__annotations__.items() if "ClassVar" not in str(hint)]
+
+    def perform(world: World, chance: Random) -> Things:
+        given = {each: _argument(world, chance, name, each) for each in options}
+        if name == "cut":
+            given["bytes"] += 8
+        words = {"every": 1, "times": chance.choice([1, 1, 3])} if name != "refuse" else {}
+        words |= {"topic": "t", "partition": 0} if name in ("truncate", "disk_full") else {}
+        world.say(f"fault {name} {given}")
+        if name in ("truncate", "restart", "crash_after_write", "move_leader", "withdraw_acl"):
+            world.done.unknown_after(name, words)
+        world.engine.plan.add(getattr(faults, name)(**given, **words))
+        return frozenset({CLUSTER})
+
+    return perform
+
+
+for _name in sorted(KINDS.keys() - NO_ACTS.keys()):
+    ACTS[f"fault: {_name}"] = _fault(_name)
+
+
+@act("faults end")
+def _faults_end(world: World, _: Random) -> Things:
+    world.clear_faults()
+    return frozenset({CLUSTER})
+
+
+@act("a partition goes offline")
+def _goes_offline(world: World, chance: Random) -> Things:
+    topic, index, node = _topic(world, chance), chance.choice([0, 1]), _node(world, chance)
+    restore = Doer(world.engine).fill_disk(node, topic, index)
+    if restore is not None:
+        world.at_repair.append(restore)
+    return frozenset({topic_thing(topic)})
+
+
+@act("a write fails")
+def _write_fails(world: World, chance: Random) -> Things:
+    partition = world.engine.cluster.partition(_topic(world, chance), chance.choice([0, 1]))
+    if partition is not None:
+        partition.fail_next_write()
+        world.at_repair.append(lambda: partition.fail_next_write(0))
+    return frozenset({CLUSTER})
+
+
+@act("a session ends")
+def _session_ends(world: World, chance: Random) -> Things:
+    for link in world.links.values():
+        Doer(world.engine).expire_session(link.connection)
+    world.expects_closes = True
+    return frozenset({CLUSTER})
+
+
+@act("a member's session ends")
+def _member_ends(world: World, chance: Random) -> Things:
+    groups = world.engine.groups
+    known = sorted((group, member) for group, found in groups.groups.items() for member in found.members)
+    group, member = world.pick(chance, known)
+    Doer(world.engine).expire_member([group], member)
+    return frozenset({f"group {group}"})
+
+
+@act("a coordinator moves")
+def _coordinator_moves(world: World, chance: Random) -> Things:
+    groups, ids = chance.choice([["a", "g"], []]), chance.choice([["a", "b"], []])
+    Doer(world.engine).move_coordinator(groups, ids)
+    return frozenset({CLUSTER})
+
+
+@act("reassignments are slow")
+def _slow(world: World, chance: Random) -> Things:
+    Doer(world.engine).slow_reassignments(chance.choice([SECOND, HOUR]))
+    return frozenset({CLUSTER})
+
+
+# The whole
+
+
+@act("soft reset")
+def _soft_reset(world: World, _: Random) -> Things:
+    world.repair()
+    back = world.began - world.now
+    world.engine.move_time(back)
+    world.now = world.began
+    world.done.all_unknown()
+    soft_reset(world.engine, world.now)
+    return frozenset({CLUSTER})
+
+
+@act("snapshot")
+def _snapshot(world: World, _: Random) -> Things:
+    world.snapshot = take(world.engine, world.now, world)
+    return frozenset({CLUSTER})
+
+
+@act("restore")
+def _restore(world: World, _: Random) -> Things:
+    if world.snapshot is None or world.setting.data:
+        raise RuntimeError("there is no snapshot")
+    before, world.engine = world.engine, world.new_engine()
+    go_back(world.engine, world.snapshot, before)
+    world.now = world.snapshot.now
+    world.forget_links()
+    world.done.all_unknown()
+    return frozenset({CLUSTER})
+
+
+@act("start again cleanly")
+def _start_again(world: World, _: Random) -> Things:
+    world.start_again("clean")
+    return frozenset({CLUSTER})
+
+
+@act("start again after a kill")
+def _start_again_killed(world: World, _: Random) -> Things:
+    world.start_again("kill")
+    return frozenset({CLUSTER})
+
+
+@act("upgrade")
+def _upgrade(world: World, chance: Random) -> Things:
+    world.expects_closes = True
+    Doer(world.engine).upgrade(NEWEST, _node(world, chance), chance.choice([0, 2000]))(world.now)
+    return frozenset({CLUSTER})
+
+
+@act("a client leaves")
+def _leaves(world: World, chance: Random) -> Things:
+    world.leave(world.pick(chance, sorted(world.links)))
+    return frozenset({CLUSTER})
+
+
+@act("all clients leave")
+def _all_leave(world: World, _: Random) -> Things:
+    for where in list(world.links):
+        world.leave(where)
+    return frozenset({CLUSTER})
+
+
+# The disk
+
+
+def _disk(world: World, failure: Failure) -> Things:
+    if world.disk is None:
+        raise RuntimeError("the brokers have no disk")
+    world.disk.failure = failure._replace(number=failure.number + len(world.disk.calls))
+    world.disk_failed = True
+    return frozenset({CLUSTER})
+
+
+@act("the disk is full")
+def _full(world: World, _: Random) -> Things:
+    return _disk(world, Failure(0, stays=True))
+
+
+@act("the disk fails once")
+def _fails(world: World, chance: Random) -> Things:
+    return _disk(world, Failure(chance.randrange(6), errno.EIO, short=chance.random() < 0.3))
+
+
+@act("the disk is well again")
+def _well(world: World, _: Random) -> Things:
+    if world.disk is not None:
+        world.disk.repair()
+    return frozenset({CLUSTER})
+
+
+# Time
+
+
+def _moves(ms: Callable[[Random], int]) -> Act:
+    def move(world: World, chance: Random) -> Things:
+        world.advance(ms(chance))
+        return frozenset({CLUSTER})
+
+    return move
+
+
+ACTS["clock: at once"] = _moves(lambda chance: chance.randint(1, 50))
+ACTS["clock: seconds"] = _moves(lambda chance: chance.randint(1, 30) * SECOND)
+ACTS["clock: minutes"] = _moves(lambda chance: chance.choice([1, 5, 6, 10, 20]) * MINUTE)
+ACTS["clock: hours"] = _moves(lambda chance: chance.randint(1, 30) * HOUR)
+ACTS["clock: days"] = _moves(lambda chance: chance.choice([2, 7, 8, 31]) * DAY)

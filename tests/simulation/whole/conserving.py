@@ -1,0 +1,96 @@
+"""Conservation: when everything is deleted and all clients have left, the engine is as large as a new one."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fuzzing.script import Finding
+from held import held
+from requesting import plain
+from simulation.whole.acts import DAY, Doer
+from simulation.whole.done import GROUP, METRICS
+from wirebroker.core.purgatory import name_of
+
+if TYPE_CHECKING:
+    from simulation.whole.world import World
+
+Held = dict[str, frozenset[str]]
+EMPTY: dict[Any, Held] = {}
+"""What a new engine holds, by what it depends on."""
+KEPT = ("_levels", "cluster.producer_ids", "next_", ".versions", "cluster.tokens._ids", "telemetry._s")
+"""Parts of the ways to state that rightly stays: the levels of loggers, numbers that never go back, the versions after an
+upgrade, and what the next use of tokens and of client metrics forgets."""
+IN_BRACKETS = re.compile(r"\[.*?\]")
+NOTHING = frozenset[str]()
+MOST_TIMERS = 200
+"""The most timers of an engine that has nothing to do, without those that were cancelled."""
+
+
+def conserved(world: World) -> None:
+    """Deletes everything, and checks that nothing stays behind. Raises Finding."""
+    setting = world.setting
+    where = setting.brokers, setting.secured, setting.release, setting.data
+    if where not in EMPTY:
+        made = type(world)(replace(setting, warm=True))
+        try:
+            EMPTY[where] = left_behind(made)
+        finally:
+            made.close()
+    left, empty = left_behind(world), EMPTY[where]
+    for way in sorted(left):
+        if setting.release and "configs" in way:
+            continue  # an upgrade sets min.insync.replicas
+        if more := left[way] - empty.get(way, NOTHING):
+            raise Finding("left behind: " + IN_BRACKETS.sub("[…]", way), f"{way}: {sorted(more)[:10]}")
+    timers = [timer.action for _, _, timer in world.engine.timers._heap if timer.action is not None]
+    if len(timers) > MOST_TIMERS:
+        raise Finding("timers are left behind", str(Counter(map(name_of, timers))))
+
+
+def left_behind(world: World) -> Held:
+    """Deletes everything, lets everything expire, and returns what the engine still holds."""
+    for where in list(world.links):
+        world.leave(where)
+    _delete_everything(world)
+    for days in (1, 30, 30):  # members, transactions, offsets and ids expire
+        world.advance(days * DAY)
+    _delete_groups(world)
+    world.advance(DAY)
+    found = held(world.engine).items()
+    return {way: _counted(keys) for way, keys in found if not any(part in way for part in KEPT)}
+
+
+def _counted(keys: frozenset[str]) -> frozenset[str]:
+    """Replaces random ids by their number."""
+    ids = [key for key in keys if key.startswith(("b'", 'b"'))]
+    return (keys - {*ids}) | ({f"{len(ids)} ids"} if ids else set())
+
+
+def _delete_everything(world: World) -> None:
+    cluster = world.engine.cluster
+    names = [name for name in cluster.topics if not name.startswith("__")]
+    world.ask(plain("DeleteTopics", topics=[{"name": name} for name in names], topic_names=names, timeout_ms=1000), 6)
+    doer = Doer(world.engine)
+    if cluster.acls.ids:
+        cluster.alter_acls((), list(cluster.acls.ids))
+    cluster.alter_quotas([(entity, key, None) for entity, held in cluster.quotas.limits.items() for key in held])
+    users = world.ask(plain("DescribeUserScramCredentials", users=None), 0)
+    for user in users.results if users is not None else ():
+        for info in user.credential_infos:
+            gone = [{"name": user.user, "mechanism": info.mechanism}]
+            world.ask(plain("AlterUserScramCredentials", deletions=gone), 0)
+    listed = world.ask(plain("ListConfigResources", resource_types=[METRICS, GROUP]), 1)
+    for each in listed.config_resources if listed is not None else ():
+        resource = {"resource_type": each.resource_type, "resource_name": each.resource_name, "configs": []}
+        world.ask(plain("AlterConfigs", resources=[resource]), 2)
+    doer.warm()
+    world.settle()
+
+
+def _delete_groups(world: World) -> None:
+    cluster = world.engine.cluster
+    for group_id in sorted({*world.engine.groups.groups, *world.engine.groups.offsets.groups()}):
+        world.ask(plain("DeleteGroups", groups_names=[group_id]), 2, cluster.coordinator("group", group_id))

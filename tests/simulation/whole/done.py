@@ -1,0 +1,348 @@
+"""What the accepted requests have done, to be compared with what the brokers say of their state (`shown`).
+
+A fact has a key, which begins with its family, and the values that it may have. Without a response, a request may have been
+done or not. `ANY` stands for a fact of which nothing is known, and `ABSENT` for one that is not there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fuzzing.acknowledged import Acknowledged
+
+if TYPE_CHECKING:
+    from simulation.whole.world import World
+
+Key = tuple[Any, ...]
+ABSENT, ANY = "absent", "anything"
+COMPLETE = frozenset({"topic", "config", "acl", "quota", "scram", "token", "offset"})
+"""The families of which `Done` knows every fact, so that a fact that it does not know must be absent."""
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE = 0, 1
+WEEK_MS = 7 * 86_400_000
+
+
+class Done:
+    """The facts that follow from the accepted requests to the brokers of a world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.facts: dict[Key, set[Any]] = {}
+        self.since: dict[Key, int] = {}
+        """The time at which a fact was last set."""
+        self.vague: set[str] = set()
+        """The families of which nothing is known any more."""
+        self.starts: dict[tuple[bytes, int], int] = {}
+        """The earliest offsets at which logs may begin, after DeleteRecords."""
+        self.acknowledged = Acknowledged()
+        self.lossy: set[str] = set()
+        """The topics that may have lost acknowledged records, as in Kafka."""
+        self.auto_created: set[str] = set()
+        self._pending: dict[Any, list[tuple[Key, Any]]] = {}
+
+    # Facts
+
+    def set(self, key: Key, *values: Any) -> None:
+        """A fact is known to have one of these values."""
+        self.facts[key] = set(values)
+        self.since[key] = self._world.now
+
+    def add(self, key: Key, *values: Any) -> None:
+        """A fact may have another value than it had before."""
+        self.set(key, *self.facts.get(key, {ABSENT}), *values)
+
+    def drop(self, *begin: Any, how: Callable[[Key], None] | None = None) -> None:
+        """All facts whose keys begin so are absent."""
+        for key in [key for key in self.facts if key[: len(begin)] == begin]:
+            (how or (lambda each: self.set(each, ABSENT)))(key)
+
+    def all_unknown(self) -> None:
+        """The state went back to an earlier one, so nothing is known any more."""
+        self.vague |= COMPLETE
+        self.starts.clear()
+        self.lossy.update(topic.name for topic in self._world.engine.cluster.topics.values())
+        self.lossy.add("*")
+
+    def topic_exists(self, topic: Any) -> None:
+        """A topic exists from the beginning."""
+        self.set(("topic", topic.name), (topic.topic_id, len(topic.partitions)))
+        for name, value in topic.configs.overrides.items():
+            self.set(("config", TOPIC, topic.name, name), value)
+
+    def unknown_after(self, deed: str, given: Mapping[str, Any]) -> None:
+        """A deed of a test changes what its arguments name."""
+        name = given.get("topic", given.get("name"))
+        if deed in ("create_topic", "delete_topic"):
+            self._topic_unknown(name)
+        elif "acl" in deed:
+            self.vague.add("acl")
+        elif deed in ("set", "remove"):
+            self.vague.add("quota")
+        elif deed == "subscribe":
+            self.drop("config", METRICS, how=lambda key: self.set(key, ANY))
+            for setting in ("metrics", "interval.ms", "match"):
+                self.set(("config", METRICS, name, setting), ANY)
+        elif deed in ("truncate", "elect_leader", "move_leader"):
+            self.lossy.add(str(name))
+            self.lossy.add("__")
+        elif deed in ("kill_broker", "crash", "restart", "crash_after_write"):
+            self.lossy.add("*")
+
+    def _topic_unknown(self, name: str) -> None:
+        self.set(("topic", name), ANY)
+        self.drop("config", TOPIC, name, how=lambda key: self.set(key, ANY))
+        self.auto_created.add(name)
+        for key in [key for key in self.facts if key[0] == "offset" and key[2] == name]:
+            self.set(key, ANY)
+
+    def _topic_gone(self, name: str) -> None:
+        self.set(("topic", name), ABSENT)
+        self.drop("config", TOPIC, name)
+        for key in [key for key in self.facts if key[0] == "offset" and key[2] == name]:
+            self.set(key, ABSENT)
+        self.lossy.discard(name)
+
+    # What was asked
+
+    def learn(self, api: str, request: Any, response: Any, version: int) -> None:
+        """Note what an accepted request has done."""
+        learner = getattr(self, f"_{api}", None)
+        if learner is not None and not getattr(request, "validate_only", False):
+            learner(request, response, version)
+
+    def perhaps(self, api: str, request: Any) -> None:
+        """A request got no response that could be believed, so it may have been done or not."""
+        if getattr(request, "validate_only", False):
+            return
+        family = {
+            "CreateAcls": "acl", "DeleteAcls": "acl", "AlterClientQuotas": "quota", "AlterUserScramCredentials": "scram",
+            "CreateDelegationToken": "token", "RenewDelegationToken": "token", "ExpireDelegationToken": "token",
+            "AlterConfigs": "config", "IncrementalAlterConfigs": "config", "OffsetCommit": "offset", "OffsetDelete": "offset",
+            "TxnOffsetCommit": "offset", "EndTxn": "offset", "DeleteGroups": "offset",
+        }.get(api)  # fmt: skip
+        if family is not None:
+            self.vague.add(family)
+        elif api in ("CreateTopics", "DeleteTopics", "CreatePartitions"):
+            self.vague |= {"topic", "config", "offset"}
+        elif api in ("Metadata", "StreamsGroupHeartbeat"):
+            self._auto(api, request)
+
+    def _auto(self, api: str, request: Any) -> None:
+        if api != "Metadata":
+            self._StreamsGroupHeartbeat(request, None, 0)
+            return
+        names = [each.name for each in request.topics or () if each.name]
+        for name in names:
+            if self.facts.get(("topic", name), {ABSENT}) == {ABSENT} and request.allow_auto_topic_creation:
+                self._topic_unknown(name)
+
+    def _StreamsGroupHeartbeat(self, request: Any, _: Any, __: int) -> None:  # noqa: N802
+        for part in request.topology.subtopologies if request.topology is not None else ():
+            for topic in (*part.state_changelog_topics, *part.repartition_source_topics):
+                if self.facts.get(("topic", topic.name), {ABSENT}) == {ABSENT}:
+                    self._topic_unknown(topic.name)
+
+    def _Metadata(self, request: Any, _: Any, __: int) -> None:  # noqa: N802
+        self._auto("Metadata", request)
+
+    # Topics
+
+    def _CreateTopics(self, request: Any, response: Any, version: int) -> None:  # noqa: N802
+        asked = {each.name: each for each in request.topics}
+        for made in response.topics:
+            if made.error_code:
+                continue
+            self._topic_gone(made.name)
+            if version < 7:
+                self.set(("topic", made.name), ANY)
+            else:
+                self.set(("topic", made.name), (made.topic_id, made.num_partitions))
+                self._world.speaker.symbols.topic(made.name, made.topic_id)
+            for config in asked[made.name].configs:
+                self.set(("config", TOPIC, made.name, config.name), config.value)
+
+    def _DeleteTopics(self, _: Any, response: Any, __: int) -> None:  # noqa: N802
+        for gone in response.responses:
+            if not gone.error_code:
+                self._topic_gone(gone.name)
+
+    def _CreatePartitions(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
+        counts = {each.name: each.count for each in request.topics}
+        for grown in response.results:
+            known = self.facts.get(("topic", grown.name), {ANY})
+            if not grown.error_code and ANY not in known and ABSENT not in known:
+                self.set(("topic", grown.name), *((topic_id, counts[grown.name]) for topic_id, _ in known))
+
+    def _DeleteRecords(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
+        for topic in response.topics:
+            found = self._world.engine.cluster.topics.get(topic.name)
+            for part in topic.partitions if found is not None else ():
+                if not part.error_code and found is not None:
+                    where = found.topic_id, part.partition_index
+                    self.starts[where] = max(self.starts.get(where, 0), part.low_watermark)
+
+    def _Produce(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
+        cluster = self._world.engine.cluster
+        ids = {topic.name: topic.topic_id for topic in cluster.topics.values()}
+        if request.acks == -1:
+            known = set(ids.values())
+            self.acknowledged.note(
+                request, response, lambda name: ids.get(name) if isinstance(name, str) else name if name in known else None
+            )
+
+    # Settings
+
+    def _AlterConfigs(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
+        for resource in self._accepted(request, response):
+            where = ("config", resource.resource_type, resource.resource_name)
+            self.drop(*where)
+            for config in resource.configs:
+                self.set((*where, config.name), ABSENT if config.value is None else config.value)
+
+    def _IncrementalAlterConfigs(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
+        for resource in self._accepted(request, response):
+            for config in resource.configs:
+                key = ("config", resource.resource_type, resource.resource_name, config.name)
+                operation = config.config_operation
+                self.set(key, {SET: config.value, DELETE: ABSENT}.get(operation, ANY))
+
+    @staticmethod
+    def _accepted(request: Any, response: Any) -> Iterator[Any]:
+        codes = {(each.resource_type, each.resource_name): each.error_code for each in response.responses}
+        for resource in request.resources:
+            if not codes.get((resource.resource_type, resource.resource_name), -1) and resource.resource_type != LOGGER:
+                yield resource
+
+    # Security
+
+    def _CreateAcls(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
+        for acl, made in zip(request.creations, response.results, strict=True):
+            if not made.error_code:
+                self.set(acl_key(acl, acl.resource_pattern_type), True)
+
+    def _DeleteAcls(self, _: Any, response: Any, __: int) -> None:  # noqa: N802
+        for result in response.filter_results:
+            for acl in result.matching_acls:
+                if not acl.error_code:
+                    self.set(acl_key(acl, acl.pattern_type), ABSENT)
+
+    def _AlterClientQuotas(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
+        refused = {quota_key(told.entity, "") for told in response.entries if told.error_code}
+        times = Counter(quota_key(entry.entity, "") for entry in request.entries)
+        for entry in request.entries:
+            entity = quota_key(entry.entity, "")
+            for op in entry.ops:
+                if times[entity] > 1:  # the first entry may have been accepted
+                    self.set(quota_key(entry.entity, op.key), ANY)
+                elif entity not in refused:
+                    self.set(quota_key(entry.entity, op.key), ABSENT if op.remove else op.value, *_whole(op))
+
+    def _AlterUserScramCredentials(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
+        refused = {each.user for each in response.results if each.error_code}
+        for each in request.deletions:
+            if each.name not in refused:
+                self.set(("scram", each.name, each.mechanism), ABSENT)
+        for each in request.upsertions:
+            if each.name not in refused:
+                self.set(("scram", each.name, each.mechanism), each.iterations)
+
+    def _CreateDelegationToken(self, _: Any, response: Any, __: int) -> None:  # noqa: N802
+        if not response.error_code:
+            self.set(("token", bytes(response.hmac)), response.expiry_timestamp_ms)
+
+    def _RenewDelegationToken(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
+        if not response.error_code:
+            self.set(("token", bytes(request.hmac)), response.expiry_timestamp_ms)
+
+    def _ExpireDelegationToken(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
+        if not response.error_code:
+            gone = request.expiry_time_period_ms < 0
+            self.set(("token", bytes(request.hmac)), ABSENT if gone else response.expiry_timestamp_ms)
+
+    # Offsets
+
+    def _name(self, topic: Any) -> str:
+        if getattr(topic, "name", ""):
+            return str(topic.name)
+        found = self._world.engine.cluster.topics_by_id.get(bytes(topic.topic_id))
+        return found.name if found is not None else ""
+
+    def _committed(self, request: Any, response: Any) -> Iterator[tuple[Key, Any]]:
+        codes = {(self._name(t), p.partition_index): p.error_code for t in response.topics for p in t.partitions}
+        for topic in request.topics:
+            for part in topic.partitions:
+                name = self._name(topic)
+                if not codes.get((name, part.partition_index), -1):
+                    key = ("offset", request.group_id, name, part.partition_index)
+                    yield key, (part.committed_offset, part.committed_metadata or "")
+
+    def _OffsetCommit(self, request: Any, response: Any, version: int) -> None:  # noqa: N802
+        for key, value in self._committed(request, response):
+            self.set(key, value, *([ABSENT] if 2 <= version <= 4 and request.retention_time_ms >= 0 else []))
+
+    def _TxnOffsetCommit(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
+        pending = self._pending.setdefault(request.producer_id, [])
+        pending += self._committed(request, response)
+
+    def _EndTxn(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
+        for key, value in self._pending.get(request.producer_id, ()):
+            self.add(key, value)  # an earlier end, whose response was lost, may have committed it
+
+    def _OffsetDelete(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
+        for topic in response.topics if not response.error_code else ():
+            for part in topic.partitions:
+                if not part.error_code:
+                    self.set(("offset", request.group_id, topic.name, part.partition_index), ABSENT)
+
+    def _DeleteGroups(self, _: Any, response: Any, __: int) -> None:  # noqa: N802
+        for result in response.results:
+            if not result.error_code:
+                self.drop("offset", result.group_id)
+
+    # The comparison
+
+    def differences(self, shown: Mapping[Key, Any]) -> Iterator[str]:
+        """Yields a text for each fact that is not as it was done."""
+        known = {key for key in self.facts if key[0] in COMPLETE}
+        for key in sorted(known | {key for key in shown if key[0] in COMPLETE}, key=repr):
+            found = shown.get(key, ABSENT)
+            if key[0] in self.vague or self._may_differ(key, found):
+                continue
+            wanted = self.facts.get(key, {ABSENT})
+            if ANY not in wanted and found not in wanted and _plainly(found) not in map(_plainly, wanted):
+                yield f"{key}: {found!r}, and not {sorted(map(repr, wanted))}"
+
+    def _may_differ(self, key: Key, found: Any) -> bool:
+        now = self._world.now
+        if key[0] == "topic":
+            return key[1].startswith("__") or "-" in key[1] or key[1] in self.auto_created
+        if key[0] == "config":
+            return key[1] == TOPIC and (key[2] in self.auto_created or "-" in key[2] or key[2].startswith("__"))
+        if key[0] == "offset":
+            return found == ABSENT and now - self.since.get(key, 0) >= WEEK_MS
+        if key[0] == "token":
+            ends = [each for each in self.facts.get(key, ()) if isinstance(each, int)]
+            return found == ABSENT and bool(ends) and now >= min(ends)
+        return False
+
+
+def _plainly(value: Any) -> Any:
+    """Kafka shows a setting as it has read it: TRUE as true, and a list without spaces."""
+    return value.lower().replace(" ", "") if isinstance(value, str) else value
+
+
+def _whole(op: Any) -> Iterable[float]:
+    """Kafka keeps rates as whole numbers."""
+    return () if op.remove or op.value != op.value or abs(op.value) > 1e15 else (float(int(op.value)),)
+
+
+def acl_key(acl: Any, pattern_type: int) -> Key:
+    return (
+        "acl", acl.resource_type, acl.resource_name, pattern_type, acl.principal, acl.host, acl.operation, acl.permission_type,
+    )  # fmt: skip
+
+
+def quota_key(entity: Iterable[Any], limit: str) -> Key:
+    return ("quota", frozenset((each.entity_type, each.entity_name) for each in entity), limit)

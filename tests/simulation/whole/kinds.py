@@ -1,0 +1,117 @@
+"""The kinds of steps, and how often each is drawn."""
+
+from __future__ import annotations
+
+from simulation.whole.acts import ACTS
+
+ASKED: dict[str, tuple[str, ...]] = {
+    "AddOffsetsToTxn": ("transactions",),
+    "AddPartitionsToTxn": ("transactions",),
+    "AddRaftVoter": ("brokers",),
+    "AlterClientQuotas": ("quotas",),
+    "AlterConfigs": ("admin", "administration", "mixed"),
+    "AlterPartitionReassignments": ("brokers",),
+    "AlterReplicaLogDirs": ("brokers",),
+    "AlterShareGroupOffsets": ("shares",),
+    "AlterUserScramCredentials": ("security",),
+    "ApiVersions": ("administration",),
+    "ConsumerGroupDescribe": ("consumers", "administration"),
+    "ConsumerGroupHeartbeat": ("consumers",),
+    "CreateAcls": ("security",),
+    "CreateDelegationToken": ("security",),
+    "CreatePartitions": ("admin", "streams"),
+    "CreateTopics": ("admin",),
+    "DeleteAcls": ("security",),
+    "DeleteGroups": ("groups", "consumers", "shares", "streams", "transactions"),
+    "DeleteRecords": ("logs", "shares"),
+    "DeleteShareGroupOffsets": ("shares",),
+    "DeleteShareGroupState": ("states",),
+    "DeleteTopics": ("admin",),
+    "DescribeAcls": ("security",),
+    "DescribeClientQuotas": ("quotas",),
+    "DescribeCluster": ("brokers", "administration"),
+    "DescribeConfigs": ("admin", "administration", "mixed"),
+    "DescribeDelegationToken": ("security",),
+    "DescribeGroups": ("groups",),
+    "DescribeLogDirs": ("brokers",),
+    "DescribeProducers": ("logs", "transactions"),
+    "DescribeQuorum": ("brokers",),
+    "DescribeShareGroupOffsets": ("shares",),
+    "DescribeTopicPartitions": ("admin",),
+    "DescribeTransactions": ("transactions",),
+    "DescribeUserScramCredentials": ("security",),
+    "ElectLeaders": ("brokers",),
+    "EndTxn": ("transactions",),
+    "ExpireDelegationToken": ("security",),
+    "Fetch": ("logs", "transactions"),
+    "FindCoordinator": ("brokers",),
+    "GetTelemetrySubscriptions": ("brokers",),
+    "Heartbeat": ("groups",),
+    "IncrementalAlterConfigs": ("admin", "administration", "mixed"),
+    "InitProducerId": ("transactions", "logs"),
+    "InitializeShareGroupState": ("states",),
+    "JoinGroup": ("groups", "transactions"),
+    "LeaveGroup": ("groups", "transactions"),
+    "ListConfigResources": ("brokers",),
+    "ListGroups": ("groups", "shares", "streams"),
+    "ListOffsets": ("logs", "transactions", "admin"),
+    "ListPartitionReassignments": ("brokers",),
+    "ListTransactions": ("transactions",),
+    "Metadata": ("admin",),
+    "OffsetCommit": ("groups", "consumers", "streams", "transactions"),
+    "OffsetDelete": ("groups", "streams", "transactions"),
+    "OffsetFetch": ("groups", "consumers", "streams", "transactions"),
+    "OffsetForLeaderEpoch": ("logs",),
+    "Produce": ("logs", "transactions", "shares", "mixed"),
+    "PushTelemetry": ("brokers",),
+    "ReadShareGroupState": ("states",),
+    "ReadShareGroupStateSummary": ("states",),
+    "RemoveRaftVoter": ("brokers",),
+    "RenewDelegationToken": ("security",),
+    "SaslAuthenticate": ("logins",),
+    "SaslHandshake": ("logins",),
+    "ShareAcknowledge": ("shares",),
+    "ShareFetch": ("shares",),
+    "ShareGroupDescribe": ("shares",),
+    "ShareGroupHeartbeat": ("shares",),
+    "StreamsGroupDescribe": ("streams",),
+    "StreamsGroupHeartbeat": ("streams",),
+    "StreamsGroupTopologyDescriptionUpdate": ("states",),
+    "SyncGroup": ("groups", "transactions"),
+    "TxnOffsetCommit": ("transactions",),
+    "UnregisterBroker": ("brokers",),
+    "UnregisterController": ("brokers",),
+    "UpdateFeatures": ("administration",),
+    "WriteShareGroupState": ("states",),
+    "WriteTxnMarkers": ("transactions",),
+}
+"""The subjects of dialogues that send each request."""
+
+OFTEN = {
+    "Produce": 5, "Fetch": 3, "InitProducerId": 2, "EndTxn": 3, "JoinGroup": 4, "SyncGroup": 4, "OffsetCommit": 3,
+    "TxnOffsetCommit": 2, "ConsumerGroupHeartbeat": 4, "ShareGroupHeartbeat": 3, "ShareFetch": 3, "ShareAcknowledge": 2,
+    "StreamsGroupHeartbeat": 3, "DeleteRecords": 2, "CreateTopics": 2, "DeleteTopics": 1, "IncrementalAlterConfigs": 3,
+    "Heartbeat": 2, "SaslAuthenticate": 2, "AddPartitionsToTxn": 2, "CreateAcls": 2, "CreateDelegationToken": 2,
+}  # fmt: skip
+"""The weights of requests that do more than others. The weight of every other request is 1, but of those below."""
+SELDOM = dict.fromkeys(
+    ("UnregisterBroker", "UnregisterController", "AddRaftVoter", "RemoveRaftVoter", "DescribeCluster", "DescribeQuorum",
+     "ListConfigResources", "UpdateFeatures", "ApiVersions"), 0.2
+)  # fmt: skip
+ACT_WEIGHTS = {
+    "clock: at once": 6.0, "clock: seconds": 4.0, "clock: minutes": 2.5, "clock: hours": 0.7, "clock: days": 0.5,
+    "a client leaves": 1.0, "faults end": 1.0, "the disk is well again": 0.6, "soft reset": 0.15, "restore": 0.15,
+    "running: restart": 0.5, "cluster: start_broker": 1.0,
+}  # fmt: skip
+"""The weights of acts. The weight of every other act is 0.12."""
+WEIGHTS: dict[str, float] = {api: OFTEN.get(api, SELDOM.get(api, 1)) for api in ASKED} | {
+    name: ACT_WEIGHTS.get(name, 0.12) for name in ACTS
+}
+KINDS = list(WEIGHTS)
+"""The kinds of steps."""
+SETUP_KINDS = [
+    "Produce", "Produce", "InitProducerId", "JoinGroup", "JoinGroup", "SyncGroup", "OffsetCommit", "ConsumerGroupHeartbeat",
+    "ShareGroupHeartbeat", "StreamsGroupHeartbeat", "AddPartitionsToTxn", "CreateTopics", "ShareFetch",
+    "IncrementalAlterConfigs",
+]  # fmt: skip
+"""The kinds of the first steps of a schedule."""

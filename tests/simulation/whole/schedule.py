@@ -1,0 +1,83 @@
+"""A schedule: a setting and a list of steps. Without some of its steps it still is a valid schedule.
+
+A step has a kind and a seed. The step decides by its seed what it does with the objects that it then finds, so it does not
+depend on other steps being there. The seed of a schedule also chooses two kinds, the focus, which often follow each other. The
+seeds from 0 to the square of the number of kinds have all foci, one after another.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from simulation.whole.kinds import KINDS, SETUP_KINDS, WEIGHTS
+
+STRIDE = 7919
+"""A prime that divides no number of kinds, so that consecutive seeds have foci that differ in both kinds."""
+SHORTEST, LONGEST = 25, 70
+
+
+class Step(NamedTuple):
+    """One step."""
+
+    kind: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.seed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The cluster with which a schedule begins."""
+
+    seed: int
+    brokers: int = 1
+    data: bool = False
+    sync: str = "never"
+    secured: bool = False
+    sliced: bool = False
+    warm: bool = True
+    traced: bool = False
+    release: str = ""
+
+
+class Schedule(NamedTuple):
+    """A setting and steps."""
+
+    setting: Setting
+    steps: Sequence[Step]
+    focus: tuple[str, str]
+
+
+def focus_of(seed: int) -> tuple[str, str]:
+    """Returns the two kinds that often follow each other in the schedule with this seed."""
+    number = seed * STRIDE % (len(KINDS) ** 2)
+    return KINDS[number // len(KINDS)], KINDS[number % len(KINDS)]
+
+
+def schedule_of(seed: int) -> Schedule:
+    """Returns the schedule with this seed."""
+    chance = random.Random(f"whole {seed}")
+    first, second = focus = focus_of(seed)
+    kinds = [*chance.choices(SETUP_KINDS, k=8), *chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=_length(chance))]
+    for _ in range(chance.randint(2, 5)):
+        at = chance.randrange(4, len(kinds))
+        between = [] if chance.random() < 0.6 else [kinds.pop()]
+        kinds[at:at] = [first, *between, second]
+    return Schedule(_setting(seed, chance), [Step(kind, chance.getrandbits(32)) for kind in kinds], focus)
+
+
+def _length(chance: random.Random) -> int:
+    return chance.randint(SHORTEST, LONGEST)
+
+
+def _setting(seed: int, chance: random.Random) -> Setting:
+    data = chance.random() < 0.2
+    return Setting(
+        seed, brokers=chance.choice([1, 1, 3]), data=data, sync=chance.choice(["never", "always"]) if data else "never",
+        secured=chance.random() < 0.3, sliced=chance.random() < 0.2, warm=chance.random() < 0.7,
+        traced=chance.random() < 0.15, release=chance.choice(["kafka-3.9", "kafka-4.0"]) if chance.random() < 0.05 else "",
+    )  # fmt: skip

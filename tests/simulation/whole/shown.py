@@ -1,0 +1,122 @@
+"""What the brokers say of their state: one value for each fact, by a key that begins with the fact's family (see `done`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from requesting import plain
+from simulation.whole.done import BROKER, GROUP, METRICS, TOPIC, Key, quota_key
+
+if TYPE_CHECKING:
+    from simulation.whole.world import World
+
+OWN_SOURCES = {TOPIC: 1, METRICS: 7, GROUP: 8}
+"""The source of the settings that a request has set for a resource of each type. Of a broker, see `_is_own`."""
+EARLIEST, LATEST = -2, -1
+DESCRIBE = {"consumer": "ConsumerGroupDescribe", "share": "ShareGroupDescribe", "streams": "StreamsGroupDescribe"}
+
+
+def shown(world: World) -> dict[Key, Any]:
+    """Returns all facts that the brokers tell."""
+    return dict(_facts(world))
+
+
+def _facts(world: World) -> Iterator[tuple[Key, Any]]:
+    names = [topic.name for topic in world.engine.cluster.topics.values()]
+    yield from _topics(world)
+    yield from _settings(world, names)
+    yield from _security(world)
+    yield from _groups(world)
+    yield from _transactions(world)
+    yield from _logs(world)
+
+
+def _topics(world: World) -> Iterator[tuple[Key, Any]]:
+    for topic in world.ask(plain("Metadata", topics=None, allow_auto_topic_creation=False), 12).topics:
+        yield ("topic", topic.name), (topic.topic_id, len(topic.partitions))
+        for part in topic.partitions:
+            yield ("replicas", topic.name, part.partition_index), tuple(part.replica_nodes)
+    moves = world.ask(plain("ListPartitionReassignments", timeout_ms=1000, topics=None), 0)
+    for topic in moves.topics if moves is not None else ():
+        for part in topic.partitions:
+            yield ("reassignment", topic.name, part.partition_index), tuple(part.replicas)
+    for node in sorted(world.engine.cluster.brokers):
+        for directory in world.ask(plain("DescribeLogDirs", topics=None), 1, node).results:
+            for topic in directory.topics:
+                for part in topic.partitions:
+                    yield ("directory", node, topic.name, part.partition_index, part.is_future_key), directory.log_dir
+    for feature in world.ask(plain("ApiVersions", client_software_name="w", client_software_version="1"), 3).finalized_features:
+        yield ("feature", feature.name), feature.max_version_level
+
+
+BROKER_SETTINGS = ("min.insync.replicas", "num.partitions", "log.cleaner.threads", "log.retention.ms", "message.max.bytes")
+
+
+def _settings(world: World, names: list[str]) -> Iterator[tuple[Key, Any]]:
+    nodes = sorted(world.engine.cluster.brokers)
+    resources = [(TOPIC, name) for name in names] + [(BROKER, "")]
+    listed = world.ask(plain("ListConfigResources", resource_types=[METRICS, GROUP]), 1)
+    listed = listed.config_resources if listed is not None else ()
+    others = {(each.resource_type, each.resource_name) for each in listed}
+    others |= {(key[1], key[2]) for key in world.done.facts if key[0] == "config" and key[1] in (METRICS, GROUP)}
+    resources += sorted(others)
+    keys = sorted({key[3] for key in world.done.facts if key[0] == "config"} | {*BROKER_SETTINGS})
+    for node, wanted in [(nodes[0], resources), *((node, [(BROKER, str(node))]) for node in nodes)]:
+        asked = [{"resource_type": kind, "resource_name": name, "configuration_keys": keys} for kind, name in wanted]
+        for result in world.ask(plain("DescribeConfigs", resources=asked), 4, node).results:
+            for config in result.configs:
+                if _is_own(config.config_source, result):
+                    yield ("config", result.resource_type, result.resource_name, config.name), config.value
+
+
+def _is_own(source: int, resource: Any) -> bool:
+    """Whether a setting is the resource's own. A broker has settings of its own (2), and all brokers together have some (3)."""
+    kind = resource.resource_type
+    return source == (OWN_SOURCES[kind] if kind != BROKER else 2 if resource.resource_name else 3)
+
+
+def _security(world: World) -> Iterator[tuple[Key, Any]]:
+    every: dict[str, Any] = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
+    every |= {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
+    for resource in world.ask(plain("DescribeAcls", **every), 3).resources:
+        for acl in resource.acls:
+            what = (resource.resource_type, resource.resource_name, resource.pattern_type)
+            yield ("acl", *what, acl.principal, acl.host, acl.operation, acl.permission_type), True
+    for entry in world.ask(plain("DescribeClientQuotas", components=[]), 1).entries or ():
+        for limit in entry.values:
+            yield quota_key(entry.entity, limit.key), limit.value
+    users = world.ask(plain("DescribeUserScramCredentials", users=None), 0)
+    for user in users.results if users is not None else ():
+        for info in user.credential_infos:
+            yield ("scram", user.user, info.mechanism), info.iterations
+    tokens = world.ask(plain("DescribeDelegationToken", owners=None), 3)
+    for token in tokens.tokens if tokens is not None else ():
+        yield ("token", bytes(token.hmac)), token.expiry_timestamp
+
+
+def _groups(world: World) -> Iterator[tuple[Key, Any]]:
+    cluster = world.engine.cluster
+    for node in sorted(cluster.brokers):
+        for group in world.ask(plain("ListGroups"), 5, node).groups:
+            yield ("group", group.group_id), group.group_type
+    for group_id in sorted({*world.engine.groups.groups, *world.engine.groups.offsets.groups()}):
+        asked = plain("OffsetFetch", groups=[{"group_id": group_id, "topics": None}])
+        for topic in world.ask(asked, 8, cluster.coordinator("group", group_id)).groups[0].topics:
+            for part in topic.partitions:
+                yield ("offset", group_id, topic.name, part.partition_index), (part.committed_offset, part.metadata or "")
+
+
+def _transactions(world: World) -> Iterator[tuple[Key, Any]]:
+    for node in sorted(world.engine.cluster.brokers):
+        listed = world.ask(plain("ListTransactions", duration_filter=-1), 1, node)
+        names = [each.transactional_id for each in listed.transaction_states] if listed is not None else []
+        found = world.ask(plain("DescribeTransactions", transactional_ids=names), 0, node) if names else None
+        for each in found.transaction_states if found is not None else ():
+            yield ("transaction", each.transactional_id), (each.producer_id, each.producer_epoch, each.transaction_timeout_ms)
+
+
+def _logs(world: World) -> Iterator[tuple[Key, Any]]:
+    for partition in world.engine.cluster.partitions():
+        where = partition.topic, partition.index
+        yield ("log", *where), (partition.log_start_offset, partition.last_stable_offset, partition.high_watermark)

@@ -1,0 +1,59 @@
+"""The things that steps are about: topics, groups, transactional ids, producers, brokers, and the cluster as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kafkawire.declare import Struct
+from kafkawire.entities import holders, struct_lists
+
+Things = frozenset[str]
+CLUSTER = "the cluster"
+"""Stands for every thing."""
+FAMILIES = {
+    "Acl": "ACLs", "Quota": "quotas", "Scram": "users", "Token": "tokens", "Sasl": "users", "Telemetry": "metrics",
+    "Feature": "features", "Raft": "the quorum", "Quorum": "the quorum", "Config": "settings",
+}  # fmt: skip
+"""What requests are about that name nothing else, by a part of the API's name."""
+
+
+def topic_thing(name: str) -> str:
+    return f"topic {name}"
+
+
+def txn_thing(name: str) -> str:
+    return f"transaction {name}"
+
+
+def node_thing(node_id: int) -> str:
+    return f"broker {node_id}"
+
+
+def things_of(api: str, request: Struct, names: Mapping[bytes, str]) -> Things:
+    """Returns the things that a request names. `names` has the names of topics by id."""
+    found = frozenset(_named(request, names))
+    return found or frozenset({next((thing for part, thing in FAMILIES.items() if part in api), CLUSTER)})
+
+
+def _named(struct: Struct, names: Mapping[bytes, str]) -> Iterator[str]:
+    cls = type(struct)
+    for field in holders(cls, "topicName"):
+        yield from map(topic_thing, _texts(getattr(struct, field)))
+    for field in holders(cls, "topicId"):
+        topic_id = bytes(getattr(struct, field) or b"")
+        if topic_id in names:
+            yield topic_thing(names[topic_id])
+    for field in holders(cls, "groupId"):
+        yield from (f"group {each}" for each in _texts(getattr(struct, field)))
+    for field in holders(cls, "transactionalId"):
+        yield from map(txn_thing, _texts(getattr(struct, field)))
+    if hasattr(struct, "resource_name") and getattr(struct, "resource_type", 0) in (2, 32):
+        yield f"{'topic' if struct.resource_type == 2 else 'group'} {struct.resource_name}"  # type: ignore[attr-defined]
+    for field, _ in struct_lists(cls):
+        for each in getattr(struct, field) or ():
+            yield from _named(each, names)
+
+
+def _texts(value: Any) -> list[str]:
+    return [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)]

@@ -1,0 +1,531 @@
+"""An engine, its clients, its disk and the time. `play` does one step, and then checks what must always hold."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple, TypeVar
+from zlib import crc32
+
+import pytest
+
+from diskkit import Disk
+from fuzzing.script import Finding
+from fuzzing.world import folder
+from kafkawire.declare import Message
+from kafkawire.errors import EncodeError, ProtocolError
+from kafkawire.frames import decode_response, encode_request
+from kafkawire.registry import KEYS, api_name
+from random_dialogues import logins
+from simulation.whole import holding
+from simulation.whole.acts import ACTS, IMPOSSIBLE
+from simulation.whole.asking import TOPICS, Asked, Speaker
+from simulation.whole.done import BROKER, Done, Key
+from simulation.whole.pairs import Met
+from simulation.whole.schedule import Setting, Step
+from simulation.whole.shown import shown
+from simulation.whole.things import CLUSTER, Things, things_of
+from simulation.whole.watching import Watch
+from wirebroker.engine.engine import Engine
+from wirebroker.engine.snapshots import Snapshot
+from wirebroker.requests.connection import CLOSED, Connection
+from wirebroker.requests.effects import AdvanceClock, Close, Effect, Respond, Shaped
+from wirebroker.security.principals import Principal
+from wirebroker.security.protocols import SecurityProtocol
+from wirebroker.testing.options import BrokerOptions
+
+START = 1_800_000_000_000
+CONNECTIONS = 5
+USERS = {3: "alice", 4: "admin"}
+"""The connections whose users are logged in. Without an authorizer, alice may do everything."""
+T = TypeVar("T")
+SETTINGS = {
+    "offsets.topic.num.partitions": "2", "transaction.state.log.num.partitions": "2", "group.initial.rebalance.delay.ms": "0",
+    "share.coordinator.state.topic.num.partitions": "2", "delegation.token.secret.key": "secret", "num.partitions": "2",
+    "transactional.id.expiration.ms": "604800000", "offsets.retention.minutes": "10080",
+    "delegation.token.expiry.time.ms": "3600000",
+}  # fmt: skip
+SECURED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS;User:admin", "allow.everyone.if.no.acl.found": "true",
+}  # fmt: skip
+FAULTY = 4
+"""How many steps a fault stays loaded."""
+SLICES = 3
+"""How many slices of long requests run between two steps, if they run in slices."""
+
+FIRST: dict[Any, dict[Key, Any]] = {}
+"""The facts of a new cluster that do not concern topics, by what they depend on."""
+
+
+@dataclass(eq=False)
+class Sent:
+    """A request on its way."""
+
+    number: int
+    asked: Asked
+    version: int
+    node: int
+    at: int
+    answered_at: int = -1
+    response: Message | None = None
+
+    @property
+    def api(self) -> str:
+        return self.asked.ask.api
+
+    @property
+    def request(self) -> Any:
+        return self.asked.message
+
+    def __str__(self) -> str:
+        return f"{self.api} v{self.version}"
+
+
+@dataclass(eq=False)
+class Link:
+    """A client's connection to one broker."""
+
+    number: int
+    node: int
+    connection: Connection
+    arrived: deque[bytes] = field(default_factory=deque)
+    awaited: deque[Sent] = field(default_factory=deque)
+    answers: list[bytes] | None = None
+    """The responses to an administrator, or None if the connection is that of a client."""
+
+
+class Where(NamedTuple):
+    """A client's number and the broker to which it is connected."""
+
+    number: int
+    node: int
+
+
+class World:
+    """The world of one schedule. `close` removes its directory."""
+
+    def __init__(self, setting: Setting, met: Met | None = None) -> None:
+        self.setting, self.began, self.now = setting, START, START
+        self.links: dict[Where, Link] = {}
+        self.log: list[str] = []
+        self.history: list[Sent] = []
+        """All requests, in the order in which they were sent."""
+        self.snapshot: Snapshot | None = None
+        self.at_repair: list[Callable[[], object]] = []
+        """What must be called to undo what acts have broken."""
+        self.expects_closes = self.disk_failed = False
+        self._faulty = 0
+        self.done = Done(self)
+        self.met = met or Met()
+        self.watch = Watch()
+        self._by_connection: dict[Connection, Link] = {}
+        self._patch = pytest.MonkeyPatch()
+        self._folder: Path | None = folder() if setting.data else None
+        self.disk = None if self._folder is None else Disk(self._folder, self._patch)
+        self._profile = setting.release
+        self.engine = self.new_engine(first=True)
+        self.speaker = Speaker(setting.seed, setting.brokers)
+        self._learn_topics()
+
+    def new_engine(self, *, first: bool = False) -> Engine:
+        """Returns an engine with the setting's options, which loads the data directory if there is one. The first engine has
+        the topics that exist at the beginning."""
+        setting = self.setting
+        options = BrokerOptions(
+            random_seed=setting.seed, brokers=setting.brokers, warm=setting.warm, telemetry=True,
+            data=self._folder / "data" if self._folder else None, sync=setting.sync,  # type: ignore[arg-type]
+            trace="exchanges" if setting.traced else "off", profile=self._profile or None,  # type: ignore[arg-type]
+            configs=SETTINGS | (SECURED if setting.secured else {}) | ({} if setting.data else {"log.dirs": "/a,/b"}),
+            users={logins.USER: logins.PASSWORD} if setting.secured else None,
+            topics={
+                name: {"partitions": 2, "replication_factor": setting.brokers, "configs": configs}
+                for name, configs in (TOPICS.items() if first else ())
+            },
+        )  # fmt: skip
+        engine = options.new_engine(self.now)
+        if setting.sliced:
+            engine.turns.wake = _nothing
+        return engine
+
+    def _learn_topics(self) -> None:
+        for topic in self.engine.cluster.topics.values():
+            self.speaker.symbols.topic(topic.name, topic.topic_id)
+            self.done.topic_exists(topic)
+        where = self.setting.brokers, self.setting.secured, self.setting.release
+        if where not in FIRST:
+            FIRST[where] = {key: value for key, value in shown(self).items() if key[0] in ("scram", "acl") or key[1] == BROKER}
+        for key, value in FIRST[where].items():
+            self.done.set(key, value)
+
+    def close(self) -> None:
+        """Closes everything."""
+        self.watch.close()
+        self._patch.undo()
+        if self.engine.store is not None:
+            with suppress(OSError):
+                self.engine.store.abandon()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def say(self, text: str) -> None:
+        """Adds a line to the log, which is printed if the schedule fails."""
+        self.log.append(f"{(self.now - self.began) / 1000:>12.3f}  {text}")
+
+    @staticmethod
+    def pick(chance: Random, among: Sequence[T]) -> T:
+        """Chooses one of these by hash, so that the choice mostly stays the same if another one is missing."""
+        if not among:
+            raise LookupError("there is nothing to choose from")
+        salt = chance.getrandbits(32)
+        return min(among, key=lambda each: crc32(f"{salt} {each}".encode()))
+
+    # Steps
+
+    def play(self, step: Step) -> None:
+        """Do one step, and check what must always hold. Raises Finding."""
+        chance = Random(step.seed)
+        self.expects_closes = False
+        self._faulty = self._faulty + 1 if self.engine.faults is not None else 0
+        if self._faulty > FAULTY:
+            self.clear_faults()
+        with self.watch.guarding(step.kind, lenient=self.in_trouble):
+            if step.kind in ACTS:
+                things = self._act(step.kind, chance)
+            else:
+                things = self._ask(step.kind, chance)
+            self.settle(SLICES)
+        fired = self.watch.take_fired()
+        if things is not None:
+            self.met.note(step.kind, things)
+        for name in fired:
+            self.met.note(f"timer: {name}", frozenset({CLUSTER}))
+        with self.watch.guarding(step.kind, lenient=True):
+            holding.after_step(self, fired)
+
+    @property
+    def in_trouble(self) -> bool:
+        """Whether the disk has failed or faults are loaded, so that errors are logged and connections are closed."""
+        return self.disk_failed or self.engine.faults is not None or bool(self.at_repair)
+
+    def _act(self, kind: str, chance: Random) -> Things | None:
+        begun = len(self.log)
+        try:
+            things = ACTS[kind](self, chance)
+        except IMPOSSIBLE as why:
+            if isinstance(why, EncodeError | ProtocolError):
+                raise
+            self.say(f"{kind}: impossible, {type(why).__name__} {why}")
+            return None
+        if len(self.log) == begun:
+            self.say(kind)
+        return things
+
+    def _ask(self, api: str, chance: Random) -> Things | None:
+        busy = {link.number for link in self.links.values() if link.awaited}
+        free = [number for number in range(CONNECTIONS) if number not in busy]
+        if api.startswith("Sasl") and logins.CONNECTION in busy:
+            return None
+        free += [number for number in self._logged_in() if number not in busy]
+        if "Token" in api:
+            free = [number for number in free if number in USERS]
+        if not free:
+            return None
+        chance.shuffle(free)
+        asked = self.speaker.ask(api, chance, free, self.now)
+        if asked is None:
+            return None
+        node = self._node_for(asked.message, chance)
+        known = [where.node for where in self.links if where.number == logins.CONNECTION]
+        if asked.ask.connection == logins.CONNECTION and known:
+            node = known[0]
+        if node is None:
+            return None
+        link = self._link(asked.ask.connection, node)
+        oldest, newest = link.connection.versions.get(KEYS[asked.ask.api], (0, -1))
+        if not oldest <= asked.ask.version <= newest:
+            return None
+        sent = Sent(len(self.history), asked, asked.ask.version, node, self.now)
+        self.say(f"[{link.number}→{node}] {sent} {asked.ask.body}")
+        try:
+            frame = encode_request(sent.number, "c", asked.message, sent.version)[4:]
+        except EncodeError:
+            return None
+        self.history.append(sent)
+        link.arrived.append(frame)
+        link.awaited.append(sent)
+        names = {topic.topic_id: topic.name for topic in self.engine.cluster.topics.values()}
+        return things_of(sent.api, asked.message, names)
+
+    def _logged_in(self) -> list[int]:
+        """Returns the numbers of the connections that have logged in by SASL."""
+        return [link.number for link in self.links.values() if link.connection.session.mechanism]
+
+    def _node_for(self, request: Any, chance: Random) -> int | None:
+        """Returns the broker that a client would ask, and in some cases another one. Returns None if all brokers are down."""
+        cluster = self.engine.cluster
+        live = sorted(cluster.live_brokers)
+        if not live:
+            return None
+        wanted = None
+        if chance.random() > 0.1 and len(cluster.brokers) > 1:
+            wanted = self._leader(request)
+        return wanted if wanted in live else self.pick(chance, live)
+
+    def _leader(self, request: Any) -> int | None:
+        cluster = self.engine.cluster
+        for name, kind in (("transactional_id", "transaction"), ("group_id", "group")):
+            if (key := getattr(request, name, None)) and hasattr(request, "session_epoch") is False:
+                if name == "transactional_id" and hasattr(request, "acks"):
+                    continue
+                with suppress(LookupError, ValueError):
+                    return cluster.coordinator(kind, key)  # type: ignore[arg-type]
+        for topics in ("topics", "topic_data"):
+            for topic in (getattr(request, topics, None) or ())[:1]:
+                found = cluster.topics.get(getattr(topic, "name", None) or getattr(topic, "topic", None) or "")
+                found = found or cluster.topics_by_id.get(bytes(getattr(topic, "topic_id", b"") or b""))
+                for part in (getattr(topic, "partitions", None) or getattr(topic, "partition_data", None) or ())[:1]:
+                    index = getattr(part, "partition", getattr(part, "partition_index", getattr(part, "index", 0)))
+                    partition = found and found.partition(index if isinstance(index, int) else 0)
+                    return partition.leader if partition else None
+        return None
+
+    def _link(self, number: int, node: int) -> Link:
+        where = Where(number, node)
+        link = self.links.get(where)
+        if link is None:
+            sasl = SecurityProtocol.SASL_PLAINTEXT if number == logins.CONNECTION else SecurityProtocol.PLAINTEXT
+            connection = self.engine.connect(node, now=self.now, listener=sasl.name, protocol=sasl)
+            if (user := USERS.get(number)) is not None:
+                self._log_in(connection, user)
+            link = self.links[where] = self._by_connection[connection] = Link(number, node, connection)
+        return link
+
+    @staticmethod
+    def _log_in(connection: Connection, user: str) -> None:
+        connection.session.principal = Principal("User", user)
+        connection.session.protocol = SecurityProtocol.SASL_PLAINTEXT
+
+    def leave(self, where: Where) -> None:
+        """A client closes a connection."""
+        link = self.links.pop(where)
+        self.engine.disconnected(link.connection, now=self.now)
+        self._gone(link)
+
+    def _gone(self, link: Link) -> None:
+        self._by_connection.pop(link.connection, None)
+        if self.links.get(Where(link.number, link.node)) is link:
+            del self.links[Where(link.number, link.node)]
+        for sent in link.awaited:
+            self.done.perhaps(sent.api, sent.request)
+            self.speaker.hear(sent.asked, link.number, None)
+
+    def forget_links(self) -> None:
+        """All connections are lost."""
+        for link in list(self.links.values()):
+            self._gone(link)
+
+    # The time
+
+    def advance(self, ms: int) -> None:
+        """Let time pass. Responses go to the clients when they are sent."""
+        self.say(f"{ms} ms pass")
+        self._tick(self.now + ms)
+
+    def _tick(self, now: int) -> None:
+        self.now = now
+        self.engine.tick(now)
+        self.settle()
+
+    def settle(self, slices: int = 1 << 30) -> None:
+        """Pass what has arrived to the engine, and take its responses, until nothing changes or `slices` slices have run."""
+        moved = True
+        self._perform()
+        while moved:
+            moved = False
+            for link in list(self.links.values()):
+                while link.arrived and link.connection.parked is None and link.connection.state is not CLOSED:
+                    moved = True
+                    self.engine.receive(link.connection, memoryview(bytearray(link.arrived.popleft())), self.now)
+                    self._perform()
+                    for sent in list(link.awaited)[:1]:
+                        if getattr(sent.request, "acks", 1) == 0 and link.connection.parked is None:
+                            self._answered(link, None)
+            turns = self.engine.turns
+            if slices and turns.offloads:
+                unfinished, offload = turns.offloads.popleft()
+                unfinished.do(offload)
+                turns.resume(unfinished)
+                moved = True
+            elif slices and turns.waiting:
+                turns.proceed()
+                slices -= 1
+                moved = True
+            if moved:
+                self._perform()
+
+    def _perform(self) -> None:
+        engine, store = self.engine, self.engine.store
+        if engine.cluster.decisions.pending:
+            engine.cluster.decisions.write_down(self.now)
+        if store is not None:
+            self._sync()
+        moves = 0
+        for effect in engine.take_effects():
+            moves += self._effect(effect)
+        while store is not None and store.jobs:
+            job = store.jobs.popleft()
+            try:
+                job.work()
+            except OSError as failure:
+                job.failed()
+                store.failed(failure)
+            else:
+                job.done()
+        if moves:
+            self._tick(self.now + moves)
+
+    def _sync(self) -> None:
+        """With `sync` "always", close the connections whose records cannot be synced."""
+        engine, store = self.engine, self.engine.store
+        if store is None or not store.holds_responses or (job := store.sync_now()) is None:
+            return
+        held = engine.take_effects()
+        try:
+            job.work()
+        except OSError:
+            job.failed()
+            for connection in {effect.connection for effect in held if isinstance(effect, Respond)}:
+                engine.close(connection, "it cannot be synced")
+            held = [effect for effect in held if isinstance(effect, Close)]
+        else:
+            job.done()
+        engine.effects[:0] = held
+
+    def _effect(self, effect: Effect) -> int:
+        link = self._by_connection.get(effect.connection)
+        if isinstance(effect, AdvanceClock):
+            return effect.ms
+        if link is None:
+            return 0
+        if link.answers is not None:
+            if isinstance(effect, Close):
+                raise Finding("an administrator's connection is closed", effect.reason)
+            link.answers.append(b"".join(effect.parts))
+        elif isinstance(effect, Shaped) and (effect.shape.cut is not None or effect.shape.flipped):
+            self.leave(Where(link.number, link.node))
+        elif isinstance(effect, Respond | Shaped):
+            if effect.parts:
+                self._answered(link, b"".join(effect.parts))
+        elif isinstance(effect, Close):
+            sent = link.awaited[0] if link.awaited else None
+            holding.closed(self, sent, effect.reason)
+            self._gone(link)
+        return 0
+
+    def _answered(self, link: Link, raw: bytes | None) -> None:
+        if not link.awaited:
+            raise Finding("a response without a request", (raw or b"")[:60].hex())
+        sent = link.awaited.popleft()
+        sent.answered_at = self.now
+        if raw is None:
+            self.done.perhaps(sent.api, sent.request)
+            self.speaker.hear(sent.asked, link.number, None)
+            return
+        try:
+            correlation, sent.response = decode_response(raw[4:], KEYS[sent.api], sent.version)
+        except ProtocolError as wrong:
+            raise Finding(f"{sent}: a response that cannot be read", f"{wrong}: {raw[:200].hex()}") from None
+        if correlation != sent.number:
+            raise Finding(f"{sent}: a response to another request", str(correlation))
+        if self.engine.faults is None:
+            self.done.learn(sent.api, sent.request, sent.response, sent.version)
+        else:
+            self.done.perhaps(sent.api, sent.request)
+        self.speaker.hear(sent.asked, link.number, sent.response)
+
+    # Repair
+
+    def clear_faults(self) -> None:
+        """Unload all fault rules."""
+        self.expects_closes = True
+        self.engine.clear_faults()
+
+    def repair(self) -> None:
+        """End everything that is broken: faults, a full disk, brokers that are down, replicas that do not follow."""
+        self.clear_faults()
+        for undo in self.at_repair:
+            undo()
+        self.at_repair.clear()
+        if self.disk is not None:
+            self.disk.repair()
+        self.engine.controller.slow_until = 0
+        self.engine.controller.recover(self.now)
+        self.settle()
+
+    def start_again(self, mode: str) -> None:
+        """Stop the process and start it again with its data directory. Raises RuntimeError if it has none."""
+        if self._folder is None or self.engine.store is None:
+            raise RuntimeError("the brokers have no data directory")
+        if self.disk is not None:
+            self.disk.repair()
+        self.settle()
+        if mode == "clean":
+            self.engine.store.close(self.now)
+        else:
+            self.engine.store.abandon()
+        self.forget_links()
+        self.at_repair.clear()
+        self._profile = self._profile and self.engine.rules.name
+        self.engine = self.new_engine()
+
+    # Asking as an administrator
+
+    def ask(self, request: Message, version: int, node: int | None = None) -> Any:
+        """Returns the response to a request of an administrator over a connection of its own, or None if the API is not served.
+        Raises Finding."""
+        key, node = request.__schema__.key, node or min(self.engine.cluster.live_brokers)
+        connection = self.engine.connect(node, now=self.now)
+        oldest, newest = connection.versions.get(key, (0, -1))
+        if newest < oldest:
+            self.engine.disconnected(connection, now=self.now)
+            return None
+        version = max(oldest, min(version, newest))
+        self._log_in(connection, "admin")
+        link = Link(-1, node, connection, answers=[])
+        self.links[Where(-1, node)] = self._by_connection[connection] = link
+        link.arrived.append(encode_request(7, "admin", request, version)[4:])
+        self.settle()
+        self.leave(Where(-1, node))
+        if not link.answers:
+            raise Finding(f"an administrator's {api_name(key)} is not answered", str(request)[:300])
+        return decode_response(link.answers[0][4:], key, version)[1]
+
+
+def _nothing() -> None:
+    """`settle` runs the slices."""
+
+
+logging.getLogger("wirebroker").setLevel(logging.WARNING)
+
+
+def run(setting: Setting, steps: Sequence[Step], met: Met | None = None) -> World:
+    """Plays a schedule to its end, and returns its world. Raises Finding."""
+    world = World(setting, met)
+    try:
+        world.met.begin()
+        for step in steps:
+            world.play(step)
+        holding.finish(world)
+    except Finding as found:
+        found.log = world.log  # type: ignore[attr-defined]
+        raise
+    finally:
+        world.close()
+    return world

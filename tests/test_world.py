@@ -1,0 +1,100 @@
+"""Schedules of the whole world with fixed seeds, and defects that the world must find."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fuzzing.script import Finding
+from simulation.whole import acts, kinds, watching
+from simulation.whole.campaign import play_case
+from simulation.whole.schedule import focus_of, schedule_of
+from simulation.whole.world import run
+from wirebroker.apis import SERVED, TELEMETRY
+from wirebroker.core.partition import Partition
+from wirebroker.core.purgatory import NEVER
+from wirebroker.deeds.declaring import Deeds, deeds_in
+from wirebroker.faults.rules import KINDS
+
+CHUNK, CHUNKS = 20, 20
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_schedules_of_the_world(chunk: int) -> None:
+    result = play_case({"first": chunk * CHUNK, "schedules": CHUNK})
+    assert result["wrong"] is None, result["wrong"]
+
+
+def test_every_request_every_deed_and_every_fault_is_a_kind_of_step() -> None:
+    assert set(SERVED) | set(TELEMETRY) == set(kinds.ASKED)
+    deeds = {each.function.__name__ for holder in Deeds.__subclasses__() for each in deeds_in(holder)}
+    assert deeds <= {name.partition(": ")[2] for name in acts.ACTS}
+    assert set(KINDS) == {name.partition(": ")[2] for name in acts.ACTS if name.startswith("fault: ")} | set(acts.NO_ACTS)
+
+
+def test_a_schedule_of_the_world_is_the_same_each_time() -> None:
+    logs = []
+    for _ in range(2):
+        schedule = schedule_of(11)
+        logs.append(run(schedule.setting, schedule.steps).log)
+    assert logs[0] == logs[1]
+
+
+def test_the_seeds_have_all_foci() -> None:
+    count = len(kinds.KINDS)
+    assert len({focus_of(seed) for seed in range(count**2)}) == count**2
+    assert Counter(first for first, _ in map(focus_of, range(3 * count))).most_common(1)[0][1] < count
+
+
+# Each of these functions puts back a defect, which the world must find.
+
+
+def retention_goes_round(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A check removes one segment at a time, and a segment stays if DeleteRecords has passed it."""
+
+    def start_at(self: Any, offset: int, now: int) -> None:
+        if offset != self.log_start_offset:
+            self._advance_start(offset, now)
+            self.log.drop_segments_below(offset)
+
+    def retain(self: Any, now: int) -> int:
+        if "delete" not in self.configs.text("cleanup.policy"):
+            return NEVER
+        keep_ms, log = self.configs.integer("retention.ms"), self.log
+        while (first := log.segments[0]).size or first is not log.active:
+            if keep_ms < 0 or now - max(first.max_timestamp, first.created) <= keep_ms:
+                break
+            if self.high_watermark < (log.end_offset if first is log.active else log.segments[1].base_offset):
+                break
+            if first is log.active:
+                log.roll(now)
+            self._start_at(log.segments[1].base_offset, now)
+        return NEVER
+
+    monkeypatch.setattr(watching, "HANG_S", 1.0)
+    monkeypatch.setattr(Partition, "_start_at", start_at)
+    monkeypatch.setattr(Partition, "retain", retain)
+    return "hang: Hang"
+
+
+DEFECTS: list[Callable[[pytest.MonkeyPatch], str]] = [retention_goes_round]
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
+def test_the_world_finds_a_defect(defect: Callable[[pytest.MonkeyPatch], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = defect(monkeypatch)
+    found = next((each for seed in range(1000) if (each := first_finding(seed)) is not None), None)
+    assert found is not None
+    assert found.kind.startswith(kind)
+
+
+def first_finding(seed: int) -> Finding | None:
+    schedule = schedule_of(seed)
+    try:
+        run(schedule.setting, schedule.steps)
+    except Finding as found:
+        return found
+    return None
