@@ -7,14 +7,14 @@ client may commit to a group without members (generation −1). Each partition h
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -33,8 +33,18 @@ FINDS_COMMITTED_PARTITIONS = since("2.0", "commits of offsets refuse unknown par
 P = TypeVar("P")
 TopicName = tuple[str, bytes]
 """A topic's name and id. In each version of a request, one of them is empty."""
-Known = tuple[Topic, OffsetCommitRequestTopic, OffsetCommitRequestPartition, ErrorCode]
-"""An existing partition that the request names, and the error of its offset."""
+
+
+class Known(NamedTuple):
+    """An existing partition that the request names, and the error of its offset."""
+
+    topic: Topic
+    named: Any
+    """The topic in the request."""
+    partition: Any
+    error: ErrorCode
+
+
 RETENTION_OF_BROKER = -1
 """The value of the retention time that means the broker's default."""
 NOW = -1
@@ -50,45 +60,67 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
         from wirebroker.apis import zookeeper_offsets  # only releases before 4.0 need this module
 
         return zookeeper_offsets.commit(request, exchange)
-    refused: dict[TopicName, list[OffsetCommitResponsePartition]] = {}
-    known: list[Known] = []
-    pause, release = pauses(), exchange.cluster.configs.release
     commit = exchange.engine.groups.commits.new(request.group_id, exchange.now)
-    for requested in request.topics:
-        yield from pause()
-        topic = exchange.cluster.find_topic(requested.name, requested.topic_id)
-        by_id = topic is None and exchange.version >= 10
-        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if topic is None and REPEATS_COMMITTED_TOPICS.of(release):
-            refused.setdefault((requested.name, requested.topic_id), [])
-        for partition in requested.partitions:
-            yield from pause()
-            finds = FINDS_COMMITTED_PARTITIONS.of(release)
-            if topic is None or (finds and topic.partition(partition.partition_index) is None):
-                refused.setdefault((requested.name, requested.topic_id), []).append(_response(partition, code))
-                continue
-            error = metadata_error(partition.committed_metadata, exchange)
-            known.append((topic, requested, partition, error))
-            if not error:
-                commit.add((topic.name, partition.partition_index), _committed(partition, request, exchange))
+    committed = partial(_committed, request=request, exchange=exchange)
+    unknown, known = yield from read(
+        request, commit, committed, OffsetCommitResponsePartition, exchange.version >= 10, exchange
+    )
     batch = yield from encode_batch(commit)
     code = ErrorCode.NONE
     if known:
-        where = [(topic.topic_id, partition.partition_index) for topic, _, partition, error in known if not error]
+        where = [(each.topic.topic_id, each.partition.partition_index) for each in known if not each.error]
         code = _error(request, exchange, where) or exchange.engine.groups.commits.commit(commit, batch, exchange.now)
-    committed: list[tuple[OffsetCommitRequestTopic, list[OffsetCommitResponsePartition]]] = []
-    for _, requested, partition, error in known:
-        yield from pause()
-        if not committed or committed[-1][0] is not requested:
-            committed.append((requested, []))
-        committed[-1][1].append(_response(partition, code or error))
-    named = [((requested.name, requested.topic_id), parts) for requested, parts in committed]
+    responses = yield from responses_to(unknown, known, code, OffsetCommitResponsePartition, exchange)
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
-            for (name, topic_id), partitions in merged(refused, named, REPEATS_COMMITTED_TOPICS.of(release))
+            for (name, topic_id), partitions in responses
         ]
     )
+
+
+def read(
+    request: Any, commit: Commit, committed: Callable[[Any], Committed], response: Callable[..., Any], by_id: bool,
+    exchange: Exchange,
+) -> Generator[None, Any, tuple[dict[TopicName, list[Any]], list[Known]]]:  # fmt: skip
+    """Add the offsets of a request to its commit. Returns the responses to unknown partitions, and the known partitions.
+    `by_id` tells whether the version of the request names topics by their ids."""
+    unknown: dict[TopicName, list[Any]] = {}
+    known: list[Known] = []
+    pause, release = pauses(), exchange.cluster.configs.release
+    for named in request.topics:
+        yield from pause()
+        topic = exchange.cluster.find_topic(named.name, named.topic_id)
+        code = ErrorCode.UNKNOWN_TOPIC_ID if topic is None and by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is None and REPEATS_COMMITTED_TOPICS.of(release):
+            unknown.setdefault((named.name, named.topic_id), [])
+        for partition in named.partitions:
+            yield from pause()
+            index = partition.partition_index
+            if topic is None or (FINDS_COMMITTED_PARTITIONS.of(release) and topic.partition(index) is None):
+                refused = response(partition_index=index, error_code=code)
+                unknown.setdefault((named.name, named.topic_id), []).append(refused)
+                continue
+            error = metadata_error(partition.committed_metadata, exchange)
+            known.append(Known(topic, named, partition, error))
+            if not error:
+                commit.add((topic.name, index), committed(partition))
+    return unknown, known
+
+
+def responses_to(
+    unknown: dict[TopicName, list[Any]], known: list[Known], code: ErrorCode, response: Callable[..., Any], exchange: Exchange
+) -> Generator[None, Any, list[tuple[TopicName, list[Any]]]]:
+    """Returns the responses to all partitions, by topic. `code` is the error of the commit."""
+    committed: list[tuple[Any, list[Any]]] = []
+    pause = pauses()
+    for each in known:
+        yield from pause()
+        if not committed or committed[-1][0] is not each.named:
+            committed.append((each.named, []))
+        committed[-1][1].append(response(partition_index=each.partition.partition_index, error_code=code or each.error))
+    named = [((topic.name, topic.topic_id), parts) for topic, parts in committed]
+    return merged(unknown, named, REPEATS_COMMITTED_TOPICS.of(exchange.cluster.configs.release))
 
 
 def merged(
@@ -102,10 +134,6 @@ def merged(
     for name, parts in others:
         refused.setdefault(name, []).extend(parts)
     return list(refused.items())
-
-
-def _response(partition: OffsetCommitRequestPartition, code: ErrorCode) -> OffsetCommitResponsePartition:
-    return OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
 
 
 def _error(request: OffsetCommitRequest, exchange: Exchange, where: list[tuple[bytes, int]]) -> ErrorCode:
@@ -132,7 +160,7 @@ def encode_batch(commit: Commit) -> Generator[Offload, Any, bytes | None]:
     return batch
 
 
-def _committed(requested: OffsetCommitRequestPartition, request: OffsetCommitRequest, exchange: Exchange) -> Committed:
+def _committed(requested: OffsetCommitRequestPartition, *, request: OffsetCommitRequest, exchange: Exchange) -> Committed:
     keep_ms = request.retention_time_ms
     expires = expires_at(exchange.now, keep_ms) if keep_ms != RETENTION_OF_BROKER else None
     metadata = requested.committed_metadata or ""

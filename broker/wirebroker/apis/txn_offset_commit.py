@@ -8,26 +8,18 @@ topics by their ids, and has different errors for an unknown group and an old ep
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.apis.offset_commit import (
-    FINDS_COMMITTED_PARTITIONS,
-    REPEATS_COMMITTED_TOPICS,
-    TopicName,
-    encode_batch,
-    merged,
-    metadata_error,
-)
-from wirebroker.common.slices import pauses
+from wirebroker.apis.offset_commit import encode_batch, read, responses_to
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
 from wirebroker.core.groups.commit import Commit
@@ -40,60 +32,30 @@ VERIFIES_OFFSET_COMMITS = since("3.7", "TxnOffsetCommit is verified with the tra
 
 NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM, TOPIC_IDS_FROM = 4, 5, 6
 NO_PRODUCER, NO_EPOCH = -1, -1
-Known = tuple[TxnOffsetCommitRequestTopic, TxnOffsetCommitRequestPartition, ErrorCode]
-"""An existing partition that the request names, and the error of its offset."""
 NO_SEQUENCE = -1
 
 
 def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
     """Keep the offsets until the transaction ends. As in Kafka, unknown partitions come first in the response."""
-    refused: dict[TopicName, list[TxnOffsetCommitResponsePartition]] = {}
-    known: list[Known] = []
-    pause, release = pauses(), exchange.cluster.configs.release
     producer: tuple[int, int] | None = (request.producer_id, request.producer_epoch)
     if request.producer_id == NO_PRODUCER and not VERIFIES_OFFSET_COMMITS.of(exchange.cluster.configs.release):
         producer = None  # Kafka takes it for a commit outside of a transaction
     commit = exchange.engine.groups.commits.new(request.group_id, exchange.now, producer)
-    for requested in request.topics:
-        yield from pause()
-        by_id = exchange.version >= TOPIC_IDS_FROM
-        topics = exchange.cluster.topics
-        topic = exchange.cluster.topics_by_id.get(requested.topic_id) if by_id else topics.get(requested.name)
-        unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if topic is None and REPEATS_COMMITTED_TOPICS.of(release):
-            refused.setdefault((requested.name, requested.topic_id), [])
-        for partition in requested.partitions:
-            yield from pause()
-            finds = FINDS_COMMITTED_PARTITIONS.of(release)
-            if topic is None or (finds and topic.partition(partition.partition_index) is None):
-                refused.setdefault((requested.name, requested.topic_id), []).append(_response(partition, unknown))
-                continue
-            error = metadata_error(partition.committed_metadata, exchange)
-            known.append((requested, partition, error))
-            if not error:
-                commit.add((topic.name, partition.partition_index), _committed(partition, exchange))
+    committed = partial(_committed, exchange=exchange)
+    by_id = exchange.version >= TOPIC_IDS_FROM
+    unknown, known = yield from read(request, commit, committed, TxnOffsetCommitResponsePartition, by_id, exchange)
     batch = yield from encode_batch(commit)
     code = _commit(request, commit, batch, exchange) if known else ErrorCode.NONE
-    committed: list[tuple[TxnOffsetCommitRequestTopic, list[TxnOffsetCommitResponsePartition]]] = []
-    for requested, partition, error in known:
-        yield from pause()
-        if not committed or committed[-1][0] is not requested:
-            committed.append((requested, []))
-        committed[-1][1].append(_response(partition, code or error))
-    named = [((requested.name, requested.topic_id), parts) for requested, parts in committed]
+    responses = yield from responses_to(unknown, known, code, TxnOffsetCommitResponsePartition, exchange)
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
-            for (name, topic_id), partitions in merged(refused, named, REPEATS_COMMITTED_TOPICS.of(release))
+            for (name, topic_id), partitions in responses
         ]
     )
 
 
-def _response(requested: TxnOffsetCommitRequestPartition, code: ErrorCode) -> TxnOffsetCommitResponsePartition:
-    return TxnOffsetCommitResponsePartition(partition_index=requested.partition_index, error_code=code)
-
-
-def _committed(requested: TxnOffsetCommitRequestPartition, exchange: Exchange) -> Committed:
+def _committed(requested: TxnOffsetCommitRequestPartition, *, exchange: Exchange) -> Committed:
     metadata = requested.committed_metadata or ""
     return Committed(requested.committed_offset, requested.committed_leader_epoch, metadata, exchange.now)
 
