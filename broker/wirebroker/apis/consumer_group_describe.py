@@ -16,20 +16,20 @@ from kafkawire.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
-from wirebroker.apis.describe_groups import all_group_operations
-from wirebroker.apis.described import NoGroup, find, refused
+from wirebroker.apis.described import describe, refused
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, MEMBER, pauses, weighted_pauses
 from wirebroker.core.groups.assignors import NOTHING, Partitions
 from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.core.groups.consumer_member import ConsumerMember
+from wirebroker.core.refusals import Refusal
 
 CLASSIC, CONSUMER = 0, 1
 
 
 def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
     if not exchange.engine.groups.consumers.enabled:
-        why = NoGroup(ErrorCode.UNSUPPORTED_VERSION)
+        why = Refusal(ErrorCode.UNSUPPORTED_VERSION)
         return ConsumerGroupDescribeResponse(
             groups=[refused(DescribedGroup, group_id, why, assignor_name="") for group_id in request.group_ids]
         )
@@ -37,9 +37,9 @@ def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
     known: dict[str, DescribedGroup] = {}
     for group_id in dict.fromkeys(request.group_ids):
         yield from pause_for_id()
-        group, response = _describe(group_id, exchange)
-        if request.include_authorized_operations and not response.error_code:
-            response.authorized_operations = all_group_operations(exchange)
+        group, response = describe(DescribedGroup, group_id, ConsumerGroup, request, exchange, assignor_name="")
+        if group is not None:
+            response.assignor_name = group.preferred_assignor() or exchange.engine.groups.consumers.default_assignor()
         known[group_id] = response
         # A change of a member creates a new object, so the members in this list do not change.
         held = [(group.members[each], group.targets.get(each, NOTHING)) for each in group.in_order()] if group else []
@@ -50,23 +50,6 @@ def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
         yield None
     # As in Kafka, empty ids come first: Kafka refuses an empty id at once, and asks the coordinators for the other ids.
     return ConsumerGroupDescribeResponse(groups=[known[group_id] for group_id in sorted(request.group_ids, key=bool)])
-
-
-def _describe(group_id: str, exchange: Exchange) -> tuple[ConsumerGroup | None, DescribedGroup]:
-    """Returns the group, or None if it is not found, and the group's part of the response, still without members."""
-    group = find(group_id, ConsumerGroup, exchange)
-    if isinstance(group, NoGroup):
-        return None, refused(DescribedGroup, group_id, group, assignor_name="")
-    response = DescribedGroup(
-        error_code=ErrorCode.NONE,
-        group_id=group_id,
-        group_state=group.state_name,
-        group_epoch=group.epoch,
-        assignment_epoch=group.assignment_epoch,
-        assignor_name=group.preferred_assignor() or exchange.engine.groups.consumers.default_assignor(),
-        members=[],
-    )
-    return group, response
 
 
 def _member(member: ConsumerMember, target: Partitions, exchange: Exchange) -> Member:

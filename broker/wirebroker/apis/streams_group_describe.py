@@ -23,31 +23,32 @@ from kafkawire.messages.streams_group_describe import (
     Topology,
     TopologyDescription,
 )
-from wirebroker.apis.describe_groups import all_group_operations
-from wirebroker.apis.described import NoGroup, find, refused
+from wirebroker.apis.described import describe, refused
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, MEMBER, pauses, weighted_pauses
 from wirebroker.core.groups.streams_group import StreamsGroup, TaskOffsets
 from wirebroker.core.groups.streams_log import partitions_by_subtopology
 from wirebroker.core.groups.streams_member import NOTHING, Some, StreamsMember, Tasks
 from wirebroker.core.groups.streams_topology import Configured, InternalTopic
+from wirebroker.core.refusals import Refusal
 
 NOT_STORED, AVAILABLE = 1, 3
 
 
 def handle(request: StreamsGroupDescribeRequest, exchange: Exchange) -> Steps:
     if not exchange.engine.groups.streams.enabled:
-        why = NoGroup(ErrorCode.UNSUPPORTED_VERSION)
+        why = Refusal(ErrorCode.UNSUPPORTED_VERSION)
         return StreamsGroupDescribeResponse(groups=[refused(DescribedGroup, each, why) for each in request.group_ids])
     pause_for_id, pause = pauses(IDS), weighted_pauses()
     described = []
     for group_id in sorted(request.group_ids, key=bool):  # as in Kafka, an empty id is refused first
         yield from pause_for_id()
-        group, response = _describe(group_id, exchange)
-        if group is not None and request.include_topology_description:
-            response.topology_description_status, response.topology_description = _description(group)
-        if request.include_authorized_operations and not response.error_code:
-            response.authorized_operations = all_group_operations(exchange)
+        group, response = describe(DescribedGroup, group_id, StreamsGroup, request, exchange)
+        if group is not None:
+            streams = exchange.engine.groups.streams
+            response.topology, response.assignor_name = _topology(group, streams.shown(group)), streams.assignor(group)
+            if request.include_topology_description:
+                response.topology_description_status, response.topology_description = _description(group)
         for member_id in group.in_order() if group is not None else ():
             member = group.members.get(member_id) if group is not None else None
             if group is None or member is None:
@@ -57,20 +58,6 @@ def handle(request: StreamsGroupDescribeRequest, exchange: Exchange) -> Steps:
             yield from pause(MEMBER + len(member.assigned.active) + len(target.active) + len(target.standby))
         described.append(response)
     return StreamsGroupDescribeResponse(groups=described)
-
-
-def _describe(group_id: str, exchange: Exchange) -> tuple[StreamsGroup | None, DescribedGroup]:
-    """Returns the group, or None if it is not found, and the group's part of the response, still without members."""
-    group = find(group_id, StreamsGroup, exchange)
-    if isinstance(group, NoGroup):
-        return None, refused(DescribedGroup, group_id, group)
-    streams = exchange.engine.groups.streams
-    response = DescribedGroup(
-        error_code=ErrorCode.NONE, group_id=group_id, group_state=group.state_name, group_epoch=group.epoch,
-        assignment_epoch=group.assignment_epoch, topology=_topology(group, streams.shown(group)), members=[],
-        assignor_name=streams.assignor(group),
-    )  # fmt: skip
-    return group, response
 
 
 def _description(group: StreamsGroup) -> tuple[int, TopologyDescription | None]:
