@@ -13,8 +13,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 from wirebroker.apis.describe_configs import told_kind
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
-from wirebroker.common.slices import pauses
+from wirebroker.apis.metadata_changes import MetadataChanges
 from wirebroker.core.acls import has_settings
 from wirebroker.core.config_resources import REPEATED, Alteration, Change, Operation, ResourceType, repeated
 from wirebroker.core.refusals import Refusal
@@ -53,20 +52,18 @@ def alter_resources(
             request.resources = list({(each.resource_type, each.resource_name): each for each in request.resources}.values())
     twice = repeated((resource.resource_type, resource.resource_name) for resource in request.resources)
     results: list[Any] = []
-    changes, pause = MetadataChanges(results, exchange), pauses(CHANGES)
+    changes = MetadataChanges(exchange, results)
     alterations: list[Alteration] = []
     controller_fails = False
     for resource in request.resources:
-        yield from pause()
+        yield from changes.pause()
         kind, name = resource.resource_type, resource.resource_name
         wanted = [Change(each.name, getattr(each, "config_operation", Operation.SET), each.value) for each in resource.configs]
         alteration = Alteration(exchange.cluster, exchange.node_id, kind, name, wanted, replaces=replaces)
         alterations.append(alteration)
         controller_fails |= (kind, name) not in twice and alteration.fails_controller
     for alteration in alterations:
-        if pause():
-            changes.write_down()
-            yield None
+        yield from changes.pause()
         kind, name = alteration.kind, alteration.name
         if (kind, name) in twice:
             refusal: Refusal | None = REPEATED

@@ -16,9 +16,8 @@ from kafkawire.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.apis.metadata_changes import CHANGES
+from wirebroker.apis.metadata_changes import MetadataChanges
 from wirebroker.apis.overdue import timed_out
-from wirebroker.common.slices import pauses
 from wirebroker.core.config_resources import unwritten
 from wirebroker.core.partition import Partition
 from wirebroker.core.placement import assignment_error
@@ -31,26 +30,21 @@ def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> S
     if request.timeout_ms <= 0:
         return (yield from timed_out(request, exchange, AlterPartitionReassignmentsResponse))
     any_number = request.allow_replication_factor_change
-    decisions, pause = exchange.cluster.decisions, pauses(CHANGES)
-    failed: Exception | None = None
+    changes = MetadataChanges(exchange, [])
     responses = []
     for topic in request.topics:
         partitions = []
         for requested in topic.partitions:
-            if pause():
-                failed = decisions.write_down(exchange.now) or failed
-                yield None
+            yield from changes.pause()
             refusal = _reassign(topic.name, requested, exchange, any_number)
             code, message = refusal if refusal is not None else (ErrorCode.NONE, None)
             partitions.append(
                 ReassignablePartitionResponse(partition_index=requested.partition_index, error_code=code, error_message=message)
             )
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
-        if pause():
-            failed = decisions.write_down(exchange.now) or failed
-            yield None
-    failed = decisions.write_down(exchange.now) or failed
-    code, message = (ErrorCode.NONE, None) if failed is None else unwritten(failed)
+        yield from changes.pause()
+    changes.write_down()
+    code, message = (ErrorCode.NONE, None) if changes.failed is None else unwritten(changes.failed)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=any_number, error_code=code, error_message=message, responses=responses
     )

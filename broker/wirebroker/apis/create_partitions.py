@@ -18,9 +18,8 @@ from kafkawire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
+from wirebroker.apis.metadata_changes import MetadataChanges
 from wirebroker.apis.overdue import timed_out
-from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import TELLS_SERVER_ERRORS, unwritten
 from wirebroker.core.names import ends_zookeeper_path
@@ -43,13 +42,11 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
     names = Counter(topic.name for topic in request.topics)
     twice = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     results = [_result(name, twice) for name, times in names.items() if times > 1]
-    changes, pause = MetadataChanges(results, exchange), pauses(CHANGES)
+    changes = MetadataChanges(exchange, results)
     quota = exchange.engine.throttle.mutations(exchange, STRICT_SINCE, validates=request.validate_only)
     records = 0
     for topic in [topic for topic in request.topics if names[topic.name] == 1]:
-        if pause():
-            changes.write_down()
-            yield None
+        yield from changes.pause()
         while topic.name in exchange.cluster.growing:
             yield None
         if zookeeper and not ends_zookeeper_path(topic.name):  # fails after the topics before it have grown

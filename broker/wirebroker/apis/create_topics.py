@@ -53,7 +53,7 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
         return (yield from timed_out(request, exchange, CreateTopicsResponse))
     names = Counter(topic.name for topic in request.topics)
     single = [topic for topic in request.topics if names[topic.name] == 1 and topic.name != METADATA_TOPIC]
-    pause, pause_for_creation = pauses(CHANGES), pauses(CREATED)
+    pause = pauses(CHANGES)
     if _wants_too_many(single, cluster):
         return CreateTopicsResponse(topics=[_refused(topic.name, TOO_MANY) for topic in request.topics])
     plans = []
@@ -64,14 +64,12 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
     if not zookeeper and sum(1 + len(plan.overrides) + plan.partitions for plan in good) > MOST_RECORDS:
         return CreateTopicsResponse(topics=[_refused(topic.name, TOO_LARGE) for topic in request.topics])
     responses: list[CreatableTopicResult] = []
-    changes = MetadataChanges(responses, exchange)
+    changes = MetadataChanges(exchange, responses, _as_refused, CREATED)
     quota = exchange.engine.throttle.mutations(exchange, STRICT_SINCE, validates=request.validate_only)
     for name, plan in plans:
-        if pause_for_creation():
-            changes.write_down(_as_refused)
-            yield None
+        yield from changes.pause()
         if isinstance(plan, Plan) and plan.partitions > GROWN:
-            changes.write_down(_as_refused)
+            changes.write_down()
         while name in cluster.growing:
             yield None
         if isinstance(plan, Refusal):
@@ -82,7 +80,7 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
             responses.append(_refused(name, Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)))
         else:
             responses.append((yield from _create(name, plan, exchange, request.validate_only)))
-    changes.write_down(_as_refused)
+    changes.write_down()
     exchange.throttled_by(quota)
     return CreateTopicsResponse(topics=[*_in_time(responses, request, zookeeper), *_without_plans(names, cluster)])
 

@@ -20,9 +20,8 @@ from kafkawire.messages.delete_topics import (
 )
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.apis.metadata_changes import CHANGES, NAMES_TOPICS_ONCE, MetadataChanges
+from wirebroker.apis.metadata_changes import NAMES_TOPICS_ONCE, MetadataChanges
 from wirebroker.apis.overdue import timed_out
-from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import Topic
 from wirebroker.core.releases.changes import since
 from wirebroker.requests.throttling import Mutations
@@ -107,10 +106,10 @@ def _responses(requested: list[DeleteTopicState], exchange: Exchange) -> Generat
     times = Counter(map(_key, requested))
     ids = {key: None for key in times if isinstance(key, bytes)}
     responses: list[DeletableTopicResult] = []
-    changes, pause = MetadataChanges(responses, exchange), pauses(CHANGES)
+    changes = MetadataChanges(exchange, responses)
     quota = exchange.engine.throttle.mutations(exchange, STRICT_SINCE)
     for each in requested:
-        yield from pause()
+        yield from changes.pause()
         if _key(each) is None:
             responses.append(_invalid(each.name, each.topic_id, NEITHER if each.name is None else BOTH))
     twice = [key for key, count in times.items() if count > 1]
@@ -118,14 +117,10 @@ def _responses(requested: list[DeleteTopicState], exchange: Exchange) -> Generat
     responses += [_invalid(None, key, "Duplicate topic id.") for key in twice if isinstance(key, bytes)]
     once = {topic_id: None for topic_id in ids if times[topic_id] == 1}
     for name in [key for key, count in times.items() if isinstance(key, str) and count == 1]:
-        if pause():
-            changes.write_down()
-            yield None
+        yield from changes.pause()
         responses.append(_by_name(name, once, ids, exchange, quota))
     for topic_id in once:
-        if pause():
-            changes.write_down()
-            yield None
+        yield from changes.pause()
         responses.append(_by_id(topic_id, exchange, quota))
     changes.write_down()
     exchange.throttled_by(quota)
@@ -142,12 +137,10 @@ def _in_zookeeper(requested: list[DeleteTopicState], exchange: Exchange) -> Gene
         requested = list({each.name: each for each in requested}.values())
     results: dict[str, DeletableTopicResult] = {}
     responses: list[DeletableTopicResult] = []
-    changes, pause = MetadataChanges(responses, exchange), pauses(CHANGES)
+    changes = MetadataChanges(exchange, responses)
     quota = exchange.engine.throttle.mutations(exchange, STRICT_SINCE)
     for each in requested:
-        if pause():
-            changes.write_down()
-            yield None
+        yield from changes.pause()
         named = exchange.cluster.topics_by_id.get(each.topic_id)
         name = named.name if named else each.name
         if name is None:

@@ -17,9 +17,8 @@ from kafkawire.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.apis.metadata_changes import CHANGES
+from wirebroker.apis.metadata_changes import MetadataChanges
 from wirebroker.apis.overdue import timed_out
-from wirebroker.common.slices import pauses
 from wirebroker.core.config_resources import unwritten
 
 PREFERRED, UNCLEAN = 0, 1
@@ -35,22 +34,19 @@ def handle(request: ElectLeadersRequest, exchange: Exchange) -> Steps:
         return (yield from timed_out(request, exchange, ElectLeadersResponse))
     everything = request.topic_partitions is None
     code = ErrorCode.NONE if request.election_type in (PREFERRED, UNCLEAN) else ErrorCode.INVALID_REQUEST
-    decisions, pause = exchange.cluster.decisions, pauses(CHANGES)
-    failed: Exception | None = None
+    changes = MetadataChanges(exchange, [])
     results = []
     for topic, indexes in _requested(request, exchange):
         shown: list[PartitionResult] = []
         results.append(ReplicaElectionResult(topic=topic, partition_result=shown))
         for index in indexes:
-            if pause():
-                failed = decisions.write_down(exchange.now) or failed
-                yield None
+            yield from changes.pause()
             elected = _refused(index, request) if code else _elect(topic, index, request, exchange)
             if not everything or elected.error_code != ErrorCode.ELECTION_NOT_NEEDED:
                 shown.append(elected)
-    failed = decisions.write_down(exchange.now) or failed
-    if failed is not None:
-        code = unwritten(failed).code
+    changes.write_down()
+    if changes.failed is not None:
+        code = unwritten(changes.failed).code
     return ElectLeadersResponse(error_code=code, replica_election_results=results)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wirebroker.apis.exchange import Exchange
+from wirebroker.common.slices import End, pauses
 from wirebroker.core.config_resources import unwritten
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases.changes import until
@@ -22,25 +23,37 @@ CHANGES = 32
 
 
 class MetadataChanges:
-    """The responses of a request, each of which is valid once its change is written down."""
+    """The changes that a request makes, and its responses, each of which is valid once its change is written down."""
 
-    def __init__(self, responses: list[Any], exchange: Exchange) -> None:
-        """`responses` have an error_code and an error_message; the caller appends more responses before each `write_down`."""
-        self._responses = responses
+    def __init__(
+        self, exchange: Exchange, responses: list[Any], refused: Callable[[Any, Refusal], Any] | None = None,
+        every: int = CHANGES,
+    ) -> None:  # fmt: skip
+        """`responses` have an error_code and an error_message; the caller appends more responses. `refused` makes the refusal
+        that replaces a response."""
         self._exchange = exchange
+        self._responses = responses
+        self._refused = refused
+        self._pause = pauses(every)
         self._written = 0
+        self.failed: Exception | None = None
+        """The reason why changes could not be written down, if any."""
 
-    def write_down(self, refused: Callable[[Any, Refusal], Any] | None = None) -> None:
-        """Write down the latest changes.
+    def pause(self) -> End:
+        """A `Pause`. Before the end of a slice, the changes are written down."""
+        if end := self._pause():
+            self.write_down()
+        return end
 
-        If the changes cannot be written down, replace the responses by refusals, which `refused` makes.
-        """
+    def write_down(self) -> None:
+        """Write down the latest changes. If they cannot be written down, their responses become refusals."""
         failed = self._exchange.cluster.decisions.write_down(self._exchange.now)
         if failed is not None:
+            self.failed = failed
             refusal = unwritten(failed)
             for i, response in enumerate(self._responses[self._written :], self._written):
-                if not response.error_code and refused is not None:
-                    self._responses[i] = refused(response, refusal)
+                if not response.error_code and self._refused is not None:
+                    self._responses[i] = self._refused(response, refusal)
                 elif not response.error_code:
                     response.error_code, response.error_message = refusal
         self._written = len(self._responses)
