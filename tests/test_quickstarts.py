@@ -1,6 +1,6 @@
 """The quick starts. Their page must show the projects' files, and the projects' own tests must pass.
 
-`scripts/quickstarts` runs the tests of Rust, Spark and .NET, which need minutes to fetch and build what they need.
+`scripts/quickstarts` runs the tests of Spark and .NET, too, which need minutes to fetch and build what they need.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,8 @@ def test_the_libraries_make_every_kind_of_fault() -> None:
     places = {
         "clients/java/wirebroker-junit5/src/main/java/wirebroker/Fault.java": r'(?:new Fault|lasting)\("\w+"',
         "clients/go/faults.go": r'\.(?:fault|lasting)\("\w+"',
+        "clients/rust/src/fault.rs": r'Self::(?:new|lasting)\("\w+"',
+        "clients/dotnet/Fault.cs": r'(?:new Fault|=> new|Lasting)\("\w+"',
         "clients/node/index.d.ts": r'kind: "\w+"(?: \| "\w+")*',
     }
     for file, place in places.items():
@@ -48,10 +51,15 @@ def test_the_libraries_make_every_kind_of_fault() -> None:
         assert sorted(made) == sorted(kinds), file
 
 
+def test_the_libraries_pin_the_same_release() -> None:
+    pins = sorted(file for file in (ROOT / "clients").rglob("release.json") if not {"target", "node_modules"} & set(file.parts))
+    assert len(pins) == 5
+    assert len({file.read_bytes() for file in pins}) == 1
+
+
 @pytest.mark.slow  # linking a Go program and starting Maven take time
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("what", ["tests", "explore"])
-@pytest.mark.parametrize("name", ["node", "go", "java"])
+@pytest.mark.parametrize(("name", "what"), [*product(["node", "go", "java"], ["tests", "explore"]), ("rust", "tests")])
 def test_the_tests_of_the_project_pass(name: str, what: str) -> None:
     flags = ["--explore"] if what == "explore" else []
     run = subprocess.run([sys.executable, SCRIPT, "--offline", *flags, name], capture_output=True, text=True, timeout=230)

@@ -1,22 +1,17 @@
+using Wirebroker;
 using Xunit;
 
-public class OrdersTest(Wirebroker broker) : IClassFixture<Wirebroker>
+public class OrdersTest
 {
     [Fact]
-    public async Task A_lost_acknowledgement_doubles_nothing()
+    public Task A_lost_acknowledgement_doubles_nothing() => Broker.Test(["orders:3"], async broker =>
     {
-        await broker.Ask(HttpMethod.Post, "/reset", new { soft = true });
-        var fault = new { kind = "lose_ack", api = "Produce", topic = "orders", nth = 1 };
-        var lost = await broker.Ask(HttpMethod.Post, "/faults", fault);
+        var lost = await broker.AddFault(Fault.LoseAck().Api("Produce").Topic("orders").Nth(1));
 
         await Orders.Send(broker.Bootstrap, "order-1", "a pound of tea");
 
-        await broker.Ask(HttpMethod.Get, $"/faults/{lost.GetProperty("id")}/assert-fired");
-        var seen = await broker.Ask(HttpMethod.Get, "/verdicts?topic=orders");
-        var verdicts = seen.GetProperty("verdicts").EnumerateArray().Select(row => row.GetProperty("verdict").GetString());
-        Assert.Equal(["accepted", "duplicate"], verdicts);
-        var intended = new[] { new { topic = "orders", key = "order-1", value = "a pound of tea" } };
-        var audit = await broker.Ask(HttpMethod.Post, "/audit", new { intended });
-        Assert.Empty(audit.GetProperty("findings").EnumerateArray());
-    }
+        await lost.AssertFired();
+        Assert.Equal(new[] { "accepted", "duplicate" }, await broker.Verdicts("orders"));
+        await broker.AssertRecords("orders", KafkaRecord.Of("order-1", "a pound of tea"));
+    });
 }

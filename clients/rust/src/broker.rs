@@ -1,0 +1,202 @@
+use std::env;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{json, Value};
+
+use crate::find::find;
+use crate::{Fault, Record, Stored};
+
+/// A running broker. A call that the broker refuses panics with the broker's explanation.
+pub struct Broker {
+    /// The address for clients.
+    pub bootstrap: String,
+    /// The address of the HTTP control.
+    pub control: String,
+    process: Option<Child>, // None: another program has started it
+}
+
+impl Broker {
+    /// Attaches to the broker that the environment names, or starts one.
+    #[track_caller]
+    pub(crate) fn open(options: &[&str]) -> Self {
+        let named = |variable| env::var(variable).unwrap_or_default();
+        match (named("WIREBROKER_BOOTSTRAP"), named("WIREBROKER_CONTROL")) {
+            (bootstrap, control) if bootstrap.is_empty() && control.is_empty() => Self::spawn(options),
+            (bootstrap, control) if bootstrap.is_empty() || control.is_empty() => {
+                panic!("WIREBROKER_BOOTSTRAP and WIREBROKER_CONTROL name a running broker together; only one of them is set")
+            }
+            _ if !options.is_empty() => {
+                panic!("the broker of WIREBROKER_BOOTSTRAP cannot get the options {}", options.join(" "))
+            }
+            (bootstrap, control) => Self { bootstrap, control, process: None },
+        }
+    }
+
+    #[track_caller]
+    fn spawn(options: &[&str]) -> Self {
+        let program =
+            find(&|variable| env::var(variable).ok(), include_str!("release.json")).unwrap_or_else(|why| panic!("{why}"));
+        let mut command = Command::new(program);
+        command.args(["serve", "--port", "0", "--control", "0", "--ready", "json", "--exit-with-parent"]).args(options);
+        command.stdin(Stdio::piped()); // its end tells the broker that this process has ended
+        let spawned = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut process = spawned.unwrap_or_else(|why| panic!("{command:?} did not start: {why}"));
+        let mut messages = process.stderr.take().unwrap();
+        let messages = thread::spawn(move || {
+            let mut text = String::new();
+            messages.read_to_string(&mut text).map(|_| text).unwrap_or_default()
+        });
+        let mut line = String::new();
+        let _ = BufReader::new(process.stdout.take().unwrap()).read_line(&mut line);
+        let Ok(ready) = serde_json::from_str::<Value>(&line) else {
+            panic!("{command:?} did not start: {}", messages.join().unwrap_or_default());
+        };
+        let address = |name: &str| ready[name].as_str().unwrap_or_default().to_owned();
+        Self { bootstrap: address("bootstrap"), control: address("control"), process: Some(process) }
+    }
+
+    /// Empties the broker, whose clients stay connected, and makes sure that it has the topics.
+    #[track_caller]
+    pub(crate) fn begin(&self, topics: &[&str]) {
+        self.ask("POST", "/tests", Some(json!({"name": thread::current().name().unwrap_or_default()})));
+        for topic in topics {
+            let wanted = match topic.split_once(':') {
+                Some((name, partitions)) => json!({"name": name, "partitions": partitions.parse::<u32>().expect("\"orders:3\"")}),
+                None => json!({ "name": topic }),
+            };
+            match self.send("POST", "/topics", Some(wanted), "application/json") {
+                Ok((409, _)) => {} // it is there already
+                response => drop(told(response)),
+            }
+        }
+    }
+
+    /// Calls an endpoint of the control.
+    #[track_caller]
+    pub fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Value {
+        told(self.send(method, path, body, "application/json"))
+    }
+
+    fn send(&self, method: &str, path: &str, body: Option<Value>, accept: &str) -> io::Result<(u16, String)> {
+        let host = self.control.trim_start_matches("http://");
+        let body = body.map(|value| value.to_string()).unwrap_or_default();
+        let head = format!("{method} {path} HTTP/1.0\r\nHost: {host}\r\nAccept: {accept}\r\nContent-Length: {}", body.len());
+        let mut stream = TcpStream::connect(host)?;
+        stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes())?; // at once: the system delays small pieces
+        let mut response = String::new();
+        stream.read_to_string(&mut response)?;
+        let (head, text) = response.split_once("\r\n\r\n").unwrap_or_default();
+        Ok((head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0), text.to_owned()))
+    }
+
+    /// What the broker has seen since the test began, as text.
+    pub fn report(&self) -> String {
+        match self.send("GET", "/report", None, "text/plain") {
+            Ok((_, text)) => text,
+            Err(why) => format!("wirebroker gave no report: {why}"),
+        }
+    }
+
+    /// Loads a fault, which applies from the next request on and until the next test.
+    #[track_caller]
+    pub fn add_fault(&self, fault: Fault) -> Rule<'_> {
+        let loaded = self.ask("POST", "/faults", Some(Value::Object(fault.words)));
+        Rule { broker: self, path: format!("/faults/{}", loaded["id"]) }
+    }
+
+    /// Stores records without a client. A record without a partition goes to partition 0.
+    #[track_caller]
+    pub fn produce(&self, topic: &str, records: &[Record]) {
+        let records: Vec<_> = records.iter().map(Record::stored).collect();
+        self.ask("POST", &format!("/topics/{topic}/records"), Some(json!({ "records": records })));
+    }
+
+    /// The committed records of a topic, in the order of partition and offset.
+    #[track_caller]
+    pub fn records(&self, topic: &str) -> Vec<Stored> {
+        let mut records = Vec::new();
+        let mut next = Some(format!("/topics/{topic}/records?committed=true"));
+        while let Some(path) = next {
+            let page = self.ask("GET", &path, None);
+            records.extend(page["records"].as_array().into_iter().flatten().map(Stored::from));
+            next = page["next"].as_str().map(str::to_owned);
+        }
+        records
+    }
+
+    /// Waits until the topic has as many committed records as expected, and compares them, in any order.
+    #[track_caller]
+    pub fn assert_records(&self, topic: &str, expected: &[Record]) {
+        let records: Vec<_> = expected.iter().map(Record::expected).collect();
+        self.ask("POST", &format!("/topics/{topic}/records/assert"), Some(json!({"records": records, "in_order": false})));
+    }
+
+    /// What the broker decided on each produced batch of a topic: "accepted", "duplicate" or "rejected".
+    #[track_caller]
+    pub fn verdicts(&self, topic: &str) -> Vec<String> {
+        let seen = self.ask("GET", &format!("/verdicts?topic={topic}"), None);
+        let rows = seen["verdicts"].as_array().into_iter().flatten();
+        rows.map(|row| row["verdict"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// Stops a broker as kill -9 does, until `start_broker`. A single broker has the node id 1.
+    #[track_caller]
+    pub fn kill_broker(&self, node: i32) {
+        self.ask("POST", &format!("/brokers/{node}/kill"), None);
+    }
+
+    /// Starts a broker that `kill_broker` stopped.
+    #[track_caller]
+    pub fn start_broker(&self, node: i32) {
+        self.ask("POST", &format!("/brokers/{node}/start"), None);
+    }
+
+    /// Moves the broker's clock: sessions and transactions time out, records and offsets expire.
+    #[track_caller]
+    pub fn advance(&self, by: Duration) {
+        self.ask("POST", "/clock/advance", Some(json!({"milliseconds": by.as_millis() as u64})));
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// The JSON of a response. An error says why: its body has the explanation.
+#[track_caller]
+fn told(response: io::Result<(u16, String)>) -> Value {
+    let (status, text) = response.unwrap_or_else(|why| panic!("wirebroker does not respond: {why}"));
+    let value: Value = serde_json::from_str(&text).unwrap_or_default();
+    assert!(status < 400, "{}", value["detail"].as_str().unwrap_or(&text));
+    value
+}
+
+/// A fault that the broker has loaded.
+pub struct Rule<'a> {
+    broker: &'a Broker,
+    path: String,
+}
+
+impl Rule<'_> {
+    /// Waits until the fault has fired so many times.
+    #[track_caller]
+    pub fn wait_fired(&self, times: u32, timeout: Duration) {
+        let path = format!("{}/wait?times={times}&timeout={}", self.path, timeout.as_secs_f64());
+        self.broker.ask("GET", &path, None);
+    }
+
+    /// Panics if the fault has not fired.
+    #[track_caller]
+    pub fn assert_fired(&self) {
+        self.broker.ask("GET", &format!("{}/assert-fired", self.path), None);
+    }
+}
