@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from kafkawire.declare import Message
+from kafkawire.errors import ErrorCode
 from wirebroker.apis.exchange import Exchange
+from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Partition
 from wirebroker.requests.effects import Outcome
 
 
 class Delayed:
-    """Sends `_response()` once `is_complete()` is true after a change of a partition, or the timeout is over."""
+    """Sends the response when no part of it waits any longer, or the timeout is over. Each part waits for its `partition`."""
 
     def __init__(
-        self, exchange: Exchange, partitions: Iterable[Partition], is_complete: Callable[[], bool],
-        response: Callable[[], Message],
-    ) -> None:  # fmt: skip
+        self, exchange: Exchange, awaited: Sequence[Any], is_over: Callable[[Any, ErrorCode], bool], response: Message
+    ) -> None:
+        """`is_over` tells whether a part waits no longer. Its second argument is an error if the broker does not lead the
+        partition any more."""
         self._exchange = exchange
-        self._partitions = list(partitions)
-        self._is_complete = is_complete
+        self._left = self._awaited = awaited
+        self._is_over = is_over
         self._response = response
 
     def wait(self, timeout_ms: int) -> Message | Outcome:
         """Returns the response if it is complete; otherwise parks the request for at most `timeout_ms`."""
         if self._is_complete():
-            return self._response()
+            return self._response
         self._timer = self._exchange.cluster.timers.at(self._exchange.now + timeout_ms, self._finish)
-        for partition in self._partitions:
-            partition.waiting[self._changed] = None
+        for each in self._awaited:
+            each.partition.waiting[self._changed] = None
         self._exchange.abandon = self._leave
         return Outcome.PARKED
+
+    def _is_complete(self) -> bool:
+        self._left = [each for each in self._left if not self._is_over(each, self._error(each.partition))]
+        return not self._left
+
+    def _error(self, partition: Partition) -> ErrorCode:
+        gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition.deleted else ErrorCode.NONE
+        return gone or leader_error(partition, self._exchange.node_id)
 
     def _changed(self, partition: Partition, now: int) -> None:
         if self._changed in partition.waiting and (not self._exchange.alive or self._is_complete()):
@@ -39,10 +51,10 @@ class Delayed:
     def _leave(self) -> None:
         self._exchange.abandon = None
         self._timer.cancel()
-        for partition in self._partitions:
-            partition.waiting.pop(self._changed, None)
+        for each in self._awaited:
+            each.partition.waiting.pop(self._changed, None)
 
     def _finish(self, now: int) -> None:
         self._leave()
         if self._exchange.alive:
-            self._exchange.respond(self._response())
+            self._exchange.respond(self._response)

@@ -93,20 +93,12 @@ def _delete(
 
 
 def _wait(awaited: list[Awaited], timeout_ms: int, response: DeleteRecordsResponse, exchange: Exchange) -> Message | Outcome:
-    left = list(awaited)
+    def is_over(each: Awaited, error: ErrorCode) -> bool:
+        low_watermark = each.partition.replication.low_watermark
+        if not error and low_watermark < each.required_offset:
+            return False
+        each.result.error_code = error
+        each.result.low_watermark = UNKNOWN_LOW_WATERMARK if error else low_watermark
+        return True
 
-    def is_complete() -> bool:
-        waiting = left[:]
-        left.clear()
-        for each in waiting:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each.partition.deleted else ErrorCode.NONE
-            error = error or leader_error(each.partition, exchange.node_id)
-            low_watermark = each.partition.replication.low_watermark
-            if error or low_watermark >= each.required_offset:
-                each.result.error_code = error
-                each.result.low_watermark = UNKNOWN_LOW_WATERMARK if error else low_watermark
-            else:
-                left.append(each)
-        return not left
-
-    return Delayed(exchange, [each.partition for each in awaited], is_complete, lambda: response).wait(timeout_ms)
+    return Delayed(exchange, awaited, is_over, response).wait(timeout_ms)

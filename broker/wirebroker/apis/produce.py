@@ -225,22 +225,18 @@ def _awaited(topic: Topic, response: PartitionProduceResponse, requested: Partit
 
 def _wait(awaited: list[Awaited], timeout_ms: int, response: ProduceResponse, exchange: Exchange) -> Message | Outcome:
     """Wait for all partitions; partitions without a response at the timeout get REQUEST_TIMED_OUT (Kafka's DelayedProduce)."""
-    left = list(awaited)
     for each in awaited:
         each.response.error_code = ErrorCode.REQUEST_TIMED_OUT
 
-    def is_complete() -> bool:
-        for each in list(left):
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each.partition.deleted else ErrorCode.NONE
-            error = error or leader_error(each.partition, exchange.node_id)
-            if error or each.partition.high_watermark >= each.required_offset:
-                each.response.error_code = error
-                left.remove(each)
-                if error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    _add_leader(each.response, each.topic, response, exchange)
-        return not left
+    def is_over(each: Awaited, error: ErrorCode) -> bool:
+        if not error and each.partition.high_watermark < each.required_offset:
+            return False
+        each.response.error_code = error
+        if error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            _add_leader(each.response, each.topic, response, exchange)
+        return True
 
-    return Delayed(exchange, [each.partition for each in awaited], is_complete, lambda: response).wait(timeout_ms)
+    return Delayed(exchange, awaited, is_over, response).wait(timeout_ms)
 
 
 def append(
