@@ -220,6 +220,13 @@ class Exchange(AnyExchange):
         if exceeded is not None:
             self.throttled(exceeded, self.engine.throttle.handled(self, self.engine.now))
 
+    def name_endpoint(self, node_id: int, endpoints: list[Any], made: Callable[..., Any]) -> None:
+        """Add the address of a broker, such as a new leader, to the endpoints of a response (KIP-951)."""
+        broker = self.cluster.brokers.get(node_id)
+        if broker is not None and all(known.node_id != node_id for known in endpoints):
+            host, port = broker.address(self.connection.listener)
+            endpoints.append(made(node_id=node_id, host=host, port=port, rack=broker.rack))
+
     def mute(self, ms: int) -> None:
         """Handle no further request of the connection for this many ms (KIP-219)."""
         connection, engine = self.connection, self.engine

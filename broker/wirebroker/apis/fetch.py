@@ -482,7 +482,7 @@ class Fetch:
                 response.responses.append(topic)
             response.responses[-1].partitions.append(data)
             if data.current_leader.leader_id >= 0 and self._follower < 0:
-                self._name_node(data.current_leader.leader_id, response)
+                self.exchange.name_endpoint(data.current_leader.leader_id, response.node_endpoints, NodeEndpoint)
 
     def _converted(self, results: Results) -> Results:
         from wirebroker.apis.fetch_old import convert
@@ -508,12 +508,6 @@ class Fetch:
                 deleted = f"id {format_uuid(name)}" if former is None else f"{former}{DELETED}"
                 name = self.cluster.topic_name(name) or deleted
             self.exchange.engine.trace.fetched(self.exchange, name, self._offsets[key], self.committed, data)
-
-    def _name_node(self, node_id: int, response: FetchResponse) -> None:
-        broker = self.cluster.brokers.get(node_id)
-        if broker is not None and all(known.node_id != node_id for known in response.node_endpoints):
-            host, port = broker.address(self.exchange.connection.listener)
-            response.node_endpoints.append(NodeEndpoint(node_id=node_id, host=host, port=port, rack=broker.rack))
 
     # Waiting
 

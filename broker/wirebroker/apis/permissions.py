@@ -540,34 +540,34 @@ def _seen(group: Any, access: Access) -> Slices[Any]:
     return type(group)(group_id=group.group_id, error_code=CODES[_R.TOPIC], error_message=hidden, members=[])
 
 
+def _only_seen(kind: ResourceType, attribute: str, field: str, *, asked: bool = True) -> Finish:
+    """Leaves in a list of the response only the resources that the client may describe."""
+
+    def finish(response: Any, access: Access) -> Slices[None]:
+        may = partial(access.may, _O.DESCRIBE, kind, asked=asked)
+        seen = yield from access.only(getattr(response, attribute), lambda each: may(getattr(each, field)))
+        setattr(response, attribute, seen)
+
+    return finish
+
+
 def _list_groups(request: Any, access: Access) -> Slices[Any]:
     if not access.may(_O.DESCRIBE, _R.CLUSTER, asked=False):
-
-        def finish(response: Any, access: Access) -> Slices[None]:
-            may = partial(access.may, _O.DESCRIBE, _R.GROUP, asked=False)
-            response.groups = yield from access.only(response.groups, lambda group: may(group.group_id))
-
-        access.finish = finish
+        access.finish = _only_seen(_R.GROUP, "groups", "group_id", asked=False)
     yield from ()
     return request
 
 
 def _list_transactions(request: Any, access: Access) -> Slices[Any]:
-    def finish(response: Any, access: Access) -> Slices[None]:
-        may = partial(access.may, _O.DESCRIBE, _R.TRANSACTIONAL_ID)
-        states = yield from access.only(response.transaction_states, lambda state: may(state.transactional_id))
-        response.transaction_states = states
-
-    access.finish = finish
+    access.finish = _only_seen(_R.TRANSACTIONAL_ID, "transaction_states", "transactional_id")
     yield from ()
     return request
 
 
 def _describe_transactions(request: Any, access: Access) -> Slices[Any]:
     def finish(response: Any, access: Access) -> Slices[None]:
-        may = partial(access.may, _O.DESCRIBE, _R.TOPIC)
         for state in response.transaction_states:
-            state.topics = yield from access.only(state.topics, lambda topic: may(topic.topic))
+            yield from _only_seen(_R.TOPIC, "topics", "topic")(state, access)
 
     access.finish = finish
     kept = yield from each(_O.DESCRIBE, _R.TRANSACTIONAL_ID, "transactional_ids")(request, access)

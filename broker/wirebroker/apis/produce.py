@@ -318,7 +318,4 @@ def _add_leader(part: PartitionProduceResponse, topic: Topic | None, response: P
     if partition is None or exchange.version < 10:
         return
     part.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
-    broker = exchange.cluster.brokers.get(partition.leader)
-    if broker is not None and all(known.node_id != broker.node_id for known in response.node_endpoints):
-        host, port = broker.address(exchange.connection.listener)
-        response.node_endpoints.append(NodeEndpoint(node_id=broker.node_id, host=host, port=port, rack=broker.rack))
+    exchange.name_endpoint(partition.leader, response.node_endpoints, NodeEndpoint)

@@ -87,10 +87,7 @@ def leader_of(place: Place, error: int, exchange: Exchange, endpoints: list[Any]
     partition = topic.partition(place[1]) if topic is not None else None
     if partition is None:
         return 0, 0
-    broker = exchange.cluster.brokers.get(partition.leader)
-    if broker is not None and all(known.node_id != broker.node_id for known in endpoints):
-        host, port = broker.address(exchange.connection.listener)
-        endpoints.append(kind(node_id=broker.node_id, host=host, port=port, rack=broker.rack))
+    exchange.name_endpoint(partition.leader, endpoints, kind)
     return partition.leader, partition.leader_epoch
 
 

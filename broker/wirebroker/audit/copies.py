@@ -80,8 +80,4 @@ def _next_of_another(owners: Sequence[int]) -> list[int]:
 
 def _last_of_another(owners: Sequence[int]) -> list[int]:
     """For each cell, the last cell before it with another owner."""
-    found = list(range(-1, len(owners) - 1))
-    for cell in range(1, len(owners)):
-        if owners[cell] == owners[cell - 1]:
-            found[cell] = found[cell - 1]
-    return found
+    return [len(owners) - 1 - cell for cell in reversed(_next_of_another(owners[::-1]))]

@@ -212,15 +212,11 @@ def check(  # noqa: C901, PLR0912 - one loop, in the order in which Kafka checks
     if full:
         body = records[HEADER_SIZE:]
         try:
-            high, low, keyless = walk_records(body, count)
+            walked = walk_records(body, count)
         except ProtocolError as damage:
             return _damaged(header, damage)
-        latest = base_timestamp + high
-        if (
-            latest - now > policy.after_max_ms
-            or now - base_timestamp - low > policy.before_max_ms
-            or (keyless and policy.compacted)
-        ) and (error := _record_errors(body, header, policy, now)) is not None:
+        latest = base_timestamp + walked.max_delta
+        if _suspicious(walked, header, policy, now) and (error := _record_errors(body, header, policy, now)) is not None:
             return error
         if latest < NO_TIMESTAMP:  # Kafka's search for the largest timestamp starts at −1
             latest = NO_TIMESTAMP
@@ -388,13 +384,12 @@ def _walk_compressed(body: memoryview, count: int) -> tuple[Walked, bool]:
 
 
 def _suspicious(walked: Walked, header: BatchHeader, policy: RecordPolicy, now: int) -> bool:
-    """Tells whether the batch may have a record that must be refused. Only then are the records checked one by one. `check`
-    contains a copy of this condition."""
+    """Tells whether the batch may have a record that must be refused. Only then are the records checked one by one."""
     return (
-        header.is_log_append_time
-        or header.base_timestamp + walked.max_delta - now > policy.after_max_ms
+        header.base_timestamp + walked.max_delta - now > policy.after_max_ms
         or now - header.base_timestamp - walked.min_delta > policy.before_max_ms
         or (policy.compacted and walked.null_key)
+        or header.is_log_append_time
     )
 
 

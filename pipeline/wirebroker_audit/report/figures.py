@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -75,6 +75,22 @@ def legend_above(figure: Figure, axes: Axes, size: Size) -> None:
     rows = -(-len(axes.get_legend_handles_labels()[1]) // size.columns)
     figure.set_figheight(figure.get_figheight() + 0.2 * rows)
     figure.legend(loc="outside upper left", ncols=size.columns)
+
+
+def stacked(
+    axes: Axes, size: Size, places: Sequence[float], labels: Sequence[str], bars: Sequence[tuple[list[int], str, str]],
+    width: float = 0.8,
+) -> None:  # fmt: skip
+    """Draws numbers (with their name and colour) as bars on top of each other, and as many labels below as there is room
+    for."""
+    below = [0] * len(places)
+    for counts, label, colour in bars:
+        axes.bar(places, counts, bottom=below, color=colour, label=label, width=width)
+        below = [low + count for low, count in zip(below, counts, strict=True)]
+    step = -(-len(places) // (size.room(0) // 3 + 1))
+    axes.set_xticks(places[::step], labels[::step])
+    axes.set_ylim(0, max(*below, 1))
+    whole_numbers(axes.yaxis, size, 0)
 
 
 def shortened(name: str, letters: int) -> str:

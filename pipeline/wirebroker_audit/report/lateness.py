@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wirebroker_audit.report.colours import FAINT, INK, SEVERITIES, STORED
-from wirebroker_audit.report.figures import Size, legend_above, picture, whole_numbers
+from wirebroker_audit.report.figures import Size, legend_above, picture, stacked
 
 DAY = 86_400_000
 _BARS = (
@@ -28,19 +28,11 @@ def rows_over_time(topic: str, table: Mapping[str, Any]) -> str:
     format = "%m-%d" if width >= DAY else "%H:%M" if width >= 60_000 else "%H:%M:%S"
 
     def draw(figure: Figure, axes: Axes, size: Size) -> None:
-        below = [0] * len(buckets)
-        for state, label, colour in _BARS:
-            counts = [each[state] for each in buckets]
-            if any(counts):
-                axes.bar(places, counts, bottom=below, color=colour, label=label, width=0.9)
-            below = [low + count for low, count in zip(below, counts, strict=True)]
-        step = -(-len(places) // (size.room(0) // 3 + 1))
+        bars = [([each[state] for each in buckets], label, colour) for state, label, colour in _BARS]
         shown = [datetime.fromtimestamp(each["begins_at"] / 1000, UTC).strftime(format) for each in buckets]
-        axes.set_xticks(places[::step], shown[::step])
+        stacked(axes, size, places, shown, [bar for bar in bars if any(bar[0])], width=0.9)
         axes.set_xlabel("time in the table (UTC)")
         axes.set_ylabel("rows")
-        axes.set_ylim(0, max(*below, 1))
-        whole_numbers(axes.yaxis, size, 0)
         _lateness(axes, places, buckets)
         legend_above(figure, axes, size)
 

@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from wirebroker.audit.findings import COPIES
 from wirebroker_audit.checks.other_rules import NO_IDEMPOTENCE
 from wirebroker_audit.report.colours import PAPER, SEVERITIES, STORED
-from wirebroker_audit.report.figures import LETTER_INCHES, SMALL, Size, legend_above, picture, shortened, whole_numbers
+from wirebroker_audit.report.figures import LETTER_INCHES, SMALL, Size, legend_above, picture, shortened, stacked, whole_numbers
 from wirebroker_audit.report.gather import Ribbon, Row, Timeline
 from wirebroker_tools.pictures.marks import NARROWEST, element
 from wirebroker_tools.pictures.stored import Found, Stored, stored
@@ -217,17 +217,10 @@ def trend(history: Sequence[Row]) -> str:
     audits = history[-AUDITS:]
 
     def draw(figure: Figure, axes: Axes, size: Size) -> None:
-        places = range(len(audits))
-        below = [0] * len(audits)
-        for severity in ("certain", "likely"):
-            counts = [each["severities"].get(severity, 0) for each in audits]
-            axes.bar(places, counts, bottom=below, color=SEVERITIES[severity], label=severity)
-            below = [low + count for low, count in zip(below, counts, strict=True)]
-        step = -(-len(audits) // (size.room(0) // 3 + 1))
-        axes.set_xticks(places[::step], [each["time"][5:10] for each in audits[::step]])
+        counts = {severity: [each["severities"].get(severity, 0) for each in audits] for severity in ("certain", "likely")}
+        bars = [(numbers, severity, SEVERITIES[severity]) for severity, numbers in counts.items()]
+        stacked(axes, size, range(len(audits)), [each["time"][5:10] for each in audits], bars)
         axes.set_ylabel("findings")
-        axes.set_ylim(0, max(*below, 1))
-        whole_numbers(axes.yaxis, size, 0)
         legend_above(figure, axes, size)
 
     return picture("Findings of the latest audits", 2.6, draw)
