@@ -20,6 +20,7 @@ from wirebroker import MockKafka, faults
 from wirebroker.commands.cli import main
 from wirebroker_tools.campaign.cases import Results, in_shard, play_all
 from wirebroker_tools.campaign.errors import DONE, ERRORS, OF_LOST_DATA, OF_STATIC_MEMBERS, SINCE, WITHOUT_ID
+from wirebroker_tools.campaign.findings import UNREAD
 from wirebroker_tools.campaign.in_pytest import REPORTED
 from wirebroker_tools.campaign.misfortunes import Asked, Choice, Place, cases, places
 from wirebroker_tools.campaign.outcomes import OUTCOMES
@@ -53,7 +54,7 @@ def explore(tmp_path: Path) -> Explore:
 FILL = ("--topic", "invoices", "--output", "invoices", "--setup", f"{sys.executable} {HERE / 'fill.py'}")
 
 
-def test_results_that_nobody_looks_at_are_lost(explore: Explore) -> None:
+def test_results_that_nobody_looks_at_are_lost(explore: Explore, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = explore("fire_and_forget.py", "--api", "Produce", "--faults", "INVALID_RECORD,throttle")
     assert code == 1
     assert found["plain"]["requests"]["Produce"] == 6
@@ -68,6 +69,14 @@ def test_results_that_nobody_looks_at_are_lost(explore: Explore) -> None:
     assert lost[0]["exit"] == 0
     assert lost[0]["missing"] == ["orders: key 'key-0' value 'order-0'"]
     assert lost[0]["again"] == "always"
+    assert sorted(run["order"] for run in found["runs"]) == list(range(1, 7))
+    (finding,) = found["findings"]
+    assert finding["sentence"].startswith("Produce to orders: INVALID_RECORD … exit 0, 1 record missing")
+    assert (finding["cause"], finding["look_at"]) == UNREAD
+    assert finding["runs"] == [run["id"] for run in sorted(lost, key=lambda run: run["order"])]
+    shown = capsys.readouterr().out
+    assert "to try      6 faults: about " in shown
+    assert f"usual cause: {finding['cause']}" in shown
 
 
 def test_what_breaks_an_application_is_written_down(
@@ -78,12 +87,12 @@ def test_what_breaks_an_application_is_written_down(
     _, found = explore("fire_and_forget.py", *flags, "--junit", str(junit), "--sarif", str(sarif))
     assert [run["file"] for run in found["runs"]] == [f"faults/lost-{number}.toml" for number in (1, 2, 3)]
     (rule,) = mock_kafka.faults.load(tmp_path / "report" / "faults" / "lost-2.toml")
-    assert str(rule) == str(faults.error("INVALID_RECORD", api="Produce", topic="orders", client_id="rdkafka", nth=2))
+    assert str(rule) == str(faults.error("INVALID_RECORD", api="Produce", topic="orders", client_id="rdkafka", nth=6))
     written = tmp_path / "report" / "tests" / "test_lost_2.py"
     pytester.makepyfile(written.read_text())
     outcome = pytester.runpytest_subprocess(*FEW_PLUGINS)
     outcome.assert_outcomes(failed=1)
-    outcome.stdout.fnmatch_lines("*lost: exit 0, 1 record missing, such as orders: key 'key-1' value 'order-1'*")
+    outcome.stdout.fnmatch_lines("*lost: exit 0, 1 record missing, such as orders: key 'key-1' value 'order-5'*")
     page = (tmp_path / "report" / "index.html").read_text()
     assert "never stored" not in page
     assert "INVALID_RECORD (nth 1, 2, 6)" in page
@@ -318,9 +327,9 @@ def test_a_second_fault_strikes_where_the_first_one_led(explore: Explore) -> Non
     single, double = ([run for run in found["runs"] if ("second" in run) is two] for two in (False, True))
     assert [run["outcomes"] for run in single] == [["as_before"]] * 3
     assert len({run["dialogue"] for run in single}) == 2  # both errors have the same effect, so only one gets a second fault
-    assert {run["fault"]["code"] for run in double} == {"MESSAGE_TOO_LARGE"}
+    assert {run["fault"]["code"] for run in double} == {"INVALID_RECORD"}
     assert {run["second"]["client_id"] for run in double} == {"spare"}  # the application uses this client only after a fault
-    assert [run["second"]["code"] for run in double if run["outcomes"] == ["lost"]] == ["MESSAGE_TOO_LARGE", "INVALID_RECORD"]
+    assert [run["second"]["code"] for run in double if run["outcomes"] == ["lost"]] == ["INVALID_RECORD", "MESSAGE_TOO_LARGE"]
     assert not any("later" in run for run in found["runs"])
 
 
@@ -384,11 +393,29 @@ def test_a_test_is_explored(pytester: pytest.Pytester) -> None:
     assert (results["passed"], results["failed"], results["errors"]) == (2, 2 + 4, 1)  # two tests, each with two subtests
     text = outcome.stdout.str()
     assert "2 of 4 faults break this test" in text
+    assert "usual cause: the result of send is never read, or its error is ignored" in text
     assert "lost: Produce to orders nth 1: INVALID_RECORD … exit 0, 1 record missing, such as orders: value '0'" in text
     seen = "exit 0, 1 record missing, such as orders: value '0', and the test says: assert 1 == 2"
     assert f"check_failed: Produce to orders nth 1: INVALID_RECORD … {seen}" in text
     assert "503" not in text
     assert "explore: nothing: there is no such fault or error; there are lose_request" in text
+
+
+def test_the_number_of_faults_and_a_budget_are_told_before(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        EXPLORED.partition("@mark")[0].replace('"throttle"]', '"throttle"], "budget": "0s"')
+        + """
+@mark
+def test_it(mock_kafka, producer):
+    send(producer, check=False)
+"""
+    )
+    outcome = pytester.runpytest_subprocess(*FEW_PLUGINS)
+    outcome.assert_outcomes(passed=1)
+    outcome.stdout.fnmatch_lines([
+        "*::test_it explores 4 faults: about *; the budget of 0.0 s buys the likely culprits first",
+        "*::test_it 4 faults were not tried: the budget was used up",
+    ])  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -434,7 +461,7 @@ def test_the_page_starts_with_a_bug_and_mends_it(number: int, outcomes: set[str]
 def test_a_bar_stays_on_a_terminal(terminal: bool, line: str) -> None:
     shown = io.StringIO()
     summary = {"summary": dict.fromkeys((*OUTCOMES, "not_fired"), 0) | {"runs": 3, "not_tried": 1}}
-    Screen(Console(file=shown, force_terminal=terminal, no_color=True, width=128)).results(summary, [], 125, 5)
+    Screen(Console(file=shown, force_terminal=terminal, no_color=True, width=128)).results(summary, [], [], 125, 5)
     assert re.sub(r"\x1b\[\d*m", "", shown.getvalue()).splitlines()[0] == line
 
 

@@ -92,10 +92,10 @@ class _Tools:
         return scene(arguments)
 
     def explore(self, item: Any, nextitem: Any, wanted: Any) -> tuple[Explored, Any]:
-        from wirebroker_tools.campaign.in_pytest import Explored, choice_of, explore_item
+        from wirebroker_tools.campaign.in_pytest import Explored, budget_of, choice_of, explore_item
 
         explored = Explored()
-        return explored, partial(explore_item, item, nextitem, choice_of(wanted), explored)
+        return explored, partial(explore_item, item, nextitem, choice_of(wanted), explored, budget_of(wanted))
 
 
 TOOLS: Tools = _Tools()

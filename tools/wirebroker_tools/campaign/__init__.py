@@ -8,6 +8,8 @@ application  one run: a broker of its own, a fault, the user's command
 attached     the control of a run's broker, for tests whose library attaches to it
 upstream     a real cluster in place of a run's own broker: what a run left there
 outcomes     what a run did to the records, compared with the run without faults or with a journal
+order        the likely culprits come first
+findings     runs that broke for the same reason, with the usual cause
 dialogues    what followed a fault, and which requests a second fault can match
 exploration  the plain runs, the cases, what the first results add, and the summary
 show         the terminal

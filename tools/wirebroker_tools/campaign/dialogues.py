@@ -21,7 +21,17 @@ import msgspec
 from wirebroker.requests.errors import READING
 from wirebroker.trace.rows import FaultRow, ProduceRow, ReplyRow, RequestRow, Row
 from wirebroker_tools.campaign.cases import Case, Result
-from wirebroker_tools.campaign.misfortunes import TRANSACTION, Asked, Choice, Place, case_at, faults_at, is_slow, places
+from wirebroker_tools.campaign.misfortunes import (
+    TRANSACTION,
+    Asked,
+    Choice,
+    Place,
+    case_at,
+    faults_at,
+    is_slow,
+    matched,
+    places,
+)
 
 TIMED = READING | {"Heartbeat", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat", "ShareFetch"}
 """APIs whose number of requests depends on a client's timers."""
@@ -161,12 +171,6 @@ def _firsts(results: Iterable[Result], plain: Callable[[Place, int], str]) -> It
         if each["dialogue"] != plain(matched(each), each["nth"]):
             seen.add(each["dialogue"])
             yield each
-
-
-def matched(result: Result | Case) -> Place:
-    """Returns the class of the request that a case's first fault matches."""
-    fault = result["fault"]
-    return Place(fault["api"], fault.get("client_id"), fault.get("topic"))
 
 
 def _classes(results: Iterable[Result]) -> dict[tuple[Any, ...], tuple[Any, ...]]:

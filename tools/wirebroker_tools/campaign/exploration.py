@@ -19,9 +19,11 @@ from wirebroker_tools.campaign.application import ROWS, Application, CannotRun, 
 from wirebroker_tools.campaign.cases import Case, Result, Results, in_shard, play_all
 from wirebroker_tools.campaign.dialogues import after_fault, after_request, pairs
 from wirebroker_tools.campaign.errors import OF_CONSUMER_GROUPS, OF_STATIC_MEMBERS
-from wirebroker_tools.campaign.misfortunes import Asked, Choice, Place, cases, delays, is_slow, places
+from wirebroker_tools.campaign.findings import Finding, findings
+from wirebroker_tools.campaign.misfortunes import Asked, Choice, Place, cases, delays, gives_up, is_slow, places
+from wirebroker_tools.campaign.order import Queue, in_order
 from wirebroker_tools.campaign.outcomes import KAFKAS_OWN, OUTCOMES, SILENT_OUTCOMES, Expectation, expectation, intend, sentence
-from wirebroker_tools.campaign.words import faults_of, ways
+from wirebroker_tools.campaign.words import faults_of
 from wirebroker_tools.campaign.workers import Workers
 
 LONGEST_S = 30.0
@@ -83,7 +85,7 @@ class Exploration:
         dynamic = frozenset() if plain.has_static_members else OF_STATIC_MEMBERS
         classic = frozenset() if "ConsumerGroupHeartbeat" in plain.requests else OF_CONSUMER_GROUPS
         self.choice = replace(self.choice, impossible=dynamic | classic)
-        self.table = [case for case in cases(found, self.choice) if in_shard(case, self.shard)]
+        self.table = in_order(case for case in cases(found, self.choice) if in_shard(case, self.shard))
 
     def _plain(self) -> Run:
         run = self.application.run()
@@ -106,23 +108,25 @@ class Exploration:
     def play(self, results: Results, players: Workers, more: Callable[[int], None] = lambda _: None) -> Iterator[Result]:
         """Play the cases, and then further cases that the first results suggest. `more` is called with the number of further
         cases."""
-        quick = [case for case in self.table if not is_slow(case)]
-        silent = [case for case in self.table if is_slow(case)]
-        found: list[Result] = []
-        for result in self._round(quick, results, players):
-            found.append(result)
-            yield result
-        by_id = {case["id"]: case for case in silent}
-        later: list[Case] = []
-        for result in self._round(silent, results, players):
-            found.append(result)
-            yield result
-            waited = result["seconds"] - self.plain.seconds
-            if self.choice.has({"kind": "delay"}, result["api"], 0) and result["outcomes"] != ["hung"]:
-                later += delays(by_id[result["id"]], waited, self.application.limit)
-        self.table += later
-        more(len(later))
-        yield from self._round(later, results, players)
+        by_id = {case["id"]: case for case in self.table}
+        queue, found = Queue(self.table, players.width() // 2), list[Result]()
+        while queue and self.has_time():
+            for result in self._round(queue, results, players):
+                queue.ended(result["id"])
+                found.append(result)
+                yield result
+                case = by_id.get(result["id"])
+                if case is None or not is_slow(case) or result["outcomes"] == ["hung"]:
+                    continue
+                waited = result["seconds"] - self.plain.seconds
+                later = list(gives_up(case, waited, self.application.limit))
+                queue.add_next(later)
+                if self.choice.has({"kind": "delay"}, result["api"], 0):
+                    late = list(delays(case, waited, self.application.limit))
+                    queue.add(late)
+                    later += late
+                self.table += later
+                more(len(later))
         if self.depth > 1:
             again = pairs(self.places, self._in_order(found), self.choice, self._plain_dialogue)
             again = [case for case in again if in_shard(case, self.shard)]
@@ -134,7 +138,7 @@ class Exploration:
         """Returns the digest of the dialogue after a request in the plain run."""
         return after_request(self.plain.rows, place, nth, by_client=self.by_client)
 
-    def _round(self, table: Sequence[Case], results: Results, players: Workers) -> Iterator[Result]:
+    def _round(self, table: Iterable[Case], results: Results, players: Workers) -> Iterator[Result]:
         player = self._elsewhere() if players.elsewhere else self
         try:
             yield from play_all(table, player.case, results, players, go_on=self.has_time)
@@ -168,9 +172,8 @@ class Exploration:
         return result
 
     def confirm(self, results: Sequence[Result], store: Results, players: Workers) -> None:
-        """For each way to break, play one case twice more, and note how many of the three runs broke."""
-        found = [same[0] for outcome in SILENT_OUTCOMES for _, same in ways(outcome, results)]
-        first = list({each["id"]: each for each in found}.values())
+        """For each finding, play one case twice more, and note how many of the three runs broke."""
+        first = list({(first := each.results[0])["id"]: first for each in self.findings(results)}.values())
         if self.application.limit > LONGEST_S:
             first = [each for each in first if each["exit"] is not None]
         words = ("id", "api", "nth", "fault", "second")
@@ -221,6 +224,10 @@ class Exploration:
                 made["later"] = msgspec.to_builtins(later.next)
         return made
 
+    def findings(self, results: Sequence[Result]) -> list[Finding]:
+        """Returns the findings: the runs that broke, by cause."""
+        return findings(results, self.places)
+
     def summary(self, results: Sequence[Result]) -> dict[str, Any]:
         """Returns the contents of explore.json."""
         counts = Counter(name for result in results for name in result["outcomes"])
@@ -230,6 +237,7 @@ class Exploration:
                 "stored": {topic: len(records) for topic, records in self.plain.stored.items() if records},
                 "notices": self.expected.notices,
             },
+            "findings": [each.as_json() for each in self.findings(results)],
             "runs": [
                 {word: value for word, value in each.items() if word != "later"} for each in self._in_order(results)
             ],

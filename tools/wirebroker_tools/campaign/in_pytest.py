@@ -21,12 +21,13 @@ from wirebroker_tools.campaign.application import Application, Run, Watch, left_
 from wirebroker_tools.campaign.cases import Case, Result
 from wirebroker_tools.campaign.exploration import Exploration, is_broken
 from wirebroker_tools.campaign.misfortunes import Choice, brokers_for, is_slow
-from wirebroker_tools.campaign.words import fault_in_words, faults_of, place_of
+from wirebroker_tools.campaign.show import plan
+from wirebroker_tools.campaign.words import duration, fault_in_words, faults_of, place_of
 
 if TYPE_CHECKING:
     from wirebroker.mock import MockKafka
 
-WORDS = ("api", "faults", "every")
+WORDS = ("api", "faults", "every", "budget")
 """The keys of a dict that is given as `explore=`."""
 
 
@@ -80,21 +81,29 @@ class _Sibling:
         return self._item.listchain()[:-1]
 
 
-def explore_item(item: pytest.Item, nextitem: pytest.Item | None, choice: Choice, explored: Explored) -> None:
-    """Run the protocol of a test for each fault."""
+def explore_item(
+    item: pytest.Item, nextitem: pytest.Item | None, choice: Choice, explored: Explored, budget: float | None = None
+) -> None:  # fmt: skip
+    """Run the protocol of a test for each fault, until `budget` seconds have passed."""
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     _, first = _once(item, _Sibling(item), explored, None)
     reports, second = _once(item, _Sibling(item), explored, None)
     if all(report.passed for report in reports) and first.exit == 0 and not first.check:
-        exploration = Exploration(Application((), thread=None), choice)
+        exploration = Exploration(Application((), thread=None), choice, budget=budget)
         exploration.compare(first, second)
         table = [
             case for case in exploration.table
             if (choice.faults is not None or not is_slow(case)) and brokers_for(faults_of(case)) <= explored.brokers
         ]  # fmt: skip
-        broken = [result for case in table if is_broken(result := _play(item, explored, exploration, case))]
+        _say(item, f"explores {plan(exploration, table)}")
+        results: list[Result] = []
+        for number, case in enumerate(table, 1):
+            if not exploration.has_time():
+                _say(item, f"{len(table) - number + 1} faults were not tried: the budget was used up")
+                break
+            results.append(_play(item, explored, exploration, {**case, "order": number}))
         reports, _ = _once(item, nextitem, explored, None)
-        _fail(reports, broken, len(table))
+        _fail(reports, results, exploration)
     else:
         reports, _ = _once(item, nextitem, explored, None)
     for report in reports:
@@ -110,6 +119,20 @@ def choice_of(wanted: Any) -> Choice:
             raise ValueError(f"explore= takes {', '.join(WORDS)}, not {word!r}")
     apis, faults = ([each] if isinstance(each := given.get(word, ()), str) else list(each) for word in ("api", "faults"))
     return Choice.of([api_named(each) for each in apis], faults, every=bool(given.get("every")))
+
+
+def budget_of(wanted: Any) -> float | None:
+    """Returns the budget in the marker in seconds. Raises ValueError."""
+    given = wanted.get("budget") if isinstance(wanted, Mapping) else None
+    return None if given is None else duration(str(given))
+
+
+def _say(item: pytest.Item, sentence: str) -> None:
+    """Print a sentence about the test. A worker of xdist has no terminal."""
+    terminal = item.config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None:
+        terminal.ensure_newline()
+        terminal.write_line(f"{item.nodeid} {sentence}")
 
 
 def _once(
@@ -171,13 +194,20 @@ def _sentence(result: Result) -> str:
     return f"{', '.join(result['outcomes'])}: {what} … {result['sentence']}"
 
 
-def _fail(reports: list[pytest.TestReport], broken: list[Result], count: int) -> None:
+def _fail(reports: list[pytest.TestReport], results: list[Result], exploration: Exploration) -> None:
     """Add the number of faults to the report of the test's call. If faults broke the test, the report becomes a failure."""
+    broken, count = [each for each in results if is_broken(each)], len(results)
     report = next((each for each in reports if each.when == "call"), None)
     if report is None:
         return
     report.user_properties.append(("explored", count))
     if broken:
-        lines = [f"{len(broken)} of {count} faults break this test", *(f"  {_sentence(each)}" for each in broken)]
-        lines += [f"    {each['fault']}" for each in broken[:1]]
+        lines = [f"{len(broken)} of {count} faults break this test"]
+        for found in exploration.findings(results):
+            lines += [
+                f"  {found.outcome}: {found.sentence}",
+                f"    usual cause: {found.cause}",
+                f"    look at: {found.look_at}",
+            ]
+            lines.append(f"    {found.results[0]['fault']}")
         report.outcome, report.longrepr = "failed", "\n".join(lines)

@@ -33,6 +33,10 @@ from wirebroker_tools.campaign.errors import (
 SILENT = "silence"
 TRANSACTION = "transaction "
 """The prefix of a transactional id, in the subject of a row of the trace."""
+LOST = 4
+"""How many responses are lost, one after the other, until a client gives up."""
+TAKING_EFFECT = frozenset({"Produce", "EndTxn", "OffsetCommit", "TxnOffsetCommit"})
+"""APIs at which a client that gives up does not know whether its request has taken effect."""
 THROTTLE_MS = 500
 LATE_MS = 100
 """The ms by which an error is delayed. In this time the client sends further batches."""
@@ -189,7 +193,7 @@ class Choice:
 
 
 def cases(found: dict[Place, list[Asked]], choice: Choice) -> list[Case]:
-    """Returns the table of cases: quick faults first; faults that make a client wait for its own timeout last."""
+    """Returns the table of cases, by class of requests."""
     made: list[Case] = []
     for place, requests in found.items():
         if choice.apis is not None and place.api not in choice.apis:
@@ -199,7 +203,13 @@ def cases(found: dict[Place, list[Asked]], choice: Choice) -> list[Case]:
             for fault in faults_at(place, asked):
                 if choice.has(fault, place.api, asked.version):
                     made.append(case_at(place, nth, fault))
-    return sorted(made, key=is_slow)
+    return made
+
+
+def matched(case: Case) -> Place:
+    """Returns the class of the request that a case's first fault matches."""
+    fault = case["fault"]
+    return Place(fault["api"], fault.get("client_id"), fault.get("topic"))
 
 
 def brokers_for(faults: Iterable[Mapping[str, Any]]) -> int:
@@ -233,6 +243,15 @@ def delays(silent: Case, waited: float, limit: float) -> Iterator[Case]:
     if silent["fault"]["kind"] == "lose_request" and ms < limit * 500:
         fault = {word: value for word, value in silent["fault"].items() if word != "then"} | {"kind": "delay", "ms": ms}
         yield {**silent, "id": silent["id"].replace("lose_request-silence", "delay"), "fault": fault}
+
+
+def gives_up(silent: Case, waited: float, limit: float) -> Iterator[Case]:
+    """Yields a case in which the client gives up, although the request has taken effect: so many responses are lost that its
+    retries time out, too. One timeout is `waited` seconds."""
+    fault = silent["fault"]
+    if fault["kind"] == "lose_ack" and silent["nth"] == 1 and silent["api"] in TAKING_EFFECT and waited * LOST < limit / 2:
+        words = {word: value for word, value in fault.items() if word != "nth"}
+        yield {**silent, "id": f"{silent['id']}-{LOST}", "fault": words | {"times": LOST}}
 
 
 def faults_at(place: Place, asked: Asked) -> Iterator[dict[str, Any]]:

@@ -21,10 +21,11 @@ from wirebroker.trace.layout import line
 from wirebroker.trace.rows import FaultRow, ProduceRow, Row, row_from_json
 from wirebroker_tools.campaign.cases import Result
 from wirebroker_tools.campaign.exploration import Exploration, trace_file
+from wirebroker_tools.campaign.findings import Finding
 from wirebroker_tools.campaign.misfortunes import brokers_for
 from wirebroker_tools.campaign.outcomes import SILENT_OUTCOMES
 from wirebroker_tools.campaign.upstream import Upstream
-from wirebroker_tools.campaign.words import NAMES, fault_in_words, faults_of, place_of, ways
+from wirebroker_tools.campaign.words import NAMES, fault_in_words, faults_of, place_of
 from wirebroker_tools.pictures.drawing import Wish, draw
 from wirebroker_tools.pictures.marks import STYLE, element
 
@@ -111,7 +112,7 @@ def _call(words: Mapping[str, Any]) -> str:
 # The page
 
 
-def write_page(summary: Mapping[str, Any], command: Sequence[str], folder: Path) -> None:
+def write_page(summary: Mapping[str, Any], findings: Iterable[Finding], command: Sequence[str], folder: Path) -> None:
     """Write the page with each way in which the application broke."""
     counts, plain = summary["summary"], summary["plain"]
     about = f"{datetime.now():%Y-%m-%d %H:%M}, <code>{page.text(' '.join(command))}</code>, with wirebroker {__version__}"
@@ -123,17 +124,18 @@ def write_page(summary: Mapping[str, Any], command: Sequence[str], folder: Path)
     parts += [f"<p class='info'>{page.text(each)}</p>" for each in plain["notices"]]
     requests = ", ".join(f"{count} {api}" for api, count in plain["requests"].items())
     parts.append(f"<p>Without faults: {page.text(requests)}; {plain['seconds']} s.</p>")
-    for outcome in SILENT_OUTCOMES:
-        parts += _section(outcome, summary["runs"], folder)
+    for finding in findings:
+        parts += _section(finding, folder)
     rest = {name: count for name, count in counts.items() if name != "runs" and count}
     parts += ["<h2>All outcomes</h2>", page.table(["outcome", "runs"], [[name, f"{count:,}"] for name, count in rest.items()])]
     (folder / PAGE).write_text("\n".join([*parts, "</body></html>\n"]), encoding="utf-8")
 
 
-def _section(outcome: str, runs: Sequence[Result], folder: Path) -> Iterator[str]:
-    found = list(ways(outcome, runs))
-    if found:
-        yield f"<h2 class='certain'>{NAMES[outcome]}: {plural(len(found), 'way')}</h2><p class='about'>{MEANINGS[outcome]}</p>"
+def _section(finding: Finding, folder: Path) -> Iterator[str]:
+    found = finding.ways
+    yield f"<h2 class='certain'>{NAMES[finding.outcome]}: {plural(len(found), 'way')}</h2>"
+    yield f"<p class='about'>{MEANINGS[finding.outcome]}</p><p>{page.text(finding.sentence)}</p>"
+    yield f"<p>Usual cause: {page.text(finding.cause)}.<br>Look at: {page.text(finding.look_at)}.</p>"
     for way, same in found:
         first = same[0]
         yield f"<details><summary>{page.text(way)}</summary>"

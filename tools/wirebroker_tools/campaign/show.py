@@ -12,18 +12,17 @@ from rich.text import Text
 
 from kafkawire.printable import printable
 from wirebroker.audit.findings import plural
-from wirebroker_tools.campaign.cases import Result
+from wirebroker_tools.campaign.cases import Case, Result
 from wirebroker_tools.campaign.exploration import Exploration
-from wirebroker_tools.campaign.outcomes import SILENT_OUTCOMES
-from wirebroker_tools.campaign.words import NAMES, fault_in_words, place_of, ways
+from wirebroker_tools.campaign.findings import Finding
+from wirebroker_tools.campaign.misfortunes import is_slow
+from wirebroker_tools.campaign.words import NAMES, fault_in_words, place_of
 
 WIDTH = 128
 """The width in columns, if the output is not a terminal."""
 BAR = 19
 """The width of the progress bar in columns."""
 SHOWN_APIS = 6
-MOST_WAYS = 12
-"""The number of causes that are shown for an outcome; explore.json has all causes."""
 
 
 def bar(console: Console) -> Progress:
@@ -56,6 +55,10 @@ class Screen:
         for notice in exploration.expected.notices:
             self._say(("note", "yellow"), f": {notice}")
 
+    def plan(self, exploration: Exploration, at_once: int) -> None:
+        """Shows how many cases there are and how long they take, before they are played."""
+        self._say(f"to try      {plan(exploration, exploration.table, at_once)}")
+
     @contextmanager
     def progress(self, exploration: Exploration) -> Iterator[Progress]:
         """Shows a bar on a terminal while the cases are played, and nothing elsewhere."""
@@ -64,7 +67,9 @@ class Screen:
             progress.add_task(f"trying faults at {requests} requests", total=len(exploration.table))
             yield progress
 
-    def results(self, summary: Mapping[str, Any], results: Sequence[Result], seconds: float, requests: int) -> None:
+    def results(
+        self, summary: Mapping[str, Any], results: Sequence[Result], findings: Sequence[Finding], seconds: float, requests: int
+    ) -> None:  # fmt: skip
         """Shows all outcomes."""
         counts = summary["summary"]
         tried = f"tried {plural(counts['runs'], 'fault')} at {plural(requests, 'request')}"
@@ -75,14 +80,11 @@ class Screen:
             self._say(f"{tried}  ", *bar, f"  {counts['runs']}/{count}  {_time(seconds)}")
         else:
             self._say(f"{tried} in {_time(seconds)}")
-        for outcome in SILENT_OUTCOMES:
-            found = [way for way, _ in ways(outcome, results)]
-            count = plural(len(found), "way")
-            if len(found) > MOST_WAYS:
-                found[MOST_WAYS:] = [f"… and {len(found) - MOST_WAYS} more"]
-            for number, way in enumerate(found):
-                heading = f"{NAMES[outcome]:<12}" if not number else " " * 12
-                self._say((heading, "bold red"), f"{count if not number else '':<9}{way}")
+        for found in findings:
+            name = NAMES[found.outcome]
+            self._say((f"{name:<12}", "bold red"), f"{plural(len(found.ways), 'way'):<9}{found.sentence}")
+            self._say(" " * 21, f"usual cause: {found.cause}")
+            self._say(" " * 21, f"look at: {found.look_at}")
         self._say(f"fails, and says so   {counts['failed']}      as before   {counts['as_before']}")
         if counts["kafka_defect"]:
             why = "Kafka 4.3.1 itself loses the first batch on a partition if it refuses that batch while others are in flight"
@@ -99,6 +101,15 @@ class Screen:
 
     def say(self, sentence: str) -> None:
         self._say(sentence)
+
+
+def plan(exploration: Exploration, table: Sequence[Case], at_once: int = 1) -> str:
+    """Returns the number of cases and their estimated time, in words."""
+    slow = sum(map(is_slow, table))
+    about = f"about {_time(exploration.plain.seconds * (len(table) - slow) / max(at_once, 1))}"
+    waiting = f", and {slow} that wait for the client's own timeout" if slow else ""
+    budget = "" if exploration.budget is None else f"; the budget of {_time(exploration.budget)} buys the likely culprits first"
+    return f"{plural(len(table), 'fault')}: {about}{waiting}{budget}"
 
 
 def _time(seconds: float) -> str:

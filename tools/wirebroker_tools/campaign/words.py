@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from wirebroker_tools.campaign.cases import Result
 
+UNITS = {"s": 1, "m": 60, "h": 3600}
 NAMES = {
     "lost": "LOST", "doubled": "DOUBLED", "reordered": "REORDERED", "open_transaction": "OPEN TRANSACTION", "hung": "HANGS",
     "storm": "RETRY STORM", "check_failed": "CHECK FAILED",
@@ -27,6 +29,14 @@ PLAIN_WORDS = {
     "expire_member": "the session of the group's member ends", "move_leader": "another broker leads",
     "move_coordinator": "another broker coordinates",
 }  # fmt: skip
+
+
+def duration(text: str) -> float:
+    """Returns `90s`, `10m` or `1h` in seconds. Raises ValueError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if match is None:
+        raise ValueError(f"budget {text}: expected a time like 90s, 10m or 1h")
+    return float(match[1]) * UNITS[match[2] or "s"]
 
 
 def ways(outcome: str, results: Iterable[Result]) -> Iterator[tuple[str, list[Result]]]:
@@ -69,6 +79,8 @@ def fault_in_words(result: Mapping[str, Any]) -> str:
 
 def _in_words(fault: Mapping[str, Any]) -> str:
     kind = fault["kind"]
+    if fault.get("times"):
+        return f"{fault['times']} responses are lost, and each time the connection goes silent"
     if kind == "truncate" and fault["api"] == "Produce":
         return "the leader dies before another broker has the batch before this one (acks=1)"
     if kind == "error":

@@ -27,10 +27,10 @@ from wirebroker_tools.campaign.outcomes import OUTCOMES, SILENT_OUTCOMES
 from wirebroker_tools.campaign.report import FAULTS, PAGE, junit, sarif, write_cases, write_page
 from wirebroker_tools.campaign.show import Screen
 from wirebroker_tools.campaign.upstream import Upstream
+from wirebroker_tools.campaign.words import duration
 from wirebroker_tools.campaign.workers import NoSpark, workers
 
 SUMMARY, RESULTS = "explore.json", "runs.jsonl"
-UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -63,6 +63,7 @@ def _explore(exploration: Exploration, options: argparse.Namespace) -> int:
         screen.plain(exploration)
         found: list[Result] = []
         with workers(jobs=options.jobs, master=options.master) as players, screen.progress(exploration) as progress:
+            screen.plan(exploration, players.width())
             task = progress.task_ids[0]
             exploration.keeps = True
             for result in exploration.play(
@@ -78,9 +79,11 @@ def _explore(exploration: Exploration, options: argparse.Namespace) -> int:
         results.close()
     summary = exploration.summary(found)
     write_cases(exploration, summary["runs"], out)
-    write_page(summary, exploration.application.command, out)
+    findings = exploration.findings(summary["runs"])
+    write_page(summary, findings, exploration.application.command, out)
     (out / SUMMARY).write_text(json.dumps(summary, indent=1), encoding="utf-8")
-    screen.results(summary, found, time.monotonic() - exploration.began, sum(map(len, exploration.places.values())))
+    requests = sum(map(len, exploration.places.values()))
+    screen.results(summary, found, findings, time.monotonic() - exploration.began, requests)
     screen.say(f"{out / PAGE}: the timeline of each · {out / FAULTS}: serve --faults plays them again")
     failing = [each for each in summary["runs"] if _fails(each, options.fail_on) and not _is_known(each, known)]
     if options.junit is not None:
@@ -138,7 +141,7 @@ def _exploration(options: argparse.Namespace) -> Exploration:
         intended=None if options.intended is None else intended_rows(options.intended),
         depth=options.depth,
         shard=_shard(options.shard),
-        budget=_seconds(options.budget),
+        budget=None if options.budget is None else duration(options.budget),
     )
 
 
@@ -171,13 +174,3 @@ def _shard(text: str | None) -> tuple[int, int] | None:
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise UsageError(f"--shard {text}: expected a number and how many there are, like 3/10")
     return int(match[1]), int(match[2])
-
-
-def _seconds(text: str | None) -> float | None:
-    """`90s`, `10m` or `1h` in seconds. Raises UsageError."""
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
-    if match is None:
-        raise UsageError(f"--budget {text}: expected a time like 90s, 10m or 1h")
-    return float(match[1]) * UNITS[match[2] or "s"]

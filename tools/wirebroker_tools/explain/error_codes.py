@@ -84,6 +84,11 @@ def is_answer(api: str, error: str) -> bool:
     return error in ANSWERS.get(api, ())
 
 
+def is_retriable(error: str) -> bool:
+    """Tells whether Kafka's clients repeat a request after this error."""
+    return error in _RETRIABLE
+
+
 def is_final(api: str, error: str) -> bool:
     """Tells whether the error refuses the request for good: a client that sends the request again gets the error again."""
     if error in _RETRIABLE or error in HANDLED or error in RECOVERED or api in BETWEEN_NODES:

@@ -26,6 +26,11 @@ explains this."""
 NAMED = 8
 MOST_WRITERS = 100
 MOST_ENDED = 100
+WITHOUT_ABORT = (
+    "the application died, or got an exception and went on without abortTransaction()",
+    "the application's handling of exceptions",
+)
+"""The usual cause of an open transaction, and what to look at."""
 NOBODY = Client("", "", "")
 Partition = tuple[str, int]
 
@@ -267,8 +272,7 @@ def _open(name: str, known: _Transaction, now: int) -> Finding:
     )
     return Finding(
         "open_transaction", sentence,
-        "the application died, or got an exception and went on without abortTransaction()",
-        f"the application's handling of exceptions; {tool('kafka-transactions', f'describe --transactional-id {shell(name)}')}",
+        WITHOUT_ABORT[0], f"{WITHOUT_ABORT[1]}; {tool('kafka-transactions', f'describe --transactional-id {shell(name)}')}",
         equal("transaction", name), known.evidence, now - known.began, _shot(name), known.began,
     )  # fmt: skip
 

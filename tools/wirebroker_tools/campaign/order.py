@@ -1,0 +1,131 @@
+"""The order in which cases are tried: a budget buys the likely culprits first.
+
+The requests of one client, API and topic have a queue of cases. A queue begins with one fault of each sort: an error
+that is final, a lost response that outlives the client's timeout, a retriable error, an error from which clients recover. The
+queues take turns; those of APIs whose loss matters most have more turns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from wirebroker.requests.errors import READING
+from wirebroker_tools.campaign.cases import Case
+from wirebroker_tools.campaign.misfortunes import HANDSHAKES, SILENT, is_slow
+from wirebroker_tools.explain.error_codes import WRITES, is_final, is_retriable
+
+LOST_RESPONSE, RETRIABLE, FINAL, RECOVERED = "lost response", "retriable error", "fatal error", "recoverable error"
+SORTS = (FINAL, LOST_RESPONSE, RETRIABLE, RECOVERED)
+"""The sorts that have several faults."""
+RANKS = (
+    FINAL, LOST_RESPONSE, "fence", "expire_member", RETRIABLE, RECOVERED, "crash_after_write", "expire_producer",
+    "lost response, closed", "error after effect", "move_coordinator", "move_leader", "lost request", "late error",
+)  # fmt: skip
+"""The sorts with which a queue begins, the likely culprits first."""
+ANOTHER, LATER = 8, 5.5
+"""How many ranks behind the first one another fault of the same sort is, and the same fault at a later request."""
+WRITE, OTHER, QUESTION, HANDSHAKE = 1.0, 1.5, 3.0, 6.0
+"""The distance between two turns of a queue."""
+QUESTIONS = READING - {"Fetch"} | {"InitProducerId", "LeaveGroup"}
+"""APIs whose errors rarely make an application lose records."""
+
+
+def sort_of(fault: Mapping[str, Any], second: Mapping[str, Any] | None = None) -> str:
+    """Returns the sort of a case's fault. Faults of one sort have the same effect on most applications."""
+    kind = fault["kind"]
+    if kind == "lose_ack":
+        return LOST_RESPONSE if fault.get("then") == SILENT else "lost response, closed"
+    if kind == "lose_request":
+        return "lost request"
+    if kind == "delay" and second is not None:
+        return "late error"
+    if kind != "error":
+        return str(kind)
+    if fault.get("after"):
+        return "error after effect"
+    api, code = fault["api"], fault["code"]
+    return RETRIABLE if is_retriable(code) else FINAL if is_final(api, code) else RECOVERED
+
+
+def in_order(table: Iterable[Case]) -> list[Case]:
+    """Returns the cases in the order in which they are tried. The order depends on nothing but the cases."""
+    queues: dict[tuple[str, Any, Any], list[Case]] = defaultdict(list)
+    for case in table:
+        fault = case["fault"]
+        queues[fault["api"], fault.get("topic"), fault.get("client_id")].append(case)
+    clients: Counter[tuple[str, Any]] = Counter()
+    turns: list[tuple[float, int, Case]] = []
+    for place, ((api, topic, _), queue) in enumerate(queues.items()):
+        clients[api, topic] += 1  # the requests of several clients often come from the same code
+        distance = _distance(api) * clients[api, topic]
+        turns += [(turn * distance, place, case) for turn, case in enumerate(_queue(queue), 1)]
+    turns.sort(key=lambda each: each[:2])
+    return [case for *_, case in turns]
+
+
+def _queue(cases: Sequence[Case]) -> list[Case]:
+    """Returns the cases of one class of requests, the likely culprits first."""
+    seen: dict[tuple[str, str], int] = {}
+    of_sort: Counter[str] = Counter()
+    ranks: dict[str, float] = {}
+    for case in cases:
+        fault, nth = case["fault"], case["nth"]
+        sort = sort_of(fault, case.get("second"))
+        same = (sort, repr([value for word, value in (case.get("second") or fault).items() if word != "nth"]))
+        if same not in seen:
+            seen[same] = of_sort[sort]
+            of_sort[sort] += 1
+        rank = RANKS.index(sort) if sort in RANKS else len(RANKS)
+        ranks[case["id"]] = rank + ANOTHER * seen[same] + (LATER if nth > 1 else 0)
+    last = max((case["nth"] for case in cases), default=1)
+    return sorted(cases, key=lambda case: (ranks[case["id"]], 1 < case["nth"] < last))
+
+
+def _distance(api: str) -> float:
+    if api in HANDSHAKES:
+        return HANDSHAKE
+    if api in QUESTIONS:
+        return QUESTION
+    return WRITE if api in WRITES or api == "OffsetCommit" else OTHER
+
+
+class Queue(Iterator[Case]):
+    """The cases that are still to be tried. Each case that is taken gets the number of its `order`.
+
+    Cases that wait for a client's own timeout need no processor, but a worker each: at most `slow_at_once` of them run.
+    """
+
+    def __init__(self, table: Iterable[Case], slow_at_once: int) -> None:
+        self._cases = deque(table)
+        self._slow_at_once = max(slow_at_once, 1)
+        self._slow: set[str] = set()
+        self._taken = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._cases)
+
+    def __next__(self) -> Case:
+        if not self._cases:
+            raise StopIteration
+        full = len(self._slow) >= self._slow_at_once
+        at = next((at for at, case in enumerate(self._cases) if not (full and is_slow(case))), 0)
+        case = self._cases[at]
+        del self._cases[at]
+        if is_slow(case):
+            self._slow.add(case["id"])
+        self._taken += 1
+        return {**case, "order": self._taken}
+
+    def ended(self, case_id: str) -> None:
+        """Note that a case has ended."""
+        self._slow.discard(case_id)
+
+    def add(self, cases: Iterable[Case]) -> None:
+        """Add cases at the end."""
+        self._cases.extend(cases)
+
+    def add_next(self, cases: Sequence[Case]) -> None:
+        """Add cases that come before all others."""
+        self._cases.extendleft(reversed(cases))
