@@ -47,6 +47,9 @@ func find() (string, error) {
 	}
 	folder := filepath.Join(cache, "wirebroker", "wirebroker-runtime-"+release.Version+"-"+platform())
 	program := filepath.Join(folder, "wirebroker")
+	if runtime.GOOS == "windows" {
+		program += ".exe"
+	}
 	if _, err := os.Stat(program); err == nil {
 		return program, nil
 	}
