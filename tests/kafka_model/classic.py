@@ -52,9 +52,13 @@ class Group:
     protocol: str | None = None
     leader: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
-    pending: set[str] = field(default_factory=set)
+    pending: dict[str, int] = field(default_factory=dict)
+    """The ids that members must join with, and the times until which they may."""
     unsynced: set[str] = field(default_factory=set)
     is_known: bool = True
+    now: int = 0
+    since: int = 0
+    """The time at which it entered its state."""
 
     def holder(self, instance: str | None) -> Member | None:
         return next((each for each in self.members.values() if instance is not None and each.instance == instance), None)
@@ -74,6 +78,11 @@ class Group:
 
     # Rebalancing
 
+    def _enter(self, state: str) -> str:
+        """Enters a state, and returns the state before."""
+        before, self.state, self.since = self.state, state, self.now
+        return before
+
     def rebalance(self) -> None:
         if self.state == PREPARING:
             self.complete_if_all_joined()
@@ -81,7 +90,7 @@ class Group:
         if self.state == COMPLETING:
             for each in self.members.values():
                 self._answer_sync(each, REBALANCING)
-        was, self.state = self.state, PREPARING
+        was = self._enter(PREPARING)
         if was == EMPTY or not any(each.rebalance_ms for each in self.members.values()):
             self.complete()  # without a delay
         else:
@@ -101,7 +110,8 @@ class Group:
             return
         self.generation += 1
         if not self.members:
-            self.state, self.protocol, self.leader = EMPTY, None, None
+            self._enter(EMPTY)
+            self.protocol = self.leader = None
             return
         joined = [each.joins for each in self.members.values() if each.joins is not None]
         told = next((each.response for each in joined if each.response is not None and not code_of(each.response)), None)
@@ -109,7 +119,8 @@ class Group:
         self.protocol = (told or {}).get("protocol_name", self.protocol)
         if told is not None and (self.leader not in self.members or self.protocol not in self.common()):
             raise Wrong(next(each for each in joined if each.response is told), "a leader and a protocol of the joined members")
-        self.state, self.unsynced = COMPLETING, set(self.members)
+        self._enter(COMPLETING)
+        self.unsynced = set(self.members)
         for each in self.members.values():
             answered, each.joins = each.joins, None
             if answered is not None:
@@ -145,7 +156,7 @@ class Group:
         self.unsynced.discard(member.member_id)
         if member.member_id == self.leader:
             given = {e.get("member_id"): e.get("assignment") for e in exchange.request.get("assignments", ())}
-            self.state = STABLE
+            self._enter(STABLE)
             for each in self.members.values():
                 each.assignment = given.get(each.member_id)
             for each in self.members.values():
@@ -161,8 +172,12 @@ class Group:
             yield from (exchange for exchange in (each.joins, each.syncs) if exchange is not None)
 
     def may_have_changed(self, now: int) -> bool:
-        """Whether a session or a phase may have timed out."""
-        return any(now - each.heard >= min(each.session_ms, SHORTEST_SESSION) for each in self.members.values())
+        """Whether a session or a phase of a rebalance may be over."""
+        phase = max((each.rebalance_ms for each in self.members.values()), default=0)
+        late = self.state in (PREPARING, COMPLETING) and now - self.since >= phase
+        return (late and now > self.since) or any(now >= when for when in self.pending.values()) or any(
+            now - each.heard >= each.session_ms for each in self.members.values()
+        )  # fmt: skip
 
 
 class Groups:
@@ -177,20 +192,30 @@ class Groups:
         for group in self.held.values():
             group.is_known = False
 
-    def see(self, exchange: Exchange, until: float) -> None:
-        """Takes a request, and checks the responses before `until`, the time of the next request. Raises Wrong."""
+    def see(self, exchange: Exchange, following: Exchange | None) -> None:
+        """Takes a request, and checks the responses before the following request. Raises Wrong."""
         handle = {
             "JoinGroup": self._join, "SyncGroup": self._sync, "Heartbeat": self._heartbeat, "LeaveGroup": self._leave,
             "DescribeGroups": self._describe, "DeleteGroups": self._delete,
         }.get(exchange.api)  # fmt: skip
         if exchange.api.endswith(("GroupHeartbeat", "ShareGroupOffsets")):
             self.strangers.add(exchange.request.get("group_id", ""))
-        elif handle is not None:
+        elif handle is not None and self._is_ruled(exchange):
             handle(exchange)
         for group_id, group in self.held.items():
-            for each in group.waiting() if group.is_known and group_id not in self.strangers else ():
-                if 0 <= each.answered < until:
+            late = following is None or group.may_have_changed(following.now)
+            for each in group.waiting() if group.is_known and not late and group_id not in self.strangers else ():
+                if following is not None and 0 <= each.answered < following.asked:
                     raise Wrong(each, "no response before the other members have sent their requests")
+
+    def _is_ruled(self, exchange: Exchange) -> bool:
+        """Whether these rules decide the response. After other errors, for example of the disk, nobody knows the group."""
+        code = code_of(exchange.response)
+        ruled = code is None or not code or code in RULED
+        group = self.held.get(exchange.request.get("group_id", ""))
+        if group is not None and not ruled:
+            group.is_known = False
+        return ruled
 
     def _of(self, exchange: Exchange) -> Group | None:
         """Returns the group of a request, if it is known."""
@@ -198,6 +223,7 @@ class Groups:
         group = self.held.setdefault(group_id, Group())
         if group.is_known and group.may_have_changed(exchange.now):
             group.is_known = False
+        group.now = exchange.now
         return group if group.is_known and group_id not in self.strangers else None
 
     @staticmethod
@@ -238,7 +264,7 @@ class Groups:
         elif instance is None and exchange.version >= 4:
             self._answers(exchange, NEEDS_ID)
             if response:
-                group.pending.add(response.get("member_id", ""))
+                group.pending[response.get("member_id", "")] = exchange.now + session
         else:
             new = response.get("member_id") or f"the member of request {exchange.asked}"
             self._admit(group, exchange, Member(new, instance, protocols, *timeouts, exchange.now))
@@ -246,7 +272,7 @@ class Groups:
     def _admit(self, group: Group, exchange: Exchange, member: Member) -> None:
         if not group.members:
             group.protocol_type = exchange.request.get("protocol_type", "")
-        group.pending.discard(member.member_id)
+        group.pending.pop(member.member_id, None)
         group.members[member.member_id] = member
         group.leader = group.leader or member.member_id
         member.joins = exchange
@@ -343,7 +369,7 @@ class Groups:
             holder = group.holder(instance)
             member_id = one.get("member_id") or (holder.member_id if holder is not None else "")
             if member_id in group.pending:
-                group.pending.discard(member_id)
+                del group.pending[member_id]
                 dropped = True
                 continue
             error = group.member_error(member_id, instance)

@@ -27,11 +27,14 @@ from kafka_model.history import Exchange, History
 from kafka_model.possible import DONE, REFUSED, REPEATED, STORED, Outcome, Possible, refused
 from kafka_model.producers import ANYBODY, NOBODY, Producer, Verification
 from kafka_model.reading import events_of
-from kafka_model.transactions import CONCURRENT, FENCED, OLD_EPOCH, ONGOING, State, Transaction, fenced_for
+from kafka_model.transactions import CONCURRENT, FENCED, OLD_EPOCH, ONGOING, UNKNOWN_ID, State, Transaction, fenced_for
 
 RULED = frozenset({45, 46, 47, 48, 49, 51, 59, 90, 120})
 """The codes that these rules decide. Other errors, such as NOT_LEADER_OR_FOLLOWER, have other reasons and change nothing."""
 STORED_NEVERTHELESS = frozenset({7, 20})
+HIDDEN = frozenset({3, 6, 29, 100})
+"""The codes of a partition that is not there, or is led by another broker, or that the client may not write."""
+NOT_ALLOWED = 53
 TOO_FEW = 19
 DAY = 86_400_000
 
@@ -69,6 +72,7 @@ class Model:
 
     def see(self, event: Event, now: int) -> None:
         self.now = now
+        self._time_out()
         match event:
             case Produce():
                 self._produce(event)
@@ -125,11 +129,15 @@ class Model:
         if event.acks == 0 or not event.parts:
             self._unanswered(event)
             return
-        transactional = [(part, batch) for part in event.parts for batch in part.batches if batch.transactional]
+        if event.transactional_id is not None and {part.code for part in event.parts} == {NOT_ALLOWED}:
+            return
+        transactional = [
+            (part, batch) for part in event.parts for batch in part.batches if batch.transactional and part.code not in HIDDEN
+        ]
         if transactional and event.transactional_id is None:
             for part in event.parts:
                 if part.code in RULED | {0}:
-                    self._refute(f"{part.where}", self._seen(part), [refused(53)])
+                    self._refute(f"{part.where}", self._seen(part), [refused(NOT_ALLOWED)])
             return
         if len({(batch.producer_id, batch.epoch) for _, batch in transactional}) > 1:
             return  # all partitions are refused
@@ -199,6 +207,7 @@ class Model:
             if None in codes:
                 asks.append(part)
                 known.change(lambda each, batch=batch: _awaiting(each, batch, event.version >= 12))
+                self.used.setdefault((part.where, batch.producer_id), self.now)
         if asks:
             batch = asks[0].batches[0]
             for where, codes in self._ask(event, batch, asks).items():
@@ -213,13 +222,12 @@ class Model:
         where = frozenset(part.where for part in asks)
         asked = Add(event.transactional_id or "", batch.producer_id, batch.epoch, 4, {})
         ways = [way for state in known.states for way in transactions.add(state, asked, where, self.now)]
+        taken = [state for outcome, state in ways if outcome.what == DONE]
         answered = {part.code for part in asks}
-        if not answered & {49, 51, 47} or len({outcome for outcome, _ in ways}) == 1:  # the coordinator has accepted it
-            taken = [state for outcome, state in ways if outcome.what == DONE]
-            if (taken and len(taken) == len(ways)) or (taken and 0 in answered):
-                known.states = tuple(dict.fromkeys(taken))
-            elif taken:
-                known.add(*taken)
+        if taken and (len(taken) == len(ways) or 0 in answered) and answered <= RULED | {0}:
+            known.states = tuple(dict.fromkeys(taken))
+        elif taken and not (answered & {OLD_EPOCH, UNKNOWN_ID, CONCURRENT} and len(taken) < len(ways)):
+            known.add(*taken)
         codes = {_told(int(str(o.detail or 0)), event.version) for o, _ in ways}
         return dict.fromkeys(where, codes)
 
@@ -257,22 +265,28 @@ class Model:
         if self.now - self.ids_used.get(transactional_id, self.now) >= self.id_expiration_ms:
             known.add(None)
         self.ids_used[transactional_id] = self.now
-        for state in known.states:
-            if state is not None and state.state == ONGOING and self.now - state.since >= state.timeout_ms:
-                known.add(state.fenced())
-                self._marked(state.fenced(), known)
         return known
 
-    def _marked(self, ending: Transaction, known: Possible[State]) -> None:
+    def _time_out(self) -> None:
+        """The coordinator aborts a transaction some time after its timeout."""
+        for known in self.ids.values():
+            for state in known.states:
+                if state is not None and state.state == ONGOING and self.now - state.since >= state.timeout_ms:
+                    known.add(*state.fenced())
+                    for fenced in state.fenced():
+                        self._marked(fenced, known, perhaps=True)
+
+    def _marked(self, ending: Transaction, known: Possible[State], *, perhaps: bool = False) -> None:
         """The markers of the transaction are written, or may be."""
         known.add(ending.completed())
-        if self.prompt:
+        prompt = self.prompt and not perhaps
+        if prompt:
             known.keep(lambda each: each is None or not each.is_ending)
         for where in ending.partitions:
             at = self._producer(where, ending.producer_id)
             ended = tuple(each.ended(ending.epoch) for each in at.states)
             plain = tuple(each._replace(verification=None) for each in ended)
-            at.states = () if self.prompt else at.states
+            at.states = () if prompt else at.states
             at.add(*ended, *plain)
             self.used[where, ending.producer_id] = self.now
 
@@ -424,8 +438,8 @@ def _told(code: int, version: int) -> int:
 def judge(history: History, **options: bool | int) -> Refuted | None:
     """Returns the first response of the history that the rules do not allow, or None."""
     model, groups, members = Model(**options), classic.Groups(), Consumers()  # type: ignore[arg-type]
-    following = [each.asked for each in history if isinstance(each, Exchange)][1:]
-    asked = iter([*following, float("inf")])
+    exchanges = [each for each in history if isinstance(each, Exchange)]
+    following = iter([*exchanges[1:], None])
     for each in history:
         if not isinstance(each, Exchange):
             model.act(each.name)
@@ -437,7 +451,7 @@ def judge(history: History, **options: bool | int) -> Refuted | None:
         if model.refuted:
             return Refuted(each, *model.refuted[0])
         try:
-            groups.see(each, next(asked))
+            groups.see(each, next(following))
             members.see(each)
         except classic.Wrong as wrong:
             return Refuted(wrong.exchange, f"at request {each.asked}", Outcome("this"), [Outcome(wrong.allowed)])

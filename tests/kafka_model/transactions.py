@@ -53,9 +53,12 @@ class Transaction(NamedTuple):
         epoch, last = (min(self.epoch + 1, LAST_EPOCH), self.epoch) if bumps else (self.epoch, self.last_epoch)
         return self._replace(state=PREPARED[commit], epoch=epoch, last_epoch=last, bumps=bumps)
 
-    def fenced(self) -> Transaction:
-        """Returns the transaction after InitProducerId or the timeout has begun to abort it."""
-        return self._replace(state=PREPARED[False], epoch=min(self.epoch + 1, LAST_EPOCH), last_epoch=self.epoch, bumps=False)
+    def fenced(self) -> tuple[Transaction, Transaction]:
+        """Returns the transaction after InitProducerId or the timeout has begun to abort it. Transaction version 2 alone
+        remembers the former epoch."""
+        epoch = min(self.epoch + 1, LAST_EPOCH)
+        begun = self._replace(state=PREPARED[False], epoch=epoch, last_epoch=self.epoch, bumps=False)
+        return begun, begun._replace(last_epoch=-1)
 
 
 State = Transaction | None
@@ -82,7 +85,7 @@ def init(state: State, asked: Init) -> Iterator[tuple[Outcome, State]]:
     elif state.is_ending:
         yield refused(CONCURRENT), state
     elif state.state == ONGOING:
-        yield refused(CONCURRENT), state.fenced()
+        yield from ((refused(CONCURRENT), fenced) for fenced in state.fenced())
     else:
         yield _renewed(state, asked)
 
