@@ -324,9 +324,7 @@ def join_consumers() -> Attack:
 def join_sharers() -> Attack:
     """Returns the heartbeat by which the first member joins a share group, with 20,000 topics."""
     member_id = base64.urlsafe_b64encode(bytes(range(16))).decode().rstrip("=")
-    joins = ShareGroupHeartbeatRequest(
-        group_id="sharers", member_id=member_id, member_epoch=0, subscribed_topic_names=MANY
-    )  # fmt: skip
+    joins = ShareGroupHeartbeatRequest(group_id="sharers", member_id=member_id, member_epoch=0, subscribed_topic_names=MANY)
     return once(joins, 1)
 
 
@@ -354,8 +352,7 @@ def describe_topic_partitions() -> Attack:
 def trickled() -> Attack:
     """Returns a frame of 90 MB of zeros that is sent in small pieces."""
     size = 90_000_000
-    return Attack(size.to_bytes(4, "big") + bytes([0, 0, 0, 9]) + bytes(size - 4), 0, piece=256 * 1024, pause=0.01,
-                  silent=True)  # fmt: skip
+    return Attack(size.to_bytes(4, "big") + bytes([0, 0, 0, 9]) + bytes(size - 4), 0, piece=256 * 1024, pause=0.01, silent=True)
 
 
 ROWS = (

@@ -169,9 +169,7 @@ def _run(command: Sequence[str], pid: int) -> tuple[float, int]:
     """Run a client. Returns the seconds between its lines "ready" and "done", and the server's CPU time for them in ns. Raises
     ServerFailed."""
     with tempfile.TemporaryFile() as errors:
-        client = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
-        )  # fmt: skip
+        client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
         assert client.stdin is not None
         assert client.stdout is not None
 
@@ -203,8 +201,6 @@ def text(case: Case) -> str:
     for mode in ("produce", "consume"):
         part = Case(mode, f"{case.title}: {mode}", case.load, case.contenders, failures=case.failures)
         for name, found in case.rounds.items():
-            part.rounds[name] = [
-                {peers.RATE: each[f"{mode}_per_second"], peers.CPU: each[f"{mode}_cpu_us"]} for each in found
-            ]  # fmt: skip
+            part.rounds[name] = [{peers.RATE: each[f"{mode}_per_second"], peers.CPU: each[f"{mode}_cpu_us"]} for each in found]
         shown.append(peers.text(part))
     return "\n\n".join(shown)

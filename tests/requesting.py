@@ -143,9 +143,7 @@ def offset_commit(
     return plain("OffsetCommit", **who, topics=named([topic], partitions=[part]), **fields)
 
 
-def offset_fetch(
-    group: str, *, topic: str = "orders", partitions: Sequence[int] = (0,), require_stable: bool = False
-) -> Any:  # fmt: skip
+def offset_fetch(group: str, *, topic: str = "orders", partitions: Sequence[int] = (0,), require_stable: bool = False) -> Any:
     """An OffsetFetch request for one topic, for version 7 or earlier."""
     topics = named([topic], partition_indexes=list(partitions))
     return plain("OffsetFetch", group_id=group, topics=topics, require_stable=require_stable)
@@ -166,9 +164,7 @@ def offset_delete(group: str, *, topic: str = "orders", partitions: Sequence[int
 # Producers and transactions
 
 
-def init_producer_id(
-    txid: str | None = None, timeout_ms: int = 60_000, current: Producer = (-1, -1), **fields: Any
-) -> Any:  # fmt: skip
+def init_producer_id(txid: str | None = None, timeout_ms: int = 60_000, current: Producer = (-1, -1), **fields: Any) -> Any:
     """An InitProducerId request. `current` is the producer id and the epoch that the client already has."""
     return plain("InitProducerId", **_producer(txid, current), transaction_timeout_ms=timeout_ms, **fields)
 
@@ -192,7 +188,7 @@ def add_offsets(txid: str, producer: Producer, group: str) -> Any:
 
 def txn_offset_commit(
     txid: str, producer: Producer, group: str, offset: int, *, topic: str = "orders", partition: int = 0
-) -> Any:  # fmt: skip
+) -> Any:
     """A TxnOffsetCommit request for one partition."""
     part = {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}
     return plain("TxnOffsetCommit", **_producer(txid, producer), group_id=group, topics=named([topic], partitions=[part]))

@@ -162,7 +162,7 @@ def _modern_groups(known: State) -> Iterator[tuple[str, int, Plain]]:
     described: Plain = {
         "subtopologies": [{"subtopology_id": "0", "nodes": NODES}],
         "global_stores": [{"source": NODES[0], "processor": NODES[1]}],
-    }  # fmt: skip
+    }
     yield "StreamsGroupTopologyDescriptionUpdate", 0, {
         "group_id": "streams", "member_id": "member", "topology_epoch": 0, "topology_description": described,
     }  # fmt: skip

@@ -35,7 +35,7 @@ from acl_requests import (
     recorded_by,
     requests,
     restore,
-)  # fmt: skip
+)
 from controlkit import ControlClient
 from kafkawire import entities
 from kafkawire.codec import encode

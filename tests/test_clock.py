@@ -34,9 +34,9 @@ def coordinators(wire: Any) -> None:
 def join_and_commit(wire: Any) -> None:
     """A member of a classic group with a session timeout of 20 s, which has committed an offset."""
     joined = wire.request(
-        join_group('team', '', [("range", b"")], session_ms=20 * SECOND, rebalance_ms=MINUTE),
+        join_group("team", "", [("range", b"")], session_ms=20 * SECOND, rebalance_ms=MINUTE),
         3,
-    )  # fmt: skip
+    )
     given = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"")
     who = {"group_id": "team", "generation_id": joined.generation_id, "member_id": joined.member_id}
     wire.request(SyncGroupRequest(assignments=[given], **who), 1)

@@ -81,7 +81,7 @@ def test_results_that_nobody_looks_at_are_lost(explore: Explore, capsys: pytest.
 
 def test_what_breaks_an_application_is_written_down(
     explore: Explore, tmp_path: Path, mock_kafka: MockKafka, pytester: pytest.Pytester
-) -> None:  # fmt: skip
+) -> None:
     junit, sarif = tmp_path / "found.xml", tmp_path / "found.sarif"
     flags = ("--api", "Produce", "--faults", "INVALID_RECORD", "--limit", "20")
     _, found = explore("fire_and_forget.py", *flags, "--junit", str(junit), "--sarif", str(sarif))
@@ -220,7 +220,7 @@ def test_a_cluster_behind_the_proxy_is_left_as_it_was_found(explore: Explore, mo
 
 def test_what_goes_on_inside_a_broker_is_not_tried_before_a_cluster(
     explore: Explore, plain_rows: list[Any], capsys: pytest.CaptureFixture[str]
-) -> None:  # fmt: skip
+) -> None:
     kinds = {case["fault"]["kind"] for case in cases(places(plain_rows), Choice.of((), (), proxied=True))}
     assert kinds == {"lose_request", "lose_ack", "cut", "error", "throttle"}
     upstream = ("--upstream", "127.0.0.1:9")
@@ -291,7 +291,7 @@ def test_gathered_exceptions_are_lost_if_nobody_looks(explore: Explore) -> None:
 )
 def test_what_cannot_be_explored_is_said(
     command: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:  # fmt: skip
+) -> None:
     assert main(["explore", "--out", str(tmp_path), "--", *command]) == 2
     assert sentence in capsys.readouterr().err
 

@@ -94,7 +94,7 @@ CODES = {
     "transactions": (0, 45, 47, 48, 49, 51, 90),
     "logs": (0, 45, 47),
     "groups": (0, 22, 23, 25, 27, 82),
-}  # fmt: skip
+}
 
 
 def answers(exchange: Exchange, response: Any) -> Iterator[dict[str, Any]]:

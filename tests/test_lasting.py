@@ -162,7 +162,7 @@ def test_a_reader_that_follows_a_trace_misses_nothing_at_a_rotation(tmp_path: Pa
         (["--rotate", "0MB", "--capture", "x"], "a size, a time or both, like 100MB, 1h or 100MB,1h, not '0MB'"),
         (["--rotate", "1h,", "--capture", "x"], "--rotate: expected a size, a time or both"),
     ],
-)  # fmt: skip
+)
 def test_a_rotation_that_is_misspelt_is_refused(
     command: list[str], flags: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

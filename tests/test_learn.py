@@ -313,7 +313,7 @@ TOPIC = f'{GOOD}[[topic]]\nname = "t"\nreplicas = [[1]]\n'
         (GOOD + '[settings]\n"a.b" = "1"\n"message.max.bytes" = 2', "settings, message.max.bytes: Expected str, got int"),
         (TOPIC + 'settings = { "a.b" = "1", "retention.ms" = 2 }', "topic 1, settings, retention.ms: Expected str, got int"),
         (GOOD + '[api_versions]\nFetch = [1, 2]\nProduce = [1, "x"]', "api_versions, Produce 2: Expected int, got str"),
-        (GOOD + '[features]\nx = [1, 2, 1]\ny = [1]', "features, y: Expected array of length 3"),
+        (GOOD + "[features]\nx = [1, 2, 1]\ny = [1]", "features, y: Expected array of length 3"),
         (GOOD + '[[topic]]\nname = "t"\nreplicas = [[2]]', "t-0 has a replica on broker 2, which is not there"),
         (GOOD + '[[topic]]\nname = "t/"\nreplicas = [[1]]', "the topic t/ is refused: "),
         (TOPIC + 'settings = { "retention.ms" = "x" }', "the topic t is refused: Invalid value"),
@@ -334,7 +334,7 @@ TOPIC = f'{GOOD}[[topic]]\nname = "t"\nreplicas = [[1]]\n'
         (GOOD + '[[quota]]\nentity = { user = "x" }\nlimits = { x = nan }', "has a limit that is not a number"),
         ('format = 1\nrelease = "9.9"\n[[broker]]\nnode_id = 1', "there is no profile kafka-9.9; give another profile"),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_cannot_be_used_is_refused_in_one_sentence(
     text: str, problem: str, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,7 +17,7 @@ from requesting import (
     plain,
     sync_group,
     txn_offset_commit,
-)  # fmt: skip
+)
 from responses import only
 from wirebroker.client.wire import Connection, WireClient, address_of
 from wirebroker.mock import MockKafka

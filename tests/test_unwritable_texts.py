@@ -240,7 +240,7 @@ def send_all(client: Client, text: str) -> None:
 @pytest.mark.parametrize("raised", [OSError(28, "the disk is full"), EncodeError("too long"), RuntimeError("a mistake")])
 def test_whatever_a_write_raises_the_change_is_undone(
     raised: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     def fail(*_: object) -> NoReturn:
         raise raised
 

@@ -362,7 +362,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
 
     def client_settings(
         self, library: Library, user: str | None = None, mechanism: MechanismName | None = None
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, Any]:
         """Returns the settings that a client library needs to connect, under the library's own names:
         `KafkaProducer(**kafka.client_settings("kafka-python"))`.
 
@@ -573,9 +573,7 @@ class ClockControl:
         """Move the clock forward by the sum of the arguments, and run every timer that becomes due, in order."""
         if delta is not None and not isinstance(delta, timedelta):
             raise TypeError(f"advance takes a timedelta, or parts such as days=8, not {delta!r}")
-        parts = timedelta(
-            weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds
-        )  # fmt: skip
+        parts = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
         ms = round(((delta or timedelta()) + parts) / timedelta(milliseconds=1))
         host, loop = self._kafka._running, self._kafka._loop
         assert loop is not None

@@ -31,9 +31,7 @@ class Cluster:
         self.folder = folder
         controllers = {node: f"{HOST}:{free_port()}" for node in NODES}
         shared: dict[str, Any] = {"version": version, "heap": "256m", "quorum": controllers}
-        self.servers = [
-            KafkaServer(SETTINGS | {"node.id": node}, data=folder / f"node-{node}", **shared) for node in NODES
-        ]  # fmt: skip
+        self.servers = [KafkaServer(SETTINGS | {"node.id": node}, data=folder / f"node-{node}", **shared) for node in NODES]
         for server in self.servers:
             stack.callback(server.close)
         start_together(self.servers)

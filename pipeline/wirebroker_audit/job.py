@@ -83,7 +83,7 @@ _TOLD = StructType(
         *(field for field in schema.FINDINGS if field.name in _OPEN),
         *(StructField(name, StringType()) for name in ("kind", "words", "told", "now")),
     ]
-)  # fmt: skip
+)
 REFUSALS = (NotALogDirectory, BrokerError, BadConfig, BadReport, BadJournal, BadPipeline, BadPolicy, BadTable, BadTrace)
 """Errors in the input; their texts are for the user."""
 
@@ -236,7 +236,7 @@ Expect = Callable[[Mapping[str, float]], None]
 
 def audit(
     spark: SparkSession, request: Request, stage: Stage = lambda name: None, expect: Expect = lambda seconds: None
-) -> Result:  # fmt: skip
+) -> Result:
     """Run the audit and write the report; `stage` receives the name of each stage. The name also describes Spark's jobs.
     `expect` receives the expected seconds of each stage, and again when better estimates are known. Raises CannotAudit."""
 
@@ -321,7 +321,7 @@ class _Audit:
 
     def __init__(
         self, spark: SparkSession, request: Request, origin: Origin, folder: Path, stage: Stage, expect: Expect
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.expect = expect
         self.spark, self.request, self.origin, self.folder, self.stage = spark, request, origin, folder, stage
         self.began = datetime.now(UTC)
@@ -465,7 +465,7 @@ class _Audit:
 
     def _with_groups(
         self, findings: DataFrame, batches: DataFrame, bounds: DataFrame, ranges: list[dict[str, Any]]
-    ) -> tuple[DataFrame, dict[str, Any]]:  # fmt: skip
+    ) -> tuple[DataFrame, dict[str, Any]]:
         """Adds the findings about groups' commits and pipelines, and returns the summary's fields about them."""
         work = self.origin.pieces_of(groups.OFFSETS_TOPIC)
         self.stage("comparing the groups' commits")
@@ -644,7 +644,7 @@ class _Audit:
 
     def _by_batch(
         self, batches: DataFrame, found: DataFrame, totals: dict[str, dict[str, int]], large: list[str]
-    ) -> Iterator[DataFrame]:  # fmt: skip
+    ) -> Iterator[DataFrame]:
         """Finds duplicates by the content of batches, in topics with too many records."""
         self.stage(expected.BATCHES)
         limit = f"more than {self.request.records_limit:,} records, so contents were compared batch by batch"
@@ -690,9 +690,7 @@ class _Audit:
         outcomes = other_rules.what_if(arrivals, expiration_ms=self.request.expiration_ms)
         outcomes = tables.added(outcomes, self.folder / "what_if")
         counted = [name for name in other_rules.OUTCOMES.names if name not in ("topic", "partition", "variant", "window")]
-        rows = (
-            outcomes.groupBy("variant", "window").agg(*(sf.sum(name).alias(name) for name in counted)).collect()
-        )  # fmt: skip
+        rows = outcomes.groupBy("variant", "window").agg(*(sf.sum(name).alias(name) for name in counted)).collect()
         order = [each.name for each in other_rules.variants()]
         return sorted((row.asDict() for row in rows), key=lambda row: order.index(row["variant"]))
 

@@ -165,9 +165,7 @@ def passed_by(jumps: Sequence[Step], followed: Followed) -> dict[Step, int]:
     return found
 
 
-def _by_transactions(
-    followed: Followed, log: Log, pipelines: Sequence[tuple[Pipeline, Facts, dict[str, Any]]]
-) -> None:  # fmt: skip
+def _by_transactions(followed: Followed, log: Log, pipelines: Sequence[tuple[Pipeline, Facts, dict[str, Any]]]) -> None:
     """Counts the inputs and outputs of each transaction."""
     groups = frozenset(facts.group for _, facts, _ in pipelines if facts.group is not None)
     passed = log.aside(consumers.passed(log.spark, log.origin.pieces_of(OFFSETS_TOPIC), groups), "passed")

@@ -98,7 +98,7 @@ def test_many_partitions_take_few_requests(monkeypatch: pytest.MonkeyPatch) -> N
         ("request.timeout.ms=soon", "request.timeout.ms is 'soon'"),
         ("ssl.endpoint.identification.algorithm=none", "it may be https or empty"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_supported_is_refused_with_a_sentence_and_no_password(tmp_path: Path, text: str, words: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(BadConfig) as refused:
@@ -109,9 +109,7 @@ def test_what_is_not_supported_is_refused_with_a_sentence_and_no_password(tmp_pa
 
 
 CHALLENGE = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
-PROOF = (
-    b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
-)  # fmt: skip
+PROOF = b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
 
 
 @pytest.mark.parametrize(

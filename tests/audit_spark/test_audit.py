@@ -26,7 +26,7 @@ from audit_spark.synthetic import (
     epoch_duplicate,
     make_directory,
     session_duplicate,
-)  # fmt: skip
+)
 from wirebroker import MockKafka, __version__
 from wirebroker.audit import what_if
 from wirebroker.audit.checks import Bounds, check_partition
@@ -60,7 +60,7 @@ SAID = (
 )
 NOT_BY_BATCH = frozenset(
     {"epoch_duplicate", "session_duplicate", "application_duplicate", "partition_duplicate", "lost", "unacknowledged_stored"}
-)  # fmt: skip
+)
 
 
 def said(findings: Iterable[Any]) -> Counter[tuple[Any, ...]]:

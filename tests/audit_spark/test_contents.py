@@ -143,10 +143,9 @@ def test_a_journal_is_read_as_the_audit_in_the_small_reads_it(spark: SparkSessio
     small = intended_rows(path)
     assert len(rows) == len(small)
     assert told == {
-        (each.topic, each.key, each.digest, each.partition, each.acknowledged, each.producer,
-         str(each).rpartition("value ")[2])
+        (each.topic, each.key, each.digest, each.partition, each.acknowledged, each.producer, str(each).rpartition("value ")[2])
         for each in small
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
@@ -186,7 +185,7 @@ LINES: list[Callable[[random.Random], Any]] = [
     lambda rng: {"topic": "orders", "key_base64": "AAE=", "value_base64": rng.choice(["/w==", "", None]), "producer": "till 3"},
     lambda rng: {"id": rng.choice([7, "x", "ü"]), "acknowledged": True},
     lambda rng: {"topic": "orders", "value": None},
-]  # fmt: skip
+]
 IN_TOPIC: list[dict[str, Any]] = [
     {"id": 2.5}, {"id": True}, {"id": [1]}, {"partition": True}, {"partition": -1}, {"partition": 1 << 31}, {"partition": 1.0},
     {"value_sha256": "ab"}, {"value": "1", "value_base64": "AA=="}, {"value_base64": "A"}, {"value_base64": "ü"},

@@ -22,7 +22,7 @@ from kafka_model.events import (
     Part,
     Produce,
     Where,
-)  # fmt: skip
+)
 from kafka_model.history import Exchange, History
 from kafka_model.possible import DONE, REFUSED, REPEATED, STORED, Outcome, Possible, refused
 from kafka_model.producers import ANYBODY, NOBODY, Producer, Verification

@@ -20,7 +20,7 @@ from kafka_model.events import (
     Part,
     Produce,
     Where,
-)  # fmt: skip
+)
 from kafka_model.history import Exchange, Json
 from kafkawire.batches import crc_of, iter_batches, iter_records, read_header
 from kafkawire.errors import ProtocolError
@@ -181,9 +181,7 @@ def _mark(exchange: Exchange, request: Json, response: Json | None) -> Iterator[
         for part in topic.get("partitions", ())
     }
     marker = markers[0]
-    yield Mark(
-        _id(marker, default=0), marker.get("producer_epoch", 0), marker.get("transaction_version", 0) >= 2, codes
-    )  # fmt: skip
+    yield Mark(_id(marker, default=0), marker.get("producer_epoch", 0), marker.get("transaction_version", 0) >= 2, codes)
 
 
 def _describe(exchange: Exchange, request: Json, response: Json | None) -> Iterator[Event]:

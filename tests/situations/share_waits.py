@@ -187,9 +187,7 @@ def uncommitted_records(side: Side) -> str:
 @situation
 def a_commit_meanwhile(side: Side) -> str:
     ends: list[Callable[[bool], None]] = []
-    return asked(
-        side, lambda place: ends.append(transaction(side, place.name)), lambda _: ends[0](True), committed=True
-    )  # fmt: skip
+    return asked(side, lambda place: ends.append(transaction(side, place.name)), lambda _: ends[0](True), committed=True)
 
 
 @situation

@@ -39,9 +39,7 @@ def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
         if name not in topics and not topic.partitions:
             continue
         topic_id = topics[name].topic_id if name in topics else NO_TOPIC_ID
-        response = made.setdefault(
-            name, AlterShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=[])
-        )  # fmt: skip
+        response = made.setdefault(name, AlterShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=[]))
         for each in topic.partitions:
             yield from pause()
             code, message = UNKNOWN if name not in topics else refused.get((name, each.partition_index), DONE)

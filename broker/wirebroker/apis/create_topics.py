@@ -87,7 +87,7 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
 
 def _in_time(
     responses: list[CreatableTopicResult], request: CreateTopicsRequest, zookeeper: bool
-) -> list[CreatableTopicResult]:  # fmt: skip
+) -> list[CreatableTopicResult]:
     """Returns the results. A broker with ZooKeeper creates the topics of an overdue request, but responds as if it had not."""
     if not zookeeper or request.timeout_ms > 0 or request.validate_only:
         return responses

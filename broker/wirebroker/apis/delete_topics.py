@@ -169,7 +169,7 @@ def _failed(name: str | None, topic_id: bytes, code: ErrorCode) -> DeletableTopi
 
 def _by_name(
     name: str, once: dict[bytes, None], ids: dict[bytes, None], exchange: Exchange, quota: Mutations
-) -> DeletableTopicResult:  # fmt: skip
+) -> DeletableTopicResult:
     """Delete by name. A topic named both by name and by id is not deleted."""
     topic = exchange.cluster.topics.get(name)
     if topic is None:

@@ -484,9 +484,7 @@ class ShareFetch:
             ]
         self.is_done = True
 
-    def _acquire(
-        self, held: Held, read: Read, found: Slice, room: int, now: int
-    ) -> tuple[list[Acquired], memoryview, int]:  # fmt: skip
+    def _acquire(self, held: Held, read: Read, found: Slice, room: int, now: int) -> tuple[list[Acquired], memoryview, int]:
         request = self.request
         data, batches = _in_reach(held, read, found, room)
         acquisition = Acquisition(

@@ -130,5 +130,5 @@ def _assignment(tasks: Tasks) -> Assignment:
     active, standby, warmup = (
         [TaskIds(subtopology_id=key, partitions=each) for key, each in partitions_by_subtopology(kind).items()]
         for kind in tasks
-    )  # fmt: skip
+    )
     return Assignment(active_tasks=active, standby_tasks=standby, warmup_tasks=warmup)

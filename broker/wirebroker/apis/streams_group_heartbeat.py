@@ -62,7 +62,7 @@ def handle(request: StreamsGroupHeartbeatRequest, exchange: Exchange) -> Steps:
         sent = (yield Offload(read)) if long else read()
     requested = StreamsHeartbeat(
         request, sent, exchange.client_id or "", f"/{exchange.connection.client_host}", exchange.version >= 1
-    )  # fmt: skip
+    )
     result = yield from groups.streams.heartbeat(requested, exchange.now)
     if isinstance(result, Refusal):
         return _refused(result)
@@ -88,9 +88,7 @@ def _create(
     may = exchange.engine.authorizer.may
     forbidden: list[str] = []
     if not may(exchange.connection, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, asked=False):
-        forbidden = [
-            name for name in missing if not may(exchange.connection, Operation.CREATE, ResourceType.TOPIC, name)
-        ]  # fmt: skip
+        forbidden = [name for name in missing if not may(exchange.connection, Operation.CREATE, ResourceType.TOPIC, name)]
     if forbidden:
         return _with(told, f"; Unauthorized to CREATE on topics {', '.join(forbidden)}.")
     failures = exchange.engine.groups.streams.failures

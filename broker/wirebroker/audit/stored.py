@@ -143,9 +143,7 @@ def read_batch(view: memoryview, topic: str, partition: int, segment: str, posit
     return _row(header, view[: header.size], topic, partition, segment, position)
 
 
-def _row(
-    header: BatchHeader, batch: memoryview, topic: str, partition: int, segment: str, position: int
-) -> BatchRow:  # fmt: skip
+def _row(header: BatchHeader, batch: memoryview, topic: str, partition: int, segment: str, position: int) -> BatchRow:
     return BatchRow(
         topic, partition, header.base_offset, header.last_offset, header.partition_leader_epoch, header.producer_id,
         header.producer_epoch, header.base_sequence, header.last_sequence, header.records_count, header.attributes,

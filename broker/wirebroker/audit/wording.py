@@ -144,7 +144,7 @@ class Wording:
             offsets=self.offsets(row.base_offset, row.last_offset),
             numbers=self.range(before.base_sequence, before.last_sequence),
             before=self.offsets(before.base_offset, before.last_offset),
-        )  # fmt: skip
+        )
 
     # Transactions
 
@@ -371,7 +371,7 @@ class Wording:
             "{n} at {offsets}",
             n=self.choose(row.records == 1, "an output", self.text("{n} outputs", n=row.records)),
             offsets=self.offsets(row.offset, row.last_offset),
-        )  # fmt: skip
+        )
         return self.text(
             "{outputs} without {part}, so no input of pipeline '{pipeline}' is known for it",
             outputs=self.choose(is_row, "a row", outputs), part=part, pipeline=pipeline,

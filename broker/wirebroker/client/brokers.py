@@ -20,7 +20,7 @@ class Brokers(Connections):
 
     def __init__(
         self, access: Access | None = None, timeout: float = TIMEOUT, client_id: str = CLIENT_ID, limits: Limits = UNLIMITED
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self._limits = limits
         self._access, self._timeout, self._client_id = access or Access(), timeout, client_id

@@ -196,7 +196,7 @@ class Connections:
 
     def send(
         self, message: Message, version: int, connection: str = "main", *, awaits_response: bool = True, reads_on: bool = False
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Send a request without waiting; see Connection.send.
 
         With `reads_on`, a connection that fails in this call is kept while it awaits responses. Then `response` still returns

@@ -301,11 +301,9 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
         help="compare a topic with more records than N batch by batch, without a journal (1000000)")  # fmt: skip
     add("--memory", type=_memory, metavar="SIZE",
         help="memory of Spark on this machine, like 4g (1500m); spark-submit has its own flag")  # fmt: skip
-    add("--follow", type=seconds, metavar="S",
-        help="update the findings every S seconds, until Ctrl-C")  # fmt: skip
+    add("--follow", type=seconds, metavar="S", help="update the findings every S seconds, until Ctrl-C")
     add("--master", type=_master, help="Spark's master (local[*])")
-    add("--fail-on", choices=("certain", "likely", "never"),
-        help="the lowest severity that leads to exit code 1 (likely)")  # fmt: skip
+    add("--fail-on", choices=("certain", "likely", "never"), help="the lowest severity that leads to exit code 1 (likely)")
     add("--policy", type=named, metavar="FILE", help="a TOML file: severities, ignored kinds and --fail-on for topics")
     add("--junit", type=named, metavar="FILE", help="write the findings as JUnit XML, too")
     add("--sarif", type=named, metavar="FILE", help="write the findings as SARIF 2.1.0")

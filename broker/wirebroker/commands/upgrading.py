@@ -43,9 +43,7 @@ def _signal(to: str) -> asyncio.Event:
     return begin
 
 
-async def _upgrade(
-    arguments: argparse.Namespace, host: Host, tell: Callable[[str], None], begin: asyncio.Event | None
-) -> None:  # fmt: skip
+async def _upgrade(arguments: argparse.Namespace, host: Host, tell: Callable[[str], None], begin: asyncio.Event | None) -> None:
     if begin is None:
         await asyncio.sleep(arguments.upgrade_after)
     else:

@@ -71,7 +71,7 @@ class LastingFile:
 
     def __init__(
         self, path: Path, what: str, rotation: Rotation | None = None, start: bytes = b"", *, replaces: bool = False
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.path = path
         self._what, self._rotation, self._start = what, rotation, start
         self._file: FileIO | None = None

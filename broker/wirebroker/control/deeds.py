@@ -102,7 +102,7 @@ def _form(declared: deed, what: str, fields: Sequence[tuple[str, Any] | tuple[st
 
 def _check_places(
     controlled: ControlledBroker, in_path: list[str], arguments: Mapping[str, Parameter], values: Mapping[str, Any]
-) -> None:  # fmt: skip
+) -> None:
     """Check that the topic and the partition in the path exist, and the named brokers. Raises NoSuchTopic, NoSuchPartition and
     Problem."""
     known = controlled.engine.cluster

@@ -486,9 +486,7 @@ def keep(held: dict[K, dict[str, str]], of: K, settings: Mapping[str, str]) -> N
         held.pop(of, None)
 
 
-def check_dynamic(
-    layer: Mapping[str, str], definitions: Definitions, release: Release, *, per_broker: bool
-) -> None:  # fmt: skip
+def check_dynamic(layer: Mapping[str, str], definitions: Definitions, release: Release, *, per_broker: bool) -> None:
     """Raise ConfigError unless Kafka can change all these settings while it runs (DynamicBrokerConfig.validateConfigs)."""
     known = [setting for name in layer if (setting := definitions.broker.get(name)) is not None and not setting.absent]
     fixed = [setting.name for setting in known if setting.read_only]
@@ -542,9 +540,7 @@ def _check_pool(name: str, before: int, after: int) -> str | None:
     return None
 
 
-def check_topic_configs(
-    overrides: Mapping[str, str], broker: BrokerConfigs, held: Collection[str] = ()
-) -> dict[str, Value]:  # fmt: skip
+def check_topic_configs(overrides: Mapping[str, str], broker: BrokerConfigs, held: Collection[str] = ()) -> dict[str, Value]:
     """Returns the typed values of a topic's `overrides`. Raises ConfigError if values are wrong or contradict each other
     (LogConfig.validate).
 

@@ -282,7 +282,7 @@ def _judge_in_transaction(
 
 def _judge_verified_sequence(
     state: bytes | None, batch: BatchHeader, verification: Verification | None, rules: Rules
-) -> Reject | None:  # fmt: skip
+) -> Reject | None:
     """Refuse a transaction's first batch if it has overtaken an earlier batch that is still in flight."""
     if verification is None:
         return None

@@ -213,9 +213,7 @@ class Timers:
         heapq.heapify(self._heap)
         self._tidy_at = max(_TIDY_FROM, 2 * len(self._heap))
 
-    def every(
-        self, interval: Callable[[], int], start: int, task: PeriodicWork, first: int | None = None
-    ) -> Periodic:  # fmt: skip
+    def every(self, interval: Callable[[], int], start: int, task: PeriodicWork, first: int | None = None) -> Periodic:
         """Begin `task` periodically, for the first time after an interval or at the time `first`. `interval()` is called each
         time, so that a changed setting takes effect."""
         made = Periodic(self, interval, task)

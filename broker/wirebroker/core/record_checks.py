@@ -477,9 +477,7 @@ def _check_records(
     ordered = True
     try:
         if codec and policy.max_unfolded < len(body) and (size := _first_above(policy.max_unfolded, body)):
-            return RecordReject(
-                ErrorCode.INVALID_RECORD, f"unfolds_into_{size}_bytes", log_start_known=True, header=header
-            )  # fmt: skip
+            return RecordReject(ErrorCode.INVALID_RECORD, f"unfolds_into_{size}_bytes", log_start_known=True, header=header)
         if codec and codec == target:
             walked, ordered = _walk_compressed(body, header.records_count)
         else:

@@ -15,10 +15,8 @@ class RunningDeeds(Deeds):
     @deed("POST", "/restart", shows="health")
     def restart(
         self,
-        mode: Annotated[
-            Literal["clean", "kill"], about("clean: with a clean shutdown; kill: as after kill −9")
-        ] = "clean",
-    ) -> None:  # fmt: skip
+        mode: Annotated[Literal["clean", "kill"], about("clean: with a clean shutdown; kill: as after kill −9")] = "clean",
+    ) -> None:
         """Restart all brokers, after a clean shutdown ("clean") or as after kill −9 ("kill"). The brokers' addresses stay the
         same."""
         self._engine.restart(mode, self._now)

@@ -16,7 +16,7 @@ class TelemetryDeeds(Deeds):
     @deed()
     def subscribe(
         self, metrics: Iterable[str] = ("*",), *, interval_ms: int = 1000, match: Iterable[str] = (), name: str = "wirebroker"
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Subscribe to metrics of clients. The names in `metrics` are prefixes, and `"*"` stands for all metrics. Clients push
         these metrics every `interval_ms` (100 to 3,600,000).
 

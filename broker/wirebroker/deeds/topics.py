@@ -38,8 +38,7 @@ class NoSuchSetting(Unfit, ConfigError):
 class TopicDeeds(Deeds):
     """What can be done to topics."""
 
-    @deed("POST", "/topics", status=201, shows="topic",
-          problems={409: "a topic of this name exists already", **UNWRITTEN})  # fmt: skip
+    @deed("POST", "/topics", status=201, shows="topic", problems={409: "a topic of this name exists already", **UNWRITTEN})
     def create_topic(
         self,
         name: Annotated[str, about("as Kafka allows: letters, digits, '.', '_' and '-'", examples=["orders"])],

@@ -146,7 +146,7 @@ class Engine:
         slots = self.configs.integer("max.incremental.fetch.session.cache.slots")
         self.fetch_sessions = FetchSessions(
             random_bytes, slots, lambda: KEEPS_FETCH_EPOCHS.of(self.configs.release), self.cluster.topic_name
-        )  # fmt: skip
+        )
         self.groups = GroupCoordinator(self.cluster, now)
         self.directory = EngineDirectory(self.cluster, self.fetch_sessions, self.groups.offsets)
         self.shares = SharePartitions(self.cluster, self.groups.share_state)

@@ -254,7 +254,7 @@ class PassingGroups:
 
     def committed(
         self, now: int, sender: Sender, request: OffsetCommitRequest, response: OffsetCommitResponse
-    ) -> PassingGroup | None:  # fmt: skip
+    ) -> PassingGroup | None:
         if not (found := self._accepted(now, request, response)):
             return None
         group = self._known(request.group_id)
@@ -267,7 +267,7 @@ class PassingGroups:
 
     def committed_in_transaction(
         self, now: int, sender: Sender, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
-    ) -> PassingGroup | None:  # fmt: skip
+    ) -> PassingGroup | None:
         """Note offsets that were written in a transaction. The offsets are pending until the transaction is committed."""
         if not (found := self._accepted(now, request, response)):
             return None
@@ -302,7 +302,7 @@ class PassingGroups:
 
     def _found(
         self, group_id: str, topic: str, partitions: Sequence[OffsetFetchResponsePartition | OffsetFetchResponsePartitions]
-    ) -> None:  # fmt: skip
+    ) -> None:
         for each in partitions:
             if group_id and topic and not each.error_code and each.committed_offset >= 0:
                 offset = PassingOffset(each.committed_offset, each.committed_leader_epoch, cut(each.metadata or ""), NONE)
@@ -333,7 +333,7 @@ class PassingGroups:
 
     def _offsets(
         self, request: OffsetCommitRequest | TxnOffsetCommitRequest, now: int
-    ) -> Iterator[tuple[Where, PassingOffset]]:  # fmt: skip
+    ) -> Iterator[tuple[Where, PassingOffset]]:
         for topic in request.topics:
             name = topic.name or self._directory.topic_name(topic.topic_id)
             for each in topic.partitions if name else ():

@@ -64,7 +64,7 @@ class Logins:
 
     def _token(
         self, connection: Connection, request: SaslAuthenticateRequest, response: SaslAuthenticateResponse, now: int
-    ) -> None:  # fmt: skip
+    ) -> None:
         session = connection.session
         session.user = user_of(session.asked, request.auth_bytes) or session.user
         if response.error_code:

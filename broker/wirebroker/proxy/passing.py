@@ -64,7 +64,7 @@ class Passing:
 
     def _initialised(
         self, now: int, sender: Sender, request: InitProducerIdRequest, response: InitProducerIdResponse
-    ) -> PassingTransaction | None:  # fmt: skip
+    ) -> PassingTransaction | None:
         if (aborted := self.transactions.superseded(now, request, response)) is not None:
             self._changed(aborted)
         return self.transactions.initialised(now, sender, request, response)

@@ -327,7 +327,7 @@ class Proxy:
 
     def _compare_batch(
         self, exchange: ForwardedExchange, topic: str, batch: BatchHeader, part: PartitionProduceResponse
-    ) -> None:  # fmt: skip
+    ) -> None:
         request = exchange.request
         assert isinstance(request, ProduceRequest)
         judged = self.shadow.judged(topic, part.index, batch, part.error_code, part.base_offset, exchange.now)

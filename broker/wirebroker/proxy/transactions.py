@@ -74,7 +74,7 @@ class PassingTransactions:
 
     def initialised(
         self, now: int, sender: Sender, request: InitProducerIdRequest, response: InitProducerIdResponse
-    ) -> PassingTransaction | None:  # fmt: skip
+    ) -> PassingTransaction | None:
         """Note a producer's InitProducerId. It ends the open transaction of the previous producer with this transactional
         id.
         """
@@ -89,7 +89,7 @@ class PassingTransactions:
 
     def superseded(
         self, now: int, request: InitProducerIdRequest, response: InitProducerIdResponse
-    ) -> PassingTransaction | None:  # fmt: skip
+    ) -> PassingTransaction | None:
         """Returns the open transaction, now marked as aborted because its transactional id has a new producer. Either this
         InitProducerId aborted the transaction, or its coordinator aborted it earlier because of the timeout.
         """
@@ -103,7 +103,7 @@ class PassingTransactions:
 
     def added(
         self, now: int, sender: Sender, request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse
-    ) -> PassingTransaction | None:  # fmt: skip
+    ) -> PassingTransaction | None:
         """Note the partitions of an AddPartitionsToTxn. A request with several transactions comes only from a broker, and
         brokers do not send through the proxy.
         """
@@ -117,7 +117,7 @@ class PassingTransactions:
 
     def offsets_added(
         self, now: int, sender: Sender, request: AddOffsetsToTxnRequest, response: AddOffsetsToTxnResponse
-    ) -> PassingTransaction | None:  # fmt: skip
+    ) -> PassingTransaction | None:
         """Note that a producer has added a group to its transaction, in order to commit the group's offsets."""
         if response.error_code:
             return None
@@ -126,7 +126,7 @@ class PassingTransactions:
 
     def written(
         self, now: int, sender: Sender, transactional_id: str, of: tuple[int, int], partitions: Iterable[tuple[str, int]]
-    ) -> PassingTransaction | None:  # fmt: skip
+    ) -> PassingTransaction | None:
         """Note partitions that a producer has added to its transaction, explicitly or by writing to them (KIP-890)."""
         partitions = list(partitions)
         if not transactional_id or not partitions:
@@ -141,9 +141,7 @@ class PassingTransactions:
         each.partitions.update(partitions[: max(MOST_PARTITIONS - len(each.partitions), 0)])
         return each
 
-    def ended(
-        self, now: int, sender: Sender, request: EndTxnRequest, response: EndTxnResponse
-    ) -> PassingTransaction | None:  # fmt: skip
+    def ended(self, now: int, sender: Sender, request: EndTxnRequest, response: EndTxnResponse) -> PassingTransaction | None:
         """Note that a producer has ended its transaction, or has learned from an error that it has ended."""
         if response.error_code and response.error_code not in ENDED_BY_BROKER:
             return None

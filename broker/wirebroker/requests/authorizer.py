@@ -47,9 +47,7 @@ class Authorizer:
             self._open = bool(configs.value("allow.everyone.if.no.acl.found"))
         return self._on
 
-    def may(
-        self, connection: Connection, operation: Operation, kind: ResourceType, name: str, *, asked: bool = True
-    ) -> bool:  # fmt: skip
+    def may(self, connection: Connection, operation: Operation, kind: ResourceType, name: str, *, asked: bool = True) -> bool:
         """Whether the client may do this operation on the resource. `asked` means that the client has requested the operation;
         then a refusal is noted.
         """

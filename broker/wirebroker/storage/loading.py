@@ -166,9 +166,7 @@ class Loading:
             raise DataError(f"{folders[0]} and {folders[1]} are the same partition; move one of them elsewhere")
         return (*found, *unnamed, *wanted)[0]
 
-    def _check_folder(
-        self, directory: LogDirectory, name: str, index: int, topic_id: bytes, partition: PartitionImage
-    ) -> None:  # fmt: skip
+    def _check_folder(self, directory: LogDirectory, name: str, index: int, topic_id: bytes, partition: PartitionImage) -> None:
         """Raises DamagedFile if a partition's folder is missing, or belongs to a topic with another id."""
         folder = directory.root / folder_name(name, index)
         if not folder.is_dir():

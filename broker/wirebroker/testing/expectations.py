@@ -378,7 +378,7 @@ def _candidates(i: int, count: int) -> Iterable[int]:
 
 def _lines(
     expected: Sequence[Any], found: Sequence[Found], pairs: Pairs, hidden: list[tuple[StoredRecord, Fate]], *, in_order: bool
-) -> Iterator[str]:  # fmt: skip
+) -> Iterator[str]:
     """Yields a line for each record that is missing, not committed, unexpected, or different from the expected record in its
     place.
     """

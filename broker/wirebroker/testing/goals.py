@@ -151,9 +151,7 @@ class RecordsStored:
 class RecordsExpected:
     """The goal that the topic has the expected records. The wait also ends as soon as the goal can no longer be reached."""
 
-    def __init__(
-        self, topic: str, expected: Sequence[Any], partition: int | None, *, in_order: bool, committed: bool
-    ) -> None:  # fmt: skip
+    def __init__(self, topic: str, expected: Sequence[Any], partition: int | None, *, in_order: bool, committed: bool) -> None:
         self._expected, self._in_order, self._missing = expected, in_order, ""
         self._committed = committed
         self._hidden: list[tuple[StoredRecord, operations.Fate]] = []
@@ -211,7 +209,7 @@ class GroupReady:
 
     def __init__(
         self, group: str, members: int | None, committed: Mapping[tuple[str, int], int] | None, lag: int | None
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._group, self._members, self._committed, self._lag = group, members, committed, lag
         self._stable = members is not None or (committed is None and lag is None)
 

@@ -115,9 +115,7 @@ def upgrade(
 # Records
 
 
-def records(
-    engine: Engine, topic: str, partition: int | None = None, *, committed: bool = False
-) -> list[StoredRecord]:  # fmt: skip
+def records(engine: Engine, topic: str, partition: int | None = None, *, committed: bool = False) -> list[StoredRecord]:
     """Returns every stored record, or with `committed` only the committed records, by partition and offset. Raises
     NoSuchTopic, NoSuchPartition."""
     found = topic_named(engine.cluster, topic)
@@ -234,9 +232,7 @@ def producers(partition: Partition) -> dict[Key, ProducerEntry]:
     return {key: unpack(state) for key, state in partition.producers.items()}
 
 
-def evidence(
-    engine: Engine, topics: Iterable[str] | None, now: int
-) -> tuple[list[StoredPartition], list[ProduceRow]]:  # fmt: skip
+def evidence(engine: Engine, topics: Iterable[str] | None, now: int) -> tuple[list[StoredPartition], list[ProduceRow]]:
     """Returns the evidence for an audit of these topics, or of all topics: the stored batches, and the verdicts. Raises
     NoSuchTopic."""
     from wirebroker.audit.stored import snapshot

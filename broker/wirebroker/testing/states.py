@@ -75,9 +75,7 @@ class Broker(StateView):
     node_id: int
     alive: Annotated[bool, Meta(description="false while the broker is down")]
     release: Annotated[str, Meta(description="the release of Kafka that the broker runs", examples=["4.3"])]
-    listeners: Annotated[
-        dict[str, str], Meta(description="name to host:port", examples=[{"PLAINTEXT": "127.0.0.1:9092"}])
-    ]  # fmt: skip
+    listeners: Annotated[dict[str, str], Meta(description="name to host:port", examples=[{"PLAINTEXT": "127.0.0.1:9092"}])]
 
 
 class Partitions(StateView):
@@ -99,7 +97,7 @@ class Transaction(StateView):
     updated: int
     partitions: Annotated[
         list[Partitions], Meta(description="the open transaction's partitions; in a proxy, __consumer_offsets has index −1")
-    ]  # fmt: skip
+    ]
     client_id: Annotated[str, Meta(description='in a proxy, the client that used the id last; in a broker, ""')] = ""
     client_host: Annotated[str, Meta(description="the client's host")] = ""
 
@@ -111,12 +109,10 @@ class Member(StateView):
     instance_id: str | None
     client_id: str
     client_host: str
-    assignment: Annotated[
-        list[Partitions] | None, Meta(description="null if the assignment is unknown or cannot be read")
-    ]  # fmt: skip
+    assignment: Annotated[list[Partitions] | None, Meta(description="null if the assignment is unknown or cannot be read")]
     heartbeat: Annotated[
         int, Meta(description="in a proxy, when the broker last confirmed the member (ms since the epoch); in a broker, −1")
-    ] = -1  # fmt: skip
+    ] = -1
 
 
 class Offset(StateView):

@@ -70,9 +70,7 @@ class Waits:
 
     # Records
 
-    def wait_for_records(
-        self, topic: str, count: int, timeout: float = 5.0, *, committed: bool = False
-    ) -> list[StoredRecord]:  # fmt: skip
+    def wait_for_records(self, topic: str, count: int, timeout: float = 5.0, *, committed: bool = False) -> list[StoredRecord]:
         """Wait until the topic has `count` records, and return all its records. The message of a TimeoutError says how many
         records are stored.
 
@@ -84,7 +82,7 @@ class Waits:
 
     async def wait_for_records_async(
         self, topic: str, count: int, timeout: float = 5.0, *, committed: bool = False
-    ) -> list[StoredRecord]:  # fmt: skip
+    ) -> list[StoredRecord]:
         """The form of `wait_for_records` for `async` code, in any event loop."""
         await self._reach_async(RecordsStored(topic, count, committed=committed), timeout)
         return self.records(topic, committed=committed)
@@ -169,7 +167,7 @@ class Waits:
 
     async def upgrade_async(
         self, to: ProfileName, *, node_id: int | None = None, finalize: bool = True, pause: float = 0
-    ) -> None:  # fmt: skip
+    ) -> None:
         """The form of `upgrade` for `async` code, in any event loop."""
         if self._begins_upgrade(to, node_id, finalize, pause):
             await self.wait_until_async(lambda: self._call(_is_upgraded), LONGEST_UPGRADE_S)

@@ -219,7 +219,7 @@ class Recorder:
 
     def throttled(
         self, connection: Connection, client_id: str | None, api: str, ms: int, quota: str, whose: str, limit: float
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Note that a client has to wait because of a quota."""
         if self.verdicts:
             row = ThrottleRow(

@@ -19,7 +19,7 @@ from wirebroker_audit.checks.sequences import (
     unexplained,
     with_copies,
     with_reasons,
-)  # fmt: skip
+)
 from wirebroker_audit.checks.transactions import transactions
 from wirebroker_audit.folding.schema import FINDINGS
 from wirebroker_audit.spark.columns import PARTITION

@@ -84,7 +84,7 @@ class Coordinators:
     @classmethod
     def of_cluster(
         cls, states: Mapping[str, TransactionLogValue], now_ms: int, ended: Iterable[Open], *, is_whole: bool
-    ) -> Coordinators:  # fmt: skip
+    ) -> Coordinators:
         """Makes the object from what a live cluster returned: the `states` by transactional id, the transactions that have
         `ended` since the log was read, and whether the coordinators returned all states (`is_whole`).
         """

@@ -284,7 +284,7 @@ def _is_another_topic(one: bytes, other: bytes) -> bool:
 
 def findings_of(
     seen: Seen, ranges: Mapping[Key, tuple[int, int]], began_ms: int, passed: Mapping[Step, int] | None = None
-) -> Iterator[Finding]:  # fmt: skip
+) -> Iterator[Finding]:
     """Returns the findings about groups. `ranges` has each partition's log start and end, as they were at `began_ms` or
     later; `passed` has the inputs without output that a jump has passed, if the group's pipeline is known."""
     for before, commit, _ in seen.back:

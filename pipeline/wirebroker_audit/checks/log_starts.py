@@ -29,7 +29,7 @@ def from_log_starts(folded: DataFrame, batches: DataFrame, starts: DataFrame) ->
         across.join(suspicious, [*PRODUCER], "left")
         .where("suspicious OR open.last_offset < log_start")
         .select(*keys, sf.col("first.position").alias("start"), sf.col("last.position").alias("stop"))
-    )  # fmt: skip
+    )
     chosen = settled(chosen)
     if chosen.isEmpty():
         return folded

@@ -14,7 +14,7 @@ from wirebroker_audit.checks.rows import (
     finding,
     is_internal,
     place_of_row,
-)  # fmt: skip
+)
 from wirebroker_audit.spark.columns import LOG_ORDER, PARTITION
 from wirebroker_audit.spark.tables import united
 from wirebroker_audit.spark.wording import ROW, RULES, WORDS
@@ -100,7 +100,7 @@ def offset_gaps(missing: DataFrame, told: DataFrame | None) -> DataFrame:
         .withColumn("unexplained", sf.col("last_offset") - sf.col("base_offset") + 1)
         .where("unexplained > 0")
         .withColumns({name: sf.lit(-1) for name in ("producer_id", "producer_epoch", "base_sequence", "last_sequence")})
-    )  # fmt: skip
+    )
     if told is not None:
         gaps = told.where("kind = 'gap' AND first_offset < last_offset").withColumn(
             "over", sf.pmod(sf.col("last_sequence").cast("bigint") - sf.col("first_sequence"), sf.lit(SEQUENCES)) + 1

@@ -44,9 +44,7 @@ def counted(pipeline: Pipeline, facts: Facts, passed: DataFrame, batches: DataFr
 
 
 class _Transactions:
-    def __init__(
-        self, pipeline: Pipeline, facts: Facts, passed: DataFrame, batches: DataFrame, log_starts: DataFrame
-    ) -> None:  # fmt: skip
+    def __init__(self, pipeline: Pipeline, facts: Facts, passed: DataFrame, batches: DataFrame, log_starts: DataFrame) -> None:
         self.pipeline, self.facts, self.batches = pipeline, facts, batches
         mine = passed.where((ROW.group == facts.group) & ROW.topic.isin(*pipeline.inputs))
         holes = [row["holes"] for row in collected(passed.where("group = ''").select("holes"))]

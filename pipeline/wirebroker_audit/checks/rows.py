@@ -57,7 +57,7 @@ def place_of_row() -> Column:
 
 def finding(
     rows: DataFrame, kind: Column | str, evidence: Column, words: Column, severity: Column | str | None = None
-) -> DataFrame:  # fmt: skip
+) -> DataFrame:
     """Returns findings about the batches or records in the rows. `kind` and `severity` are names or columns.
 
     By default a finding has the severity of its kind; `kind` must then be a name.

@@ -26,7 +26,7 @@ from wirebroker_audit.checks.rows import (
     is_marker,
     kind_of_row,
     place_of_row,
-)  # fmt: skip
+)
 from wirebroker_audit.folding.runs import HEADER
 from wirebroker_audit.spark.columns import LOG_ORDER, PARTITION, PRODUCER, intact
 from wirebroker_audit.spark.tables import in_groups, settled, united
@@ -298,7 +298,7 @@ def disorder(ordered: DataFrame) -> DataFrame:
         ordered.where("first IS NULL")
         .withColumn("before", sf.lag(tail).over(by_log(EPOCH)))
         .where(RULES.is_disorder(ROW.place, ROW.before.place))
-    )  # fmt: skip
+    )
     return finding(rows, "disorder", sf.struct("before", *PLACE), WORDS.disorder(ROW, ROW.before))
 
 

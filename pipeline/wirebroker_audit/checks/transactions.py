@@ -18,7 +18,7 @@ from wirebroker_audit.checks.rows import (
     is_transactional,
     kind_of_row,
     place_of_row,
-)  # fmt: skip
+)
 from wirebroker_audit.spark.columns import LOG_ORDER, PARTITION, PRODUCER
 from wirebroker_audit.spark.tables import united
 from wirebroker_audit.spark.wording import ROW, WORDS
@@ -36,7 +36,7 @@ def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> l
         united([_events(folded), unsound])
         .withColumn("before", sf.max("reach").over(earlier(PRODUCER)))
         .withColumn("ended", sf.coalesce(sf.sum(is_marker().cast("int")).over(earlier(PRODUCER)), sf.lit(0)))
-    )  # fmt: skip
+    )
     span = (*PRODUCER, "ended")
     spans = (
         events.where(is_marker() | is_transactional())

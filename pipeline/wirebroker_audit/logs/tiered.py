@@ -112,9 +112,7 @@ def with_remote(folders: Sequence[PartitionFolder], root: Path, store: Path) -> 
         if found.files or found.missing:
             made.facts[each.topic, each.partition] = _facts(found.files, found.missing)
         first = min(found.first, each.first_segment)
-        made.folders.append(
-            replace(each, remote=tuple(found.files), copied=tuple(found.copied), first_segment=first)
-        )  # fmt: skip
+        made.folders.append(replace(each, remote=tuple(found.files), copied=tuple(found.copied), first_segment=first))
     if is_expected and not places.known:
         raise NotARemoteStore(
             f"--remote-store {store} holds no segments of these topics: it has no folder like `orders-0-<topic id>` (Kafka's "
@@ -219,7 +217,7 @@ def _of(
 
 def _by_metadata(
     folder: PartitionFolder, known: Iterable[RemoteSegment], place: Path | None, sizes: Mapping[str, int], *, manifests: bool
-) -> _Found:  # fmt: skip
+) -> _Found:
     local, lineage, notices = folder.first_segment, _lineage(folder), []
     finished = [each for each in known if each.end >= folder.log_start and each.state == COPY_FINISHED]
     wanted = [each for each in finished if each.is_in(lineage)]

@@ -160,7 +160,7 @@ class _Rows:
         self._counts: list[int] = []
         self._columns: dict[str, list[Any]] = {
             name: [] for name in ("delta", "timestamp_delta", "key", "value_hash", "content", "value_head")
-        }  # fmt: skip
+        }
 
     def __len__(self) -> int:
         return len(self._columns["delta"])

@@ -27,7 +27,7 @@ _READ_BYTES = 1 << 20
 
 def coverage(
     ranges: Sequence[Mapping[str, Any]], batches: DataFrame, compared: Mapping[str, Compared], against: str | None
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Returns the part of each topic that was read, and the digest of all read batches.
 
     `ranges` are the partitions' offsets as they were read, `compared` tells how contents were compared, and `against` names the

@@ -32,7 +32,7 @@ core, progress is visible, and no core is idle for long at the end."""
 
 def fold(
     spark: SparkSession, pieces: Sequence[Piece], keep: Path, expiration_ms: int, records: Path | None = None
-) -> DataFrame:  # fmt: skip
+) -> DataFrame:
     """Returns the runs of these pieces. Each task writes the batches that it reads into a Parquet file in the folder `keep`. If
     there is a folder `records`, which must be new, the task also writes the batches' records and their names into a file
     there."""
@@ -71,9 +71,7 @@ def runs_of(rows: DataFrame) -> DataFrame:
     return mapped(rows, folded, schema.RUNS)
 
 
-def records(
-    spark: SparkSession, pieces: Sequence[Piece], keep: Path, expiration_ms: int, *, named: bool
-) -> DataFrame:  # fmt: skip
+def records(spark: SparkSession, pieces: Sequence[Piece], keep: Path, expiration_ms: int, *, named: bool) -> DataFrame:
     """Returns the records in the batches of these pieces. Tasks write the records as Parquet files into the new folder `keep`,
     with their names if they shall be `named`, else with their contents."""
     keep.mkdir()
@@ -98,7 +96,7 @@ def _part(keep: Path, mine: Sequence[Piece]) -> Path:
 
 def identities(
     spark: SparkSession, pieces: Sequence[Piece], keep: Path, wanted: Mapping[str, Sequence[Wanted]], expiration_ms: int
-) -> DataFrame:  # fmt: skip
+) -> DataFrame:
     """Reads the identities of the records in the batches of these pieces, for each side of a pipeline; `wanted` has the topics.
 
     Each task writes its rows into a Parquet file in the new folder `keep`.

@@ -37,7 +37,7 @@ BRIEF = {"spark.driver.defaultJavaOptions": f"{_FIRST_COMPILER} -XX:+UseSerialGC
 
 def get_session(
     master: str | None = None, settings: Mapping[str, str] | None = None, name: str = "wirebroker-audit"
-) -> SparkSession:  # fmt: skip
+) -> SparkSession:
     """Returns a session with this name. `settings` apply unless `spark-submit` has begun the session. Raises NoJava."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     builder = SparkSession.builder.appName(name)

@@ -282,9 +282,7 @@ def difference(old: Image, new: Image, node: tuple[int, int], level: int, order:
         yield ProducerIdsRecord(broker_id=node_id, broker_epoch=epoch, next_producer_id=new.next_producer_id), 0
 
 
-def _setting_records(
-    resource: tuple[int, str], old: Settings, new: Settings, order: Order
-) -> Iterator[tuple[Message, int]]:  # fmt: skip
+def _setting_records(resource: tuple[int, str], old: Settings, new: Settings, order: Order) -> Iterator[tuple[Message, int]]:
     before, after = old.get(resource, {}), new.get(resource, {})
     kind, owner = resource
     for name in order(each for each in {*before, *after} if before.get(each) != after.get(each)):

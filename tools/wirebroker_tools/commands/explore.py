@@ -66,9 +66,7 @@ def _explore(exploration: Exploration, options: argparse.Namespace) -> int:
             screen.plan(exploration, players.width())
             task = progress.task_ids[0]
             exploration.keeps = True
-            for result in exploration.play(
-                results, players, lambda count: progress.update(task, total=len(exploration.table))
-            ):  # fmt: skip
+            for result in exploration.play(results, players, lambda count: progress.update(task, total=len(exploration.table))):
                 found.append(result)
                 progress.update(task, completed=len(found))
             progress.update(task, description="replaying the cases that broke it")

@@ -15,7 +15,7 @@ from wirebroker.trace.rows import (
     Row,
     ThrottleRow,
     UnsupportedRow,
-)  # fmt: skip
+)
 from wirebroker_tools.explain.detector import Detector, Known
 from wirebroker_tools.explain.findings import Evidence, Finding, Shot
 from wirebroker_tools.explain.words import (
@@ -32,7 +32,7 @@ from wirebroker_tools.explain.words import (
     shell,
     times,
     tool,
-)  # fmt: skip
+)
 
 TLS = "SSL"
 """The value of `mechanism` in the rows about TLS handshakes."""

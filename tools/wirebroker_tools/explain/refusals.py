@@ -16,7 +16,7 @@ from wirebroker.trace.rows import (
     ReplyRow,
     Row,
     TopicRow,
-)  # fmt: skip
+)
 from wirebroker_tools.explain import error_codes
 from wirebroker_tools.explain.detector import Detector, Known
 from wirebroker_tools.explain.error_codes import (
@@ -30,7 +30,7 @@ from wirebroker_tools.explain.error_codes import (
     REPEATED,
     STORM,
     UNAUTHORIZED,
-)  # fmt: skip
+)
 from wirebroker_tools.explain.findings import Evidence, Finding, Kind, Shot
 from wirebroker_tools.explain.words import (
     SECOND,
@@ -44,7 +44,7 @@ from wirebroker_tools.explain.words import (
     shell,
     times,
     tool,
-)  # fmt: skip
+)
 
 WINDOW = 10 * SECOND
 MOST_NAMES, SHOWN = 50, 3
@@ -334,9 +334,7 @@ class Refusals(Detector):
                     return f" Topic {topic} was deleted at {at(known[0].deleted)}{again}."
         return ""
 
-    def _finding(
-        self, kind: Kind, client: Client, api: str, error: str, errors: _Errors, verdicts: _Errors
-    ) -> Finding:  # fmt: skip
+    def _finding(self, kind: Kind, client: Client, api: str, error: str, errors: _Errors, verdicts: _Errors) -> Finding:
         evidence = errors.evidence
         remade = self._remade(errors) if error in OF_OTHER_TOPICS else ""
         about = f" for {_shares(errors)}" if errors.failed or errors.about else ""

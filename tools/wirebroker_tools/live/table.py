@@ -33,5 +33,5 @@ OF_FILES = (
     Endpoint("GET", "/export/lines", saved.lines, media=JSON_LINES),
     Endpoint("GET", "/export/capture", saved.capture, media=PCAPNG, problems={404: "the file has no bytes"}),
     Endpoint("GET", "/export/scenario", saved.scenario, media=TOML),
-)  # fmt: skip
+)
 """The endpoints of the page of a saved file."""

@@ -123,9 +123,7 @@ class _Reader:
             found.asked.rows.append(number)
         return found
 
-    def _step(
-        self, number: int, time: int, way: str, node: int, connection: int, client_id: str | None, api: str
-    ) -> Step:  # fmt: skip
+    def _step(self, number: int, time: int, way: str, node: int, connection: int, client_id: str | None, api: str) -> Step:
         name = client_id if client_id is not None else self._names.get((node, connection))
         self._last = broker_lane(node)
         made = Step(number, time, way, client_lane(name), self._last, api, api, "plain", QUIET if api in IDLE else PLAIN)

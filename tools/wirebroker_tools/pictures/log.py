@@ -281,9 +281,7 @@ def _changed(story: Story, row: RetentionRow | LeaderRow) -> None:
 def _replied(story: Story, row: ReplyRow, name: str) -> None:
     if row.api == "OffsetCommit":
         _committed(story, row, name)
-    elif row.api == "LeaveGroup" or (
-        "assigned" in row.details and name not in str(row.details["assigned"]).split(", ")
-    ):  # fmt: skip
+    elif row.api == "LeaveGroup" or ("assigned" in row.details and name not in str(row.details["assigned"]).split(", ")):
         story.left[row.client_id or NAMELESS] = row.time
 
 

@@ -60,9 +60,7 @@ class Commit:
         return batch if len(batch) <= self._limit else None
 
 
-def offset_record(
-    group_id: str, where: TopicPartition, committed: Committed, topics: Mapping[str, Topic]
-) -> CoordinatorRecord:  # fmt: skip
+def offset_record(group_id: str, where: TopicPartition, committed: Committed, topics: Mapping[str, Topic]) -> CoordinatorRecord:
     """Returns the record of a committed offset, with the id of the topic if it is in `topics`. If the offset has its own
     expiration time, the record is written in an old version, the only one that has a field for that time."""
     topic = topics.get(where[0])

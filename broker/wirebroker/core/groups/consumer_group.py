@@ -88,7 +88,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         """Tells whether two targets have the same partitions in any order."""
         return one == other or (
             one.keys() == other.keys() and all(set(held) == set(other[topic]) for topic, held in one.items())
-        )  # fmt: skip
+        )
 
     def owner_epoch(self, topic_id: bytes, index: int) -> int:
         """Returns the epoch of the member that owns the partition, or NOT_OWNED."""

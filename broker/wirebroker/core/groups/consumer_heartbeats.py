@@ -306,7 +306,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
 
     def write(
         self, group: ConsumerGroup, records: Iterable[CoordinatorRecord | None], now: int
-    ) -> Generator[None, Any, ErrorCode]:  # fmt: skip
+    ) -> Generator[None, Any, ErrorCode]:
         """Write records to the log and register the group. If the group was converted from a classic group, the records of its
         members are written first."""
         if group.members and self.registry.groups.get(group.group_id) is not group:

@@ -98,7 +98,7 @@ def regex_tombstones(group_id: str, regexes: Iterable[str]) -> list[CoordinatorR
 _EPOCH = OfGroup(group_metadata.ConsumerGroupMetadataKey, group_metadata.ConsumerGroupMetadataValue)
 _ASSIGNMENT = OfGroup(
     assignment.ConsumerGroupTargetAssignmentMetadataKey, assignment.ConsumerGroupTargetAssignmentMetadataValue
-)  # fmt: skip
+)
 FORMAT = Format(
     metadata=OfMember(metadata.ConsumerGroupMemberMetadataKey, _metadata, _with_metadata),
     current=OfMember(current.ConsumerGroupCurrentMemberAssignmentKey, _current, _with_current),

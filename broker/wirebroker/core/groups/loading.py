@@ -20,9 +20,7 @@ from wirebroker.core.groups.streams_group import StreamsGroup
 
 AnyModern = ModernGroup[Any, Any]
 MODERN: tuple[type[AnyModern], ...] = (ConsumerGroup, ShareGroup, StreamsGroup)
-_KIND_OF = {
-    key: kind for kind in MODERN for key in (*kind.form.member_keys, *kind.form.group_keys, *kind.form.other_keys)
-}  # fmt: skip
+_KIND_OF = {key: kind for kind in MODERN for key in (*kind.form.member_keys, *kind.form.group_keys, *kind.form.other_keys)}
 """The type of group to which each type of record belongs."""
 
 

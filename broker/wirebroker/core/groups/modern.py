@@ -87,9 +87,7 @@ class ModernMember:
 
     def moved(self, epoch: int, state: MemberState, assigned: Any, revoking: Any) -> Self:
         """Returns the member with this epoch, state and assignment. The epoch that it has now becomes its previous epoch."""
-        return replace(
-            self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking
-        )  # fmt: skip
+        return replace(self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
 
     def away(self) -> Self:
         """Returns this static member as a member that has left temporarily."""

@@ -302,9 +302,7 @@ class ModernGroups(ABC, Generic[G, M]):
             self.registry.report(group)
         return ErrorCode.NONE
 
-    def write(
-        self, group: G, records: Iterable[CoordinatorRecord | None], now: int
-    ) -> Generator[None, Any, ErrorCode]:  # fmt: skip
+    def write(self, group: G, records: Iterable[CoordinatorRecord | None], now: int) -> Generator[None, Any, ErrorCode]:
         """Write records to the log and register the group. If the group replaces another group, that group's tombstones are
         written first."""
         before = self.registry.groups.get(group.group_id)
@@ -345,7 +343,7 @@ class ModernGroups(ABC, Generic[G, M]):
 
     def leave(
         self, group: G, member_id: str, instance_id: str | None, epoch: int, now: int
-    ) -> Generator[None, Any, Refusal | None]:  # fmt: skip
+    ) -> Generator[None, Any, Refusal | None]:
         """Remove a member whose heartbeat has the epoch LEAVES, or note that a static member has left temporarily."""
         if instance_id is None:
             member = group.members.get(member_id)
@@ -370,7 +368,7 @@ class ModernGroups(ABC, Generic[G, M]):
 
     def remove(
         self, group: G, leaving: Sequence[M], facts: TopicFacts, more: Sequence[CoordinatorRecord], now: int
-    ) -> ErrorCode:  # fmt: skip
+    ) -> ErrorCode:
         """Remove these members. Raise the group's epoch, so that the next heartbeat computes a new target assignment. `facts`
         are the topics to which the other members subscribe. `more` are the tombstones of other state that is removed with
         these members.

@@ -52,7 +52,7 @@ class OffsetManager:
         topics = self._cluster.topics_by_id
         partitions = (
             Where(topic_id, topics[topic_id].name if topic_id in topics else None, index) for topic_id, index in where
-        )  # fmt: skip
+        )
         return group.commit_error(by, version, partitions, now)
 
     def fetch_error(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:

@@ -116,9 +116,7 @@ def _prepared(topics: Iterable[state.TopicPartitionsInfo]) -> dict[bytes, Prepar
 
 _STATE_KEY = state.ShareGroupStatePartitionMetadataKey
 _EPOCH = OfGroup(group_metadata.ShareGroupMetadataKey, group_metadata.ShareGroupMetadataValue)
-_ASSIGNMENT = OfGroup(
-    assignment.ShareGroupTargetAssignmentMetadataKey, assignment.ShareGroupTargetAssignmentMetadataValue
-)  # fmt: skip
+_ASSIGNMENT = OfGroup(assignment.ShareGroupTargetAssignmentMetadataKey, assignment.ShareGroupTargetAssignmentMetadataValue)
 FORMAT = Format(
     metadata=OfMember(metadata.ShareGroupMemberMetadataKey, _metadata, _with_metadata),
     current=OfMember(current.ShareGroupCurrentMemberAssignmentKey, _current, _with_current),

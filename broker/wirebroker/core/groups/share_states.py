@@ -156,7 +156,7 @@ class ShareStates:
                 else:
                     refused[name, index] = Refusal(
                         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
-                    )  # fmt: skip
+                    )
             indexes = frozenset(index for index in offsets if index < len(topic.partitions))
             topics[topic.topic_id] = Prepared(name, indexes, now)
         if not topics:

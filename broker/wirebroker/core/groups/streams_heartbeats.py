@@ -195,7 +195,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
 
     def _with_offsets(
         self, result: StreamsHeartbeatResult, requested: StreamsHeartbeat, step: StreamsStep, now: int
-    ) -> StreamsHeartbeatResult:  # fmt: skip
+    ) -> StreamsHeartbeatResult:
         """Returns the result with the additional fields of Kafka 4.4."""
         group, told = step.group, list(result.told)
         tags = [each for each in step.configs.get(TAGS, "").split(",") if each]
@@ -205,9 +205,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
             told.append(Told(Status.MISSING_CLIENT_TAGS, f"{needed} {SET_TAGS}"))
         stale = any(each.status is Status.STALE_TOPOLOGY for each in told)
         wants = requested.newer and not stale and self.keeps_descriptions and group.wants_description(now)
-        interval, lag = (
-            self.setting(group.group_id, name) for name in ("task.offset.interval.ms", "acceptable.recovery.lag")
-        )  # fmt: skip
+        interval, lag = (self.setting(group.group_id, name) for name in ("task.offset.interval.ms", "acceptable.recovery.lag"))
         return result._replace(told=told, offset_interval=interval, lag=lag, wants_description=wants)
 
     @property
@@ -234,9 +232,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
                 configs[TAGS] = ",".join(each.strip() for each in tags.split(","))
         return configs
 
-    def _step(
-        self, group: StreamsGroup, requested: StreamsHeartbeat
-    ) -> Generator[None, Any, StreamsStep | Refusal]:  # fmt: skip
+    def _step(self, group: StreamsGroup, requested: StreamsHeartbeat) -> Generator[None, Any, StreamsStep | Refusal]:
         """Computes the group and the member after this heartbeat, except for their tasks."""
         request = requested.request
         found = self._member(group, request)
@@ -276,9 +272,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
             step.told.append(Told(Status.STALE_TOPOLOGY, f"The member's {behind}"))
         return step
 
-    def _member(
-        self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest
-    ) -> tuple[StreamsMember, str | None] | Refusal:  # fmt: skip
+    def _member(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> tuple[StreamsMember, str | None] | Refusal:
         """Returns the member that sent a heartbeat, and the id of the static member that it replaces, if any."""
         joins = request.member_epoch == 0
         known = request.member_id if FULL_STREAMS_GROUPS.of(self.release) else ""
@@ -385,9 +379,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
             found.append(Endpoint(member.endpoint, active, standby))
         return found
 
-    def _partitions(
-        self, tasks: Iterable[tuple[str, int]], configured: Configured
-    ) -> list[tuple[str, Sequence[int]]] | None:  # fmt: skip
+    def _partitions(self, tasks: Iterable[tuple[str, int]], configured: Configured) -> list[tuple[str, Sequence[int]]] | None:
         if configured.subtopologies is None:
             return None
         found: list[tuple[str, Sequence[int]]] = []
@@ -581,7 +573,5 @@ def _claimed(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
     """Returns the tasks that the request lists as the member's own. Returns None if the request lacks the list of one kind of
     tasks."""
     kinds = [_pairs(each) for each in (request.active_tasks, request.standby_tasks, request.warmup_tasks)]
-    found = [
-        {(key, index): 0 for key, indexes in pairs for index in indexes} for pairs in kinds if pairs is not None
-    ]  # fmt: skip
+    found = [{(key, index): 0 for key, indexes in pairs for index in indexes} for pairs in kinds if pairs is not None]
     return Tasks(*found) if len(found) == len(kinds) else None

@@ -66,9 +66,7 @@ def _current(member: StreamsMember) -> Message:
     )  # fmt: skip
 
 
-def _with_current(
-    member: StreamsMember, value: current.StreamsGroupCurrentMemberAssignmentValue
-) -> StreamsMember:  # fmt: skip
+def _with_current(member: StreamsMember, value: current.StreamsGroupCurrentMemberAssignmentValue) -> StreamsMember:
     epoch = value.member_epoch
     return replace(
         member, epoch=epoch, previous_epoch=value.previous_member_epoch,
@@ -86,9 +84,7 @@ def _target(given: Tasks) -> Message:
         [target.TaskIds(subtopology_id=key, partitions=each) for key, each in partitions_by_subtopology(tasks).items()]
         for tasks in given
     )
-    return target.StreamsGroupTargetAssignmentMemberValue(
-        active_tasks=active, standby_tasks=standby, warmup_tasks=warmup
-    )  # fmt: skip
+    return target.StreamsGroupTargetAssignmentMemberValue(active_tasks=active, standby_tasks=standby, warmup_tasks=warmup)
 
 
 def _read_target(value: target.StreamsGroupTargetAssignmentMemberValue) -> Tasks:
@@ -99,7 +95,7 @@ def _ids(tasks: Some) -> list[current.TaskIds]:
     return [
         current.TaskIds(subtopology_id=key, partitions=partitions)
         for key, partitions in partitions_by_subtopology(tasks).items()
-    ]  # fmt: skip
+    ]
 
 
 def _since(tasks: Some) -> list[current.TaskIds]:
@@ -132,9 +128,7 @@ def epoch_fields(valid_topology_epoch: int, configs: Mapping[str, str]) -> dict[
 
 TOPOLOGY_KEY = topology.StreamsGroupTopologyKey
 _EPOCH = OfGroup(group_metadata.StreamsGroupMetadataKey, group_metadata.StreamsGroupMetadataValue)
-_ASSIGNMENT = OfGroup(
-    assignment.StreamsGroupTargetAssignmentMetadataKey, assignment.StreamsGroupTargetAssignmentMetadataValue
-)  # fmt: skip
+_ASSIGNMENT = OfGroup(assignment.StreamsGroupTargetAssignmentMetadataKey, assignment.StreamsGroupTargetAssignmentMetadataValue)
 FORMAT = Format(
     metadata=OfMember(metadata.StreamsGroupMemberMetadataKey, _metadata, _with_metadata),
     current=OfMember(current.StreamsGroupCurrentMemberAssignmentKey, _current, _with_current),

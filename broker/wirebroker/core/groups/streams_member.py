@@ -93,7 +93,7 @@ class _Difference(NamedTuple):
 
 def reconcile(
     member: StreamsMember, epoch: int, target: Tasks, holders: Holders, claimed: Tasks | None, converts: bool
-) -> StreamsMember:  # fmt: skip
+) -> StreamsMember:
     """Returns the member after one step towards the target assignment of this epoch, or the same member if it must wait.
 
     `converts` tells whether the kind of a member's task can change without the member giving the task up, as in Kafka 4.4 and

@@ -236,11 +236,8 @@ def _repartition_counts(topology: Topology, existing: Counts) -> Generator[None,
     largest number among the topics that are read by the subtopology that writes the repartition topic."""
     everything = list(topology.subtopologies.values())
     counts = {
-        topic.name: topic.partitions
-        for each in everything
-        for topic in each.repartition_source_topics
-        if topic.partitions != 0
-    }  # fmt: skip
+        topic.name: topic.partitions for each in everything for topic in each.repartition_source_topics if topic.partitions != 0
+    }
     readers: dict[str, list[int]] = {}
     for number, each in enumerate(everything):
         for name in _names(each.repartition_source_topics):
@@ -338,9 +335,7 @@ def _internal(topics: Sequence[TopicInfo], decided: Mapping[str, int]) -> list[I
     return list(found.values())
 
 
-def _missing(
-    configured: Iterable[ConfiguredSubtopology], topology: Topology, existing: Counts
-) -> dict[str, InternalTopic]:  # fmt: skip
+def _missing(configured: Iterable[ConfiguredSubtopology], topology: Topology, existing: Counts) -> dict[str, InternalTopic]:
     """Returns the internal topics that do not exist, in the order of Java's hash table."""
     wanted = {topic.name: topic for each in configured for topic in (*each.sources, *each.changelogs)}
     for name in topology.required:

@@ -118,9 +118,7 @@ def plan(
     )  # fmt: skip
 
 
-def next_plan(
-    segments: Sequence[S], end_offset: int, cleaned_to: int, owner: Owner, configs: TopicConfigs, now: int
-) -> int:  # fmt: skip
+def next_plan(segments: Sequence[S], end_offset: int, cleaned_to: int, owner: Owner, configs: TopicConfigs, now: int) -> int:
     """Returns the time from which `plan` may return another result although the log stays as it is, or NEVER."""
     first_dirty, times = _first_dirty(cleaned_to, end_offset, owner), []
     for segment in segments[:-1] if "compact" in configs.text("cleanup.policy") else ():

@@ -70,9 +70,7 @@ class ShareState(NamedTuple):
 
 NOTHING = ShareState(0, 0, 0, UNKNOWN, UNKNOWN, (), 0, 0)
 NEGATIVE = Refusal(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
-FENCED_LEADER = Refusal(
-    ErrorCode.FENCED_LEADER_EPOCH, "The leader epoch in the request is older than the epoch on the broker."
-)  # fmt: skip
+FENCED_LEADER = Refusal(ErrorCode.FENCED_LEADER_EPOCH, "The leader epoch in the request is older than the epoch on the broker.")
 UNKNOWN_PARTITION = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 
 
@@ -228,9 +226,7 @@ class ShareCoordinator:
             start_offset, completed = _progress(held, start_offset, completed)
         merged = _merged(held, leader_epoch, start_offset, completed, batches)
         if self._updates.get(key, 0) >= self._updates_at_most:
-            return self._snapshot(
-                key, merged._replace(snapshot_epoch=held.snapshot_epoch + 1, created=now, written=now), now
-            )  # fmt: skip
+            return self._snapshot(key, merged._replace(snapshot_epoch=held.snapshot_epoch + 1, created=now, written=now), now)
         value = ShareUpdateValue(
             snapshot_epoch=held.snapshot_epoch, leader_epoch=leader_epoch, start_offset=start_offset,
             delivery_complete_count=completed,
@@ -357,7 +353,7 @@ class ShareCoordinator:
 
 def _merged(
     held: ShareState, leader_epoch: int, start_offset: int, completed: int, batches: Sequence[StateBatch]
-) -> ShareState:  # fmt: skip
+) -> ShareState:
     """Returns the state `held` after these changes."""
     snapshot_epoch, state_epoch, held_leader_epoch, held_start, _, held_batches, created, written = held
     start = held_start if start_offset == UNKNOWN else start_offset

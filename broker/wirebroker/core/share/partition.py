@@ -498,9 +498,7 @@ class SharePartition:
         if self.archive(fetch_offset, base_offset, stale, RecordState.AVAILABLE, counted=True):
             self.looks_for_next = True
 
-    def archive(
-        self, start: int, end: int, batches: Iterable[InFlightBatch], state: RecordState, *, counted: bool
-    ) -> bool:  # fmt: skip
+    def archive(self, start: int, end: int, batches: Iterable[InFlightBatch], state: RecordState, *, counted: bool) -> bool:
         """Archive the records from offset `start` to before `end` that are in the state `state`. Returns whether any record was
         archived."""
         found = False

@@ -90,9 +90,7 @@ async def _events(controlled: SavedFile, query: Window, reached: int) -> AsyncIt
                     yield event("index", progress)
             before, found = reached, list[Numbered]()
             if sent < query.most:
-                found, reached = await asyncio.to_thread(
-                    controlled.window, query.where, reached, min(MOST, query.most - sent)
-                )  # fmt: skip
+                found, reached = await asyncio.to_thread(controlled.window, query.where, reached, min(MOST, query.most - sent))
             if found:
                 sent += len(found)
                 rows = b'{"numbers":%s,"rows":%s}' % (
