@@ -10,11 +10,12 @@ import pytest
 
 from actors import TransactionalProducer
 from inprocess import InProcess
+from kafkawire.batches import Record, build_batch
 from kafkawire.frames import SIZE
 from kafkawire.primitives import format_uuid
 from requesting import add_partitions, create_topics, fetch, find_coordinator, init_producer_id, plain, produce_request
 from responses import only, sole
-from wirebroker.client.wire import Connection, ConnectionClosed, NoResponse, WireClient, address_of
+from wirebroker.client.wire import Connection, ConnectionClosed, Connections, NoResponse, address_of
 from wirebroker.mock import MockKafka
 from wirebroker.requests.authentication import Ignoring
 from wirekit import batch, client
@@ -22,19 +23,20 @@ from wirekit import batch, client
 TOPIC, LOGGERS, SET = 2, 8, 0
 
 
-def ready(wire: WireClient) -> WireClient:
-    """Waits until the coordinators of the group `g` and of the transactional id `t` are available. Returns the client."""
-    for key, kind in (("g", 0), ("t", 1)):
-        while wire.request(plain("FindCoordinator", key=key, key_type=kind), 1).error_code:
-            pass
-    return wire
+def broker(profile: str) -> InProcess:
+    """Returns a broker with the topic `orders` and available coordinators."""
+    return InProcess(profile=profile, topics={"orders": 1}, warm=True)
+
+
+def coordinated(profile: str) -> Connections:
+    """Returns a client of such a broker."""
+    return client(broker(profile))
 
 
 def asked(profile: str, *requests: tuple[Any, int]) -> list[Any]:
-    """Sends requests to a broker with the topic `orders` and available coordinators. Returns the responses."""
-    with MockKafka(profile=profile, topics={"orders": 1}, clock="frozen") as kafka:  # type: ignore[arg-type]
-        wire = ready(client(kafka))
-        return [wire.request(request, version) for request, version in requests]
+    """Sends requests to such a broker. Returns the responses."""
+    wire = coordinated(profile)
+    return [wire.request(request, version) for request, version in requests]
 
 
 def altered(topic: str, name: str, value: str | None) -> dict[str, Any]:
@@ -98,10 +100,9 @@ def test_the_leader_epoch_of_a_partition_in_a_fetch_session(profile: str, code: 
         topics = [{"topic": "orders", "partitions": [part]}]
         return plain("Fetch", max_wait_ms=0, min_bytes=0, max_bytes=9, topics=topics, **session), 11
 
-    with MockKafka(profile=profile, topics={"orders": 1}) as kafka:  # type: ignore[arg-type]
-        wire = client(kafka)
-        session_id = wire.request(*fetch(0, 0, -1)).session_id
-        responses = wire.request(*fetch(session_id, 1, 9)).responses
+    wire = coordinated(profile)
+    session_id = wire.request(*fetch(0, 0, -1)).session_id
+    responses = wire.request(*fetch(session_id, 1, 9)).responses
     assert [each.error_code for topic in responses for each in topic.partitions] == ([code] if code else [])
 
 
@@ -121,32 +122,27 @@ def test_the_settings_of_an_unknown_topic_before_2_0(profile: str, code: int) ->
 
 @pytest.mark.parametrize(("profile", "epoch"), [("kafka-2.1", -1), ("kafka-2.3", 0)])
 def test_the_leader_epoch_of_an_offset_before_2_3(profile: str, epoch: int) -> None:
-    with MockKafka(profile=profile, topics={"orders": 1}) as kafka:  # type: ignore[arg-type]
-        kafka.produce("orders", value=b"v")
-        parts = [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}]
-        wanted = plain("ListOffsets", replica_id=-1, isolation_level=0, topics=[{"name": "orders", "partitions": parts}])
-        assert only(client(kafka).request(wanted, 4)).leader_epoch == epoch
+    wire = coordinated(profile)
+    assert only(wire.request(produce_request("orders", batch()), 7)).error_code == 0
+    parts = [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}]
+    wanted = plain("ListOffsets", replica_id=-1, isolation_level=0, topics=[{"name": "orders", "partitions": parts}])
+    assert only(wire.request(wanted, 4)).leader_epoch == epoch
 
 
 @pytest.mark.parametrize(("profile", "listed"), [("kafka-2.4", 1), ("kafka-2.5", 0)])
 def test_aborted_transactions_after_the_last_stable_offset(profile: str, listed: int) -> None:
-    with MockKafka(profile=profile, topics={"orders": 1}) as kafka:  # type: ignore[arg-type]
-        wire = ready(client(kafka))
-        for txid, ends in (("t", False), ("u", True)):
-            while (producer := wire.request(init_producer_id(txid), 1)).error_code:
-                pass
-            who = producer.producer_id, producer.producer_epoch
-            wire.request(add_partitions(txid, who), 1)
-            data = batch(0, pid=who[0], epoch=who[1], transactional=True)
-            assert only(wire.request(produce_request("orders", data, txid=txid), 3)).error_code == 0
-            if ends:
-                wire.request(
-                    plain("EndTxn", transactional_id=txid, producer_id=who[0], producer_epoch=who[1], committed=False), 1
-                )
-        kafka.wait_until(lambda: len(kafka.records("orders")) == 3)
-        wanted = [{"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}]}]
-        request = plain("Fetch", max_wait_ms=0, min_bytes=0, max_bytes=1000, isolation_level=1, topics=wanted)
-        assert len(only(wire.request(request, 4)).aborted_transactions) == listed
+    wire = coordinated(profile)
+    for txid, ends in (("t", False), ("u", True)):
+        producer = wire.request(init_producer_id(txid), 1)
+        who = producer.producer_id, producer.producer_epoch
+        wire.request(add_partitions(txid, who), 1)
+        data = batch(0, pid=who[0], epoch=who[1], transactional=True)
+        assert only(wire.request(produce_request("orders", data, txid=txid), 3)).error_code == 0
+        if ends:
+            wire.request(plain("EndTxn", transactional_id=txid, producer_id=who[0], producer_epoch=who[1], committed=False), 1)
+    wanted = [{"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}]}]
+    request = plain("Fetch", max_wait_ms=0, min_bytes=0, max_bytes=1000, isolation_level=1, topics=wanted)
+    assert len(only(wire.request(request, 4)).aborted_transactions) == listed
 
 
 @pytest.mark.parametrize(("profile", "created_code", "code"), [("kafka-2.7", 17, 3), ("kafka-2.8", 17, 17)])
@@ -171,15 +167,14 @@ def test_the_message_of_described_quotas(profile: str, message: str | None) -> N
 
 @pytest.mark.parametrize(("profile", "listed"), [("kafka-2.7", 1), ("kafka-2.8", 0)])
 def test_an_aborted_transaction_without_batches(profile: str, listed: int) -> None:
-    with MockKafka(profile=profile, topics={"orders": 1}) as kafka:  # type: ignore[arg-type]
-        wire = ready(client(kafka))
-        producer = wire.request(init_producer_id("t"), 1)
-        who = producer.producer_id, producer.producer_epoch
-        wire.request(add_partitions("t", who), 1)
-        wire.request(plain("EndTxn", transactional_id="t", producer_id=who[0], producer_epoch=who[1], committed=False), 1)
-        wanted = [{"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}]}]
-        request = plain("Fetch", max_wait_ms=500, min_bytes=1, max_bytes=1000, isolation_level=1, topics=wanted)
-        assert len(only(wire.request(request, 4)).aborted_transactions) == listed
+    wire = coordinated(profile)
+    producer = wire.request(init_producer_id("t"), 1)
+    who = producer.producer_id, producer.producer_epoch
+    wire.request(add_partitions("t", who), 1)
+    wire.request(plain("EndTxn", transactional_id="t", producer_id=who[0], producer_epoch=who[1], committed=False), 1)
+    wanted = [{"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}]}]
+    request = plain("Fetch", max_wait_ms=500, min_bytes=1, max_bytes=1000, isolation_level=1, topics=wanted)
+    assert len(only(wire.request(request, 4)).aborted_transactions) == listed
 
 
 @pytest.mark.parametrize("api", ["AlterConfigs", "IncrementalAlterConfigs"])
@@ -269,26 +264,24 @@ def test_a_lower_level_of_metadata_is_refused_only_if_metadata_has_changed(profi
 
 @pytest.mark.parametrize(("profile", "code"), [("kafka-3.7", 48), ("kafka-3.8", 120)])
 def test_a_partition_outside_of_a_transaction_is_error_48_before_3_8(profile: str, code: int) -> None:
-    with MockKafka(profile=profile, topics={"orders": 1}) as kafka:  # type: ignore[arg-type]
-        wire = ready(client(kafka))
-        producer = wire.request(plain("InitProducerId", transactional_id="t", transaction_timeout_ms=60_000), 4)
-        entry = {
-            "transactional_id": "t", "producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch,
-            "verify_only": True, "topics": [{"name": "orders", "partitions": [0]}],
-        }  # fmt: skip
-        (found,) = wire.request(plain("AddPartitionsToTxn", transactions=[entry]), 4).results_by_transaction
+    wire = coordinated(profile)
+    producer = wire.request(plain("InitProducerId", transactional_id="t", transaction_timeout_ms=60_000), 4)
+    entry = {
+        "transactional_id": "t", "producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch,
+        "verify_only": True, "topics": [{"name": "orders", "partitions": [0]}],
+    }  # fmt: skip
+    (found,) = wire.request(plain("AddPartitionsToTxn", transactions=[entry]), 4).results_by_transaction
     assert [each.partition_error_code for each in found.topic_results[0].results_by_partition] == [code]
 
 
 @pytest.mark.parametrize(("profile", "code"), [("kafka-3.9", 0), ("kafka-4.0", 47)])
 def test_a_newer_epoch_may_write_in_an_open_transaction_before_4_0(profile: str, code: int) -> None:
-    with MockKafka(profile=profile, topics={"orders": 1}) as kafka:  # type: ignore[arg-type]
-        wire = ready(client(kafka))
-        made = wire.request(init_producer_id("t"), 4)
-        who = (made.producer_id, made.producer_epoch)
-        assert only(wire.request(add_partitions("t", who), 3)).partition_error_code == 0
-        written = (batch(0, pid=who[0], epoch=who[1] + more, transactional=True) for more in (0, 1))
-        codes = [only(wire.request(produce_request("orders", each, txid="t"), 8)).error_code for each in written]
+    wire = coordinated(profile)
+    made = wire.request(init_producer_id("t"), 4)
+    who = (made.producer_id, made.producer_epoch)
+    assert only(wire.request(add_partitions("t", who), 3)).partition_error_code == 0
+    written = (batch(0, pid=who[0], epoch=who[1] + more, transactional=True) for more in (0, 1))
+    codes = [only(wire.request(produce_request("orders", each, txid="t"), 8)).error_code for each in written]
     assert codes == [0, code]
 
 
@@ -327,26 +320,25 @@ def test_a_refused_commit_creates_the_group_before_4_0(profile: str, code: int) 
 @pytest.mark.parametrize(("profile", "known"), [("kafka-4.0", True), ("kafka-4.1", False)])
 def test_the_start_of_the_last_transaction_is_told_before_4_1(profile: str, known: bool) -> None:
     initialized = plain("InitProducerId", transactional_id="t", transaction_timeout_ms=60_000)
-    with MockKafka(profile=profile, topics={"orders": 1}) as kafka:  # type: ignore[arg-type]
-        wire = ready(client(kafka))
-        producer = wire.request(initialized, 4)
-        who = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
-        begun = {f"v3_and_below_{name}": value for name, value in who.items()} | {"v3_and_below_transactional_id": "t"}
-        begun["v3_and_below_topics"] = [{"name": "orders", "partitions": [0]}]
-        wire.request(plain("AddPartitionsToTxn", **begun), 3)
-        wire.request(plain("EndTxn", transactional_id="t", committed=True, **who), 3)
-        assert wire.request(initialized, 4).error_code == 0
-        (state,) = wire.request(plain("DescribeTransactions", transactional_ids=["t"]), 0).transaction_states
+    wire = coordinated(profile)
+    producer = wire.request(initialized, 4)
+    who = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
+    begun = {f"v3_and_below_{name}": value for name, value in who.items()} | {"v3_and_below_transactional_id": "t"}
+    begun["v3_and_below_topics"] = [{"name": "orders", "partitions": [0]}]
+    wire.request(plain("AddPartitionsToTxn", **begun), 3)
+    wire.request(plain("EndTxn", transactional_id="t", committed=True, **who), 3)
+    assert wire.request(initialized, 4).error_code == 0
+    (state,) = wire.request(plain("DescribeTransactions", transactional_ids=["t"]), 0).transaction_states
     assert (state.transaction_state, state.transaction_start_time_ms >= 0) == ("Empty", known)
 
 
 @pytest.mark.parametrize(("profile", "offset"), [("kafka-2.8", 0), ("kafka-3.8", 0), ("kafka-3.9", -1), ("kafka-4.4", -1)])
 def test_a_negative_time_is_a_time_unless_it_stands_for_an_offset(profile: str, offset: int) -> None:
-    with MockKafka(profile=profile, topics={"orders": 1}) as kafka:  # type: ignore[arg-type]
-        kafka.produce("orders", value=b"v")
-        parts = [{"partition_index": 0, "timestamp": -6, "current_leader_epoch": -1}]
-        wanted = plain("ListOffsets", replica_id=-1, isolation_level=0, topics=[{"name": "orders", "partitions": parts}])
-        response = client(kafka).request(wanted, 5)
+    wire = coordinated(profile)
+    assert only(wire.request(produce_request("orders", batch()), 7)).error_code == 0
+    parts = [{"partition_index": 0, "timestamp": -6, "current_leader_epoch": -1}]
+    wanted = plain("ListOffsets", replica_id=-1, isolation_level=0, topics=[{"name": "orders", "partitions": parts}])
+    response = wire.request(wanted, 5)
     assert only(response).offset == offset
 
 
@@ -573,8 +565,8 @@ def test_an_unreadable_filter_fails_before_its_parts_are_checked(parts: tuple[An
     ],
 )
 def test_new_logs_are_placed_in_the_order_of_the_releases_hash_table(profile: str, first: list[int], second: list[int]) -> None:
-    with MockKafka(profile=profile, configs={"log.dirs": "/a,/b,/c"}, topics={"many": 14}) as kafka:  # type: ignore[arg-type]
-        response = client(kafka).request(plain("DescribeLogDirs", topics=None), 1)
+    kafka = InProcess(profile=profile, configs={"log.dirs": "/a,/b,/c"}, topics={"many": 14})
+    response = client(kafka).request(plain("DescribeLogDirs", topics=None), 1)
     held = {each.log_dir: sorted(part.partition_index for part in each.topics[0].partitions) for each in response.results}
     assert [held["/a"], held["/b"]] == [first, second]
 
@@ -582,14 +574,14 @@ def test_new_logs_are_placed_in_the_order_of_the_releases_hash_table(profile: st
 @pytest.mark.parametrize(("profile", "code"), [("kafka-2.8", 36), ("kafka-3.3", 0)])
 def test_the_name_of_a_deleted_topic_is_still_taken_with_zookeeper(profile: str, code: int) -> None:
     deletion = plain("DeleteTopics", topic_names=["orders"], timeout_ms=1000)
-    with MockKafka(profile=profile, topics={"orders": 1}, cold_start=True) as kafka:  # type: ignore[arg-type]
-        kafka._call(lambda engine: setattr(engine.cluster, "deletion_ms", 60_000))
-        wire = client(kafka)
-        assert codes(wire.request(deletion, 1)) == [0]
-        again, version = created(new_topic("orders", **ONE))
-        assert codes(wire.request(again, version)) == [code]
-        kafka.clock.advance(minutes=1)
-        assert codes(wire.request(again, version)) == [36 - code]
+    kafka = InProcess(profile=profile, topics={"orders": 1}, cold_start=True)
+    kafka.engine.cluster.deletion_ms = 60_000
+    wire = client(kafka)
+    assert codes(wire.request(deletion, 1)) == [0]
+    again, version = created(new_topic("orders", **ONE))
+    assert codes(wire.request(again, version)) == [code]
+    kafka.clock.advance(minutes=1)
+    assert codes(wire.request(again, version)) == [36 - code]
 
 
 @pytest.mark.parametrize(("profile", "closes"), [("kafka-2.3", False), ("kafka-2.4", True)])
@@ -642,16 +634,16 @@ def test_responses_about_an_unknown_kind_of_resource(profile: str, told: tuple[i
 
 @pytest.mark.parametrize(("profile", "code"), [("kafka-2.5", 0), ("kafka-2.6", 47)])
 def test_the_producer_of_a_transaction_that_timed_out_gets_the_new_epoch_in_2_5(profile: str, code: int) -> None:
-    with MockKafka(profile=profile, topics={"orders": 1}, clock="frozen") as kafka:  # type: ignore[arg-type]
-        wire = ready(client(kafka))
-        first = wire.request(plain("InitProducerId", transactional_id="t", transaction_timeout_ms=1000), 1)
-        ids = {"producer_id": first.producer_id, "producer_epoch": first.producer_epoch}
-        topics = [{"name": "orders", "partitions": [0]}]
-        added = plain("AddPartitionsToTxn", **{f"v3_and_below_{name}": value for name, value in ids.items()},
-                      v3_and_below_transactional_id="t", v3_and_below_topics=topics)  # fmt: skip
-        assert wire.request(added, 1).results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
-        kafka.clock.advance(seconds=30)
-        again = wire.request(plain("InitProducerId", transactional_id="t", transaction_timeout_ms=1000, **ids), 3)
+    kafka = broker(profile)
+    wire = client(kafka)
+    first = wire.request(plain("InitProducerId", transactional_id="t", transaction_timeout_ms=1000), 1)
+    ids = {"producer_id": first.producer_id, "producer_epoch": first.producer_epoch}
+    topics = [{"name": "orders", "partitions": [0]}]
+    added = plain("AddPartitionsToTxn", **{f"v3_and_below_{name}": value for name, value in ids.items()},
+                  v3_and_below_transactional_id="t", v3_and_below_topics=topics)  # fmt: skip
+    assert wire.request(added, 1).results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
+    kafka.clock.advance(seconds=30)
+    again = wire.request(plain("InitProducerId", transactional_id="t", transaction_timeout_ms=1000, **ids), 3)
     assert (again.error_code, again.producer_epoch) == (code, 1 if code == 0 else -1)
 
 
@@ -708,14 +700,12 @@ def test_a_list_of_client_metrics_is_shown_as_it_was_given(value: str) -> None:
 
 def share_state(profile: str, *requests: tuple[str, dict[str, Any]]) -> list[Any]:
     """Sends requests about the state of the share partition orders-0 of the group `g`. Returns the results."""
-    with MockKafka(profile=profile, topics={"orders": 1}, clock="frozen") as kafka:  # type: ignore[arg-type]
-        wire = client(kafka)
-        topic_id = sole(wire.request(plain("Metadata", topics=[{"name": "orders"}]), 12).topics).topic_id
-        while sole(wire.request(find_coordinator(f"g:{format_uuid(topic_id)}:0", kind=2), 6).coordinators).error_code:
-            pass
-        places = [(api, [{"topic_id": topic_id, "partitions": [{"partition": 0, **fields}]}]) for api, fields in requests]
-        responses = [wire.request(plain(f"{api}ShareGroupState", group_id="g", topics=place), 0) for api, place in places]
-        return [response.results[0].partitions[0] for response in responses]
+    wire = coordinated(profile)
+    topic_id = sole(wire.request(plain("Metadata", topics=[{"name": "orders"}]), 12).topics).topic_id
+    assert not sole(wire.request(find_coordinator(f"g:{format_uuid(topic_id)}:0", kind=2), 6).coordinators).error_code
+    places = [(api, [{"topic_id": topic_id, "partitions": [{"partition": 0, **fields}]}]) for api, fields in requests]
+    responses = [wire.request(plain(f"{api}ShareGroupState", group_id="g", topics=place), 0) for api, place in places]
+    return [response.results[0].partitions[0] for response in responses]
 
 
 @pytest.mark.parametrize(("profile", "read", "code"), [("kafka-4.2", 74, 0), ("kafka-4.3", 0, 0), ("kafka-4.4", 42, 42)])
@@ -759,16 +749,16 @@ def test_the_offsets_of_a_new_share_group(profile: str, codes: list[int]) -> Non
 
 @pytest.mark.parametrize(("profile", "start"), [("kafka-1.0", 1), ("kafka-1.1", 0)])
 def test_records_of_a_compacted_topic_are_deleted_before_1_1(profile: str, start: int) -> None:
-    with MockKafka(profile=profile) as kafka:  # type: ignore[arg-type]
-        wire = ready(client(kafka))
-        wire.request(create_topics(new_topic("c", [1], settings=(("cleanup.policy", "compact"),))), 2)
-        kafka.produce("c", key=b"k", value=b"v")
-        partitions = [{"partition_index": 0, "offset": 1}]
-        request = plain("DeleteRecords", topics=[{"name": "c", "partitions": partitions}], timeout_ms=1000)
-        assert only(wire.request(request, 0)).error_code == 44
-        parts = [{"partition_index": 0, "timestamp": -2, "current_leader_epoch": -1}]
-        wanted = plain("ListOffsets", replica_id=-1, isolation_level=0, topics=[{"name": "c", "partitions": parts}])
-        assert only(wire.request(wanted, 1)).offset == start
+    wire = coordinated(profile)
+    wire.request(create_topics(new_topic("c", [1], settings=(("cleanup.policy", "compact"),))), 2)
+    data = build_batch([Record(0, 0, b"k", b"v")])
+    assert only(wire.request(produce_request("c", data), 3)).error_code == 0
+    partitions = [{"partition_index": 0, "offset": 1}]
+    request = plain("DeleteRecords", topics=[{"name": "c", "partitions": partitions}], timeout_ms=1000)
+    assert only(wire.request(request, 0)).error_code == 44
+    parts = [{"partition_index": 0, "timestamp": -2, "current_leader_epoch": -1}]
+    wanted = plain("ListOffsets", replica_id=-1, isolation_level=0, topics=[{"name": "c", "partitions": parts}])
+    assert only(wire.request(wanted, 1)).offset == start
 
 
 @pytest.mark.parametrize(("profile", "code", "message"), [("kafka-2.1", 34, None), ("kafka-2.3", 0, "")])
