@@ -412,3 +412,30 @@ def test_every_call_fails_once(count: tuple[str, list[str]], tmp_path: Path, par
 @pytest.mark.parametrize("part", range(3) if ALL_CALLS else (0,))
 def test_a_disk_that_is_full_from_any_call_on(count: tuple[str, list[str]], tmp_path: Path, part: int) -> None:
     fail_each(count, range(part, len(count[1]), 6), part, tmp_path, gives_up=True, stays=True)
+
+
+# Restarts within the process
+
+
+@pytest.mark.parametrize("mode", ["clean", "kill"])
+def test_a_restart_ends_on_a_disk_that_refuses(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(tmp_path, monkeypatch)
+    for number in (-1, *range(0, 1000, 3)):
+        broker = Broker(place := tmp_path / f"{number}", "never", START)
+        broker.ask(create_topic("orders"), 7)
+        broker.ask(find_coordinator("team"), 4)
+        for offset in (0, 3):
+            assert only(broker.ask(produce_request("orders", batch(count=3)), 9)).base_offset == offset
+            assert not only(broker.ask(offset_commit("team", offset), 8)).error_code
+        first, disk.failed = len(disk.calls), 0
+        disk.failure = Failure(first, stays=True) if number < 0 else Failure(first + number, errno.EIO)
+        broker.engine.restart(mode, broker.now)
+        disk.repair()
+        assert broker.engine.deadline() is not None, "the timers run"
+        assert only(broker.ask(produce_request("orders", batch()), 9)).base_offset == 6
+        broker.store.abandon()
+        assert opened_again(place, START, lambda engine: engine.cluster.topics["orders"].partitions[0].log_end_offset) == 7
+        assert opened_again(place, START, kept)["offset team ('orders', 0)"] == 3
+        if not disk.failed:
+            break
+    assert number > 20

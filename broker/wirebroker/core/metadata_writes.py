@@ -70,6 +70,7 @@ class Decisions:
         self._written: Versions | None = None
         self._given_up: Versions | None = None
         """The versions at which the last write failed. A timer or a further change starts the next attempt."""
+        self._failed_at = 0
         self._waiting = False
         self._made: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
@@ -124,13 +125,18 @@ class Decisions:
         except Exception as failed:
             for undo, _ in reversed(made):
                 undo()
-            self._given_up = self._versions()
+            self._given_up, self._failed_at = self._versions(), now
             self._try_again(now)
             return failed
         self._written = versions
         for _, done in made:
             done()
         return None
+
+    def insist(self) -> Exception | None:
+        """Write down now what is not written yet, also what could not be written before; see `write_down`."""
+        self._given_up = None
+        return self.write_down(max(self._failed_at, self._timers.reached))
 
     def _try_again(self, now: int) -> None:
         if not self._waiting:

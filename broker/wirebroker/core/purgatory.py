@@ -27,7 +27,7 @@ NEVER = 2**63 - 1
 """A time that no clock reaches."""
 Idle = int | None
 """The result of periodic work: None if the work has changed anything. Otherwise the time before which the work has nothing to
-do, unless something else changes."""
+do, unless something else changes. If the work has failed, this is the present time, and it tries again after its interval."""
 PeriodicWork = Callable[[int], Idle | Generator[None, Any, Idle]]
 """Work that is called with the time. Long work is a generator that yields between its slices."""
 _TIDY_FROM = 1024
@@ -36,8 +36,8 @@ MOST_AT_ONCE = 1000
 """The number of timers that the timers of one millisecond may set for the same millisecond, for each timer that was set
 earlier."""
 MOST_AGAIN = 50_000
-"""The number of times that timers of one name may set themselves again, and that periodic work may change something, while the
-clock is moved once."""
+"""The number of times that timers of one name may set themselves again, and that periodic work may change something or fail,
+while the clock is moved once."""
 MOST_SLICES = 1_000_000
 """The largest number of slices of one work. A slice takes about a millisecond."""
 PAUSE_MS = 1000
@@ -130,9 +130,10 @@ class Periodic:
         timers = self._timers
         if idle is None:
             timers.changed()
-            if timers.repeats_too_often(name_of(self._task)):
-                self._rest(NEVER)
-        elif changes == timers.changes:
+        failed = idle is not None and idle <= timers.reached
+        if (idle is None or failed) and timers.repeats_too_often(name_of(self._task)):
+            self._rest(NEVER)
+        elif idle is not None and changes == timers.changes:
             self._rest(idle)
 
     def _rest(self, until: int) -> None:

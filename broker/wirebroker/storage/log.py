@@ -84,16 +84,22 @@ class FolderLog:
     def belongs_to(self, owner: Owner) -> Kept | None:
         """Set the partition that owns the log. Returns the state of the partition that was read from the files."""
         self._owner = owner
+        self._last_epoch = -1
         kept, self._kept = self._kept, None
         return kept
 
     def restart(self, mode: str, now: int) -> Kept | None:
-        """Close the files and open them again. In the mode "clean", the state that exists only in memory is written first."""
-        if mode == "clean":
-            files.sync_all(self.close())
-        for segment in self.segments:
-            segment.let_go()
-        self._take(self._recover(now))
+        """Close the files and open them again. In the mode "clean", the state that exists only in memory is written first.
+        Returns None if the disk refuses, and the log stays as it is."""
+        try:
+            if mode == "clean":
+                files.sync_all(self.close())
+            for segment in self.segments:
+                segment.let_go()
+            self._take(self._recover(now))
+        except OSError as failure:
+            self._store.failed(failure)
+            return None
         assert self._owner is not None
         return self.belongs_to(self._owner)
 
@@ -207,7 +213,11 @@ class FolderLog:
         return sum(segment.size for segment in self.segments)
 
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
-        """Append a batch with `records` offsets. Returns its base offset. Raises OSError."""
+        """Append a batch with `records` offsets. Returns its base offset. The metadata has the leader epoch before a batch has
+        it, because a start refuses a batch of a later epoch. Raises OSError."""
+        if leader_epoch != self._last_epoch:
+            self._store.insist()
+            self._last_epoch = leader_epoch
         base_offset = self.end_offset
         self.active.append(batch, base_offset, leader_epoch, timestamp, owned)
         self.end_offset = base_offset + records

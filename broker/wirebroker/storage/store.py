@@ -130,11 +130,11 @@ class FolderStore(Upkeep):
 
     def _decide(self, now: int) -> None:
         """Begin a leader epoch of the metadata log, and write the cluster's decisions to the log, now and from now on at once
-        when they are made. Raises OSError."""
+        when they are made. Raises OSError; the decisions are then written later."""
         decisions = self._served.decisions
-        self._changes.registrations.begin(now)
         self._changes.write_all()
         decisions.write_with(self.settle)
+        self._changes.registrations.begin(now)
         if (failure := decisions.write_down(now)) is not None:
             raise failure
 
@@ -147,6 +147,11 @@ class FolderStore(Upkeep):
         except Exception as failure:
             self.failed(failure)
             raise
+
+    def insist(self) -> None:
+        """Write the changes that the disk has refused before. Raises OSError."""
+        if isinstance(failure := self._served.decisions.insist(), OSError):
+            raise failure
 
     # Logs
 
@@ -330,22 +335,31 @@ class FolderStore(Upkeep):
         self._directories.release()
 
     def restart(self, mode: str, now: int) -> None:
-        """Stop the brokers and read the checkpoints again. After this call the partitions open their logs again."""
-        self.run_jobs()
-        if mode == "clean":
-            self._close_logs()
-            self._checkpoint()
+        """Stop the brokers and read the checkpoints again. After this call the partitions open their logs again. If the disk
+        refuses a clean stop, the brokers start as after a crash."""
+        clean = mode == "clean"
+        try:
+            self.run_jobs()
+            if clean:
+                self._close_logs()
+                self._checkpoint()
+        except OSError as failure:
+            self.failed(failure)
+            clean = False
         self.inspection = Inspection()
         for directory in self._directories:
             directory.read_checkpoints()
-            directory.clean = mode == "clean"
+            directory.clean = clean
 
     def restarted(self, now: int) -> None:
-        """Note that the brokers have started again."""
-        for directory in self._directories:
-            directory.opened()
-        self._decide(now)
+        """Note that the brokers have started again. What the disk refuses is written later."""
         self._set_timers(now)
+        try:
+            for directory in self._directories:
+                directory.opened()
+            self._decide(now)
+        except OSError as failure:
+            self.failed(failure)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from fuzzing.acknowledged import read_log
 from fuzzing.script import Finding
+from kafka_model.judging import judge
 from simulation.whole.acts import DAY, MINUTE, SECOND
 from simulation.whole.conserving import conserved
 from simulation.whole.done import ABSENT, Key
@@ -75,6 +76,7 @@ def finish(world: World) -> None:
         world.repair()
         world.expects_closes = False
         live(world)
+        as_the_rules_say(world)
     world.disk_failed = False
     with guarding("the end", lenient=False):
         logs(world)
@@ -108,6 +110,13 @@ def _waiting(world: World) -> list[Sent]:
         for each in waiting
         if each.api not in ("JoinGroup", "SyncGroup") or joins[each.request.group_id, each.request.member_id] < 2
     ]
+
+
+def as_the_rules_say(world: World) -> None:
+    """Checks that Kafka's rules allow the responses (`kafka_model`)."""
+    refuted = judge(world.judged, id_expiration_ms=7 * DAY)
+    if refuted is not None:
+        raise Finding(f"{refuted.exchange.api}: against the rules", str(refuted))
 
 
 def logs(world: World) -> None:

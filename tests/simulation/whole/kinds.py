@@ -115,3 +115,8 @@ SETUP_KINDS = [
     "IncrementalAlterConfigs",
 ]  # fmt: skip
 """The kinds of the first steps of a schedule."""
+NO_CHANGE = frozenset(
+    {"a client leaves", "all clients leave", "running: restart", "cluster: kill_broker", "cluster: start_broker",
+     *(kind for kind in KINDS if kind.startswith("clock: "))}
+)  # fmt: skip
+"""The acts after which the model of Kafka's rules still knows the state of the cluster."""

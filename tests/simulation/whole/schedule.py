@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulation.whole.kinds import KINDS, SETUP_KINDS, WEIGHTS
+from simulation.whole.kinds import ASKED, KINDS, NO_CHANGE, SETUP_KINDS, WEIGHTS
 
 STRIDE = 7919
 """A prime that divides no number of kinds, so that consecutive seeds have foci that differ in both kinds."""
@@ -41,6 +41,8 @@ class Setting:
     sliced: bool = False
     warm: bool = True
     traced: bool = False
+    judged: bool = False
+    """Whether the model of Kafka's rules judges the history of the clients."""
     release: str = ""
 
 
@@ -67,7 +69,10 @@ def schedule_of(seed: int) -> Schedule:
         at = chance.randrange(4, len(kinds))
         between = [] if chance.random() < 0.6 else [kinds.pop()]
         kinds[at:at] = [first, *between, second]
-    return Schedule(_setting(seed, chance), [Step(kind, chance.getrandbits(32)) for kind in kinds], focus)
+    setting = _setting(seed, chance)
+    if setting.judged:
+        kinds = [kind for kind in kinds if kind in ASKED or kind in focus or kind in NO_CHANGE]
+    return Schedule(setting, [Step(kind, chance.getrandbits(32)) for kind in kinds], focus)
 
 
 def _length(chance: random.Random) -> int:
@@ -79,5 +84,6 @@ def _setting(seed: int, chance: random.Random) -> Setting:
     return Setting(
         seed, brokers=chance.choice([1, 1, 3]), data=data, sync=chance.choice(["never", "always"]) if data else "never",
         secured=chance.random() < 0.3, sliced=chance.random() < 0.2, warm=chance.random() < 0.7,
-        traced=chance.random() < 0.15, release=chance.choice(["kafka-3.9", "kafka-4.0"]) if chance.random() < 0.05 else "",
+        traced=chance.random() < 0.15, judged=chance.random() < 0.4,
+        release=chance.choice(["kafka-3.9", "kafka-4.0"]) if chance.random() < 0.05 else "",
     )  # fmt: skip

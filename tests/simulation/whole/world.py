@@ -18,6 +18,7 @@ import pytest
 from diskkit import Disk
 from fuzzing.script import Finding
 from fuzzing.world import folder
+from kafka_model.history import Act, Exchange, Tap
 from kafkawire.declare import Message
 from kafkawire.errors import EncodeError, ProtocolError
 from kafkawire.frames import decode_response, encode_request
@@ -27,6 +28,7 @@ from simulation.whole import holding
 from simulation.whole.acts import ACTS, IMPOSSIBLE
 from simulation.whole.asking import TOPICS, Asked, Speaker
 from simulation.whole.done import BROKER, Done, Key
+from simulation.whole.kinds import NO_CHANGE
 from simulation.whole.pairs import Met
 from simulation.whole.schedule import Setting, Step
 from simulation.whole.shown import shown
@@ -55,6 +57,8 @@ SECURED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS;User:admin", "allow.everyone.if.no.acl.found": "true",
 }  # fmt: skip
+JUDGED_MS = 25_000
+"""The time after which the model of Kafka's rules does not judge any more: it does not know which transactions time out."""
 FAULTY = 4
 """How many steps a fault stays loaded."""
 SLICES = 3
@@ -101,6 +105,15 @@ class Link:
     """The responses to an administrator, or None if the connection is that of a client."""
 
 
+class Judging(Tap):
+    """Records the history of an engine until it stops."""
+
+    def stop(self, known: int) -> None:
+        """Record no more, and forget what came after the first `known` of the history."""
+        kept, self.history = self.history, []
+        del kept[known:]
+
+
 class Where(NamedTuple):
     """A client's number and the broker to which it is connected."""
 
@@ -117,6 +130,9 @@ class World:
         self.log: list[str] = []
         self.history: list[Sent] = []
         """All requests, in the order in which they were sent."""
+        self.judged: list[Exchange | Act] = []
+        """What the model of Kafka's rules sees: the same until something breaks or a test changes the state."""
+        self.judging: Judging | None = None
         self.snapshot: Snapshot | None = None
         self.at_repair: list[Callable[[], object]] = []
         """What must be called to undo what acts have broken."""
@@ -150,6 +166,9 @@ class World:
             },
         )  # fmt: skip
         engine = options.new_engine(self.now)
+        if self.setting.judged and first:
+            self.judging = Judging(engine)
+            self.judged = self.judging.history
         if setting.sliced:
             engine.turns.wake = _nothing
         return engine
@@ -195,12 +214,17 @@ class World:
         self._faulty = self._faulty + 1 if self.engine.faults is not None else 0
         if self._faulty > FAULTY:
             self.clear_faults()
-        with self.watch.guarding(step.kind, lenient=self.in_trouble):
+        known, trouble = len(self.judging.history) if self.judging else 0, self.in_trouble
+        with self.watch.guarding(step.kind, lenient=trouble):
             if step.kind in ACTS:
                 things = self._act(step.kind, chance)
             else:
                 things = self._ask(step.kind, chance)
             self.settle(SLICES)
+        changed = step.kind in ACTS and step.kind not in NO_CHANGE
+        if self.judging and (trouble or changed or self.now - self.began > JUDGED_MS):
+            self.judging.stop(known)
+            self.judging = None
         fired = self.watch.take_fired()
         if things is not None:
             self.met.note(step.kind, things)
