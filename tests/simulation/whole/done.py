@@ -22,6 +22,8 @@ COMPLETE = frozenset({"topic", "config", "acl", "quota", "scram", "token", "offs
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE = 0, 1
 WEEK_MS = 7 * 86_400_000
+SELDOM = 5
+"""The settings of brokers, which are many, are described in one of this many schedules."""
 
 
 class Done:
@@ -318,6 +320,8 @@ class Done:
         now = self._world.now
         if key[0] == "topic":
             return key[1].startswith("__") or "-" in key[1] or key[1] in self.auto_created
+        if key[0] == "config" and key[1] == BROKER:
+            return self._world.setting.seed % SELDOM > 0
         if key[0] == "config":
             return key[1] == TOPIC and (key[2] in self.auto_created or "-" in key[2] or key[2].startswith("__"))
         if key[0] == "offset":

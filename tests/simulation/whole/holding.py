@@ -22,6 +22,7 @@ from simulation.whole.acts import DAY, MINUTE, SECOND
 from simulation.whole.conserving import conserved
 from simulation.whole.done import ABSENT, Key
 from simulation.whole.shown import shown
+from wirebroker.core.transactions.transaction import TransactionState
 
 if TYPE_CHECKING:
     from simulation.whole.world import Sent, World
@@ -166,6 +167,14 @@ def aged(world: World) -> None:
     world.advance(31 * DAY)
     after_step(world, world.watch.take_fired())
     logs(world)
+    for partition in world.engine.cluster.partitions():
+        if partition.producers:
+            raise Finding(
+                "an expired producer is still known", f"{partition.topic}-{partition.index}: {[*partition.producers]}"
+            )
+    for name, transaction in world.engine.transactions.transactions.items():
+        if transaction.state is TransactionState.ONGOING:
+            raise Finding("a transaction has not timed out", name)
 
 
 # Restarts

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from requesting import plain
-from simulation.whole.done import BROKER, GROUP, METRICS, TOPIC, Key, quota_key
+from simulation.whole.done import BROKER, GROUP, METRICS, SELDOM, TOPIC, Key, quota_key
 
 if TYPE_CHECKING:
     from simulation.whole.world import World
@@ -55,14 +55,16 @@ BROKER_SETTINGS = ("min.insync.replicas", "num.partitions", "log.cleaner.threads
 
 def _settings(world: World, names: list[str]) -> Iterator[tuple[Key, Any]]:
     nodes = sorted(world.engine.cluster.brokers)
-    resources = [(TOPIC, name) for name in names] + [(BROKER, "")]
+    resources = [(TOPIC, name) for name in names]
+    resources += [(BROKER, "")] if world.setting.seed % SELDOM == 0 else []
     listed = world.ask(plain("ListConfigResources", resource_types=[METRICS, GROUP]), 1)
     listed = listed.config_resources if listed is not None else ()
     others = {(each.resource_type, each.resource_name) for each in listed}
     others |= {(key[1], key[2]) for key in world.done.facts if key[0] == "config" and key[1] in (METRICS, GROUP)}
     resources += sorted(others)
     keys = sorted({key[3] for key in world.done.facts if key[0] == "config"} | {*BROKER_SETTINGS})
-    for node, wanted in [(nodes[0], resources), *((node, [(BROKER, str(node))]) for node in nodes)]:
+    own = [(node, [(BROKER, str(node))]) for node in nodes if world.setting.seed % SELDOM == 0]
+    for node, wanted in [(nodes[0], resources), *own]:
         asked = [{"resource_type": kind, "resource_name": name, "configuration_keys": keys} for kind, name in wanted]
         for result in world.ask(plain("DescribeConfigs", resources=asked), 4, node).results:
             for config in result.configs:
