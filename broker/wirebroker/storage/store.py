@@ -149,7 +149,6 @@ class FolderStore(Upkeep):
             raise
 
     def insist(self) -> None:
-        """Write the changes that the disk has refused before. Raises OSError."""
         if isinstance(failure := self._served.decisions.insist(), OSError):
             raise failure
 

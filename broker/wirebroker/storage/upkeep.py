@@ -82,6 +82,10 @@ class Upkeep:
         """Whether a write has failed and no checkpoint has succeeded since."""
         return self._trouble
 
+    def insist(self) -> None:
+        """Write the changes of the metadata that the disk has refused before. Raises OSError."""
+        raise NotImplementedError
+
     def failed(self, failure: Exception) -> None:
         """Log a failed write. Further failed writes are not logged until `succeeded` is called."""
         if not self._trouble:

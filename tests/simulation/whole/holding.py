@@ -37,6 +37,7 @@ CLOSES = (
 WAITS = (SECOND, MINUTE, 11 * MINUTE)
 """How long responses may take, in three steps."""
 LONGEST_WAIT = 2**31
+MONTH_MS = 30 * DAY
 
 
 # After each step
@@ -168,10 +169,12 @@ def aged(world: World) -> None:
     after_step(world, world.watch.take_fired())
     logs(world)
     for partition in world.engine.cluster.partitions():
+        where, configs = f"{partition.topic}-{partition.index}", partition.configs
         if partition.producers:
-            raise Finding(
-                "an expired producer is still known", f"{partition.topic}-{partition.index}: {[*partition.producers]}"
-            )
+            raise Finding("an expired producer is still known", f"{where}: {[*partition.producers]}")
+        expires = configs.text("cleanup.policy") == "delete" and 0 <= configs.integer("retention.ms") < MONTH_MS
+        if expires and partition.log_start_offset != partition.log_end_offset:
+            raise Finding("expired records are still there", f"{where}: {partition.log_start_offset}")
     for name, transaction in world.engine.transactions.transactions.items():
         if transaction.state is TransactionState.ONGOING:
             raise Finding("a transaction has not timed out", name)
