@@ -8,29 +8,29 @@ from typing import Any
 
 import pytest
 
+from inprocess import InProcess
 from kafkawire.errors import ErrorCode
 from requesting import plain
 from wirebroker import MockKafka
-from wirebroker.client.wire import Connection, address_of
 from wirebroker.core.elections import NO_LEADER, Assignment, Circumstances, Registration, elect
 from wirebroker.core.releases import DEFAULT, release
 from wirebroker.testing.options import BrokerOptions, OptionError
 from wirebroker.trace.layout import line
+from wirekit import client
 
 UPGRADE, DOWNGRADE = 1, 2
 ELIGIBLE, METADATA = "eligible.leader.replicas.version", "metadata.version"
 NEWEST = release(DEFAULT).features[METADATA].level
 
 
-def ask(kafka: MockKafka, api: str, version: int, **fields: Any) -> Any:
-    connection = Connection(address_of(kafka.bootstrap_servers))
-    try:
-        return connection.request(plain(api, **fields), version)
-    finally:
-        connection.close()
+Broker = MockKafka | InProcess
 
 
-def update(kafka: MockKafka, kind: int = DOWNGRADE, **levels: int) -> int:
+def ask(kafka: Broker, api: str, version: int, node: int = 0, **fields: Any) -> Any:
+    return client(kafka, node).request(plain(api, **fields), version)
+
+
+def update(kafka: Broker, kind: int = DOWNGRADE, **levels: int) -> int:
     """Update features, whose names are given without `.version`. Returns the error code."""
     updates = [
         {"feature": f"{name}.version", "max_version_level": level, "upgrade_type": kind} for name, level in levels.items()
@@ -39,12 +39,12 @@ def update(kafka: MockKafka, kind: int = DOWNGRADE, **levels: int) -> int:
     return code
 
 
-def levels(kafka: MockKafka) -> Mapping[str, int]:
+def levels(kafka: Broker) -> Mapping[str, int]:
     response = ask(kafka, "ApiVersions", 4, client_software_name="a", client_software_version="1")
     return {each.name: each.max_version_level for each in response.finalized_features}
 
 
-def least_in_sync(kafka: MockKafka) -> list[str]:
+def least_in_sync(kafka: Broker) -> list[str]:
     """Returns the value of min.insync.replicas that applies to all brokers, if it is set."""
     resource = {"resource_type": 4, "resource_name": "", "configuration_keys": ["min.insync.replicas"]}
     return [each.value for each in ask(kafka, "DescribeConfigs", 4, resources=[resource]).results[0].configs]
@@ -54,11 +54,11 @@ def least_in_sync(kafka: MockKafka) -> list[str]:
 
 
 def test_levels_at_the_start() -> None:
-    with MockKafka(features={"transaction.version": 1, "share.version": 0, ELIGIBLE: 0}) as kafka:
-        assert levels(kafka) == {METADATA: NEWEST, "transaction.version": 1, "group.version": 1, "streams.version": 1}
-        assert least_in_sync(kafka) == []
-        heartbeat = {"group_id": "g", "member_id": "m", "member_epoch": 0, "subscribed_topic_names": ["t"]}
-        assert ask(kafka, "ShareGroupHeartbeat", 1, **heartbeat).error_code == ErrorCode.UNSUPPORTED_VERSION
+    kafka = InProcess(features={"transaction.version": 1, "share.version": 0, ELIGIBLE: 0})
+    assert levels(kafka) == {METADATA: NEWEST, "transaction.version": 1, "group.version": 1, "streams.version": 1}
+    assert least_in_sync(kafka) == []
+    heartbeat = {"group_id": "g", "member_id": "m", "member_epoch": 0, "subscribed_topic_names": ["t"]}
+    assert ask(kafka, "ShareGroupHeartbeat", 1, **heartbeat).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_a_data_directory_keeps_the_levels(tmp_path: Path) -> None:
@@ -102,28 +102,28 @@ def test_a_level_that_does_not_exist(features: dict[str, int], problem: str) -> 
 
 
 def test_an_unknown_feature_is_refused_by_a_broker_that_is_not_registered() -> None:
-    with MockKafka() as kafka:
-        ask(kafka, "UnregisterBroker", 0, broker_id=1)
-        assert update(kafka, UPGRADE, pace=1) == ErrorCode.INVALID_UPDATE_VERSION
+    kafka = InProcess()
+    ask(kafka, "UnregisterBroker", 0, broker_id=1)
+    assert update(kafka, UPGRADE, pace=1) == ErrorCode.INVALID_UPDATE_VERSION
 
 
 def test_a_change_is_in_the_trace() -> None:
-    with MockKafka(trace="changes") as kafka:
-        assert update(kafka, transaction=1, group=1) == 0
-        (row,) = kafka.trace.events("feature")
-        assert "transaction.version" in line(row)
-        assert "from level 2 to 1" in line(row)
+    kafka = InProcess(trace="changes")
+    assert update(kafka, transaction=1, group=1) == 0
+    (row,) = kafka.engine.trace.events("feature")
+    assert "transaction.version" in line(row)
+    assert "from level 2 to 1" in line(row)
 
 
 def test_who_may_not_alter_the_cluster_may_not_update_features() -> None:
-    with MockKafka(acls=["allow User:alice READ TOPIC orders"]) as kafka:
-        assert update(kafka, transaction=1) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    kafka = InProcess(acls=["allow User:alice READ TOPIC orders"])
+    assert update(kafka, transaction=1) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def test_a_feature_at_level_0_is_refused_before_anybody_asks_who_may() -> None:
-    with MockKafka(acls=["allow User:alice READ TOPIC orders"], features={"group.version": 0}) as kafka:
-        described = ask(kafka, "ConsumerGroupDescribe", 1, group_ids=["g"]).groups[0]
-        assert described.error_code == ErrorCode.UNSUPPORTED_VERSION
+    kafka = InProcess(acls=["allow User:alice READ TOPIC orders"], features={"group.version": 0})
+    described = ask(kafka, "ConsumerGroupDescribe", 1, group_ids=["g"]).groups[0]
+    assert described.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 # Elections without eligible leader replicas
@@ -142,14 +142,11 @@ def test_the_last_replica_stays_in_sync() -> None:
 
 
 def test_a_partition_whose_replicas_all_died_waits_for_the_last_one() -> None:
-    with MockKafka(brokers=3, features={ELIGIBLE: 0}) as kafka:
-        kafka.create_topic("orders", partitions=1, replication_factor=3)
-        for node in (1, 2):
-            kafka.kill_broker(node)
-        topics = [{"name": "orders"}]
-        connection = Connection(address_of(kafka.bootstrap_servers.split(",")[2]))
-        request = plain("DescribeTopicPartitions", topics=topics, cursor=None)
-        (partition,) = connection.request(request, 0).topics[0].partitions
-        connection.close()
-        assert (partition.leader_id, partition.isr_nodes) == (3, [3])
-        assert (partition.eligible_leader_replicas, partition.last_known_elr) == ([], [])
+    kafka = InProcess(brokers=3, features={ELIGIBLE: 0})
+    kafka.create_topic("orders", partitions=1, replication_factor=3)
+    for node in (1, 2):
+        kafka.kill_broker(node)
+    topics = [{"name": "orders"}]
+    (partition,) = ask(kafka, "DescribeTopicPartitions", 0, node=2, topics=topics, cursor=None).topics[0].partitions
+    assert (partition.leader_id, partition.isr_nodes) == (3, [3])
+    assert (partition.eligible_leader_replicas, partition.last_known_elr) == ([], [])
