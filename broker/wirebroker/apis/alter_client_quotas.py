@@ -19,7 +19,7 @@ from kafkawire.messages.alter_client_quotas import (
     ResponseEntryData,
 )
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.common.slices import pauses
+from wirebroker.common.slices import mapped, pauses
 from wirebroker.core.java_order import buckets_for, hash_order, hash_order_in_slices, java_hash
 from wirebroker.core.quotas import STRICT_QUOTAS, Change, entity_error, entity_hash, entity_of, kept, value_error
 from wirebroker.core.releases import Release
@@ -50,11 +50,9 @@ def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
     changes = [change for entity, entry in sound for change in _changes(entity, entry, exchange)]
     if changes and not request.validate_only:
         exchange.cluster.alter_quotas(changes)
-    responses = []
-    for each in hash_order(results, entity_hash, buckets_for(len(results))):
-        yield from pause()
-        responses.append(_result(shown[each], dict(each), results[each]))
-    return AlterClientQuotasResponse(entries=responses)
+    in_order = hash_order(results, entity_hash, buckets_for(len(results)))
+    entries = yield from mapped(lambda each: _result(shown[each], dict(each), results[each]), in_order, pause)
+    return AlterClientQuotasResponse(entries=entries)
 
 
 def _value_error(entry: EntryData, names: dict[str, str | None], release: Release) -> str | None:

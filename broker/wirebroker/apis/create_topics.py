@@ -26,7 +26,7 @@ from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata_changes import CHANGES, NAMES_TOPICS_ONCE, MetadataChanges
 from wirebroker.apis.new_topics import Plan, exists, planned
 from wirebroker.apis.overdue import timed_out
-from wirebroker.common.slices import at_once, pauses
+from wirebroker.common.slices import at_once, mapped, pauses
 from wirebroker.core.cluster import GROWN, INTERNAL_TOPICS, Cluster
 from wirebroker.core.config_resources import unwritten
 from wirebroker.core.configs import TopicConfigs
@@ -53,20 +53,16 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
         return (yield from timed_out(request, exchange, CreateTopicsResponse))
     names = Counter(topic.name for topic in request.topics)
     single = [topic for topic in request.topics if names[topic.name] == 1 and topic.name != METADATA_TOPIC]
-    pause = pauses(CHANGES)
     if _wants_too_many(single, cluster):
         return CreateTopicsResponse(topics=[_refused(topic.name, TOO_MANY) for topic in request.topics])
-    plans = []
-    for topic in single:
-        yield from pause()
-        plans.append((topic.name, planned(topic, cluster, request.validate_only)))
-    good = [plan for _, plan in plans if isinstance(plan, Plan)]
+    plans = yield from mapped(lambda topic: planned(topic, cluster, request.validate_only), single, pauses(CHANGES))
+    good = [plan for plan in plans if isinstance(plan, Plan)]
     if not zookeeper and sum(1 + len(plan.overrides) + plan.partitions for plan in good) > MOST_RECORDS:
         return CreateTopicsResponse(topics=[_refused(topic.name, TOO_LARGE) for topic in request.topics])
     responses: list[CreatableTopicResult] = []
     changes = MetadataChanges(exchange, responses, _as_refused, CREATED)
     quota = exchange.engine.throttle.mutations(exchange, STRICT_SINCE, validates=request.validate_only)
-    for name, plan in plans:
+    for name, plan in zip([topic.name for topic in single], plans, strict=True):
         yield from changes.pause()
         if isinstance(plan, Plan) and plan.partitions > GROWN:
             changes.write_down()

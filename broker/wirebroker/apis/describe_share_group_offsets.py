@@ -7,6 +7,7 @@ group has used. As in Kafka, a request that names an existing topic creates the 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
+from functools import partial
 from typing import Any
 
 from kafkawire.errors import ErrorCode
@@ -19,7 +20,7 @@ from kafkawire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponseTopic,
 )
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.common.slices import Pause, pauses
+from wirebroker.common.slices import Pause, mapped, pauses
 from wirebroker.core.groups.share_group import ShareGroup
 from wirebroker.core.offset_lookup import LATEST
 from wirebroker.core.refusals import MESSAGES, Refusal
@@ -61,10 +62,8 @@ def _describe(
     for name, indexes in wanted:
         topic = exchange.cluster.topics.get(name)
         topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
-        partitions = []
-        for index in indexes:
-            yield from pause()
-            partitions.append(_partition((asked.group_id, topic_id, index), exchange))
+        places = [(asked.group_id, topic_id, index) for index in indexes]
+        partitions = yield from mapped(partial(_partition, exchange), places, pause)
         if topic is None:
             unknown.append(DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=partitions))
         else:
@@ -89,7 +88,7 @@ def _prepared(group_id: str, exchange: Exchange) -> Iterable[tuple[str, list[int
             yield topic.name, sorted(each.partitions)
 
 
-def _partition(key: tuple[str, bytes, int], exchange: Exchange) -> DescribeShareGroupOffsetsResponsePartition:
+def _partition(exchange: Exchange, key: tuple[str, bytes, int]) -> DescribeShareGroupOffsetsResponsePartition:
     _, topic_id, index = key
     made = DescribeShareGroupOffsetsResponsePartition(
         partition_index=index, start_offset=UNKNOWN, leader_epoch=0, error_code=ErrorCode.NONE

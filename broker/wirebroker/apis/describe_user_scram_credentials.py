@@ -16,17 +16,14 @@ from kafkawire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.common.slices import pauses
+from wirebroker.common.slices import mapped, pauses
 from wirebroker.security.scram import BY_NUMBER
 
 
 def handle(request: DescribeUserScramCredentialsRequest, exchange: Exchange) -> Steps:
     everybody = {user for user, _ in exchange.cluster.scram}
     asked = Counter(user.name for user in request.users or ()) or Counter(everybody)
-    results, pause = [], pauses()
-    for name, times in asked.items():
-        yield from pause()
-        results.append(_described(name, times, exchange))
+    results = yield from mapped(lambda each: _described(*each, exchange), asked.items(), pauses())
     return DescribeUserScramCredentialsResponse(error_code=ErrorCode.NONE, error_message="", results=results)
 
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.common.slices import IDS, pauses
+from wirebroker.common.slices import IDS, mapped, pauses
 from wirebroker.core.cluster import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from wirebroker.core.configs import ConfigError
 
@@ -35,11 +35,8 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
 def handle(request: FindCoordinatorRequest, exchange: Exchange) -> Steps:
     if exchange.version >= 4:
-        pause = pauses(IDS)
-        coordinators = []
-        for key in request.coordinator_keys:
-            yield from pause()
-            coordinators.append(_find(request.key_type, key, exchange))
+        keys = request.coordinator_keys
+        coordinators = yield from mapped(lambda key: _find(request.key_type, key, exchange), keys, pauses(IDS))
         return FindCoordinatorResponse(coordinators=coordinators)
     found = _find(request.key_type, request.key, exchange)
     return FindCoordinatorResponse(

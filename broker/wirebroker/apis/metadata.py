@@ -25,7 +25,7 @@ from kafkawire.messages.metadata import (
 )
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.common.slices import Pause, pauses
+from wirebroker.common.slices import Pause, mapped, pauses
 from wirebroker.core.acls import NO_OPERATIONS, OPERATIONS, ResourceType, bits
 from wirebroker.core.cluster import Cluster, Topic
 from wirebroker.core.elections import NO_LEADER
@@ -159,10 +159,7 @@ def _refused(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> 
 
 
 def _described(topic: Topic, pause: Pause, exchange: Exchange) -> Generator[None, Any, MetadataResponseTopic]:
-    described: list[MetadataResponsePartition] = []
-    for partition in list(topic.partitions):
-        yield from pause()
-        described.append(_partition(partition, exchange))
+    described = yield from mapped(lambda partition: _partition(partition, exchange), list(topic.partitions), pause)
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE, name=topic.name, topic_id=topic.topic_id, is_internal=topic.internal,
         partitions=described, topic_authorized_operations=NOT_REQUESTED,

@@ -26,7 +26,7 @@ from kafkawire.messages.offset_fetch import (
 )
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.offset_commit import REPEATS_COMMITTED_TOPICS
-from wirebroker.common.slices import IDS, Pause, pauses
+from wirebroker.common.slices import IDS, Pause, mapped, pauses
 from wirebroker.core.groups.offsets import NOTHING, Committed, TopicPartition
 from wirebroker.core.releases.changes import since
 
@@ -132,10 +132,9 @@ def _wanted(
         if name is not None:
             wanted.append((name, topic.partition_indexes))
         else:
-            refused = []
-            for index in topic.partition_indexes:
-                yield from pause()
-                refused.append(_partition(index, NOTHING, ErrorCode.UNKNOWN_TOPIC_ID))
+            refused = yield from mapped(
+                lambda index: _partition(index, NOTHING, ErrorCode.UNKNOWN_TOPIC_ID), topic.partition_indexes, pause
+            )
             unknown.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=refused))
     return wanted, unknown
 

@@ -7,6 +7,8 @@ and the offset are −1 if no epoch matches.
 
 from __future__ import annotations
 
+from functools import partial
+
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -16,7 +18,7 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.common.slices import pauses
+from wirebroker.common.slices import mapped, pauses
 from wirebroker.core.leadership import leader_error
 
 
@@ -24,16 +26,13 @@ def handle(request: OffsetForLeaderEpochRequest, exchange: Exchange) -> Steps:
     pause = pauses()
     topics = []
     for topic in request.topics:
-        ends: list[EpochEndOffset] = []
+        ends = yield from mapped(partial(_one, exchange, topic.topic), topic.partitions, pause)
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=ends))
-        for requested in topic.partitions:
-            yield from pause()
-            ends.append(_one(topic.topic, requested, exchange))
         yield from pause()
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def _one(topic: str, requested: OffsetForLeaderPartition, exchange: Exchange) -> EpochEndOffset:
+def _one(exchange: Exchange, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
     partition = exchange.cluster.partition(topic, requested.partition)
     error = leader_error(partition, exchange.node_id, requested.current_leader_epoch)
     if error or partition is None:

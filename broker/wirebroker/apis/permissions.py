@@ -41,7 +41,7 @@ from wirebroker.apis import (
     list_offsets,
     metadata,
 )
-from wirebroker.common.slices import pauses
+from wirebroker.common.slices import mapped, pauses
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType, has_settings
 from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.core.groups.streams_topology import topics_of
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from wirebroker.apis.exchange import Exchange
 
 T = TypeVar("T")
-R = TypeVar("R")
 Slices = Generator[None, Any, T]
 Finish = Callable[[Any, "Access"], Slices[None]]
 _O, _R = Operation, ResourceType
@@ -161,14 +160,6 @@ class Access:
         if self.finish is not None:
             yield from self.finish(response, self)
         return response if self.refused is None else (yield from join_in_slices(response, self.refused, self.pause))
-
-    def made(self, elements: Iterable[T], make: Callable[[T], R]) -> Slices[list[R]]:
-        """Returns what `make` returns for each element."""
-        found = []
-        for each in elements:
-            yield from self.pause()
-            found.append(make(each))
-        return found
 
     def only(self, elements: Iterable[T], allowed: Callable[[T], bool]) -> Slices[list[T]]:
         found = []
@@ -336,7 +327,7 @@ def _metadata(request: Any, access: Access) -> Slices[Any]:
         def unseen(topic: Any) -> Any:
             return _unseen(found, None, topic.topic_id) if by_id else _unseen(found, topic.name)
 
-        made = yield from access.made((*uncreated, *hidden), unseen)
+        made = yield from mapped(unseen, (*uncreated, *hidden), access.pause)
         access.refused = found(brokers=[], topics=made)
     if not kept.topics:  # in version 0 an empty list means all topics
         access.finish = partial(_seen_metadata, request, unasked=True)
@@ -392,7 +383,7 @@ def _describe_topic_partitions(request: Any, access: Access) -> Slices[Any]:
     found: Any = response_class(access.exchange.api_key)
     if not everything:
         unknown = [name for name in wanted if name not in known]
-        made = yield from access.made(unknown, partial(_unseen, found))
+        made = yield from mapped(partial(_unseen, found), unknown, access.pause)
         access.refused = found(topics=made) if made or not kept.topics else None
     elif not seen:
         access.refused = found(topics=[])
@@ -582,7 +573,7 @@ def _offsets(request: Any, access: Access) -> Slices[Any]:
     """
     by_group = access.exchange.version >= 8 or not isinstance(request, OffsetFetchRequest)
     groups = request.groups if by_group else [request]
-    allowed = yield from access.made(groups, lambda group: access.may(_O.DESCRIBE, _R.GROUP, group.group_id))
+    allowed = yield from mapped(lambda each: access.may(_O.DESCRIBE, _R.GROUP, each.group_id), groups, access.pause)
     known = [group for group, seen in zip(groups, allowed, strict=True) if seen]
     if len(known) < len(groups):
         unknown = [group for group, seen in zip(groups, allowed, strict=True) if not seen]

@@ -8,6 +8,7 @@ from itertools import cycle, islice, repeat
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
 End = tuple[None, ...]
 """What long work yields to end its slice: `(None,)`, or nothing while the slice goes on."""
 Pause = Callable[[], End]
@@ -69,6 +70,15 @@ def sliced(work: Callable[[list[T]], object], elements: Iterable[T], every: int 
     while part := list(islice(rest, every)):
         work(part)
         yield
+
+
+def mapped(make: Callable[[T], R], elements: Iterable[T], pause: Pause) -> Generator[None, Any, list[R]]:
+    """Returns what `make` returns for each element."""
+    made = []
+    for each in elements:
+        yield from pause()
+        made.append(make(each))
+    return made
 
 
 def at_once(slices: Generator[Any, Any, T]) -> T:
