@@ -669,7 +669,7 @@ def test_a_port_in_use_for_the_control(capsys: pytest.CaptureFixture[str]) -> No
         (["audit", "--out", "", "--path", "."], "--out: the value is empty"),
         (["audit", "--out", "out", "--path", ".", "--intended", " "], "--intended: the value is empty"),
         (["audit", "--out", "out", "--path", ".", "--trace", ""], "--trace: the value is empty"),
-        (["audit", "--out", "out", "--path", ".", "--follow", "0"], "--follow: expected a number of seconds above 0, not '0'"),
+        (["audit", "--out", "out", "--path", ".", "--follow", "0"], "seconds above 0 and at most 31622400, not '0'"),
         (["audit", "--out", "out", "--path", ".", "--follow", "-1"], "--follow: expected a number of seconds above 0"),
         (["audit", "--out", "out", "--path", ".", "--follow", "nan"], "--follow: expected a number of seconds above 0"),
         (["audit", "--out", "out", "--path", ".", "--follow", "soon"], "--follow: expected a number of seconds above 0"),

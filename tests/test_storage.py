@@ -568,7 +568,7 @@ def test_folders_without_metadata_are_served_by_their_names(data: Path) -> None:
         before = kafka.records("orders")
         topic_id = kafka._call(lambda engine: engine.cluster.topics["orders"].topic_id)
     shutil.rmtree(data / "__cluster_metadata-0")
-    with pytest.raises(DamagedFile, match=r"no metadata is in it, but there are folders of partitions, as orders-0\. Restore"):
+    with pytest.raises(DamagedFile, match=r"the file has no metadata, but .* such as orders-0\. Restore"):
         MockKafka(data=data).start()
     (data / "__cluster_metadata-0").mkdir()  # as the message advises
     with MockKafka(data=data) as kafka:
@@ -587,7 +587,8 @@ def test_lost_metadata_is_refused(data: Path, how: str, caplog: pytest.LogCaptur
     for _ in range(2):
         with pytest.raises(DamagedFile) as refused:
             MockKafka(data=data).start()
-        assert str(refused.value).startswith(f"{path}: no metadata is in it, but there are folders of partitions, as orders-0")
+        said = f"{path}: the file has no metadata, but there are folders of partitions, such as orders-0"
+        assert str(refused.value).startswith(said)
     shutil.rmtree(path.parent)
     path.parent.mkdir()  # as the message advises
     with MockKafka(data=data) as kafka:
@@ -655,7 +656,7 @@ def test_ids_that_are_lost_are_refused(data: Path, text: str) -> None:
     with MockKafka(data=data, topics=["orders"]):
         pass
     (data / "meta.properties").write_text(text)
-    with pytest.raises(DamagedFile, match=r"meta.properties: it does not say the id of the node"):
+    with pytest.raises(DamagedFile, match=r"meta.properties: it has no node id"):
         MockKafka(data=data).start()
 
 

@@ -549,7 +549,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         host = self._running
         assert self._loop is not None
         if snapshot.of is not host:
-            raise ValueError("this snapshot is of another MockKafka, or of this one before it was stopped; take a new one")
+            raise ValueError("this snapshot is of another MockKafka, or this MockKafka was stopped since; take a new one")
         call_on(self._loop, lambda: host.restore(snapshot, self._new_engine))
 
 

@@ -17,7 +17,7 @@ type On struct {
 	Node            int     `json:"node,omitempty"`
 	Nth             int     `json:"nth,omitempty"` // only on the nth match, counted from 1
 	Every           int     `json:"every,omitempty"`
-	Times           int     `json:"times,omitempty"` // at most so many times
+	Times           int     `json:"times,omitempty"` // at most this many times
 	Probability     float64 `json:"probability,omitempty"`
 }
 

@@ -136,7 +136,7 @@ func (broker *Broker) AddFault(t testing.TB, fault Fault) *Rule {
 	return rule
 }
 
-// Wait waits until the fault has fired so many times.
+// Wait waits until the fault has fired this many times.
 func (rule *Rule) Wait(t testing.TB, times int, timeout time.Duration) {
 	t.Helper()
 	rule.broker.Ask(t, "GET", fmt.Sprintf("/faults/%d/wait?times=%d&timeout=%g", rule.ID, times, timeout.Seconds()), nil, nil)

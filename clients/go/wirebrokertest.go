@@ -89,7 +89,7 @@ func (broker *Broker) begin(t testing.TB, topics []string) *Broker {
 		if given {
 			partitions, err := strconv.Atoi(number)
 			if err != nil {
-				t.Fatalf("%q is no topic: write \"orders\" or \"orders:3\"", topic)
+				t.Fatalf("%q does not name a topic: write \"orders\" or \"orders:3\"", topic)
 			}
 			wanted["partitions"] = partitions
 		}
@@ -118,7 +118,7 @@ func open(options []string) (*Broker, error) {
 	process := exec.Command(program, append(flags, options...)...)
 	messages := &bytes.Buffer{} // read only when the process has ended
 	process.Stderr = messages
-	stdin, err := process.StdinPipe() // its end tells the broker that this process has ended
+	stdin, err := process.StdinPipe() // the broker stops when its stdin ends, that is, when this process ends
 	if err != nil {
 		return nil, err
 	}

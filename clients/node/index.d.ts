@@ -47,7 +47,7 @@ export class Broker {
 
 export interface Rule {
   readonly id: number;
-  /** Waits until the fault has fired so many times. */
+  /** Waits until the fault has fired this many times. */
   wait(times?: number, seconds?: number): Promise<unknown>;
   /** Rejects if the fault has not fired. */
   assertFired(): Promise<unknown>;
@@ -105,7 +105,7 @@ export interface On {
   nth?: number | number[];
   every?: number;
   probability?: number;
-  /** At most so many times. */
+  /** At most this many times. */
   times?: number;
 }
 

@@ -16,7 +16,7 @@ export async function start(...options) {
     throw new Error("WIREBROKER_BOOTSTRAP and WIREBROKER_CONTROL name a running broker together; only one of them is set");
   }
   const program = await find();
-  const child = spawn(program, [...begin, ...options]); // the end of its stdin tells it that this process has ended
+  const child = spawn(program, [...begin, ...options]); // the broker stops when its stdin ends, that is, when this process ends
   let told = "";
   child.stderr.on("data", (text) => (told += text));
   const ended = new Promise((resolve) => child.on("error", resolve).on("close", () => resolve(new Error(told))));

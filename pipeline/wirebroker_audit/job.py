@@ -436,8 +436,8 @@ class _Audit:
         return self.request.intended is not None or records <= self.request.records_limit
 
     def _to_read(self) -> tuple[list[Piece], Earlier | None]:
-        """Returns the pieces to read: all, or those after the marks of an earlier report; and the earlier report's rows that
-        still count."""
+        """Returns the pieces to read, and the earlier report that this audit continues, or None. With an earlier report only
+        the pieces after its marks are read."""
         if self.request.since is None or (state := self.request.earlier_state()) is None:
             return self.origin.pieces, None
         pieces, goes_on, notices = self.origin.after(state)

@@ -219,7 +219,7 @@ class Directory(Origin):
 
 
 class Cluster(Origin):
-    """A live cluster, up to the offsets that it has at this moment. Raises BrokerError."""
+    """A live cluster, up to the end offsets that its brokers returned last. Raises BrokerError."""
 
     is_cluster = True
     stream = BrokerSource

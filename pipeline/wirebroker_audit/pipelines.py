@@ -120,16 +120,16 @@ def follow(pipelines: Sequence[Pipeline], log: Log) -> Followed:
 
 
 def _troubled(rows: DataFrame) -> tuple[set[str], frozenset[str]]:
-    """Returns the topics of rows with a problem, and those of which a part could not be read at all."""
+    """Returns the topics of rows with a problem, and the topics with a part that could not be read at all."""
     found = collected(rows.groupBy("topic").agg(sf.max(sf.col("problem") == "unreadable").alias("unread")))
     return {row["topic"] for row in found}, frozenset(row["topic"] for row in found if row["unread"])
 
 
 def group_of(pipeline: Pipeline, log: Log) -> tuple[str | None, list[str]]:
-    """Returns the pipeline's group: the only group that commits the pipeline's inputs, or the only one that does so in
+    """Returns the pipeline's group: the only group that commits the pipeline's inputs, or the only group that does so in
     transactions. If there is no such group, the list has a notice."""
     name = f"pipeline {pipeline.name}"
-    waiting = "inputs after the last one with an output may still be processed"
+    waiting = "inputs after the last input with an output may still be processed"
     groups = sorted({group for group, topic, _ in log.seen.reached if topic in pipeline.inputs})
     if pipeline.group is not None:
         if pipeline.group in groups:

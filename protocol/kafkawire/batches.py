@@ -337,7 +337,7 @@ def parse_records(body: memoryview, count: int) -> Iterator[Record]:
 
 
 def _parse_record(view: memoryview) -> Record:
-    timestamp_delta, pos = read_varint(view, 1)  # skips the record's attributes, of which no bit is defined
+    timestamp_delta, pos = read_varint(view, 1)  # skips the record's attributes: none of their bits is defined
     offset_delta, pos = read_varint(view, pos)
     key, pos = _read_bytes(view, pos)
     value, pos = _read_bytes(view, pos)

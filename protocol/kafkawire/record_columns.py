@@ -68,7 +68,7 @@ class Shape:
         self._expected: tuple[tuple[int, int, int], Columns, slice, bytes, tuple[int, int]] = (
             (0, 0, 0), (), slice(0), b"", (0, 0)
         )  # fmt: skip
-        """The place, the columns and the timestamp deltas of the last run. The next run is likely to have the same ones."""
+        """The place, the columns and the timestamp deltas of the last run. The next run is likely to have the same values."""
 
     def run(self, raw: bytes, start: int, most: int, first: int) -> Found | None:
         """Returns the run of at most `most` records from `start` on. The first record of the run should have the number

@@ -188,7 +188,7 @@ def _walk_each(  # noqa: C901, PLR0912, PLR0915 - one loop without calls: it run
             stop: i64 = pos + (size >> 1)
             if size & 1 or stop > end:
                 break
-            delta: i64 = raw[pos + 1]  # skips the record's attributes, of which no bit is defined
+            delta: i64 = raw[pos + 1]  # skips the record's attributes: none of their bits is defined
             pos += 2
             if delta > 127:
                 delta, pos = _longer(raw, pos, delta)

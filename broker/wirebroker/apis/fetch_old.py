@@ -44,7 +44,7 @@ is larger; and that return magic 1."""
 def convert(
     data: PartitionData, partition: Partition | None, requested: FetchPartition, version: int, release: Release
 ) -> PartitionData:
-    """A partition's result before version 10. `partition` is None if this broker has no replica of it.
+    """A partition's result before version 10. `partition` is None if this broker has no replica of the partition.
 
     Before version 3, the caller has left out the first batch if this batch is larger than the limits.
     """

@@ -20,7 +20,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
         self.partners: dict[str, list[str]] = {}
-        """For each flag that does nothing alone, the flags of which it needs one."""
+        """For each flag that does nothing alone, the flags that make it work: one of them is enough."""
         self.loners: dict[str, set[str]] = {}
         """For each flag beside which others do nothing, the flags that may be given with it."""
 
@@ -131,7 +131,7 @@ def seconds(text: str) -> float:
     except ValueError:
         found = inf
     if not 0 < found <= LONGEST_S:
-        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, not {text!r}, and at most {LONGEST_S}")
+        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0 and at most {LONGEST_S}, not {text!r}")
     return found
 
 

@@ -65,7 +65,7 @@ def _ask(connection: Connection, access: Access, *, anonymous: bool) -> str:
     """Returns what the broker reports: the number of brokers or, if this client cannot log in, the number of its APIs."""
     if anonymous:
         response = connection.request(ApiVersionsRequest(), 0)
-        return f"it speaks {len(response.api_keys)} APIs; who asks for more has to log in"
+        return f"it speaks {len(response.api_keys)} APIs; this client must log in to ask for more"
     log_in(connection, access)
     return f"{len(connection.request(MetadataRequest(topics=[]), 1).brokers)} broker(s)"
 

@@ -130,7 +130,10 @@ def _given_tls(arguments: argparse.Namespace, hosts: list[str]) -> Tls | None:
 
 
 def _given(text: str) -> tuple[str, str, str]:
-    """Returns the name, `[PROTOCOL://]host:port` and the advertised address, or "", of a `--listener`. Raises UsageError."""
+    """Returns three parts of a `--listener`: the name, `[PROTOCOL://]host:port`, and the advertised address or "".
+
+    Raises UsageError.
+    """
     name, where = pair(text, "--listener", FORM)
     bind, _, advertised = where.partition("@")
     return name.upper(), bind, advertised

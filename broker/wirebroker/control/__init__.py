@@ -1,6 +1,6 @@
 """The control offers the functions of MockKafka over HTTP, for tests in any language.
 
-    table all endpoints, in one table
+    table       all endpoints, in one table
     endpoints/  their handlers, and the forms of requests and responses
     forms       msgspec structs from JSON, to JSON, and as JSON schemas
     app         finds and calls the handler of a request; every error is a problem document (RFC 9457)

@@ -179,7 +179,7 @@ class Ruling(NamedTuple):
 
 
 class About(NamedTuple):
-    """The ACLs about a resource that concern a principal or everybody."""
+    """The ACLs that apply to one resource and one principal, with the ACLs for everybody."""
 
     acls: list[Acl]
     known: bool

@@ -137,7 +137,7 @@ def memory_log(topic: Topic, index: int, dirs: Mapping[int, str], now: int) -> L
 
 
 class MetadataLog(Protocol):
-    """How far the metadata log has come."""
+    """The end of the metadata log."""
 
     @property
     def end_offset(self) -> int:

@@ -464,8 +464,8 @@ def group_number(wanted: Mapping[str, str], name: str, broker: BrokerConfigs) ->
 
 
 _INHERITED = {"streams.assignor.name": "group.streams.assignors"}
-"""The broker settings that hold the defaults of group settings, if the name of the broker setting is not `group.` plus the name
-of the group setting."""
+"""Group settings whose default is in a broker setting with an irregular name. Other defaults are in the broker setting `group.`
+plus the name of the group setting."""
 
 
 def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entry]:

@@ -96,8 +96,8 @@ class Duplicate(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """The verdict for a refused batch. `got` is the epoch or the sequence that was refused, and `expected` is the one that
-    would have been accepted."""
+    """The verdict for a refused batch. `got` is the epoch or the sequence that was refused, and `expected` is the value
+    that would have been accepted."""
 
     code: int
     rule: str

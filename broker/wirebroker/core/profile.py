@@ -54,7 +54,7 @@ class Rules:
     window: int = WINDOW.newest
     """the number of latest batches of a producer on a partition whose retries are recognised, at least 1"""
     first_sequence: FirstSequence = FIRST_SEQUENCE.newest
-    """the first sequences that are allowed to a producer without state on the partition, and the error code for other ones"""
+    """the first sequences that are allowed to a producer without state on the partition, and the error for other sequences"""
     after_marker: Marker = AFTER_MARKER.newest
     """the error for a sequence other than zero if only a transaction's marker of the producer is stored; also the error for a
     producer without an epoch, unless `first_sequence` is `any`"""

@@ -139,7 +139,7 @@ class KeyedQuotas:
     def __init__(self) -> None:
         self._values: dict[QuotaEntity, float] = {}
         self._levels: Counter[tuple[str, ...]] = Counter()
-        """The number of entities with a limit, by the types in these entities."""
+        """The number of entities that have a limit, for each combination of entity types, such as (client-id, user)."""
 
     def __bool__(self) -> bool:
         return bool(self._values)

@@ -303,7 +303,7 @@ def loosened(settings: Mapping[str, Setting], strict_lists: bool) -> Mapping[str
 
 
 LOOSE = "loose"
-"""The mark of a list that may have an item twice, and empty items."""
+"""The mark of a list setting that may have repeated items and empty items."""
 VALID = "valid="
 """The prefix of a mark that names the valid values of a release's setting."""
 AFTER = "after="

@@ -92,7 +92,7 @@ class EngineBroker(TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDeeds)
         return restore if full else None
 
     def expire_session(self, connection: Connection) -> bool:
-        """End the session of a connection that has authenticated by SASL. Returns False if the connection has not."""
+        """End the SASL session of a connection. Returns False if the connection has not authenticated by SASL."""
         if connection.session.sasl_user:
             self._engine.authenticator.expire(connection, self._now)
         return connection.session.sasl_user

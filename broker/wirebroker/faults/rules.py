@@ -329,7 +329,7 @@ class Rule(_Declared, kw_only=True):
         raise self.not_fired("at all" if times is None else f"{times} times")
 
     def wait_fired(self, times: int = 1, timeout: float = 5.0) -> None:
-        """Wait until the rule has fired `times` times or more. Raises NotFired if it has not after `timeout` seconds."""
+        """Wait until the rule has fired `times` times or more. Raises NotFired after `timeout` seconds."""
         try:
             if self.wait_until is not None:
                 self.wait_until(lambda: self.fired >= times, timeout)

@@ -41,7 +41,8 @@ class Watch(Protocol):
 
 
 class HandshakeTurns:
-    """Lets TLS handshakes use only a slice of each turn of the event loop. TLS connections share its receive buffer."""
+    """Lets TLS handshakes use only a slice of each turn of the event loop. Holds the receive buffer that TLS
+    connections share."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, shared: bool = True) -> None:
         self.loop = loop

@@ -26,7 +26,7 @@ LOGINS = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
 SIGNATURE = b"v="
 """The broker's last SCRAM message begins with this."""
 UNKNOWN = "?"
-"""The user name of a client if its tokens do not contain the name."""
+"""Stands for a client's user name if the login tokens do not contain the name."""
 
 
 class Logins:

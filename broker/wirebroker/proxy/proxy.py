@@ -65,9 +65,9 @@ JUDGED = frozenset((PRODUCE, KEYS["InitProducerId"], KEYS["EndTxn"]))
 ALWAYS_READ = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE, KEYS["PushTelemetry"]))
 """The APIs whose messages the proxy decodes even without a trace."""
 MEASURED_MS = 600_000
-"""Exchanges are measured for this many ms after the metrics were last read."""
+"""The proxy measures exchanges for this many ms after each request for the metrics."""
 WATCHED_MS = 60_000
-"""Each Fetch is decoded for this many ms after groups or transactions were last read."""
+"""The proxy decodes each Fetch for this many ms after each request for groups or transactions."""
 FEW = 1_000
 """The responses to at most this many batches are compared with the shadow's verdicts at once."""
 SHORT = 64 * FEW

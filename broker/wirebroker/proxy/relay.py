@@ -205,7 +205,7 @@ class Relay:
         """Tells whether a response with this correlation id, or a response without a header, is expected.
 
         If a response with this correlation id is expected, the responses before it are no longer expected. This is for
-        connections of which parts are missing, as in a capture.
+        connections with missing parts, as in a capture.
         """
         awaited = self._awaited
         if not awaited or awaited[0].key < 0:

@@ -142,8 +142,8 @@ def _overwrite(response: Any, code: int, only: Where | None, received: Received,
 
 
 def _parts_have_codes(response: Any) -> bool:
-    """Whether inner parts of this part, at any depth, have error codes. If they do, they get the error, and this part does
-    not.
+    """Whether inner parts of this part, at any depth, have error codes. If so, the inner parts get the error, and this part
+    gets none.
     """
     return any(map(_has_code, parts(response)))
 

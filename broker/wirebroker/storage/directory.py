@@ -147,7 +147,7 @@ class LogDirectory:
         """Returns the broker's id. Kafka 3 calls it `broker.id` instead of `node.id`."""
         text = properties.get("node.id", properties.get("broker.id", ""))
         if not (text.isascii() and text.isdigit() and len(text) <= DIGITS):
-            raise DamagedFile(path, f"the id of the node is {text!r}" if text else "it does not say the id of the node")
+            raise DamagedFile(path, f"the id of the node is {text!r}" if text else "it has no node id")
         return int(text)
 
     @staticmethod
@@ -178,8 +178,8 @@ class LogDirectory:
         if self.clean or not path.exists():
             raise DamagedFile(
                 path,
-                f"it is empty, and the broker has written to it. Restore it from a copy. To start without it, and serve "
-                f"deleted records again, remove {self.root / RECOVERY_POINTS}",
+                f"it is empty, and the broker has written to it. Restore the file from a copy. To start without it, and "
+                f"serve deleted records again, remove {self.root / RECOVERY_POINTS}",
             )
         note(f"{path}: it is empty, probably because of a power cut; deleted records may be served again")
 
@@ -196,7 +196,7 @@ class LogDirectory:
 
     @property
     def is_whole(self) -> bool:
-        """Whether wirebroker wrote the checkpoints. If it did, the folders of all partitions must exist. In a copy of a real
+        """Whether wirebroker wrote the checkpoints. If so, the folders of all partitions must exist. In a copy of a real
         Kafka's directory, folders may be missing.
         """
         return self._is_signed

@@ -72,14 +72,14 @@ def check_names(folder: Path, present: Listing, reached: int) -> None:
             name = file_name(orphans[0], suffix)
             raise DamagedFile(
                 folder / file_name(orphans[0], LOG),
-                f"it is missing, but its index {name} is there. Restore it from a copy; to go on without what was in it, "
-                f"remove the files whose names begin with {orphans[0]:020d}",
+                f"it is missing, but its index {name} is there. Restore the segment from a copy; to continue without its "
+                f"records, remove the files whose names begin with {orphans[0]:020d}",
             )
     if not logs and (LEADER_EPOCHS in present.names or reached > 0):
         raise DamagedFile(
             folder,
-            f"no segment is there, but the log was begun{f' and had reached offset {reached}' if reached else ''}. Restore it "
-            "from a copy; to go on with an empty log, empty the folder",
+            f"no segment is there, but the log was begun{f' and had reached offset {reached}' if reached else ''}. Restore "
+            "the segments from a copy; to continue with an empty log, empty the folder",
         )
 
 

@@ -75,11 +75,12 @@ class Loading:
         folder = next((path for _, _, path in self._directories.partitions()), None)
         if folder is not None or metadata.end_offset:
             what = f"the metadata ends at offset {metadata.end_offset}, and had reached {metadata.synced_offset}"
-            what = what if metadata.end_offset else "no metadata is in it"
+            what = what if metadata.end_offset else "the file has no metadata"
             raise DamagedFile(
                 metadata.path,
-                f"{what}, but there are folders of partitions, as {folder.name if folder else 'none'}. Restore it from a copy; "
-                f"to serve them under the names of their folders, without their settings, leave {metadata.folder} empty",
+                f"{what}, but there are folders of partitions, such as {folder.name if folder else 'none'}. "
+                f"Restore the file from a copy; to serve the partitions under the names of their folders, without "
+                f"settings, leave {metadata.folder} empty",
             )
 
     def _check_count(self, image: Image) -> None:
@@ -180,8 +181,8 @@ class Loading:
                     )
                 raise DamagedFile(
                     folder,
-                    "it is not there, and the metadata knows of the partition. Restore it from a copy; to have the partition "
-                    "served empty, make an empty folder of that name",
+                    "it is not there, and the metadata knows of the partition. Restore the folder from a copy; to serve "
+                    "an empty partition, make an empty folder of that name",
                 )
             note(f"{folder} is not there: the partition is served empty")
         elif (found := self.id_in(folder)) not in (None, topic_id) and any(

@@ -224,8 +224,8 @@ class Recovery:
             if i and self.end != base and (self.end > base or self.end >= self._known.gaps_below):
                 raise DamagedFile(
                     self.folder / file_name(base, LOG),
-                    f"it begins at offset {base}, but the segment before it ends at {self.end}. Restore what is missing from "
-                    "a copy; to go on without it, remove the segments before this one",
+                    f"it begins at offset {base}, but the segment before it ends at {self.end}. Restore the missing "
+                    "segments from a copy; to continue without them, remove all segments before this segment",
                 )
             self._look_at(i, base)
         self._check_ends()

@@ -111,7 +111,7 @@ class Index:
         """For each timestamp in `stamps`, the last offset of its batch."""
 
     def note_time(self, timestamp: int, offset: int) -> None:
-        """Add a timestamp and the last offset of its batch, if the timestamp is larger than all earlier ones."""
+        """Add a timestamp and the last offset of its batch, if the timestamp is larger than all earlier timestamps."""
         if timestamp > (self.stamps[-1] if self.stamps else -1):
             self.stamps.append(timestamp)
             self.newest.append(offset)

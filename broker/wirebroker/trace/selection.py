@@ -1,8 +1,8 @@
 """Selects the rows of a trace that belong to a topic, a client, a principal, a producer, a transaction or a group.
 
 A row belongs to a subject if the row names the subject. But the rows of requests and responses do not name a producer, and the
-row of a batch does not name a transactional id. For such rows, `learn` remembers which connections and exchanges belong to the
-subject according to other rows.
+row of a batch does not name a transactional id. Therefore `learn` is called for all rows before `has`. It remembers the
+connections and the exchanges of the rows that name the subject.
 """
 
 from __future__ import annotations

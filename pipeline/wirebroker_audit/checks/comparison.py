@@ -81,7 +81,7 @@ class Pair:
 
 
 def pairs(folders: Iterable[PartitionFolder]) -> Iterator[Pair]:
-    """Yields the pairs of segments to compare: the work of a comparison."""
+    """Yields the pairs of segments that the comparison has to read."""
     for read in folders:
         for other in read.others:
             try:

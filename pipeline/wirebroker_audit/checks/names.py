@@ -44,11 +44,11 @@ class LeftOut(NamedTuple):
     """Stored records that do not count."""
 
     batches: pa.Table | None = None
-    """the place of each batch whose transaction is not committed; None for none"""
+    """the place of each batch whose transaction is not committed; None without such batches"""
     many: DataFrame | None = None
     """the same for more batches than a task can hold; their records are then left out by Spark"""
     starts: pa.Table | None = None
-    """the `log_start` of the partitions that do not begin at 0; None for none"""
+    """the `log_start` of each partition that does not begin at 0; None if all begin at 0"""
 
     def without(self, rows: pa.RecordBatch) -> pa.Table:
         """Returns the other rows."""

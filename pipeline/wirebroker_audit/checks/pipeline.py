@@ -40,7 +40,7 @@ class Pipeline:
     order: bool | Part = True
     """whether outputs must have the order of their inputs; a part that distinguishes inputs with the same identity"""
     begin: str = BEGINS[0]
-    """latest: inputs before the first one that was processed do not count"""
+    """latest: inputs before the first processed input do not count"""
     isolation: str = ISOLATIONS[0]
     """the isolation level of the pipeline's consumers"""
 
@@ -78,13 +78,13 @@ class Facts(NamedTuple):
     until_ms: int = FOREVER
     """if a transaction ended after this time, the commit of its offsets may not have been read"""
     unread: frozenset[str] = frozenset()
-    """the topics of the pipeline of which a segment or a partition could not be read"""
+    """the pipeline's topics with a segment or a partition that could not be read"""
 
 
 _WORDS = {
     "unprocessed": "without output", "processed_twice": "processed twice", "without_input": "outputs without input",
     "out_of_order": "out of order", "in_flight": "may still be processed", "dropped": "dropped",
-    "before_begin": "before the first one that was processed", "inputs_removed": "outputs whose inputs may be removed",
+    "before_begin": "before the first processed input", "inputs_removed": "outputs whose inputs may be removed",
     "outputs_removed": "inputs whose outputs may be removed", "inputs_unread": "outputs whose inputs may be unread",
     "outputs_unread": "inputs whose outputs may be unread", "inputs_without_id": "inputs without identity",
     "outputs_without_id": "outputs without identity",

@@ -28,7 +28,7 @@ COUNTS = ("inputs", "outputs", "dropped", "in_flight", "before_begin", "unproces
           "out_of_order", "inputs_removed", "outputs_removed", "inputs_unread", "outputs_unread", "inputs_without_id",
           "outputs_without_id")  # fmt: skip
 """The numbers of records in the summary. in_flight: inputs without output that the group has not committed. before_begin:
-inputs before the first one that was processed. …_removed: records that retention or compaction may have removed on that side.
+inputs before the first input that was processed. …_removed: records that retention or compaction may have removed on that side.
 …_unread: records that may be in a part of that side's topics that could not be read.
 """
 _BOUND = StructType(

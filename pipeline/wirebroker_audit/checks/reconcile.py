@@ -76,7 +76,7 @@ def _named(rows: DataFrame) -> DataFrame:
 
 
 def _missing(wanted: DataFrame) -> DataFrame:
-    """Returns the intended records of which no copy is stored, except those whose sending failed. `copy` numbers equal
+    """Returns the intended records that have no stored copy, except records whose sending failed. `copy` numbers equal
     records."""
     copy = sf.row_number().over(Window.partitionBy("name").orderBy("partition", "producer")) - 1
     absent = wanted.where(sf.coalesce("acknowledged", sf.lit(True))).withColumn("copy", copy)

@@ -123,7 +123,7 @@ def _kept(chunks: Iterable[pa.RecordBatch], made: Fold, keep: Path, topics: Sequ
 
 
 def _within(rows: pa.RecordBatch, topics: Sequence[str]) -> pa.RecordBatch:
-    """Returns the rows of these topics, and those that belong to a row with the same id; all rows if no topics are given."""
+    """Returns the rows of these topics and the other rows with the same ids, or all rows if no topics are given."""
     if not topics:
         return rows
     wanted = pc.is_in(rows.column("topic"), pa.array(topics, pa.string()))

@@ -30,7 +30,7 @@ class BadPipeline(Exception):
 
 
 def read_pipelines(given: Iterable[str], match: str | None) -> tuple[Pipeline, ...]:
-    """Reads the pipelines of all `--pipeline` flags. `match` applies to those without a `match` of their own. Raises
+    """Reads the pipelines of all `--pipeline` flags. `match` applies to pipelines without a `match` of their own. Raises
     BadPipeline, BadTable, OSError."""
     found: list[Pipeline] = []
     for text in given:

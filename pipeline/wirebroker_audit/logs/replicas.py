@@ -34,8 +34,8 @@ class Cluster:
         self._ids = {} if newest is None else {topic.name: topic_id for topic_id, topic in newest.image.topics.items()}
 
     def why_not(self, folder: PartitionFolder) -> str:
-        """Returns a clause that says why the folder is not part of its topic; "" if it is, or if the metadata does not
-        tell."""
+        """Returns a clause that says why the folder is not part of its topic. Returns "" if the folder is part of the topic, or
+        if there is no metadata."""
         current = self._ids.get(folder.topic)
         if self._image is None or folder.topic_id in (None, current):
             return ""

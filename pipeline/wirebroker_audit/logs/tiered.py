@@ -193,8 +193,8 @@ def _of(
     folder: PartitionFolder, known: Mapping[bytes, RemoteSegment] | None, place: Path | None, sizes: Mapping[str, int], *,
     manifests: bool,
 ) -> _Found:  # fmt: skip
-    """Chooses the remote segments of a partition. `known` are those in the metadata, None without metadata; `sizes` are those
-    in the store."""
+    """Chooses the remote segments of a partition. `known` has the segments in the metadata, or is None without metadata;
+    `sizes` has the files in the store."""
     if known is not None:
         return _by_metadata(folder, known.values(), place, sizes, manifests=manifests)
     firsts: dict[int, str] = {}

@@ -89,7 +89,7 @@ def _sound_batches(file: BinaryIO, position: int) -> Iterator[_Sound]:
 
 
 def holds(file: BinaryIO, mark: Mark) -> bool:
-    """Tells whether the last batch that was read still ends at the mark in this file. If it does, everything after the mark is
+    """Tells whether the last batch that was read still ends at the mark in this file. If so, everything after the mark is
     unread."""
     if mark.position == 0 or mark.last < 0:
         return mark.position == 0
@@ -111,7 +111,7 @@ class Found(NamedTuple):
     offset: int = -1
     """the offset after the last batch"""
     is_end: bool = False
-    """whether no other batch follows the last batch"""
+    """whether this is the last batch of the whole file"""
 
 
 def place_of(file: BinaryIO, offset: int) -> Found:

@@ -12,7 +12,7 @@ from wirebroker_audit.reading.scan import looks_like_batch
 
 
 def why_unreadable(path: Path, manifest: str) -> str:
-    """Returns why a segment's bytes are not those that a broker wrote: they are compressed or encrypted; "" if they are.
+    """Returns why the audit cannot read a segment: it is compressed or encrypted; "" if it has the bytes that a broker wrote.
 
     The plugin writes the manifest last. Without a manifest the beginning of the segment decides.
     """

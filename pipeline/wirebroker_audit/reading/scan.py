@@ -57,8 +57,8 @@ BATCHES = pa.schema(
 """`BatchRow`, and the columns that the scan adds.
 
 `marker`: 1 commit, 0 abort, −1 no marker · `content`: a hash of the stored records · `run`: see `linker` · `missing`: the
-number of offsets between the batch and those before it in its piece · `after_damage`: whether there is damage between the batch
-and those before it · `problem`: a kind of finding, `unreadable`, `deleted`, or `old_format`; null for a sound batch · `detail`:
+number of offsets between the batch and the earlier batches of its piece · `after_damage`: whether there is damage between
+them · `problem`: a kind of finding, `unreadable`, `deleted`, or `old_format`; null for a sound batch · `detail`:
 the reason as a clause. In a row with a problem other than `offset_regression`, only topic, partition, segment and position can
 be trusted. If no batch can be read at the position, both offsets of the row are the expected next offset.
 """

@@ -64,7 +64,7 @@ def find_singles(view: Buffer, places: Array) -> Singles:
 
     size, at = number(places + HEADER_SIZE)
     good &= at + size == stop
-    timestamp_delta, at = number(at + 1)  # skips the attributes, of which no bit is defined
+    timestamp_delta, at = number(at + 1)  # skips the attributes: none of their bits is defined
     offset_delta, at = number(at)
     key_size, at = number(at)
     key, at = at, at + np.maximum(key_size, 0)

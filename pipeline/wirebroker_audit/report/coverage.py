@@ -64,7 +64,7 @@ def coverage(
 
 
 def _nothing(topic: str, compared: Compared, against: str | None) -> dict[str, Any]:
-    """Returns the coverage of a topic of which nothing has been read yet."""
+    """Returns the coverage of a topic from which nothing was read yet."""
     internal = topic in INTERNAL_TOPICS
     return {
         "partitions": 0, "offsets": 0, "replicas": 0, "from_ms": -1, "to_ms": -1, **dict.fromkeys(REMOTE.values(), 0),

@@ -1,4 +1,4 @@
-"""The page's section about groups and pipelines: how far each group has come, and where records are in doubt."""
+"""The page's section about groups and pipelines: which offsets each group has committed, and where records are in doubt."""
 
 from __future__ import annotations
 

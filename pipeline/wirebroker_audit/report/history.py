@@ -10,7 +10,7 @@ from typing import Any
 
 HISTORY = "history.json"
 KEPT = 400
-"""The number of audits in a history, the latest ones: a year of nightly audits."""
+"""A history keeps this many latest audits: a year of nightly audits."""
 NEEDED = {"time", "severities", "records", "version"}
 """The fields of an audit that the report shows."""
 
@@ -25,7 +25,7 @@ def entry_of(summary: Mapping[str, Any]) -> Entry:
 
 
 def earlier(report: Path) -> list[Entry]:
-    """Returns the history in a report's folder, the earliest audit first; an empty history if there is no report, or if its
+    """Returns the history in a report's folder, the earliest audit first. The history is empty if there is no report, or if its
     history cannot be read."""
     try:
         told = json.loads((report / HISTORY).read_text(encoding="utf-8"))

@@ -170,8 +170,8 @@ def is_torn(path: Path, damage: Damage, next_offset: int) -> bool:
 
 
 def is_cut_short(path: Path, damage: Damage) -> bool:
-    """Tells whether the file ends within the batch, as after the broker was killed. If it does not, the batch's bytes are
-    damaged."""
+    """Tells whether the file ends within the batch, as after the broker was killed. If the file has all of the
+    batch, the batch's bytes are damaged."""
     with open_to_read(path) as file:
         left = file.seek(0, 2) - damage.position
         file.seek(damage.position)

@@ -169,7 +169,7 @@ def _play(item: pytest.Item, explored: Explored, exploration: Exploration, case:
     result = exploration.result(case, run)
     if run.check:
         said = next(iter(run.output.splitlines()), "an assertion failed")
-        result["outcomes"] = ["check_failed"]  # the test itself has noticed it, so nothing was lost silently
+        result["outcomes"] = ["check_failed"]  # the test failed, so no loss is silent
         result["sentence"] = result["sentence"].replace("--check ended with exit code 1", f"and the test says: {said}")
     report = next((each for each in reports if each.when == "call"), reports[0])
     report.outcome = "failed" if is_broken(result) else "passed"

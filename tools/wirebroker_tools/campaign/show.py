@@ -97,7 +97,7 @@ class Screen:
             what = f"{place_of(worst)}: {fault_in_words(worst)}"
             self._say(f"slower   {len(slower)}, at worst ×{worst['slower']:g}: {what}")
         if counts["not_tried"]:
-            self._say(("not tried", "yellow"), f"   {counts['not_tried']}: the budget was used up (--resume goes on)")
+            self._say(("not tried", "yellow"), f"   {counts['not_tried']}: the budget was used up; --resume tries the rest")
 
     def say(self, sentence: str) -> None:
         self._say(sentence)

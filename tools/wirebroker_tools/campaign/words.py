@@ -82,7 +82,7 @@ def _in_words(fault: Mapping[str, Any]) -> str:
     if fault.get("times"):
         return f"{fault['times']} responses are lost, and each time the connection goes silent"
     if kind == "truncate" and fault["api"] == "Produce":
-        return "the leader dies before another broker has the batch before this one (acks=1)"
+        return "the leader dies before another broker has copied the preceding batch (acks=1)"
     if kind == "error":
         return f"{fault['code']}{', and the request has taken effect' if fault.get('after') else ''}"
     if kind == "advance":

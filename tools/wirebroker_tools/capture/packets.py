@@ -139,7 +139,7 @@ class Line:
         return [self._packet(0, SYN), self._packet(1, SYN | ACK), self._packet(0, ACK)]
 
     def sent(self, by_server: bool, payload: bytes) -> bytes:
-        """A packet with these bytes, of which there may be at most LONGEST_PAYLOAD."""
+        """A packet with these bytes, at most LONGEST_PAYLOAD."""
         return self._packet(int(by_server), PSH | ACK, payload)
 
     def end(self, by_server: bool) -> bytes:

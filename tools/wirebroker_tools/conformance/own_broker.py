@@ -41,8 +41,8 @@ class OwnBroker:
         self.kafka._call(lambda engine: setattr(engine.cluster, "auto_creation_ms", 0))
         # The name of a deleted topic stays taken for as long as coordinators load, because a replay may be slow.
         self.kafka._call(lambda engine: setattr(engine.cluster, "deletion_ms", LOADING_MS))
-        # Coordinators load for 900 ms. In this time, a request that met a loading coordinator in the recording also meets one
-        # in the replay, even if it comes later. After a step that pauses for 1 s, the coordinator must be loaded.
+        # Coordinators load for 900 ms: long enough that a request which met a loading coordinator in the recording also meets
+        # one in a slow replay. After a step that pauses for 1 s, the coordinator must be loaded.
         self.kafka._call(lambda engine: setattr(engine.cluster, "loading_ms", LOADING_MS))
         self.address = self.addresses["PLAINTEXT"] = address_of(self.kafka.bootstrap_servers)
         if self.kafka._options.users:

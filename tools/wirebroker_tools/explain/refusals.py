@@ -162,7 +162,7 @@ class _Producer:
 
 @dataclass
 class _Remade:
-    """The times at which a topic was deleted, and at which another topic got its name (0 if none did)."""
+    """When a topic was deleted, and when another topic got its name; 0 if no other topic got it."""
 
     deleted: int
     created: int = 0
@@ -417,7 +417,7 @@ def _lost(errors: _Errors) -> str:
 
 
 def _sizes(errors: _Errors) -> str:
-    """Returns a sentence about the smallest batch that was refused because of its size, and the largest one that was stored."""
+    """Returns a sentence about the smallest batch that was refused because of its size, and the largest stored batch."""
     if not errors.refused:
         return ""
     stored = f"; the largest that it took from this client on the same topic has {errors.stored:,} B" if errors.stored else ""

@@ -296,7 +296,7 @@ def _committed(story: Story, row: ReplyRow, name: str) -> None:
 
 
 def _since(story: Story, first: int, began: int) -> Story:
-    """Returns the events from a row on, and the positions of readers and groups that were reached before this row."""
+    """Removes the events before the row `first`; each reader and group keeps its last earlier position. Returns the story."""
     story.batches = [batch for batch in story.batches if batch.number >= first]
     story.transactions = [each for each in story.transactions if each.ended < 0 or each.ended >= began]
     story.notes = [each for each in story.notes if each[0] >= began]

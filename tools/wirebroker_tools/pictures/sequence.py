@@ -68,7 +68,7 @@ SHORTEST_LINE = 8
 TALLEST_HEAD = 170
 """The largest height in px for the names of narrow lanes, which are upright."""
 USUAL_STEP, WIDEST_STEP = 130, 200
-"""The usual distance in px between two lanes, and the largest one, for long names."""
+"""The distance in px between two lanes: usually, and at most if names are long."""
 OTHERS = "others"
 MEANINGS = (
     "two heads: a request and its response", "broad: several", "grey: idle polls, connections", "boxed: a change",
@@ -149,7 +149,7 @@ def _without_idle(steps: Sequence[Step], lines: int) -> Iterator[Line]:
 
 
 def _repeats(steps: Sequence[Step]) -> Iterator[Line]:
-    """Fold the repetitions of a failure, except the first two and the last one."""
+    """Fold the repetitions of a failure, except the first two and the last."""
     for failed, each in groupby(steps, key=_failure):
         run = list(each)
         kept = 2 if run[0].way == NOTED else 4

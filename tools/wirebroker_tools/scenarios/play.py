@@ -43,7 +43,7 @@ class Result:
     """the audit of the stored records against the journal"""
     requests: dict[str, int]
     refusal: str
-    """why the client refuses the settings, "" if it does not"""
+    """why the client refuses the settings, "" if it accepts them"""
     seconds: float
 
     @property

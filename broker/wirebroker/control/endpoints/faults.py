@@ -103,15 +103,15 @@ def remove(controlled: Controlled, fault: int) -> None:
 
 
 def assert_one_fired(controlled: Controlled, fault: int, query: Times) -> Fault:
-    """Check that a rule has fired, or has fired exactly `times` times. If it has not, 409 says how often the rule matched and
-    how often it fired."""
+    """Check that a rule has fired, or has fired exactly `times` times. Else the response is 409: it says how often the rule
+    matched and how often it fired."""
     _assert_fired(_rule(controlled, fault), query.times)
     return one(controlled, fault)
 
 
 async def wait(controlled: Controlled, fault: int, query: Firings) -> Fault:
-    """Wait until a rule has fired `times` times. If it has not before the timeout, 409 says how often the rule matched and how
-    often it fired."""
+    """Wait until a rule has fired `times` times. After the timeout the response is 409: it says how often the rule matched
+    and how often it fired."""
     rule = _rule(controlled, fault)
 
     def done() -> bool:

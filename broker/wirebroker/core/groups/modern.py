@@ -23,7 +23,7 @@ from wirebroker.core.java_order import TimelineOrder
 from wirebroker.core.purgatory import Action, Timer
 from wirebroker.core.releases.changes import since
 
-FREES_INSTANCES = since("4.4", "a consumer that changes its group.instance.id frees the old one")
+FREES_INSTANCES = since("4.4", "a consumer that changes its group.instance.id frees the old id")
 
 FIRST_EPOCH = 1
 EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"

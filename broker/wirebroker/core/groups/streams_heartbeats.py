@@ -295,8 +295,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
         """Returns the configured topology that StreamsGroupDescribe shows.
 
         Kafka shows the group as of the last record in the partition of __consumer_offsets. No record contains the configured
-        topology. So Kafka shows the configured topology only after a further record, of any group, was written to the same
-        partition, and shows the earlier one until then.
+        topology. So Kafka shows the earlier topology until some group writes a further record to the same partition.
         """
         return group.configured if self._log_end(group) > group.configured_at else group.shown_before
 

@@ -147,7 +147,7 @@ class observe(Rule):
     """Nothing happens. The rule only counts the requests, so that a test can wait for one. The trace has no row of it."""
 
     example = 'faults.observe(api="Produce", topic="orders")'
-    may_miss: ClassVar[bool] = True  # a row of a fault would be taken for the cause of what the client did next
+    may_miss: ClassVar[bool] = True  # no row in the trace: readers would take this fault for a cause
 
     def before(self, injection: Injection) -> Message:
         return injection.request

@@ -17,12 +17,12 @@ import * as transactions from "./views/transactions.js";
 const VIEWS = { exchanges, sequence, log, producers, transactions, groups, clients, faults, explain };
 const POLL_MS = 1000;
 const TYPING_MS = 300;
-const DRAW_MS = 250; // between two drawings of a view that is not drawn in each frame
+const DRAW_MS = 250; // time between two drawings of a view that is not drawn in each frame
 const byId = (id) => document.getElementById(id);
 const LIVE = new Set(["producers", "faults"]); // views of a running broker, which a file does not have
 const feed = new Feed();
 let view = null; // the open view: {element, update? (in each frame), walk? and draw? (at times), poll?, key?}
-let drawn = -DRAW_MS, waiting = 0, stale = true; // when the view was drawn, and whether a poll has found something else since
+let drawn = -DRAW_MS, waiting = 0, stale = true; // when the view was drawn, and whether a poll has found a change since
 let name = "";
 
 /** The view and the words after ? in the address. */
@@ -31,7 +31,7 @@ function place() {
   return { path: VIEWS[path] ? path : "exchanges", words: new URLSearchParams(query) };
 }
 
-/** Change words of the address without leaving the view; an empty one goes. */
+/** Change parameters in the page's address without leaving the view; an empty parameter is removed. */
 export function remember(changes) {
   const { path, words } = place();
   for (const [key, value] of Object.entries(changes)) if (value === "" || value === null) words.delete(key); else words.set(key, value);

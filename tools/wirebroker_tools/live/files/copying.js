@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 
-/** A button that copies what `make` returns; it tells for a moment whether it worked. */
+/** A button that copies what `make` returns, and then says for a moment whether copying worked. */
 export function copyButton(label, make, title = null) {
   const button = h("button", { type: "button", class: "copy", title, onclick: async () => {
     const done = await copy(make());

@@ -1,4 +1,4 @@
-// Elements with text. Data of clients becomes text nodes and attributes' values only, never markup, and shows what cannot be seen.
+// Elements with text. Data of clients becomes text nodes and attributes' values only, never markup. Invisible characters are shown.
 
 const SVG = "http://www.w3.org/2000/svg";
 const READ = ["title", "aria-label"]; // attributes for people
@@ -39,7 +39,7 @@ export function table(headings, rows) {
     h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((each, at) => h("td", { "data-label": headings[at] }, h("div", {}, each))))))));
 }
 
-/** What a view shows while it has nothing: what to do. */
+/** What a view without content shows: advice on what to do. */
 export const empty = (...sentences) => h("p", { class: "empty" }, ...sentences);
 
 const two = (number, digits = 2) => String(number).padStart(digits, "0");

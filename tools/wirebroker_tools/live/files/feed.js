@@ -1,4 +1,4 @@
-// The rows of the trace as they come, and those of them that meet the filter; of a saved file, a window of the rows.
+// The rows of the trace as they arrive, and the rows that meet the filter. For a saved file, a window of its rows.
 
 import { ask } from "./dom.js";
 import { met } from "./fields.js";
@@ -7,13 +7,13 @@ import { rowOf } from "./rows.js";
 export const MOST = 100_000; // rows that the page keeps
 const SPARE = 10_000; // dropped at once, so that arrays are seldom moved
 const WINDOW = 50_000; // rows of a file that are loaded at once
-const BEFORE = 1000; // rows of a file that are loaded before the wanted one
+const BEFORE = 1000; // rows of a file that are loaded before the wanted row
 const AGAIN_MS = 1000;
 const SLICE_MS = 12; // a longer filter goes on in the next frame
 
 export class Feed extends EventTarget {
-  rows = []; // of a file: the window, which only has rows that meet the filter
-  chosen = []; // those that meet the filter
+  rows = []; // the window of a file, which only has rows that meet the filter
+  chosen = []; // the rows that meet the filter
   run = { run: "", of: "broker", lowest: {} };
   missed = 0;
   state = "connecting";
@@ -21,18 +21,18 @@ export class Feed extends EventTarget {
   problem = ""; // which broker a proxy cannot reach
   file = null; // how far a file is indexed and searched: see wirebroker/control/saved_file.py
   last = 0; // the number of the last row of this run
-  base = 0; // what a row's id is higher than its number, because rows of earlier runs have the ids before
+  base = 0; // a row's id minus its number: the rows of earlier runs have the lower ids
   older = 0; // rows of earlier runs, at the beginning
-  began = 0; // how often the rows have begun anew
-  before = 0; // of a file: the number before the window
-  near = 0; // of a file: the row that the address names
+  began = 0; // how often the rows began again
+  before = 0; // in a file: the number of the row before the window
+  near = 0; // in a file: the row that the address names
   dropped = 0; // rows that the page no longer keeps
   #wanted = () => true;
   where = ""; // the filter as a text
-  #place = null; // of a file: where the next window begins
+  #place = null; // in a file: where the next window begins
   #source = null;
   #told = false;
-  #checked = 0; // rows that have been held against the filter
+  #checked = 0; // rows that the filter has been applied to
 
   connect() {
     const of = this.run.of === "file" ? this.#window() : { after: this.last };
@@ -68,7 +68,7 @@ export class Feed extends EventTarget {
       this.#place = null;
     } else if (run.run !== this.run.run) {
       const restarted = this.run.run && run.run.split("-")[0] !== this.run.run.split("-")[0];
-      if (restarted) { // another process: its rows come after those of the one before
+      if (restarted) { // another process: its rows come after the rows of the earlier process
         this.base = this.rows.at(-1)?.id ?? 0;
         this.older = this.rows.length;
         this.began++;
@@ -122,7 +122,7 @@ export class Feed extends EventTarget {
     this.#tell();
   }
 
-  /** Show another part of a file: about a row, from a time on, after or before a row; without words from the beginning. */
+  /** Show another part of a file: around a row, from a time on, after or before a row; by default its beginning. */
   go({ row = 0, time = -1, after = 0, until = 0 }) {
     this.#place = row ? { after: row, before: BEFORE } : time >= 0 ? { after: 0, time } : until ? { after: until, before: WINDOW } : { after };
     this.near = row;
@@ -148,14 +148,14 @@ export class Feed extends EventTarget {
     return found.rows.map((values, index) => rowOf(values, found.numbers[index], this.run)).filter(same);
   }
 
-  /** Rows that a view wants of all, newest last, at most so many. */
+  /** The latest rows that are `wanted`, at most `most`, the newest last. */
   latest(wanted, most = 1000) {
     const found = [];
     for (let at = this.rows.length - 1; at >= 0 && found.length < most; at--) if (wanted(this.rows[at])) found.push(this.rows[at]);
     return found.reverse();
   }
 
-  /** The row with this number among these, which are in order; where it is, or −1. */
+  /** The index of the row with this number in these ordered rows, or −1. */
   static at(rows, id) {
     let low = 0, high = rows.length;
     while (low < high) {
@@ -187,7 +187,7 @@ export class Feed extends EventTarget {
 }
 
 /**
- * Visits each row once, in order, as many in a frame as do not hold it up. `begin` is called first, and again for another run.
+ * Visits each row once, in order, in slices that do not delay a frame. `begin` is called first, and again for another run.
  * `visit` returns whether the row changes what a view shows; `changed` stays true until the view has been drawn.
  */
 export class Walk {
@@ -200,7 +200,7 @@ export class Walk {
     Object.assign(this, { feed, begin, visit });
   }
 
-  /** Visit rows that have come since; whether all are visited. */
+  /** Visit the rows that have arrived since; returns whether all are visited. */
   go() {
     const { rows, dropped, older, began } = this.feed;
     if (this.#began !== began) {

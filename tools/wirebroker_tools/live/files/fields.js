@@ -4,7 +4,7 @@ const IN_NAME = /^([^]*)-(\d+)$/;
 const API_OF = { produce: "Produce", shadow: "Produce", fetch: "Fetch" };
 /** What a row has beside the fields of its event. */
 export const BESIDE_FIELDS = new Set(["id", "event", "parts"]);
-const LONGEST = 60; // longer texts are seldom the same again
+const LONGEST = 60; // longer texts seldom repeat
 
 /** What a field has: nothing, one value, or several. */
 const several = (value) => (value === null || value === undefined ? [] : typeof value === "object" ? Object.values(value) : [value]);
@@ -119,7 +119,7 @@ export function met([kind, ...rest]) {
 const NEAREST = 0.4; // the largest part of a word that may be misspelt
 const LOOKED_AT = 20_000; // rows whose values are compared
 
-/** The filter with a misspelt value replaced by the nearest one that some row has, or "" if none is near. */
+/** The filter with a misspelt value replaced by the most similar value of some row, or "" if none is similar. */
 export function similar(where, rows) {
   for (const [whole, field, operator, given] of where.matchAll(/([\w]+)(=|~)"?([^\s()"]+)"?/g)) {
     const wanted = given.toLowerCase();

@@ -5,7 +5,7 @@ const MOST_KINDS = 64; // kinds of rows that are remembered
 const MOST_EXCHANGES = 1000; // exchanges whose response may still come
 const MOST_LEFT_OUT = 100_000; // rows without a line of their own
 
-/** What rows have in common that repeat each other; null for a row that is always shown. */
+/** The key that repeated rows have in common; null for a row that is always shown. */
 function kindOf(row) {
   const place = `${row.event} ${row.node} ${row.connection} `;
   if (row.event === "request" || (row.event === "reply" && !row.errors.length)) return place + row.api + row.about.join(",");
@@ -17,7 +17,7 @@ function kindOf(row) {
 
 const API_OF = { fetch: "Fetch", produce: "Produce", shadow: "Produce" };
 
-/** Rows that repeat earlier ones: how many, of which APIs, until when. */
+/** Rows that repeat earlier rows: how many, of which APIs, until when. */
 export class Fold {
   open = false;
   rows;
@@ -43,15 +43,15 @@ export class Fold {
 
 const exchangeOf = (row) => (row.correlation_id >= 0 ? `${row.node} ${row.connection} ${row.correlation_id}` : "");
 
-/** The rows of which each exchange has one line: its verdicts, or else its response, or else its request. The response is kept if
- * it has an error that no verdict has. */
+/** Chooses the rows that stand for an exchange: its verdicts, or else its response, or else its request. The response is also
+ * kept if it has an error that no verdict has. */
 class Exchanges {
   waiting = new Map(); // the requests without a response
-  instead = new Map(); // of a row that is left out: the number of the row that is shown
+  instead = new Map(); // from the number of a row that is left out to the number of the row that is shown
   #told = new Map(); // the numbers of the latest verdicts and partitions, by exchange
   #errors = new Map();
 
-  /** The rows to show now that this one has come. */
+  /** Takes a new row; returns the rows to show now. */
   take(row) {
     const exchange = exchangeOf(row);
     if (row.event === "connection" && row.change === "closed") return [...this.#unanswered(row), row];
@@ -77,7 +77,7 @@ class Exchanges {
     return [row];
   }
 
-  /** The requests of a connection that closed: nothing answers them any more. */
+  /** The requests of a closed connection, which nothing will answer. */
   #unanswered({ node, connection }) {
     const left = [...this.waiting].filter(([, row]) => row.node === node && row.connection === connection);
     for (const [exchange] of left) this.waiting.delete(exchange);
@@ -95,8 +95,8 @@ export class Lines {
   entries = [];
   #exchanges = null;
   #kinds = new Set();
-  #repeats = []; // the latest rows, if they repeat earlier ones
-  #fold = null; // the last entry (or, if it is open, the one before its rows), if it is a fold
+  #repeats = []; // the latest rows, if they repeat earlier rows
+  #fold = null; // the fold at the end of the entries; if it is open, its rows follow it
 
   constructor(brief = false) { if (brief) this.#exchanges = new Exchanges(); }
 
@@ -146,7 +146,7 @@ export class Lines {
     else this.entries.splice(at + 1, fold.rows.length);
   }
 
-  /** Where the line with a row is; its fold's line if that is closed; −1 if there is none. */
+  /** The index of the line with a row, or of its fold if the fold is closed; −1 if there is none. */
   at(wanted) {
     const id = this.#exchanges?.instead.get(wanted) ?? wanted;
     let low = 0, high = this.entries.length;

@@ -1,4 +1,4 @@
-// A picture that the control has drawn: its window over the rows is moved here, and the control draws the next one.
+// A picture that the control has drawn. The user moves its window over the rows, and the control draws the next picture.
 
 import { h, printable } from "./dom.js";
 

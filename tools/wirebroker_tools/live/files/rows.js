@@ -1,4 +1,4 @@
-// Rows as objects, of the arrays that come, and as words. The words are those of wirebroker/trace/rows.py; a test compares them.
+// Converts the arrays that arrive to row objects, and rows to words. wirebroker/trace/rows.py has the same words; a test compares them.
 
 const CODECS = ["none", "gzip", "snappy", "lz4", "zstd"];
 const SEQUENCES = 2 ** 31;
@@ -9,7 +9,7 @@ const thousands = (number) => String(number).replace(/\B(?=(\d{3})+$)/g, ",");
 const spread = (left, right) => left + right.padStart(Math.max(MIDDLE - left.length, right.length + 1));
 const more = (about) => (about.length > 1 ? `and ${about.slice(1).join(", ")}` : "");
 
-/** The row that an array stands for; `columns` and `accepted` are those of the run. */
+/** Converts an array to a row; `columns` and `accepted` belong to the run. */
 export function rowOf(values, id, { columns, accepted }) {
   const event = values[0], names = columns[event];
   const row = { id, event };

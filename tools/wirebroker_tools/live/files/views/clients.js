@@ -41,7 +41,7 @@ export function open({ feed }) {
     found.apis.set(api, { count: (found.apis.get(api)?.count ?? 0) + 1, old: version < (feed.run.lowest[name] ?? 0) });
   }
 
-  /** A Produce with acks=0 gets no response: it counts at its first verdict, and its errors at each. */
+  /** A Produce with acks=0 gets no response, so it is counted at its first verdict, and its errors at each verdict. */
   function silent(found, row) {
     const exchange = `${row.node} ${row.connection} ${row.correlation_id}`;
     if (found.silent !== exchange) count(found, "Produce", row.version);

@@ -1,4 +1,4 @@
-// The rows of the trace, a line for each exchange or for each row; beside them, the chosen one with its request, response and verdicts.
+// The rows of the trace, a line for each exchange or for each row; beside them, the chosen row with its request, response and verdicts.
 
 import { copyButton } from "../copying.js";
 import { empty, h, isEmpty, printable, time, words } from "../dom.js";
@@ -8,7 +8,7 @@ import { Fold, Lines } from "../folds.js";
 import { partsOf } from "../rows.js";
 
 const HEIGHT = 22; // of a row, as in style.css
-const BESIDE = 20; // rows that are drawn above and below the visible ones
+const BESIDE = 20; // rows that are drawn above and below the visible rows
 const COLUMNS = { t: "time", c: "#", i: "client", p: "topic or group", m: "request", n: "", o: "outcome", r: "" };
 
 export function open({ feed, words: address, remember, ask }) {
@@ -17,7 +17,7 @@ export function open({ feed, words: address, remember, ask }) {
   const drawn = h("div", {});
   const detail = h("aside", { "aria-label": "the chosen row" });
   const nothing = h("div", {});
-  const folding = h("input", { type: "checkbox", "aria-label": "one line for each exchange, and for rows that repeat", title: "one line for each exchange, and for rows that repeat: key f", onchange: () => fold(folding.checked) });
+  const folding = h("input", { type: "checkbox", "aria-label": "one line for each exchange, and one for repeated rows", title: "one line for each exchange, and one for repeated rows (key f)", onchange: () => fold(folding.checked) });
   const earlier = h("button", { type: "button", onclick: () => feed.go({ until: feed.rows[0]?.id ?? 0 }) });
   const later = h("button", { type: "button", onclick: () => feed.go({ after: feed.rows.at(-1)?.id ?? 0 }) });
   const around = h("div", { class: "around" }, earlier, later);
@@ -95,7 +95,7 @@ export function open({ feed, words: address, remember, ask }) {
       h("a", { href: "#/exchanges" }, "Show all rows"))];
   }
 
-  /** Show a row or a fold in a line; lines are used again, because making them takes longest. */
+  /** Show a row or a fold in an existing line, because creating lines takes longest. */
   function fill(line, row, index) {
     const folded = row instanceof Fold;
     line.className = `row${row.id === chosen && !folded ? " chosen" : ""}${folded ? " folded" : ""}`;
@@ -175,7 +175,7 @@ export function open({ feed, words: address, remember, ask }) {
       h("pre", { class: "fields" }, listed), h("details", {}, h("summary", {}, "with the records in it"), h("pre", {}, found.lines.join("\n"))), dump].filter(Boolean);
   }
 
-  /** Where a line is; −1 if it is not there. */
+  /** The index of a line, or −1. */
   function placeOf(id) {
     return folding.checked ? lines.at(id) : Feed.at(feed.chosen, id);
   }

@@ -1,4 +1,4 @@
-// The loaded faults, and how often each has fired; new ones in the words of fault files.
+// The loaded faults, and how often each has fired. New faults are typed as in fault files.
 
 import { empty, h, table } from "../dom.js";
 
