@@ -74,6 +74,12 @@ def is_dropped(key: int, version: int) -> bool:
     return api is None or (api.newest >= 0 and not api.oldest <= version <= api.newest)
 
 
+def is_known(key: int, version: int) -> bool:
+    """Tells whether any release has this version of this API. The bytes of a SASL token without a header almost never look like
+    one."""
+    return key in APIS and 0 <= version <= request_class(key).__schema__.versions[1]
+
+
 def request_header_version(key: int, version: int) -> int:
     """Returns 2 for a flexible request, else 1. KeyError for an unknown key."""
     return 2 if version >= APIS[key].flexible_request else 1

@@ -50,6 +50,7 @@ from kafkawire.registry import (
     PRODUCE,
     api_name,
     is_dropped,
+    is_known,
     request_class,
     request_header_version,
     spoken,
@@ -351,7 +352,7 @@ class Relay:
         field.
         """
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(data, SIZE_BYTES)
-        if self._tokens and not _is_known(key, version):
+        if self._tokens and not is_known(key, version):
             return self._pass_token(data, size)
         self._tokens = key == SASL_HANDSHAKE and version == 0
         faults = self.proxy.faults
@@ -603,13 +604,6 @@ class Relay:
         parked, self.connection.parked = self.connection.parked, None
         if parked is not None:
             parked.left()
-
-
-def _is_known(key: int, version: int) -> bool:
-    """Whether Kafka has this version of this API. The bytes of a SASL token without a header almost never look like a known API
-    and version.
-    """
-    return key in KEYS.values() and 0 <= version <= request_class(key).__schema__.versions[1]
 
 
 def _misunderstood(first: bytes, awaited: Awaited | None) -> str:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kafkawire.frames import KEY_VERSION_CORRELATION, SIZE, SIZE_BYTES, FrameReader, frame_end
-from kafkawire.messages import APIS
 from kafkawire.printable import printable
-from kafkawire.registry import KEYS, request_class
+from kafkawire.registry import KEYS, is_known
 from wirebroker.common.lasting import LastingFile, Rotation
 from wirebroker.trace.rows import FaultRow, ProduceRow, Row
 from wirebroker_tools.capture.files import packet_block, start_of_file
@@ -134,7 +133,7 @@ class Conversation:
         """Returns a function that hides the secrets of a request that begins with these bytes, or None if the request has no
         secrets."""
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(start, SIZE_BYTES)
-        if not (_is_known(key, version) if self._tokens else _may_be_request(key, version)):
+        if not (is_known(key, version) if self._tokens else _may_be_request(key, version)):
             self._awaited.append((None, -1, -1))
             return lambda frame: hidden(frame, SIZE_BYTES)
         self._tokens = key == SASL_HANDSHAKE and version == 0
@@ -159,10 +158,6 @@ class Conversation:
 _Redact = Callable[[bytes], bytes]
 _Awaited = tuple[int | None, int, int]
 """Correlation id, API key and version of a request. A SASL token without a header has no correlation id."""
-
-
-def _is_known(key: int, version: int) -> bool:
-    return key in APIS and 0 <= version <= request_class(key).__schema__.versions[1]
 
 
 def _may_be_request(key: int, version: int) -> bool:
