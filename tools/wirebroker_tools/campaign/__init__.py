@@ -14,6 +14,7 @@ dialogues    what followed a fault, and which requests a second fault can match
 exploration  the plain runs, the cases, what the first results add, and the summary
 show         the terminal
 report       fault files, tests, the page, JUnit and SARIF
+reproductions  tests in the languages of clients/
 words        faults and ways to break, in words
 survival     one case as a test
 in_pytest    a test that is run once for each fault

@@ -49,6 +49,8 @@ class Expected:
     identity: Identity
     counts: Counter[Hashable]
     labels: dict[Hashable, str] = field(default_factory=dict)
+    whole: bool = False
+    """whether records are compared by key and value"""
 
 
 @dataclass(slots=True)
@@ -154,7 +156,7 @@ def expectation(one: Run, other: Run, topics: Collection[str] = ()) -> Expectati
         if name:
             made.notices.append(f"{topic}: the plain runs stored other records; they are compared by {name}")
         labels = {identity(each): label(each.key, each.value) for each in first} if identity(first[0]) != ANY else {}
-        made.topics[topic] = Expected(identity, Counter(map(identity, first)), labels)
+        made.topics[topic] = Expected(identity, Counter(map(identity, first)), labels, not name)
     identities = {name: each.identity for name, each in made.topics.items()}
     made.by_client = lanes(one, identities).keys() == lanes(other, identities).keys()
     again = lanes(other, identities, by_client=made.by_client)

@@ -24,6 +24,7 @@ from wirebroker_tools.campaign.exploration import Exploration, trace_file
 from wirebroker_tools.campaign.findings import Finding
 from wirebroker_tools.campaign.misfortunes import brokers_for
 from wirebroker_tools.campaign.outcomes import SILENT_OUTCOMES
+from wirebroker_tools.campaign.reproductions import Reproduction, comparable, language_of
 from wirebroker_tools.campaign.upstream import Upstream
 from wirebroker_tools.campaign.words import NAMES, fault_in_words, faults_of, place_of
 from wirebroker_tools.pictures.drawing import Wish, draw
@@ -59,8 +60,7 @@ def write_cases(exploration: Exploration, results: Iterable[Result], folder: Pat
         numbers[outcome] += 1
         name = f"{outcome}-{numbers[outcome]}"
         result["file"] = f"{FAULTS}/{name}.toml"
-        test = f"{TESTS}/test_{name.replace('-', '_')}.py"
-        for file, text in ((result["file"], _fault_file(result, upstream)), (test, _test(exploration, result, name))):
+        for file, text in ((result["file"], _fault_file(result, upstream)), _test(exploration, result, name)):
             path = folder / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
@@ -83,8 +83,27 @@ def _headline(result: Result) -> str:
     return printable(f"{place_of(result)}: {fault_in_words(result)} … {result['sentence']}")
 
 
-def _test(exploration: Exploration, result: Result, name: str) -> str:
-    """Returns a test that fails until the application is fixed."""
+def _test(exploration: Exploration, result: Result, name: str) -> tuple[str, str]:
+    """Returns the file and the text of a test that fails until the application is fixed, in the language of the command."""
+    language = language_of(exploration.application.command)
+    if language is None or exploration.application.upstream is not None:
+        return f"{TESTS}/test_{name.replace('-', '_')}.py", _python(exploration, result, name)
+    return f"{TESTS}/{language.file(name)}", language.test(_reproduction(exploration, result, name))
+
+
+def _reproduction(exploration: Exploration, result: Result, name: str) -> Reproduction:
+    plain, made = exploration.plain.stored, list(exploration.application.settings.get("topics") or ())
+    named = {topic.partition(":")[0] for topic in made}
+    records = {
+        topic: found for topic, expected in exploration.expected.topics.items()
+        if expected.whole and (found := comparable((each.key, each.value) for each in plain.get(topic, ())))
+    }  # fmt: skip
+    topics = [*made, *(topic for topic in plain if topic not in named)]
+    command, faults = shlex.join(exploration.application.command), faults_of(result)
+    return Reproduction(_headline(result), name, command, faults, brokers_for(faults), topics, records)
+
+
+def _python(exploration: Exploration, result: Result, name: str) -> str:
     application = exploration.application
     upstream = application.upstream
     rules = ", ".join(_call(words) for words in faults_of(result))
