@@ -1,0 +1,1 @@
+//! The tests of this folder are the crate.
