@@ -123,6 +123,23 @@ def test_a_member_that_does_not_sync_in_time_is_removed(broker: InProcess) -> No
     assert one.heartbeat() == UNKNOWN_MEMBER
 
 
+def test_a_group_that_has_synced_stays_as_it_is(broker: InProcess) -> None:
+    """The follower syncs only after the leader has made the group stable."""
+    one, two = ClassicMember(broker), ClassicMember(broker)
+    one.join()
+    one.sync()
+    two.ask_to_join()
+    two.joined()
+    two.ask_to_join()
+    one.ask_to_join()
+    one.joined(), two.joined()
+    assert one.sync({one.member: b"half", two.member: b"other half"}) == (0, b"half")
+    assert two.sync() == (0, b"other half")
+    for _ in range(14):  # longer than the rebalance timeout, which also is the time for SyncGroup
+        broker.clock.advance(seconds=5)
+        assert [one.heartbeat(), two.heartbeat()] == [0, 0]
+
+
 def test_a_pending_id_is_forgotten(broker: InProcess) -> None:
     one = ClassicMember(broker)
     one.ask_to_join(session_ms=6000)

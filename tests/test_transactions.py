@@ -213,6 +213,25 @@ def test_c4_a_transaction_that_is_open_too_long_is_aborted_and_its_producer_fenc
     assert Reader(kafka).values() == []
 
 
+def test_c4_the_timeout_counts_from_the_first_partition(kafka: InProcess) -> None:
+    producer = started(kafka, timeout_ms=60_000)
+    producer.send("first")
+    kafka.clock.advance(seconds=50)
+    producer.send("second", partition=1)
+    kafka.clock.advance(seconds=20)
+    assert producer.send("third", partition=1).error_code == INVALID_EPOCH
+
+
+def test_c4_a_producer_does_not_expire_while_its_transaction_is_open() -> None:
+    kafka = InProcess(
+        topics={"orders": 1}, configs={"producer.id.expiration.ms": 2000, "producer.id.expiration.check.interval.ms": 500}
+    )
+    producer = started(kafka)
+    producer.send("first")
+    kafka.clock.advance(seconds=10)
+    assert list(kafka.engine.cluster.topics["orders"].partitions[0].producers) == [producer.pid]
+
+
 def test_c4_a_transactional_id_does_not_expire_while_its_transaction_is_open(
     mock_kafka_factory: Callable[..., MockKafka], caplog: pytest.LogCaptureFixture
 ) -> None:
