@@ -20,6 +20,7 @@ from kafkawire.messages.list_transactions import ListTransactionsRequest
 from requesting import (
     end_txn,
     fetch,
+    plain,
     produce_request,
 )
 from responses import only
@@ -289,6 +290,17 @@ def test_c5_a_transactional_id_expires_after_seven_days(kafka: InProcess) -> Non
     anew = started(kafka)
     assert anew.pid != first.pid
     assert anew.epoch == 0
+
+
+def test_c5_a_transactional_id_expires_also_after_a_downgrade_of_transactions(kafka: InProcess) -> None:
+    """Its tombstone holds no client version, which the records of transaction.version 0 cannot hold."""
+    producer = started(kafka)
+    producer.send("v")
+    assert producer.end() == 0
+    update = {"feature": "transaction.version", "max_version_level": 0, "upgrade_type": 3}
+    assert client(kafka).request(plain("UpdateFeatures", timeout_ms=1000, feature_updates=[update]), 1).error_code == 0
+    kafka.clock.advance(days=8)
+    assert kafka.engine.transactions.transactions == {}
 
 
 def test_c6_an_expired_producer_is_forgotten_and_a_late_duplicate_stored_again(kafka: InProcess) -> None:

@@ -22,6 +22,7 @@ COMPLETE = frozenset({"topic", "config", "acl", "quota", "scram", "token", "offs
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE = 0, 1
 WEEK_MS = 7 * 86_400_000
+UNCLEAN = "unclean.leader.election.enable"
 SELDOM = 5
 """The settings of brokers, which are many, are described in one of this many schedules."""
 
@@ -41,6 +42,8 @@ class Done:
         self.acknowledged = Acknowledged()
         self.lossy: set[str] = set()
         """The topics that may have lost acknowledged records, as in Kafka."""
+        self.falls: set[str] = set()
+        """The topics whose high watermarks may fall."""
         self.auto_created: set[str] = set()
         self._pending: dict[Any, list[tuple[Key, Any]]] = {}
 
@@ -66,6 +69,7 @@ class Done:
         self.starts.clear()
         self.lossy.update(topic.name for topic in self._world.engine.cluster.topics.values())
         self.lossy.add("*")
+        self.falls.add("*")
 
     def topic_exists(self, topic: Any) -> None:
         """A topic exists from the beginning."""
@@ -88,7 +92,8 @@ class Done:
                 self.set(("config", METRICS, name, setting), ANY)
         elif deed in ("truncate", "elect_leader", "move_leader"):
             self.lossy.add(str(name))
-            self.lossy.add("__")
+            if deed == "truncate" or given.get("unclean"):
+                self.falls.add(str(name))
         elif deed in ("kill_broker", "crash", "restart", "crash_after_write"):
             self.lossy.add("*")
 
@@ -126,6 +131,8 @@ class Done:
         }.get(api)  # fmt: skip
         if family is not None:
             self.vague.add(family)
+        elif api == "ElectLeaders":
+            self.falls.add("*")
         elif api in ("CreateTopics", "DeleteTopics", "CreatePartitions"):
             self.vague |= {"topic", "config", "offset"}
         elif api in ("Metadata", "StreamsGroupHeartbeat"):
@@ -163,6 +170,8 @@ class Done:
                 self.set(("topic", made.name), (made.topic_id, made.num_partitions))
                 self._world.speaker.symbols.topic(made.name, made.topic_id)
             for config in asked[made.name].configs:
+                if config.name == UNCLEAN:
+                    self.falls.add("*")
                 self.set(("config", TOPIC, made.name, config.name), config.value)
 
     def _DeleteTopics(self, _: Any, response: Any, __: int) -> None:  # noqa: N802
@@ -194,6 +203,10 @@ class Done:
                 request, response, lambda name: ids.get(name) if isinstance(name, str) else name if name in known else None
             )
 
+    def _ElectLeaders(self, request: Any, _: Any, __: int) -> None:  # noqa: N802
+        if request.election_type:
+            self.falls.add("*")
+
     # Settings
 
     def _AlterConfigs(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
@@ -202,6 +215,8 @@ class Done:
             self.drop(*where)
             for config in resource.configs:
                 self.set((*where, config.name), ABSENT if config.value is None else config.value)
+                if config.name == UNCLEAN:
+                    self.falls.add("*")
 
     def _IncrementalAlterConfigs(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
         for resource in self._accepted(request, response):
@@ -209,6 +224,8 @@ class Done:
                 key = ("config", resource.resource_type, resource.resource_name, config.name)
                 operation = config.config_operation
                 self.set(key, {SET: config.value, DELETE: ABSENT}.get(operation, ANY))
+                if config.name == UNCLEAN:
+                    self.falls.add("*")
 
     @staticmethod
     def _accepted(request: Any, response: Any) -> Iterator[Any]:

@@ -101,7 +101,8 @@ SELDOM = dict.fromkeys(
 ACT_WEIGHTS = {
     "clock: at once": 6.0, "clock: seconds": 4.0, "clock: minutes": 2.5, "clock: hours": 0.7, "clock: days": 0.5,
     "a client leaves": 1.0, "faults end": 1.0, "the disk is well again": 0.6, "soft reset": 0.15, "restore": 0.15,
-    "running: restart": 0.5, "cluster: start_broker": 1.0,
+    "running: restart": 0.5, "cluster: start_broker": 1.0, "cluster: kill_broker": 0.4, "cluster: move_leader": 0.4,
+    "cluster: freeze_replica": 0.5,
 }  # fmt: skip
 """The weights of acts. The weight of every other act is 0.12."""
 WEIGHTS: dict[str, float] = {api: OFTEN.get(api, SELDOM.get(api, 1)) for api in ASKED} | {

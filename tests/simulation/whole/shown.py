@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from requesting import plain
 from simulation.whole.done import BROKER, GROUP, METRICS, SELDOM, TOPIC, Key, quota_key
+from wirebroker.core.producers import unpack
 
 if TYPE_CHECKING:
     from simulation.whole.world import World
@@ -121,4 +122,7 @@ def _transactions(world: World) -> Iterator[tuple[Key, Any]]:
 def _logs(world: World) -> Iterator[tuple[Key, Any]]:
     for partition in world.engine.cluster.partitions():
         where = partition.topic, partition.index
+        for producer_id, state in partition.producers.items():
+            entry = unpack(state)
+            yield ("producer", *where, producer_id), (entry.producer_epoch, entry.last_sequence)
         yield ("log", *where), (partition.log_start_offset, partition.last_stable_offset, partition.high_watermark)

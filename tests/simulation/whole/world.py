@@ -28,6 +28,7 @@ from simulation.whole import holding
 from simulation.whole.acts import ACTS, IMPOSSIBLE
 from simulation.whole.asking import TOPICS, Asked, Speaker
 from simulation.whole.done import BROKER, SELDOM, Done, Key
+from simulation.whole.following import Following
 from simulation.whole.kinds import NO_CHANGE
 from simulation.whole.pairs import Met
 from simulation.whole.schedule import Setting, Step
@@ -138,6 +139,7 @@ class World:
         """What must be called to undo what acts have broken."""
         self.expects_closes = self.disk_failed = False
         self._faulty = 0
+        self.following = Following()
         self.done = Done(self)
         self.met = met or Met()
         self.watch = Watch()

@@ -467,7 +467,8 @@ class TransactionCoordinator:
         for the client if the write fails."""
         index = self._cluster.coordinator_partition("transaction", transaction.transactional_id)
         log = self._cluster.partition(TRANSACTION_TOPIC, index) if index is not None else None
-        if not self._level and after.client_version and not transaction.state.ending:
+        writes_version = after.client_version and after.state is not TransactionState.DEAD
+        if not self._level and writes_version and not transaction.state.ending:
             transaction.is_stuck = True
             return ErrorCode.UNSUPPORTED_VERSION
         try:
