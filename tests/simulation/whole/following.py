@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from fuzzing.script import Finding
 from kafkawire.batches import read_header
+from simulation.whole.done import TOPIC
+from wirebroker.core.cluster import Topic
 from wirebroker.core.partition import Partition
 from wirebroker.core.share.in_flight import InFlight, RecordState
 
@@ -25,6 +27,9 @@ class Followed:
     position: int = 0
     open: dict[int, int] = field(default_factory=dict)
     high: int = 0
+    start: int = 0
+    batches: list[tuple[int, int]] = field(default_factory=list)
+    """The last offset and the largest timestamp of each batch."""
 
 
 class Following:
@@ -40,6 +45,9 @@ class Following:
             for partition in topic.partitions:
                 known = self._logs.setdefault((topic.topic_id, partition.index), Followed())
                 self._follow(partition, known, falls)
+                if not falls and partition.log_start_offset > known.start:
+                    self._deleted(world, topic, partition, known)
+                known.start = partition.log_start_offset
         for record, member in _acquired(world.engine):
             if record.lock is None or record.lock.action is None:
                 raise Finding("an acquired record has no lock that ends", member)
@@ -53,9 +61,11 @@ class Following:
         if partition.leader_epoch != known.epoch or partition.log_end_offset < known.position:
             known.epoch, known.position = partition.leader_epoch, partition.log_start_offset
             known.open.clear()
+            known.batches.clear()
         if partition.log_end_offset > known.position:
             for raw in partition.log.batches(known.position):
                 header = read_header(raw)
+                known.batches.append((header.last_offset, header.max_timestamp))
                 if header.is_control:
                     known.open.pop(header.producer_id, None)
                 elif header.is_transactional:
@@ -65,6 +75,19 @@ class Following:
         if partition.last_stable_offset > first:
             told = f"{where}: the last stable offset is {partition.last_stable_offset}, and a transaction is open at {first}"
             raise Finding("readers see an open transaction", told)
+
+    @staticmethod
+    def _deleted(world: World, topic: Topic, partition: Partition, known: Followed) -> None:
+        """Checks that retention deletes nothing too early. Settings that a schedule has changed are left out."""
+        begin = world.done.starts.get((topic.topic_id, partition.index), 0)
+        changed = [world.done.since.get(("config", TOPIC, topic.name, f"retention.{each}"), 0) for each in ("ms", "bytes")]
+        if topic.internal or max(changed) > world.began or world.in_trouble or "topic" in world.done.vague:
+            return
+        keep_ms = partition.configs.integer("retention.ms")
+        for last, latest in known.batches:
+            if begin <= last < partition.log_start_offset and (keep_ms < 0 or world.now - latest <= keep_ms):
+                raise Finding("retention deletes a batch too early", f"{topic.name}-{partition.index}: the batch up to {last}")
+        known.batches = [each for each in known.batches if each[0] >= partition.log_start_offset]
 
 
 def _acquired(engine: Engine) -> Iterator[tuple[InFlight, str]]:

@@ -32,6 +32,7 @@ from simulation.whole.following import Following
 from simulation.whole.kinds import NO_CHANGE
 from simulation.whole.pairs import Met
 from simulation.whole.schedule import Setting, Step
+from simulation.whole.sessions import Sessions
 from simulation.whole.shown import shown
 from simulation.whole.things import CLUSTER, Things, things_of
 from simulation.whole.watching import Watch
@@ -140,6 +141,7 @@ class World:
         self.expects_closes = self.disk_failed = False
         self._faulty = 0
         self.following = Following()
+        self.sessions = Sessions()
         self.done = Done(self)
         self.met = met or Met()
         self.watch = Watch()
@@ -470,6 +472,8 @@ class World:
             raise Finding(f"{sent}: a response that cannot be read", f"{wrong}: {raw[:200].hex()}") from None
         if correlation != sent.number:
             raise Finding(f"{sent}: a response to another request", str(correlation))
+        if not self.in_trouble:
+            self.sessions.answered(sent, sent.response)
         if self.engine.faults is None:
             self.done.learn(sent.api, sent.request, sent.response, sent.version)
         else:
