@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 
-from ecosystem.pipelines.cluster import Cluster
+
+class Cluster(Protocol):
+    """A cluster that a client can reach."""
+
+    bootstrap: str
 
 
 class Counts(NamedTuple):

@@ -1,0 +1,101 @@
+"""A cluster of three brokers in this process, with its files, which can be ended and opened again at the same addresses."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import socket
+from pathlib import Path
+from typing import NamedTuple
+
+from wirebroker import MockKafka
+from wirebroker.engine.engine import Engine
+from wirebroker.net.listener import Listener
+from wirebroker.net.tls import make_certificates, tls_of
+from wirebroker.security.protocols import SecurityProtocol
+from wirebroker.trace.sinks import JsonLinesSink
+
+HOST, NODES = "127.0.0.1", (1, 2, 3)
+SETTINGS = {
+    "auto.create.topics.enable": "false", "min.insync.replicas": "2", "group.initial.rebalance.delay.ms": "1000",
+    "group.consumer.heartbeat.interval.ms": "2000", "log.segment.bytes": str(1 << 20),
+    "sasl.enabled.mechanisms": "SCRAM-SHA-256", "connections.max.reauth.ms": "20000",
+}  # fmt: skip
+
+
+class Size(NamedTuple):
+    """How large the process and its broker are."""
+
+    memory: int
+    """the resident memory in MB"""
+    descriptors: int
+    threads: int
+    tasks: int
+    """the tasks of the event loop"""
+    timers: int
+    connections: int
+
+
+class Brokers:
+    """Three brokers, whose clients find them again after each start."""
+
+    def __init__(self, folder: Path, profile: str, topics: dict[str, int], trace: Path | None = None) -> None:
+        self.folder, self.profile, self._trace = folder, profile, trace
+        self.port = _free_ports(2 * len(NODES))
+        self.bootstrap = ",".join(f"{HOST}:{self.port + number}" for number in range(len(NODES)))
+        self.secured = f"{HOST}:{self.port + len(NODES)}"
+        self.ca = folder / "tls" / "ca.pem"
+        self.ca.parent.mkdir()
+        self._tls = tls_of(SETTINGS, make_certificates(folder / "tls", [HOST]), "SASL_SSL")
+        self._topics = {name: {"partitions": count, "replication_factor": 3} for name, count in topics.items()}
+        self.kafka = self._opened()
+
+    def _opened(self) -> MockKafka:
+        kafka = MockKafka(
+            brokers=3, port=self.port, data=self.folder / "data", profile=self.profile, configs=SETTINGS,
+            users={"till": "secret"}, topics=self._topics, trace="exchanges" if self._trace else "verdicts",
+        )  # fmt: skip
+        kafka.start()
+        if self._trace:
+            sink = JsonLinesSink(self._trace)
+            kafka._call(lambda engine: engine.trace.sinks.append(sink))
+        for number, node in enumerate(NODES, self.port + len(NODES)):
+            kafka._listen(Listener(node, HOST, number, None, "SASL_SSL", SecurityProtocol.SASL_SSL, self._tls))
+        return kafka
+
+    def open_again(self) -> None:
+        """Ends the brokers, and opens their directories again."""
+        self.kafka.stop()
+        self.kafka = self._opened()
+
+    def upgrade(self, profile: str) -> None:
+        """Upgrades one broker after the other."""
+        self.kafka.upgrade(profile, pause=3)  # type: ignore[arg-type]
+        self.profile = profile
+
+    def size(self) -> Size:
+        """Returns the present size."""
+
+        def inside(engine: Engine) -> tuple[int, int]:
+            return len(asyncio.all_tasks()), sum(timer.action is not None for *_, timer in engine.timers._heap)
+
+        status = Path("/proc/self/status").read_text()
+        memory, threads = (int(re.findall(rf"{name}:\s+(\d+)", status)[0]) for name in ("VmRSS", "Threads"))
+        tasks, timers = self.kafka._call(inside)
+        connections = self.kafka.connection_count()
+        return Size(memory // 1024, len(os.listdir("/proc/self/fd")), threads, tasks, timers, connections)
+
+
+def _free_ports(count: int) -> int:
+    """Returns the first of some neighbouring ports that nobody uses. The system gives none of them to outgoing connections."""
+    while True:
+        first = random.randrange(20_000, 32_000)
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as probe:
+                    probe.bind((HOST, port))
+            return first
+        except OSError:
+            continue
