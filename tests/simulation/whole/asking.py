@@ -49,6 +49,8 @@ class Speaker:
     def _subject(self, name: str) -> Subject:
         if name not in self._subjects:
             made = Brokers(self._seed, self._brokers) if name == "brokers" else MAKERS[name](self._seed)
+            _shorten(made)
+            _shorten(getattr(made, "_shares", None))
             self._subjects[name] = made
         return self._subjects[name]
 
@@ -89,5 +91,14 @@ class Speaker:
         subject.learn(asked.ask, {} if told is None else {connection: told})
 
 
+def _shorten(subject: Any) -> None:
+    """Leaves only some of the requests with which a dialogue prepares its groups, because schedules are short."""
+    first = getattr(subject, "_first", None)
+    if first:
+        first[:] = [first[number] for number in PREPARING if number < len(first)]
+
+
+PREPARING = (0, 4, 6)
+"""Of share groups: the setting share.auto.offset.reset, the start offsets, and the ShareFetch that loads a partition."""
 MAKERS = SUBJECTS | {"consumers": Consumers, "security": Security, "states": States, "logins": Logins}
 """The subjects by name. The dialogues about brokers need the number of brokers, too."""

@@ -68,7 +68,7 @@ class Following:
                 known.batches.append((header.last_offset, header.max_timestamp))
                 if header.is_control:
                     known.open.pop(header.producer_id, None)
-                elif header.is_transactional:
+                elif header.is_transactional and header.producer_id >= 0:
                     known.open.setdefault(header.producer_id, header.base_offset)
             known.position = partition.log_end_offset
         first = min((each for each in known.open.values() if each >= partition.log_start_offset), default=high)
@@ -99,15 +99,16 @@ def _acquired(engine: Engine) -> Iterator[tuple[InFlight, str]]:
                     yield record, f"{held.key} {record.member_id}"
 
 
-def nobody_waits(engine: Engine) -> None:
-    """Checks that no request waits after all clients have left. Raises Finding."""
+def all_leave(world: World) -> None:
+    """Lets all clients leave, and checks that no request of theirs waits any more. Raises Finding."""
+    engine = world.engine
+    for where in list(world.links):
+        world.leave(where)
     for partition in engine.cluster.partitions():
         if partition.waiting:
             raise Finding("a request of a client that has left waits for records", f"{partition.topic}-{partition.index}")
-    if engine.shares._waiting or [*engine.shares.sessions]:
-        raise Finding("a share session of a client that has left stays", f"{[*engine.shares.sessions]}")
-    for _, member in _acquired(engine):
-        raise Finding("a client that has left has acquired records", member)
+    if engine.shares._waiting:
+        raise Finding("a ShareFetch of a client that has left waits for records", str([*engine.shares._waiting]))
     for _, _, timer in engine.timers._heap:
         if getattr(timer.action, "__module__", "").startswith("wirebroker.apis."):
             raise Finding("a timer of a client that has left stays", str(timer.action))

@@ -21,7 +21,7 @@ from kafka_model.judging import judge
 from simulation.whole.acts import DAY, MINUTE, SECOND
 from simulation.whole.conserving import conserved
 from simulation.whole.done import ABSENT, Key
-from simulation.whole.following import nobody_waits
+from simulation.whole.following import all_leave
 from simulation.whole.shown import shown
 from wirebroker.core.transactions.transaction import TransactionState
 
@@ -80,9 +80,7 @@ def finish(world: World) -> None:
         world.repair()
         world.expects_closes = False
         if world.setting.seed % 2:
-            for where in list(world.links):
-                world.leave(where)
-            nobody_waits(world.engine)
+            all_leave(world)
         live(world)
         as_the_rules_say(world)
     world.disk_failed = False
