@@ -44,6 +44,7 @@ from wirebroker.security.principals import Principal
 from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.testing.options import BrokerOptions
 
+LOGGER = logging.getLogger("wirebroker")
 START = 1_800_000_000_000
 CONNECTIONS = 5
 USERS = {3: "alice", 4: "admin"}
@@ -147,6 +148,8 @@ class World:
         self.watch = Watch()
         self._by_connection: dict[Connection, Link] = {}
         self._patch = pytest.MonkeyPatch()
+        self._level = LOGGER.level
+        LOGGER.setLevel(logging.WARNING)
         self._folder: Path | None = folder() if setting.data else None
         self.disk = None if self._folder is None else Disk(self._folder, self._patch)
         self._profile = setting.release
@@ -191,6 +194,7 @@ class World:
         """Closes everything."""
         self.watch.close()
         self._patch.undo()
+        LOGGER.setLevel(self._level)
         if self.engine.store is not None:
             with suppress(OSError):
                 self.engine.store.abandon()
@@ -540,9 +544,6 @@ class World:
 
 def _nothing() -> None:
     """`settle` runs the slices."""
-
-
-logging.getLogger("wirebroker").setLevel(logging.WARNING)
 
 
 def run(setting: Setting, steps: Sequence[Step], met: Met | None = None) -> World:
