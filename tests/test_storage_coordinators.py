@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from actors import TEAM, Member
+from actors import TEAM, ClassicMember, Member
 from random_dialogues.replay import load, replay
 from requesting import find_coordinator
 from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.engine.engine import Engine
 from wirebroker.mock import MockKafka
+from wirebroker.net.thread import LoopThread
 from wirebroker.storage.snapshots import snapshot_bytes
 from wirebroker.storage.store import FolderStore
 from wirebroker_tools.conformance.own_broker import OwnBroker
@@ -126,3 +128,27 @@ def test_consumer_groups_are_found_again_after_every_change(tmp_path: Path) -> N
             assert after["offsets"] == before["offsets"]
             groups.add(str(before["modern"]))
         assert len(groups) > 10
+
+
+def test_no_timer_wakes_a_broker_that_has_closed_its_files(tmp_path: Path) -> None:
+    """The session of a member would end later, and the record about it would follow the end of a log that is closed. The loop
+    of the broker goes on here, as that of a test process does."""
+    thread = LoopThread()
+    try:
+        kafka = MockKafka(topics={"orders": 1}, data=tmp_path, loop_thread=thread)
+        kafka.start()
+        members = [ClassicMember(kafka, group=f"team {number}") for number in range(3)]
+        for member in members:
+            client(kafka).request(find_coordinator(member.group), 4)
+            member.join()
+        host = kafka._running
+        kafka.stop()
+
+        async def awaited() -> int | None:
+            """Returns the deadline for which the loop has an alarm, after all connections are lost."""
+            await asyncio.sleep(0)
+            return host.alarm_at
+
+        assert thread.await_(awaited()) is None
+    finally:
+        thread.stop()

@@ -270,6 +270,7 @@ class Driver(Generic[C]):
         self._alarm: asyncio.TimerHandle | None = None
         self.alarm_at: int | None = None
         """The machine's next deadline, in ms since the epoch."""
+        self._ends = False
         # A completion-based loop (Windows) uses a buffer while a read is pending, so connections cannot share a buffer.
         self._shared = None if type(self.loop).__name__ == "ProactorEventLoop" else bytearray(SHARED_BUFFER)
         self._handshake_turns = HandshakeTurns(self.loop, shared=self._shared is not None)
@@ -447,13 +448,13 @@ class Driver(Generic[C]):
 
     def _set_alarm(self, deadline: int | None, runs: bool = True) -> None:
         """Call `_wake` at the deadline. If `runs` is False, the clock reaches the deadline only by a call of `advance`, and no
-        alarm is needed."""
+        alarm is needed. Nothing wakes a machine that ends: a timer could write to files that are closed already."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        self.alarm_at = deadline
-        if deadline is not None and runs:
-            self._alarm = self.loop.call_later(max(deadline - self.clock.now(), 0) / 1000, self._wake)
+        self.alarm_at = None if self._ends else deadline
+        if self.alarm_at is not None and runs:
+            self._alarm = self.loop.call_later(max(self.alarm_at - self.clock.now(), 0) / 1000, self._wake)
 
     def _wake(self) -> None:
         self._alarm = None
@@ -479,8 +480,8 @@ class Driver(Generic[C]):
         """Accept no more connections, close the connections in line, and cancel the alarm."""
         for server in self._servers:
             server.close()
-        if self._alarm is not None:
-            self._alarm.cancel()
+        self._ends = True
+        self._set_alarm(None)
         self._handshake_turns.close()
         self.limits.close()
 

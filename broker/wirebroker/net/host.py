@@ -129,7 +129,7 @@ class Host(Server):
         self._wake_turns()
 
     def _wake_turns(self) -> None:
-        if self._turn is None:
+        if self._turn is None and not self._ends:
             self._turn = self.loop.call_soon(self._take_turns)
 
     def _take_turns(self) -> None:
