@@ -1,6 +1,7 @@
 """Fixtures and settings of all tests."""
 
 import gc
+import logging
 import os
 import tomllib
 from collections.abc import Generator
@@ -22,6 +23,10 @@ settings.register_profile("wirebroker", deadline=None)
 settings.load_profile("wirebroker")
 
 
+for client in ("kafka", "aiokafka"):
+    # The threads of a client that an earlier test has left behind still log, and `caplog` shows what the broker says.
+    logging.getLogger(client).addHandler(logging.NullHandler())
+    logging.getLogger(client).propagate = False
 for waiting in (*vars(Waits).values(), ProxyKafka.wait_until):
     if defaults := getattr(waiting, "__defaults__", None):
         waiting.__defaults__ = tuple(PATIENCE if each == 5.0 else each for each in defaults)
