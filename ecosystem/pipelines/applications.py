@@ -93,6 +93,19 @@ class Process:
         return self.log.read_bytes().count(b"aborts: ")
 
 
+def instances(name: str, version: str, bootstrap: str, folder: Path) -> list[Process]:
+    """Returns the instances of an application, which are not started yet. Raises Missing."""
+    prepare, more = APPLICATIONS[name]
+    words = [*prepare(version).words, bootstrap, name]
+    return [Process([*words, str(number), *more], folder / f"{name}-{number}.log") for number in range(INSTANCES)]
+
+
+def feeds(bootstrap: str, rate: int, folder: Path) -> list[Process]:
+    """Returns the producers of the inputs of all applications, which are not started yet."""
+    words = [*python("feed").words, bootstrap, str(rate)]
+    return [Process([*words, "java", "python", "plain"], folder / "feed.log"), Process([*words, "go"], folder / "feed-go.log")]
+
+
 class Chaos:
     """Kills one instance of an application, a broker, or both, again and again. Processes without a name are only tended."""
 

@@ -58,6 +58,11 @@ def outputs(name: str) -> list[str]:
     return [f"{name}.out", *([f"{name}.rejected"] if name in ("python", "plain") else [])]
 
 
+def topics(name: str) -> dict[str, int]:
+    """The topics that an application reads and writes, with their numbers of partitions."""
+    return {f"{name}.in": PARTITIONS["in"], **dict.fromkeys(outputs(name), PARTITIONS["out"])}
+
+
 def say(text: str) -> None:
     """Prints a line with the time."""
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
+from _kafka_server import until
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 
 
@@ -102,3 +103,14 @@ def is_drained(cluster: Cluster, name: str, last: dict[int, int]) -> bool:
     finally:
         consumer.close()
     return all(each.offset > last[each.partition] for each in committed)
+
+
+def drain(cluster: Cluster, names: Iterable[str], tend: Callable[[], object]) -> None:
+    """Waits until these applications have processed all inputs, and calls `tend` meanwhile."""
+    last = {name: last_inputs(cluster, name) for name in names}
+
+    def drained() -> bool:
+        tend()
+        return all(is_drained(cluster, name, last[name]) for name in last)
+
+    until(drained, "all inputs processed", 300)
