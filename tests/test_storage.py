@@ -135,6 +135,18 @@ def test_d6_a_topic_that_is_deleted_leaves_nothing(data: Path) -> None:
         assert [record.sequence for record in kafka.records("orders")] == [7]
 
 
+def test_a_start_with_the_same_seed_gives_none_of_the_ids_of_an_earlier_start(data: Path, tmp_path: Path) -> None:
+    ids: dict[Path, list[str]] = {data: [], tmp_path / "other": []}
+    for place, given in ids.items():
+        for number in range(3):
+            with MockKafka(data=place, random_seed=1, topics={f"t{number}": 1}) as kafka:
+                given.append(kafka.topics()[f"t{number}"].topic_id)
+                kafka.delete_topic(f"t{number}")
+    first, second = ids.values()
+    assert first == second
+    assert len(set(first)) == 3
+
+
 def test_topics_their_ids_settings_and_producer_id_blocks_are_kept(data: Path) -> None:
     def topics(kafka: MockKafka) -> Any:
         found = client(kafka).request(plain("Metadata", topics=None), 12).topics

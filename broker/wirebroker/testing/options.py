@@ -248,8 +248,11 @@ class BrokerOptions(ServeOptions):
         Raises ValueError for a setting that Kafka would not accept, and DataError (an OSError) if the directory cannot be
         used.
         """
-        random_bytes = os.urandom if self.random_seed is None else random.Random(self.random_seed).randbytes
+        source = random.Random(self.random_seed)
+        random_bytes = os.urandom if self.random_seed is None else source.randbytes
         store = self._open_store(*self.folders, random_bytes=random_bytes) if self.folders else None
+        if store is not None and (written := store.metadata.end_offset):  # no id of an earlier start must come again
+            source.seed(f"{self.random_seed} {written}")
         try:
             return self._new_engine(now, random_bytes, store)
         except BaseException:
