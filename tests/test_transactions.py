@@ -26,6 +26,7 @@ from requesting import (
 from responses import only
 from wirebroker.client.wire import ConnectionClosed
 from wirebroker.core.open_transactions import OpenTransactions
+from wirebroker.core.producers import open_since
 from wirebroker.core.transactions.states import PREVIOUS, TransactionState
 from wirebroker.mock import MockKafka
 from wirekit import batch, client
@@ -80,6 +81,20 @@ def test_c1_ids_and_epochs_survive_a_restart(kafka: InProcess) -> None:
     second = TransactionalProducer(kafka)
     assert second.init() == 0
     assert (second.pid, second.epoch) == (first.pid, first.epoch + 1)
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_a_truncated_marker_leaves_the_state_that_a_restart_reads_from_the_log(kafka: InProcess, offset: int) -> None:
+    producer = started(kafka)
+    producer.send("a")
+    assert producer.end() == 0
+    kafka.truncate("orders", 0, offset)
+    partition = kafka._engine.cluster.topics["orders"].partitions[0]
+    left = dict(partition.producers)
+    assert [open_since(each) for each in left.values()] == [0] * offset
+    assert Reader(kafka).values() == []
+    kafka.restart("kill")
+    assert partition.producers == left
 
 
 # Commits and aborts

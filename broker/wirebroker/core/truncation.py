@@ -10,8 +10,8 @@ from wirebroker.core.producers import Key, advance, end_transaction, last_offset
 def truncate(partition: Partition, offset: int, now: int) -> int:
     """Delete the batch that contains `offset` and all later batches. Returns the new log end offset.
 
-    The state of a producer whose batches were deleted is computed again from the remaining log. The leader epoch increases, so
-    that consumers and followers detect the truncation. Raises ValueError if the offset is outside the log.
+    The state of a producer whose batches or markers were deleted is computed again from the remaining log. The leader epoch
+    increases, so that consumers and followers detect the truncation. Raises ValueError if the offset is outside the log.
     """
     if not partition.log_start_offset <= offset <= partition.log_end_offset:
         raise ValueError(
@@ -19,9 +19,10 @@ def truncate(partition: Partition, offset: int, now: int) -> int:
             f"it cannot be truncated to {offset}"
         )
     if offset < partition.log_end_offset:
+        cut = {read_header(batch).producer_id for batch in partition.log.batches(offset)}
         partition.log.truncate_to(offset)
         end = partition.log_end_offset
-        kept = {key: state for key, state in partition.producers.items() if last_offset(state) < end}
+        kept = {key: state for key, state in partition.producers.items() if key not in cut and last_offset(state) < end}
         partition.producers = replayed(partition, kept)
         opened = {int(key): open_since(state) for key, state in partition.producers.items() if open_since(state) >= 0}
         partition.transactions.truncate(end, opened)
