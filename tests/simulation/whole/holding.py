@@ -23,7 +23,7 @@ from simulation.whole.conserving import conserved
 from simulation.whole.done import ABSENT, Key
 from simulation.whole.following import all_leave
 from simulation.whole.shown import shown
-from wirebroker.core.transactions.transaction import TransactionState
+from wirebroker.core.transactions.transaction import NO_EPOCH, TransactionState
 
 if TYPE_CHECKING:
     from simulation.whole.world import Sent, World
@@ -218,4 +218,6 @@ def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], af
         return (mode == "kill" and key not in before) or (partition is not None and partition.log_start_offset > 0)
     if key[0] == "transaction" and key in before and key in after:
         return bool(before[key][0] == after[key][0] and before[key][1] <= after[key][1])
+    if key[0] == "transaction" and key in before:  # an id that could not be written has no epoch; Kafka lists it, too
+        return bool(before[key][1] == NO_EPOCH)
     return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from fuzzing.script import Finding
@@ -15,30 +16,57 @@ WRONG = (ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.INVALID_SHARE_SESSION_
 
 
 class Sessions:
-    """The next epoch of each session, as far as responses tell."""
+    """The next epoch of each session, as far as responses tell. While several requests of a session are under way, their order
+    is not known, so they are not judged."""
 
     def __init__(self) -> None:
-        self._next: dict[Any, tuple[int, int]] = {}
-        """The number of the latest request that was answered, and the epoch after it."""
+        self._next: dict[Any, int] = {}
+        self._waiting: defaultdict[Any, set[int]] = defaultdict(set)
+        """The numbers of the requests that have no response yet."""
+        self._unordered: set[int] = set()
+
+    def sent(self, sent: Sent) -> None:
+        """Note that a request is sent."""
+        if (key := _key(sent, None)) is not None:
+            if waiting := self._waiting[key]:
+                self._unordered |= {*waiting, sent.number}
+            waiting.add(sent.number)
+
+    def lost(self, sent: Sent) -> None:
+        """Note that a request gets no response, or none that can be judged."""
+        if (key := _key(sent, None)) is not None:
+            self._waiting[key].discard(sent.number)
+            self._next.pop(key, None)
 
     def answered(self, sent: Sent, response: Any) -> None:
         """Note a response. Raises Finding."""
-        request = sent.request
-        if sent.api == "Fetch" and sent.version >= 7:
-            key, epoch = (sent.node, request.session_id or response.session_id), request.session_epoch
-        elif sent.api in ("ShareFetch", "ShareAcknowledge"):
-            key, epoch = (sent.node, request.group_id, request.member_id), request.share_session_epoch
-        else:
+        if (asked := _key(sent, None)) is None:
             return
-        latest, expected = self._next.get(key, (-1, -1))
-        if sent.number < latest:
-            return  # a later request was answered first
-        if epoch not in (INITIAL, FINAL) and expected > 0:
+        self._waiting[asked].discard(sent.number)
+        key, epoch = _key(sent, response), _epoch(sent)
+        expected = self._next.get(key, 0)
+        ordered = sent.number not in self._unordered
+        if epoch not in (INITIAL, FINAL) and expected and ordered:
             if not response.error_code and epoch != expected:
                 raise Finding(f"{sent.api}: a session accepts a wrong epoch", f"{key}: {epoch}, and not {expected}")
             if response.error_code in WRONG and epoch == expected:
                 raise Finding(f"{sent.api}: a session refuses its next epoch", f"{key}: {epoch}")
-        if response.error_code or epoch == FINAL:
+        if response.error_code or epoch == FINAL or not ordered:
             self._next.pop(key, None)
         else:
-            self._next[key] = sent.number, epoch + 1
+            self._next[key] = epoch + 1
+
+
+def _key(sent: Sent, response: Any) -> Any:
+    """Returns what a request's session is known by, or None for another request."""
+    request = sent.request
+    if sent.api == "Fetch" and sent.version >= 7:
+        return sent.node, request.session_id or (f"of request {sent.number}" if response is None else response.session_id)
+    if sent.api in ("ShareFetch", "ShareAcknowledge"):
+        return sent.node, request.group_id, request.member_id
+    return None
+
+
+def _epoch(sent: Sent) -> int:
+    epoch: int = sent.request.session_epoch if sent.api == "Fetch" else sent.request.share_session_epoch
+    return epoch

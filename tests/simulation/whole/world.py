@@ -290,6 +290,7 @@ class World:
         except EncodeError:
             return None
         self.history.append(sent)
+        self.sessions.sent(sent)
         link.arrived.append(frame)
         link.awaited.append(sent)
         names = {topic.topic_id: topic.name for topic in self.engine.cluster.topics.values()}
@@ -355,6 +356,7 @@ class World:
         if self.links.get(Where(link.number, link.node)) is link:
             del self.links[Where(link.number, link.node)]
         for sent in link.awaited:
+            self.sessions.lost(sent)
             self.done.perhaps(sent.api, sent.request)
             self.speaker.hear(sent.asked, link.number, None)
 
@@ -467,6 +469,7 @@ class World:
         sent = link.awaited.popleft()
         sent.answered_at = self.now
         if raw is None:
+            self.sessions.lost(sent)
             self.done.perhaps(sent.api, sent.request)
             self.speaker.hear(sent.asked, link.number, None)
             return
@@ -476,7 +479,9 @@ class World:
             raise Finding(f"{sent}: a response that cannot be read", f"{wrong}: {raw[:200].hex()}") from None
         if correlation != sent.number:
             raise Finding(f"{sent}: a response to another request", str(correlation))
-        if not self.in_trouble:
+        if self.in_trouble:
+            self.sessions.lost(sent)
+        else:
             self.sessions.answered(sent, sent.response)
         if self.engine.faults is None:
             self.done.learn(sent.api, sent.request, sent.response, sent.version)
