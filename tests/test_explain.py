@@ -24,7 +24,7 @@ from responses import only, sole
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.commands.cli import main
-from wirebroker.net import proxy_host
+from wirebroker.net import upstream
 from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.security.clients import tokens
 from wirebroker.testing.views import TraceView
@@ -415,9 +415,9 @@ def test_a_coordinator_that_is_not_there(staged: Callable[..., Stage]) -> None:
 @pytest.mark.parametrize(
     ("reason", "cause"),
     [
-        (proxy_host.NO_TLS, "the broker's port is plaintext, and the proxy speaks TLS"),
-        (proxy_host.REFUSED_CERTIFICATE, "the proxy has none or another"),
-        (proxy_host.WANTS_CERTIFICATE, "the proxy has none"),
+        (upstream.NO_TLS, "the broker's port is plaintext, and the proxy speaks TLS"),
+        (upstream.REFUSED_CERTIFICATE, "the proxy has none or another"),
+        (upstream.WANTS_CERTIFICATE, "the proxy has none"),
     ],
 )
 def test_the_cause_fits_what_the_broker_refused(reason: str, cause: str) -> None:

@@ -579,7 +579,7 @@ def test_a_broker_that_does_not_serve_the_proxy_is_named_before_a_client_comes(
             trusting.load_cert_chain(kafka.tls_folder / "client.pem")
         with ProxyKafka(upstream=kafka.bootstrap_servers, upstream_tls=trusting, control=True) as proxy:
             host = proxy._running()[1]
-            host._lends_certificate = has_certificate
+            host.upstream.lends_certificate = has_certificate
             proxy._call(lambda _: host.check())
             node = next(iter(host._nodes.values()))
             proxy.wait_until(lambda: bool(node.problem) or (node.checking is not None and node.checking.done()), 20)

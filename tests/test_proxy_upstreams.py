@@ -20,7 +20,7 @@ from wirebroker import MockKafka, ProxyKafka
 from wirebroker.client.wire import Connection, ConnectionClosed
 from wirebroker.commands.cli import main
 from wirebroker.faults import FaultError, lose_ack
-from wirebroker.net import proxy_host
+from wirebroker.net import proxy_host, upstream
 from wirebroker.net.listener import is_own
 from wirekit import client
 
@@ -158,7 +158,7 @@ def test_a_response_leads_to_no_port_of_the_proxys_own_machine(
     with MockKafka(brokers=2, topics={"orders": 1}) as kafka:
         one, other = kafka.bootstrap_servers.split(",")
         elsewhere, own = (int(each.rpartition(":")[2]) for each in (one, other))
-        monkeypatch.setattr(proxy_host, "is_own", lambda address: address[1] == own)
+        monkeypatch.setattr(upstream, "is_own", lambda address: address[1] == own)
         with ProxyKafka(upstream=one) as proxy:
             brokers = {
                 each.node_id: (each.host, each.port) for each in client(proxy).request(MetadataRequest(topics=None), 12).brokers
@@ -167,7 +167,7 @@ def test_a_response_leads_to_no_port_of_the_proxys_own_machine(
                 Connection(brokers[2]).request(MetadataRequest(topics=None), 12)
             assert f"the broker at {other} cannot be reached: it is a port of the proxy's own machine" in caplog.text
             assert Connection(brokers[1]).request(MetadataRequest(topics=None), 12).brokers
-        monkeypatch.setattr(proxy_host, "is_own", lambda address: address[1] in (own, elsewhere))
+        monkeypatch.setattr(upstream, "is_own", lambda address: address[1] in (own, elsewhere))
         with ProxyKafka(upstream=one) as proxy:
             brokers = {
                 each.node_id: (each.host, each.port) for each in client(proxy).request(MetadataRequest(topics=None), 12).brokers

@@ -7,25 +7,23 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import cast
 
-from kafkawire.frames import encode_request
-from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.primitives import Buffer
 from wirebroker.net.clock import Clock
 from wirebroker.net.driver import IN_LINE, READY, ClientConnection, Driver, Side
 from wirebroker.net.handshakes import NUMBER
 from wirebroker.net.limits import LARGE_FRAME, configs_of_proxy
-from wirebroker.net.listener import Address, is_loopback, is_own, reachable
+from wirebroker.net.listener import Address, is_loopback, reachable
 from wirebroker.net.protocol import oversized
 from wirebroker.net.sockets import AT_ONCE, BACKLOG, ListenError, queue_connections, reason_of
 from wirebroker.net.tls import subject_of
 from wirebroker.net.tls_transport import TlsTransport
+from wirebroker.net.upstream import Node, Upstream
 from wirebroker.proxy.exchange import Forward
 from wirebroker.proxy.proxy import Proxy
-from wirebroker.proxy.relay import OWN_CLIENT_ID, PASSING, SENDING, SPEAKS_TLS, TLS_RECORDS, WANTS_TLS
+from wirebroker.proxy.relay import PASSING, SENDING
 from wirebroker.requests.connection import CLOSED, Connection
 from wirebroker.requests.effects import Shaped
 from wirebroker.security.principals import ANONYMOUS, USER, Principal
@@ -35,14 +33,9 @@ from wirebroker.security.session import Session
 logger = logging.getLogger("wirebroker")
 
 SSL = SecurityProtocol.SSL
-DIAL_TIMEOUT_S = 10.0
-CHECK_AGAIN_S = 2.0
-"""The time in seconds between two attempts to reach a broker."""
-UNKNOWN_NODE = -1
 MOST_NODES = 256
 """The largest number of nodes for which a proxy opens listeners."""
 TOO_MANY_NODES = f"a proxy listens for at most {MOST_NODES} brokers, and responses have named more"
-OWN_PORT = "it is a port of the proxy's own machine, and no broker in --upstream is; if it is a broker, add it to --upstream"
 ELSEWHERE = (
     "a fault would strike clients of the cluster at {}; if you mean that, allow faults (--allow-faults, allow_faults=True)"
 )
@@ -51,46 +44,6 @@ LENT = (
     "brokers treat anyone who can connect to %s:%d as the owner of the proxy's certificate; require certificates from clients "
     "(--tls-client-ca, client_tls), or listen on 127.0.0.1"
 )
-
-REFUSES_CERTIFICATE = (
-    "SSLV3_ALERT_BAD_CERTIFICATE", "TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE",
-    "SSLV3_ALERT_CERTIFICATE_UNKNOWN", "TLSV1_ALERT_UNKNOWN_CA", "SSLV3_ALERT_CERTIFICATE_EXPIRED",
-)  # fmt: skip
-"""OpenSSL's names of the alerts with which a broker refuses a client because of its certificate, or because it has none."""
-WANTS_CERTIFICATE = "the broker wants a certificate from its clients; give --upstream-tls-cert"
-REFUSED_CERTIFICATE = "the broker does not accept the proxy's certificate (--upstream-tls-cert), or wants one"
-NO_TLS = "it closed the connection during the TLS handshake, so it seems not to speak TLS; leave out --upstream-tls-ca"
-
-
-class Node:
-    """A node of the cluster: its own address, the proxy's address for it, and its id as soon as a response has named the id.
-
-    If there are several bootstrap addresses (`--upstream a:9092,b:9092`), one `Node` stands for all these brokers and has no
-    id.
-    """
-
-    def __init__(self, upstreams: tuple[Address, ...], local: Address) -> None:
-        self.upstreams = upstreams
-        """The addresses in the order in which they are tried. The address that was last reached comes first."""
-        self.local = local
-        self.node_id = UNKNOWN_NODE
-        self.problem = ""
-        """The reason why the broker cannot be reached or does not serve the proxy, or ""."""
-        self.refuses = False
-        """Tells whether the broker accepts connections, but then refuses to serve the proxy. In this case, a further successful
-        connection does not clear `problem`.
-        """
-        self.checking: asyncio.Task[None] | None = None
-
-    def prefer(self, upstream: Address) -> None:
-        """Try this address first from now on."""
-        self.upstreams = (upstream, *(each for each in self.upstreams if each != upstream))
-
-    def prefer_others(self, upstream: Address) -> None:
-        """Try this address last from now on, because it accepts connections but sends no response. The port of a container
-        without a broker behaves like this.
-        """
-        self.upstreams = (*(each for each in self.upstreams if each != upstream), upstream)
 
 
 class ProxyHost(Driver["ClientSide"]):
@@ -122,11 +75,10 @@ class ProxyHost(Driver["ClientSide"]):
         )  # fmt: skip
         self.proxy.asks = self.proxy.timers.in_slices = True
         self.proxy.moment = lambda: time.perf_counter_ns() // 1000
-        self._upstream = tuple(dict.fromkeys(upstream))
+        self.upstream = Upstream(tuple(dict.fromkeys(upstream)), upstream_tls, lends_certificate)
         self._listen = listen
         self._advertised_host = advertised_host
-        self._client_tls, self._upstream_tls = client_tls, upstream_tls
-        self._lends_certificate = lends_certificate
+        self._client_tls = client_tls
         self._first: Node | None = None
         """The node of the listener at `listen`."""
         self._nodes: dict[Address, Node] = {}
@@ -135,10 +87,10 @@ class ProxyHost(Driver["ClientSide"]):
 
     async def start(self) -> Address:
         """Open the first listener. Returns its address. Raises ListenError."""
-        node = self._first = self._open(self._upstream)
+        node = self._first = self._open(self.upstream.given)
         await asyncio.gather(*self._starting)
         knows_clients = self._client_tls is not None and self._client_tls.verify_mode is ssl.CERT_REQUIRED
-        if self._lends_certificate and not knows_clients and not is_loopback(self._listen[0]):
+        if self.upstream.lends_certificate and not knows_clients and not is_loopback(self._listen[0]):
             logger.warning(LENT, *node.local)
         return node.local
 
@@ -222,61 +174,15 @@ class ProxyHost(Driver["ClientSide"]):
         return "; ".join(node.problem for node in nodes if node.problem)
 
     def check(self, node: Node | None = None) -> None:
-        """Ask the broker of a node (by default the first node) for its API versions until it responds. So a wrong address, a
-        listener that wants TLS, or a missing certificate is logged before the first client connects.
-        """
+        """Log the reason if the broker of a node (by default the first node) does not serve the proxy, until it does."""
         node = node or self._first
         assert node is not None, "`start` opens the first listener"
-        if node.checking is None or node.checking.done():
-            node.checking = self.loop.create_task(self._check(node))
-
-    async def _check(self, node: Node) -> None:
-        while True:
-            if await self._serves(node):
-                return
-            await asyncio.sleep(CHECK_AGAIN_S)
-
-    async def _serves(self, node: Node) -> bool:
-        if (transport := await self._dial(lambda _: Probe(), node)) is None:
-            return False
-        asked = cast("Probe", transport.get_protocol())
-        try:
-            async with asyncio.timeout(DIAL_TIMEOUT_S):
-                problem = self._refusal(await asked.ended)
-        except TimeoutError:
-            problem = f"it has not answered within {DIAL_TIMEOUT_S:.0f} s"
-        finally:
-            transport.close()
-        if problem:
-            address = node.upstreams[0]
-            node.prefer_others(address)
-            where = "{}:{}".format(*address)
-            self._has_problem(node, f"the broker at {where} does not serve the proxy: {problem}", refuses=True)
-        else:
-            self._is_well(node)
-        return not problem
-
-    def _refusal(self, ended: bytes | Exception | None) -> str:
-        """Returns the reason why a broker that accepts connections does not serve the proxy, or "" if it does serve the
-        proxy."""
-        if isinstance(ended, bytes):
-            return SPEAKS_TLS if ended[:2] in TLS_RECORDS else ""
-        if ended is not None:
-            return self.broken(ended)
-        return "it closed the connection before its first response" + ("" if self._upstream_tls else f"; {WANTS_TLS}")
-
-    def broken(self, failure: Exception) -> str:
-        """Returns the reason why a connection to a broker broke."""
-        if isinstance(failure, ssl.SSLError) and failure.reason in REFUSES_CERTIFICATE:
-            return REFUSED_CERTIFICATE if self._lends_certificate else WANTS_CERTIFICATE
-        if isinstance(failure, UnicodeError):
-            return f"this is not a host's name ({failure})"
-        return _reason(failure) if isinstance(failure, OSError) else str(failure)
+        self.upstream.check(node)
 
     async def dial(self, side: ClientSide) -> None:
         """Connect to the broker. If that fails, the client's connection is closed."""
         node = side.node
-        if await self._dial(lambda address: BrokerSide(self, side, address), node) is None:
+        if await self.upstream.connect(lambda address: BrokerSide(self, side, address), node) is None:
             side.closing_level = logging.DEBUG
             self.proxy.set_time(self.clock.now())
             self.proxy.close(side.relay.connection, node.problem)
@@ -287,76 +193,6 @@ class ProxyHost(Driver["ClientSide"]):
         """Returns the node at this address, or None. A node is known if a response has named it, or if it is the only address
         in `upstream`."""
         return self._nodes.get(address)
-
-    async def _dial(self, protocol: Callable[[Address], asyncio.BaseProtocol], node: Node) -> asyncio.Transport | None:
-        """Connect to the first broker of a node that can be reached. Returns None if no broker can be reached. The same reason
-        is logged only once, because clients try again and again.
-        """
-        problems = []
-        for address in node.upstreams:
-            try:
-                transport = await self._connect(protocol, address, DIAL_TIMEOUT_S / len(node.upstreams))
-            except (OSError, TimeoutError, UnicodeError) as failure:
-                problems.append("the broker at {}:{} cannot be reached: {}".format(*address, self._unreached(failure)))
-                continue
-            self._reached(node, address, problems)
-            return transport
-        self._has_problem(node, "; ".join(problems))
-        return None
-
-    def _unreached(self, failure: Exception) -> str:
-        if self._upstream_tls is not None and isinstance(failure, ConnectionError) and not failure.errno:
-            return NO_TLS
-        return self.broken(failure)
-
-    def _reached(self, node: Node, address: Address, problems: list[str]) -> None:
-        """This address of a node was reached, so try it first from now on. `problems` are the failures of the addresses that
-        were tried before it.
-        """
-        node.prefer(address)
-        if not node.refuses:
-            self._is_well(node)
-        if problems:
-            logger.warning("%s; the proxy uses %s:%d", "; ".join(problems), *address)
-
-    async def _connect(
-        self, protocol: Callable[[Address], asyncio.BaseProtocol], address: Address, timeout: float
-    ) -> asyncio.Transport:
-        """Connect to a broker. Raises OSError, TimeoutError, UnicodeError."""
-        name = address[0] if self._upstream_tls is not None else None
-        async with asyncio.timeout(timeout):
-            resolved = address if address in self._upstream else await self._elsewhere(address)
-            transport, _ = await self.loop.create_connection(
-                lambda: protocol(address), *resolved, ssl=self._upstream_tls, server_hostname=name
-            )
-        return transport
-
-    async def _elsewhere(self, named: Address) -> Address:
-        """Returns an address to connect to, for a node that a response has named. If no given broker is on this machine, a
-        response must not lead to a port of this machine. Raises OSError, UnicodeError.
-        """
-        found = await self._resolved(named)
-        if not any(map(is_own, found)):
-            return found[0]
-        for given in self._upstream:
-            if any(map(is_own, await self._resolved(given))):
-                return found[0]
-        raise OSError(OWN_PORT)
-
-    async def _resolved(self, address: Address) -> list[Address]:
-        """Returns the addresses of a host name. Raises OSError, UnicodeError."""
-        found = await self.loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
-        return [(str(each[0]), int(each[1])) for *_, each in found]
-
-    def _is_well(self, node: Node) -> None:
-        if node.problem:
-            node.problem, node.refuses = "", False
-            logger.info("the broker at %s:%d can be reached now", *node.upstreams[0])
-
-    def _has_problem(self, node: Node, problem: str, *, refuses: bool = False) -> None:
-        if problem != node.problem:
-            node.problem, node.refuses = problem, refuses
-            logger.warning("%s; the proxy closes clients' connections until it is reached", problem)
 
     async def close(self) -> None:
         """Close the listeners and all connections."""
@@ -578,7 +414,7 @@ class BrokerSide(Side):
             if not relay.broker_has_sent:
                 self._client.node.prefer_others(self._address)
             self._host.proxy.set_time(self._host.clock.now())
-            broke = "" if exc is None else f"the connection to the broker broke: {self._host.broken(exc)}"
+            broke = "" if exc is None else f"the connection to the broker broke: {self._host.upstream.broken(exc)}"
             reason = broke or relay.broker_closed()
             self._host.proxy.close(relay.connection, reason)
             self._host.flush()
@@ -615,38 +451,7 @@ class BrokerSide(Side):
         self._client.now_reads()
 
 
-class Probe(asyncio.Protocol):
-    """Asks a broker for its API versions. `ended` is the beginning of the broker's response, or the error that broke the
-    connection, or None if the broker closes the connection without a response.
-    """
-
-    def __init__(self) -> None:
-        self.ended: asyncio.Future[bytes | Exception | None] = asyncio.get_running_loop().create_future()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast("asyncio.Transport", transport).write(encode_request(1, OWN_CLIENT_ID, ApiVersionsRequest(), 0))
-
-    def data_received(self, data: bytes) -> None:
-        self._end(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._end(exc)
-
-    def _end(self, how: bytes | Exception | None) -> None:
-        if not self.ended.done():
-            self.ended.set_result(how)
-
-
 def _large(whole: int) -> int:
     """Returns the number of bytes to reserve for an arriving frame that must be complete before it is handled. `whole` is its
     size, or 0 if there is no such frame."""
     return whole if whole > LARGE_FRAME else 0
-
-
-def _reason(failure: OSError) -> str:
-    """Returns the reason why a broker cannot be reached."""
-    if isinstance(failure, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted ({failure.verify_message})"
-    if isinstance(failure, ssl.SSLError):
-        return f"the TLS handshake failed ({failure.reason or failure}); does it speak TLS?"
-    return reason_of(failure) or f"no connection within {DIAL_TIMEOUT_S:.0f} s"
