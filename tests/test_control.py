@@ -195,13 +195,13 @@ def test_stored_records_are_read_back_unchanged(kafka: MockKafka, control: Contr
     given = [
         {"key": "k", "value": "ein Pfund Tee, grün", "headers": [{"name": "h", "value": "x"}, {"name": "n"}], "timestamp": 5},
         {"key": {"base64": "/w=="}, "value": None, "partition": 2},
-        {"value": {"text": "a", "base64": "YQ=="}},
+        {"value": {"text": "a", "base64": "YQ=="}, "headers": {"h": "x", "n": None}},
     ]
     stored = control.ask("POST", "/topics/orders/records", {"records": given})["records"]
     assert stored == [{"partition": 0, "offset": 0}, {"partition": 2, "offset": 0}, {"partition": 0, "offset": 1}]
     first, third, second = kafka.records("orders")
     assert (first.key, first.value, first.timestamp) == (b"k", "ein Pfund Tee, grün".encode(), 5)
-    assert first.headers == (("h", b"x"), ("n", None))
+    assert first.headers == third.headers == (("h", b"x"), ("n", None))
     assert (second.key, second.value, third.value) == (b"\xff", None, b"a")
     shown = control.ask("GET", "/topics/orders/records")["records"]
     assert [(text(each["key"]), text(each["value"])) for each in shown] == [
@@ -458,6 +458,21 @@ def test_an_impossible_rule_is_refused_with_the_words_of_a_fault_file(
     assert control.ask("GET", "/faults")["faults"] == []
 
 
+# Connections
+
+
+def test_an_idle_connection_stays_open_for_as_long_as_clients_keep_theirs(kafka: MockKafka, control: ControlClient) -> None:
+    assert kafka._control is not None
+    host, port = address_of(control.url.removeprefix("http://"))
+    connection = http.client.HTTPConnection(host, port)
+    connection.request("GET", "/clock")
+    connection.getresponse().read()
+    (open_one,) = kafka._control._state.connections
+    timer = open_one.timeout_keep_alive_task
+    assert timer.when() - kafka._loop.time() > 1200, "Java 17 keeps a connection for 1200 s"
+    connection.close()
+
+
 # Tests and their reports
 
 
@@ -476,6 +491,12 @@ def test_a_test_begins_with_a_soft_reset_and_a_mark(
     assert [row.parts()[2:] for row in kafka.trace.events("test")] == [("began", "OrdersTest.retries")]
     kafka.begin_test("in Python")
     assert [row.parts()[3] for row in kafka.trace.events()] == ["in Python"]
+    control.ask("POST", "/tests", {"name": "with topics", "topics": ["orders", "payments:2:cleanup.policy=compact"]})
+    assert control.ask("GET", "/topics/payments")["configs"]["cleanup.policy"] == "compact"
+    kafka.begin_test("in Python", {"payments": 3, "invoices": 4})
+    assert [len(kafka.topics()[name].partitions) for name in ("payments", "invoices")] == [2, 4]
+    for topics, words in ((["a", "a:2"], "named twice"), (["no/name"], "no/name"), (["a:0"], "a:0")):
+        assert words in control.refused("POST", "/tests", {"name": "refused", "topics": topics})["detail"]
     untraced = ControlClient(mock_kafka_factory(control=True, trace="off").control_url)
     assert untraced.ask("POST", "/tests", {"name": "untraced"})["row"] == 0
 
@@ -496,7 +517,8 @@ def test_the_report_is_what_pytest_shows(kafka: MockKafka, control: ControlClien
     assert (text.media, bare.media, report.media) == ("text/plain", "text/plain", "application/json")
     told = report.json
     assert {each["title"]: each["text"] for each in told["sections"]} == kafka.report()
-    assert text.body == bare.body == "".join(f"--- {name} ---\n{lines.rstrip()}\n" for name, lines in kafka.report().items())
+    assert text.body == "".join(f"--- {name} ---\n{lines.rstrip()}\n" for name, lines in kafka.report().items())
+    assert bare.body == told["text"] == text.body
     assert [each["fate"] for each in told["records"] if not each["record"]["control"]] == ["committed", "aborted", "open"]
     assert (told["test"], told["verdicts"][0]["name"]) == ("OrdersTest.retries", "OrdersTest.retries")
     assert [(each["transactional_id"], each["state"]) for each in told["transactions"]] == [("till", "Ongoing")]

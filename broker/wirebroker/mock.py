@@ -51,6 +51,7 @@ from wirebroker.testing.operations import StoredRecord
 from wirebroker.testing.option_table import Options
 from wirebroker.testing.options import BrokerOptions, OptionError
 from wirebroker.testing.states import PartitionState
+from wirebroker.testing.topic_specs import Topics, topic_specs
 from wirebroker.testing.views import Faults, TraceView, checked_rules
 from wirebroker.testing.waits import Waits
 from wirebroker.tools import tools
@@ -518,11 +519,14 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         assert self._loop is not None
         call_on(self._loop, lambda: host.reset(self._new_engine, soft=soft))
 
-    def begin_test(self, name: str) -> None:
-        """Reset the broker softly, and note in the trace that the test `name` begins."""
+    def begin_test(self, name: str, topics: Topics = ()) -> None:
+        """Reset the broker softly, note in the trace that the test `name` begins, and create those of the topics that do not
+        exist. Raises ValueError if a topic cannot be created."""
         host = self._running
+        wanted = topic_specs(topics)
         assert self._loop is not None
         call_on(self._loop, lambda: host.begin_test(name))
+        self._change(lambda engine, now: operations.create_missing(engine, wanted))
 
     def report(self) -> dict[str, str]:
         """Returns what pytest shows when a test fails: sections by title, such as the last verdicts and records since the last

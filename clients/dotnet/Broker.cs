@@ -1,5 +1,4 @@
 using System.Diagnostics;
-using System.Net;
 using System.Net.Http.Json;
 using System.Runtime.CompilerServices;
 using System.Text.Json;
@@ -110,45 +109,20 @@ public sealed class Broker : IDisposable
     /// <summary>Calls an endpoint of the control. The body is written as JSON.</summary>
     public async Task<JsonElement> Ask(HttpMethod method, string path, object? body = null)
     {
-        using var response = await Send(method, path, body, "application/json");
-        return await Told(response);
-    }
-
-    private static async Task<JsonElement> Told(HttpResponseMessage response)
-    {
+        using var request = new HttpRequestMessage(method, Control + path);
+        request.Headers.Add("Accept", "application/json");
+        if (body is not null) request.Content = JsonContent.Create(body);
+        using var response = await http.SendAsync(request);
         var result = await response.Content.ReadFromJsonAsync<JsonElement>();
         if (!response.IsSuccessStatusCode) throw new RefusedException(result.GetProperty("detail").GetString()!);
         return result;
     }
 
-    private Task<HttpResponseMessage> Send(HttpMethod method, string path, object? body, string accept)
-    {
-        var request = new HttpRequestMessage(method, Control + path);
-        request.Headers.Add("Accept", accept);
-        if (body is not null) request.Content = JsonContent.Create(body);
-        return http.SendAsync(request);
-    }
-
     /// <summary>What the broker has seen since the test began, as text.</summary>
-    public async Task<string> Report()
-    {
-        using var response = await Send(HttpMethod.Get, "/report", null, "text/plain");
-        return await response.Content.ReadAsStringAsync();
-    }
+    public async Task<string> Report() => (await Ask(HttpMethod.Get, "/report")).GetProperty("text").GetString()!;
 
     /// <summary>Empties the broker, whose clients stay connected, and makes sure that it has the topics.</summary>
-    public async Task Reset(string test, params string[] topics)
-    {
-        await Ask(HttpMethod.Post, "/tests", new { name = test });
-        foreach (var topic in topics)
-        {
-            var parts = topic.Split(':');
-            var wanted = new Dictionary<string, object> { ["name"] = parts[0] };
-            if (parts.Length > 1) wanted["partitions"] = int.Parse(parts[1]);
-            using var response = await Send(HttpMethod.Post, "/topics", wanted, "application/json");
-            if (response.StatusCode != HttpStatusCode.Conflict) await Told(response); // a conflict: it is there already
-        }
-    }
+    public Task Reset(string test, params string[] topics) => Ask(HttpMethod.Post, "/tests", new { name = test, topics });
 
     /// <summary>Loads a fault, which applies from the next request on and until the next test.</summary>
     public async Task<Rule> AddFault(Fault fault)
@@ -159,7 +133,7 @@ public sealed class Broker : IDisposable
 
     /// <summary>Stores records without a client. A record without a partition goes to partition 0.</summary>
     public Task Produce(string topic, params KafkaRecord[] records) =>
-        Ask(HttpMethod.Post, $"/topics/{topic}/records", new { records = records.Select(record => record.Stored()) });
+        Ask(HttpMethod.Post, $"/topics/{topic}/records", new { records = records.Select(record => record.Parts) });
 
     /// <summary>The committed records of a topic, in the order of partition and offset.</summary>
     public async Task<List<StoredRecord>> Records(string topic)

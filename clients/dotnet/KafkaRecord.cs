@@ -31,12 +31,6 @@ public sealed class KafkaRecord
         return this;
     }
 
-    /// <summary>The record as the broker stores it: its headers are a list.</summary>
-    internal Dictionary<string, object?> Stored() => new(Parts)
-    {
-        ["headers"] = headers.Select(header => new { name = header.Key, value = header.Value }),
-    };
-
     /// <summary>A value as JSON.</summary>
     public static object Json(object? value) => new { json = value };
 

@@ -57,19 +57,7 @@ type Stored struct {
 // Produce stores records without a client. A record without a partition goes to partition 0.
 func (broker *Broker) Produce(t testing.TB, topic string, records ...Record) {
 	t.Helper()
-	var stored []object
-	for _, record := range records {
-		headers := []object{}
-		for name, value := range record.Headers {
-			headers = append(headers, object{"name": name, "value": value})
-		}
-		made := object{"key": record.Key, "value": record.Value, "headers": headers}
-		if record.Partition != nil {
-			made["partition"] = *record.Partition
-		}
-		stored = append(stored, made)
-	}
-	broker.Ask(t, "POST", "/topics/"+url.PathEscape(topic)+"/records", object{"records": stored}, nil)
+	broker.Ask(t, "POST", "/topics/"+url.PathEscape(topic)+"/records", object{"records": append([]Record{}, records...)}, nil)
 }
 
 // Records returns the committed records of a topic, in the order of partition and offset.

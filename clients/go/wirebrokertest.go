@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -33,11 +32,7 @@ var shared struct {
 // A package without such options needs no TestMain: the first Reset starts the broker.
 func Main(m *testing.M, options ...string) {
 	shared.options = options
-	code := m.Run()
-	if shared.broker != nil {
-		shared.broker.stop()
-	}
-	os.Exit(code)
+	os.Exit(m.Run()) // the broker ends with the process
 }
 
 // Reset empties the package's shared broker, makes sure that it has the topics ("orders" or "orders:3", for 3 partitions),
@@ -82,21 +77,7 @@ func (broker *Broker) begin(t testing.TB, topics []string) *Broker {
 			t.Log(broker.report())
 		}
 	})
-	broker.Ask(t, "POST", "/tests", object{"name": t.Name()}, nil)
-	for _, topic := range topics {
-		name, number, given := strings.Cut(topic, ":")
-		wanted := object{"name": name}
-		if given {
-			partitions, err := strconv.Atoi(number)
-			if err != nil {
-				t.Fatalf("%q does not name a topic: write \"orders\" or \"orders:3\"", topic)
-			}
-			wanted["partitions"] = partitions
-		}
-		if status, err := broker.ask("POST", "/topics", wanted, nil); err != nil && status != http.StatusConflict {
-			t.Fatal(err)
-		}
-	}
+	broker.Ask(t, "POST", "/tests", object{"name": t.Name(), "topics": append([]string{}, topics...)}, nil)
 	return broker
 }
 
@@ -131,7 +112,6 @@ func open(options []string) (*Broker, error) {
 	}
 	broker.stop = func() {
 		stdin.Close()
-		process.Process.Signal(os.Interrupt)
 		process.Wait()
 	}
 	if err := json.NewDecoder(stdout).Decode(broker); err != nil {
@@ -145,47 +125,46 @@ func open(options []string) (*Broker, error) {
 // Package wirebrokertest has methods for what most tests need; docs/reference/control.md lists all endpoints.
 func (broker *Broker) Ask(t testing.TB, method, path string, body, result any) {
 	t.Helper()
-	if _, err := broker.ask(method, path, body, result); err != nil {
+	if err := broker.ask(method, path, body, result); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (broker *Broker) ask(method, path string, body, result any) (status int, err error) {
-	payload, err := json.Marshal(body)
-	if body == nil || err != nil {
-		payload = nil
+func (broker *Broker) ask(method, path string, body, result any) error {
+	var payload io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		payload = bytes.NewReader(text)
 	}
-	request, err := http.NewRequest(method, broker.Control+path, bytes.NewReader(payload))
+	request, err := http.NewRequest(method, broker.Control+path, payload)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	shown, wantsText := result.(*string)
-	if wantsText {
-		request.Header.Set("Accept", "text/plain")
-	}
+	request.Header.Set("Accept", "application/json")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
 	if response.StatusCode >= 400 {
 		var problem struct{ Detail string }
-		json.Unmarshal(text, &problem)
-		return response.StatusCode, errors.New(problem.Detail)
+		json.NewDecoder(response.Body).Decode(&problem)
+		return errors.New(problem.Detail)
 	}
-	if wantsText {
-		*shown = string(text)
-	} else if err == nil && result != nil {
-		err = json.Unmarshal(text, result)
+	if result == nil {
+		result = &object{}
 	}
-	return response.StatusCode, err
+	return json.NewDecoder(response.Body).Decode(result)
 }
 
 // report returns what the broker has seen since the test began, as text.
-func (broker *Broker) report() (text string) {
-	if _, err := broker.ask("GET", "/report", nil, &text); err != nil {
+func (broker *Broker) report() string {
+	var seen struct{ Text string }
+	if err := broker.ask("GET", "/report", nil, &seen); err != nil {
 		return "wirebroker gave no report: " + err.Error()
 	}
-	return text
+	return seen.Text
 }

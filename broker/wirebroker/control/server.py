@@ -37,6 +37,9 @@ except ImportError as missing:
 
 logger = logging.getLogger("wirebroker")
 
+IDLE_S = 3600
+"""The control keeps a connection without requests for this many seconds. HTTP clients keep theirs for up to 1200 s, as Java
+does before JDK 20. If the control closed a connection first, a POST that a client sends at that moment would fail."""
 LAST_RESPONSES_S = 1
 """When the control stops, it waits this many seconds for clients to read their last responses."""
 
@@ -65,7 +68,7 @@ class Control:
         live_page = tools.live_page() if (tools := installed_tools()) is not None else ()
         self._config = Config(
             app(controlled, endpoints, self._hosts, live_page), http=_Protocol, ws="none", lifespan="off", loop="none",
-            log_config=None, proxy_headers=False, server_header=False,
+            log_config=None, proxy_headers=False, server_header=False, timeout_keep_alive=IDLE_S,
         )  # fmt: skip
         self._config.load()
         self._state = ServerState()

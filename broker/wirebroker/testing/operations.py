@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -23,6 +23,7 @@ from wirebroker.core.record_checks import RecordReject
 from wirebroker.deeds.broker import EngineBroker
 from wirebroker.deeds.declaring import partition_of, topic_named
 from wirebroker.engine.engine import Engine
+from wirebroker.testing.topic_specs import TopicSpec
 
 if TYPE_CHECKING:
     from wirebroker.audit.stored import StoredPartition
@@ -208,6 +209,18 @@ def record_count(engine: Engine, topic: str) -> int:
     """Returns the number of offsets in the topic's logs, or 0 if the topic does not exist."""
     found = engine.cluster.topics.get(topic)
     return sum(each.log_end_offset - each.log_start_offset for each in found.partitions) if found else 0
+
+
+def create_missing(engine: Engine, topics: Mapping[str, TopicSpec]) -> None:
+    """Create those of the topics that do not exist. Raises ValueError, which names the topic, if the broker refuses one."""
+    for name, spec in topics.items():
+        if name not in engine.cluster.topics:
+            try:
+                EngineBroker(engine).create_topic(
+                    name, spec.partitions, spec.configs, replication_factor=spec.replication_factor
+                )
+            except ValueError as refused:
+                raise ValueError(f"{name}: {refused}") from None
 
 
 def store(engine: Engine, topic: str, partition: int, record: Record, timestamp: int | None, now: int) -> int:

@@ -34,6 +34,7 @@ from wirebroker.net.clock import CLOCKS, Clock
 from wirebroker.security.acl_specs import AUTHORIZER, acl_of
 from wirebroker.security.mechanisms import BY_PASSWORD, GSSAPI, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, SERVED
 from wirebroker.security.web_tokens import UnsecuredTokens
+from wirebroker.testing.operations import create_missing
 from wirebroker.testing.option_table import ServeOptions, flags
 from wirebroker.testing.topic_specs import TopicSpec, topic_specs
 from wirebroker.trace.levels import LEVELS
@@ -311,14 +312,10 @@ class BrokerOptions(ServeOptions):
                 self._likeness.create_topics(engine, self.topic_specs, now)
             except ValueError as wrong:
                 raise OptionError("like", str(wrong)) from None
-        for name, spec in self.topic_specs.items():
-            if name not in engine.cluster.topics:
-                try:
-                    EngineBroker(engine).create_topic(
-                        name, spec.partitions, spec.configs, replication_factor=spec.replication_factor
-                    )
-                except ValueError as refused:
-                    raise OptionError("topics", f"{name}: {refused}") from None
+        try:
+            create_missing(engine, self.topic_specs)
+        except ValueError as refused:
+            raise OptionError("topics", str(refused)) from None
 
     def _open_store(self, data: Path, *more: Path, random_bytes: Callable[[int], bytes]) -> FolderStore:
         from wirebroker.storage.store import FolderStore

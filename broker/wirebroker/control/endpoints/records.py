@@ -56,7 +56,9 @@ class NewRecord(Form):
 
     key: Annotated[str | NewData | None, about("null: a record without a key", examples=["customer-7"])] = None
     value: Annotated[str | NewData | None, about("null: a tombstone", examples=["a pound of tea"])] = None
-    headers: Annotated[list[Header], about("the headers, in this order")] = []
+    headers: Annotated[
+        list[Header] | dict[str, str | NewData | None], about("the headers, in this order: a list, or their values by name")
+    ] = []
     partition: Annotated[int, about("the partition that stores the record", ge=0)] = 0
     timestamp: Annotated[Natural | None, about("the timestamp in ms since the epoch; null: now")] = None
 
@@ -291,10 +293,12 @@ def store(controlled: ControlledBroker, topic: str, body: NewRecords) -> Places:
 
 
 def _wire(record: NewRecord, where: str) -> WireRecord:
-    headers = tuple(
-        (header.name, _bytes(header.value, f"{where}.headers[{i}].value")) for i, header in enumerate(record.headers)
-    )
-    return WireRecord(0, 0, _bytes(record.key, f"{where}.key"), _bytes(record.value, f"{where}.value"), headers)
+    headers = []
+    if isinstance(record.headers, dict):
+        headers = [(name, _bytes(value, f"{where}.headers.{name}")) for name, value in record.headers.items()]
+    else:
+        headers = [(each.name, _bytes(each.value, f"{where}.headers[{i}].value")) for i, each in enumerate(record.headers)]
+    return WireRecord(0, 0, _bytes(record.key, f"{where}.key"), _bytes(record.value, f"{where}.value"), tuple(headers))
 
 
 def _bytes(given: str | NewData | None, where: str) -> bytes | None:

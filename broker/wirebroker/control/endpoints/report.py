@@ -11,7 +11,8 @@ from wirebroker.control.controlled import ControlledBroker
 from wirebroker.control.endpoints import records
 from wirebroker.control.forms import Form, about
 from wirebroker.testing import failure_report, states
-from wirebroker.testing.operations import Fate
+from wirebroker.testing.operations import Fate, create_missing
+from wirebroker.testing.topic_specs import topic_specs
 from wirebroker.trace.rows import TestRow
 
 
@@ -19,6 +20,9 @@ class NewTest(Form):
     """A test that begins."""
 
     name: Annotated[str, about("the test's name, for the trace", examples=["OrdersTest.retries"])]
+    topics: Annotated[
+        list[str], about("topics to create if they do not exist, written as for --topic", examples=[["orders:3", "invoices"]])
+    ] = []
 
 
 class Mark(Form):
@@ -48,7 +52,8 @@ class Report(Form):
 
     test: Annotated[str, about('the name that POST /tests was given; "" without a test')]
     run: Annotated[str, about("the run, as in the first event of /events")]
-    sections: Annotated[list[Section], about("the report as text, without empty sections")]
+    text: Annotated[str, about("the report as text")]
+    sections: Annotated[list[Section], about("the parts of the text, without empty parts")]
     verdicts: Annotated[list[dict[str, Any]], about("the latest rows, as in /trace.jsonl")]
     records: Annotated[list[Judged], about("the latest records of all topics, except internal ones")]
     groups: list[states.Group]
@@ -58,8 +63,14 @@ class Report(Form):
 
 
 def begin_test(controlled: ControlledBroker, body: NewTest) -> Mark:
-    """Begin a test: reset the broker softly, so that clients continue, and mark the test in the trace."""
+    """Begin a test: reset the broker softly, so that clients continue, mark the test in the trace, and create its topics.
+
+    A topic that exists already stays as it is.
+    """
+    topics = topic_specs(body.topics)
     controlled.host.begin_test(body.name)
+    create_missing(controlled.engine, topics)
+    controlled.changed()
     return Mark(body.name, controlled.run, controlled.newest)
 
 
@@ -74,9 +85,10 @@ async def report(controlled: ControlledBroker) -> Report:
     # The search takes time, and runs in a thread, so that the broker serves its clients meanwhile.
     made = failure_report.Report(engine, await asyncio.to_thread(failure_report.findings_in, rows, engine.now))
     tests = [row.name for row in rows if isinstance(row, TestRow)]
+    sections = [Section(title, text) for title, text in made.sections().items()]
     return Report(
         tests[-1] if tests else "", controlled.run,
-        [Section(title, text) for title, text in made.sections().items()],
+        "".join(f"--- {each.title} ---\n{each.text.rstrip()}\n" for each in sections), sections,
         [{"event": row.event} | msgspec.to_builtins(row) for row in made.rows],
         [Judged(records.shown(record), fate) for record, fate in made.records],
         list(states.groups(engine).values()), list(states.transactions(engine).values()),
@@ -86,4 +98,4 @@ async def report(controlled: ControlledBroker) -> Report:
 
 def as_text(report: Report) -> str:
     """Returns the report as text."""
-    return "".join(f"--- {each.title} ---\n{each.text.rstrip()}\n" for each in report.sections)
+    return report.text

@@ -10,7 +10,6 @@ import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpRequest.BodyPublishers;
-import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.file.Files;
 import java.time.Duration;
@@ -19,10 +18,12 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.junit.jupiter.api.extension.ExtensionContext;
 import org.opentest4j.TestAbortedException;
 
 /** A running broker. If it refuses a call, an AssertionError tells why. */
-public final class Broker implements AutoCloseable {
+@SuppressWarnings("deprecation") // JUnit before 5.13 closes only a CloseableResource
+public final class Broker implements AutoCloseable, ExtensionContext.Store.CloseableResource {
     static final Gson JSON = new GsonBuilder().serializeNulls().create();
     private static final HttpClient HTTP = HttpClient.newHttpClient();
     private static final Map<List<String>, Broker> SHARED = new HashMap<>();
@@ -100,20 +101,13 @@ public final class Broker implements AutoCloseable {
 
     /** Calls an endpoint of the control. The body may be null; else Gson writes it. */
     public JsonObject ask(String method, String path, Object body) {
-        return told(send(method, path, body, "application/json"));
-    }
-
-    private JsonObject told(HttpResponse<String> response) {
-        var result = JSON.fromJson(response.body(), JsonObject.class);
-        if (response.statusCode() >= 400) throw new AssertionError(result.get("detail").getAsString());
-        return result;
-    }
-
-    private HttpResponse<String> send(String method, String path, Object body, String accept) {
         var payload = body == null ? BodyPublishers.noBody() : BodyPublishers.ofString(JSON.toJson(body));
-        var request = HttpRequest.newBuilder(URI.create(control + path)).method(method, payload).header("Accept", accept);
+        var request = HttpRequest.newBuilder(URI.create(control + path)).header("Accept", "application/json");
         try {
-            return HTTP.send(request.build(), BodyHandlers.ofString());
+            var response = HTTP.send(request.method(method, payload).build(), BodyHandlers.ofString());
+            var result = JSON.fromJson(response.body(), JsonObject.class);
+            if (response.statusCode() >= 400) throw new AssertionError(result.get("detail").getAsString());
+            return result;
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         } catch (InterruptedException error) {
@@ -124,19 +118,12 @@ public final class Broker implements AutoCloseable {
 
     /** What the broker has seen since the test began, as text. */
     public String report() {
-        return send("GET", "/report", null, "text/plain").body();
+        return ask("GET", "/report", null).get("text").getAsString();
     }
 
     /** Empties the broker, whose clients stay connected, and makes sure that it has the topics. */
     public void reset(String test, String... topics) {
-        ask("POST", "/tests", Map.of("name", test));
-        for (String topic : topics) {
-            String[] parts = topic.split(":");
-            var wanted = new HashMap<String, Object>(Map.of("name", parts[0]));
-            if (parts.length > 1) wanted.put("partitions", Integer.valueOf(parts[1]));
-            var response = send("POST", "/topics", wanted, "application/json");
-            if (response.statusCode() != 409) told(response); // 409: it is there already
-        }
+        ask("POST", "/tests", Map.of("name", test, "topics", topics));
     }
 
     /** Loads a fault, which applies from the next request on and until the next test. */
@@ -165,7 +152,7 @@ public final class Broker implements AutoCloseable {
 
     /** Stores records without a client. A record without a partition goes to partition 0. */
     public void produce(String topic, KafkaRecord... records) {
-        ask("POST", "/topics/" + topic + "/records", Map.of("records", Arrays.stream(records).map(KafkaRecord::stored).toList()));
+        ask("POST", "/topics/" + topic + "/records", Map.of("records", KafkaRecord.parts(records)));
     }
 
     /** The committed records of a topic, in the order of partition and offset. */
@@ -182,8 +169,8 @@ public final class Broker implements AutoCloseable {
 
     /** Waits until the topic has as many committed records as expected, and compares them, in any order. */
     public void assertRecords(String topic, KafkaRecord... expected) {
-        var all = Arrays.stream(expected).map(record -> record.parts).toList();
-        ask("POST", "/topics/" + topic + "/records/assert", Map.of("records", all, "in_order", false));
+        var wanted = Map.of("records", KafkaRecord.parts(expected), "in_order", false);
+        ask("POST", "/topics/" + topic + "/records/assert", wanted);
     }
 
     /** What the broker decided on each produced batch of a topic: "accepted", "duplicate" or "rejected". */

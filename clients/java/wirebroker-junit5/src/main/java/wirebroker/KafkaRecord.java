@@ -1,7 +1,7 @@
 package wirebroker;
 
+import java.util.Arrays;
 import java.util.Base64;
-import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -11,7 +11,7 @@ import java.util.Map;
  * {@link #subset} or {@link #regex}. In {@link Broker#assertRecords} a part that is not given matches anything.
  */
 public final class KafkaRecord {
-    final Map<String, Object> parts = new LinkedHashMap<>();
+    private final Map<String, Object> parts = new LinkedHashMap<>();
     private final Map<String, Object> headers = new LinkedHashMap<>();
 
     /** A record with this key, which may be null, and this value, which is null for a tombstone. */
@@ -38,17 +38,8 @@ public final class KafkaRecord {
         return this;
     }
 
-    /** The record as the broker stores it: its headers are a list. */
-    Map<String, Object> stored() {
-        var stored = new HashMap<>(parts);
-        stored.put("headers", headers.entrySet().stream().map(KafkaRecord::header).toList());
-        return stored;
-    }
-
-    private static Map<String, Object> header(Map.Entry<String, Object> header) {
-        var stored = new HashMap<String, Object>(Map.of("name", header.getKey()));
-        stored.put("value", header.getValue());
-        return stored;
+    static List<Map<String, Object>> parts(KafkaRecord... records) {
+        return Arrays.stream(records).map(record -> record.parts).toList();
     }
 
     /** A value as JSON. */

@@ -19,23 +19,9 @@ class WirebrokerExtension implements BeforeAllCallback, BeforeEachCallback, Afte
             if (found.isEmpty()) return of(context.getParent().orElseThrow()); // the class of a test, or the class around it
             Wirebroker settings = found.get();
             if (!settings.own()) return new Place(settings, Broker.shared(settings.options()));
-            var store = context.getStore(Namespace.create(WirebrokerExtension.class));
-            return new Place(settings, store.getOrComputeIfAbsent(Own.class, key -> new Own(settings), Own.class).broker);
-        }
-    }
-
-    /** A broker that ends with the class or test in whose store it is. JUnit before 5.13 closes nothing else. */
-    @SuppressWarnings("deprecation")
-    private static class Own implements ExtensionContext.Store.CloseableResource, AutoCloseable {
-        final Broker broker;
-
-        Own(Wirebroker settings) {
-            broker = Broker.start(settings.options());
-        }
-
-        @Override
-        public void close() {
-            broker.close();
+            var store = context.getStore(Namespace.create(WirebrokerExtension.class)); // it closes the broker
+            var broker = store.getOrComputeIfAbsent(Broker.class, key -> Broker.start(settings.options()), Broker.class);
+            return new Place(settings, broker);
         }
     }
 
