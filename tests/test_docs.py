@@ -525,7 +525,8 @@ def test_the_table_of_defaults_names_each_that_differs_from_kafka() -> None:
 def test_the_page_on_the_trace_names_every_field_of_a_verdict() -> None:
     rows = table(page("trace.md"), "| field | type |")[1:]
     shown = {name: kind.replace("string", "str").replace("str or null", "str | None") for name, kind, _ in rows}
-    known = {field.name: str(field.type).replace("VerdictName", "str") for field in fields(ProduceRow)}
+    hints = {name: hint for kind in ProduceRow.__mro__[::-1] for name, hint in getattr(kind, "__annotations__", {}).items()}
+    known = {name: hints[name].replace("VerdictName", "str") for name in ProduceRow.__struct_fields__}
     assert list(shown.items()) == list(known.items())
 
 

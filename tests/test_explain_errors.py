@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from kafkawire.errors import RETRIABLE, ErrorCode
 from kafkawire.messages import APIS

@@ -21,8 +21,8 @@ FAILED = ReplyRow(1001, 1, 7, "load", "", "JoinGroup", 7, 4, 20, 150, ("MEMBER_I
                   details={"reason": "poll timeout", "session_timeout_ms": 45_000})  # fmt: skip
 FETCH = FetchRow(1002, 2, 8, None, "", 12, 1, "orders-2025", 3, 10, 0, 9, 9, 0, True, 6, "NOT_LEADER_OR_FOLLOWER")
 FAULT = FaultRow(1003, 1, 7, "billing", "Produce", 9, 3, "lose_ack", "lose_ack(topic=orders)", ("orders-0",), 1)
-TRANSACTION = TransactionRow(1004, "pay-1", 4, 0, "Ongoing", ("orders-0",))
-GROUP = GroupRow(1005, "g-1", "Stable", 3, 2)
+TRANSACTION = TransactionRow("pay-1", 4, 0, "Ongoing", ("orders-0",), time=1004)
+GROUP = GroupRow("g-1", "Stable", 3, 2, time=1005)
 ROWS: dict[str, Row] = {
     "reply": REPLY, "failed": FAILED, "fetch": FETCH, "fault": FAULT, "transaction": TRANSACTION, "group": GROUP,
 }  # fmt: skip

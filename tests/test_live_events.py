@@ -123,7 +123,7 @@ def test_verdicts_come_whole_unless_they_are_as_they_should_be(kafka: MockKafka)
 
 
 def test_a_name_that_is_no_text_is_sent_all_the_same(kafka: MockKafka) -> None:
-    kafka._call(lambda engine: engine.trace._add(GroupRow(0, "half \ud83d", "Stable", 1, 1)))
+    kafka._call(lambda engine: engine.trace._add(GroupRow("half \ud83d", "Stable", 1, 1, time=0)))
     with events(kafka.control_url) as stream:
         stream.next()
         assert stream.rows(1)[-1]["group"] == "half \ud83d"

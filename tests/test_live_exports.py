@@ -5,12 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from msgspec.structs import asdict
 
 from controlkit import ControlClient
 from requesting import produce_request

@@ -10,7 +10,6 @@ import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, redirect_stdout
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -18,6 +17,7 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
+from msgspec import Struct
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from actors import ClassicMember, TransactionalProducer
@@ -645,9 +645,9 @@ def made_of(kind: Any) -> Any:
         return (made_of(words[0]),)
     if of is dict:
         return {"member_id": "one", "session_timeout_ms": 5}
-    if is_dataclass(kind) and isinstance(kind, type):
+    if isinstance(kind, type) and issubclass(kind, Struct):
         hints = get_type_hints(kind)
-        return kind(**{each.name: NOW if each.name == "time" else made_of(hints[each.name]) for each in fields(kind)})
+        return kind(**{name: NOW if name == "time" else made_of(hints[name]) for name in kind.__struct_fields__})
     if hasattr(kind, "_fields") or kind not in (int, str, bool, float):
         hints = get_type_hints(kind)
         return kind(**{name: made_of(hint) for name, hint in hints.items()})

@@ -24,7 +24,6 @@ from inprocess import InProcess, Link
 from kafkawire.declare import Message
 from requesting import delete_records, fetch, plain
 from wirebroker.client.wire import ConnectionClosed, NoResponse
-from wirebroker.common.changes import TransactionChange
 from wirebroker.engine.snapshots import go_back, take
 from wirebroker.engine.soft_reset import soft_reset
 from wirebroker.testing.options import BrokerOptions
@@ -266,8 +265,8 @@ def test_a_hundred_rounds_take_no_more_memory(work: Callable[[InProcess], None])
 # The trace
 
 
-def changed(number: int, partitions: int) -> TransactionChange:
-    return TransactionChange(f"till-{number}", 1, 0, "Ongoing", tuple(f"orders-{each:05}" for each in range(partitions)))
+def changed(number: int, partitions: int) -> TransactionRow:
+    return TransactionRow(f"till-{number}", 1, 0, "Ongoing", tuple(f"orders-{each:05}" for each in range(partitions)))
 
 
 def test_long_rows_of_the_trace_take_a_limited_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,12 +6,12 @@ import json
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING, fields, replace
 from datetime import date
 from pathlib import Path
 from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
+from msgspec.structs import fields, replace
 
 from wirebroker import MockKafka, faults
 from wirebroker.__main__ import main
@@ -60,7 +60,7 @@ def judged(
     return ProduceRow(
         START + time, 1, 1, "shop", "", 9, number, -1, "orders", 0, 7, 0, first, first + 4, 5, 300, "none", False,
         verdict, "next", 0 if error == "NONE" else 45, error, offset, "", explain,
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
 def produced(time: int, number: int, first: int, verdict: str = "accepted", offset: int = 0) -> list[Row]:
@@ -73,7 +73,7 @@ def idle(time: int, number: int) -> list[Row]:
 
 
 def drawn(rows: Sequence[Row], kind: str = "sequence", **wish: int | str) -> Picture:
-    return draw(kind, list(enumerate(rows, 1)), Wish(**wish))  # type: ignore[arg-type]
+    return draw(kind, list(enumerate(rows, 1)), Wish(**wish))
 
 
 def marks_in(marks: Sequence[Mark]) -> Iterator[Mark]:
@@ -185,18 +185,18 @@ def test_a_window_has_its_rows_only() -> None:
 
 
 def transaction(time: int, state: str) -> Row:
-    return TransactionRow(START + time, "pay", 7, 0, state, ("orders-0",) if state == "Ongoing" else ())
+    return TransactionRow("pay", 7, 0, state, ("orders-0",) if state == "Ongoing" else (), time=START + time)
 
 
 def test_the_log_shows_batches_transactions_and_positions() -> None:
     rows: list[Row] = []
     for at, end in ((0, "CompleteCommit"), (6, "CompleteAbort")):
         batch = judged(at * 100, at, at, offset=at)
-        rows += [transaction(at * 100, "Ongoing"), replace(batch, transactional=True), transaction(at * 100 + 50, end)]  # type: ignore[type-var]
+        rows += [transaction(at * 100, "Ongoing"), replace(batch, transactional=True), transaction(at * 100 + 50, end)]
     rows += [
         judged(900, 20, 0, "duplicate", 0),
         FetchRow(START + 950, 1, 2, "reader", "", 12, 1, "orders", 0, 6, 10, 12, 12, 3, True, 0, "NONE"),
-        RetentionRow(START + 990, "orders", 0, 3, 6),
+        RetentionRow("orders", 0, 3, 6, time=START + 990),
     ]
     picture = drawn(rows, "log")
     words = words_in(picture)
@@ -212,10 +212,10 @@ def test_the_log_shows_batches_transactions_and_positions() -> None:
 
 def test_a_transaction_that_its_coordinator_aborted_is_not_drawn_as_committed() -> None:
     """A proxy does not see markers. A refused batch and an InitProducerId show the abort. A missing offset shows the marker."""
-    first = replace(judged(0, 1, 0, offset=0), transactional=True)  # type: ignore[type-var]
-    late = replace(judged(900, 2, 5, "rejected", -1, "INVALID_PRODUCER_EPOCH"), transactional=True)  # type: ignore[type-var]
-    after = replace(first, time=START + 1000, producer_epoch=2, base_offset=6)  # type: ignore[type-var]
-    last = replace(after, time=START + 1300, base_offset=13)  # type: ignore[type-var]
+    first = replace(judged(0, 1, 0, offset=0), transactional=True)
+    late = replace(judged(900, 2, 5, "rejected", -1, "INVALID_PRODUCER_EPOCH"), transactional=True)
+    after = replace(first, time=START + 1000, producer_epoch=2, base_offset=6)
+    last = replace(after, time=START + 1300, base_offset=13)
     begun, committed = transaction(0, "Ongoing"), [transaction(time, "CompleteCommit") for time in (1100, 1400)]
     for ends in ([late], [transaction(950, "Empty")], [late, transaction(950, "Empty")], []):
         picture = drawn([begun, first, *ends, after, committed[0], last, committed[1]], "log")
@@ -240,7 +240,7 @@ def test_a_reader_that_comes_back_to_the_same_records() -> None:
 
 
 def test_a_later_window_of_the_log_has_the_state_before_it() -> None:
-    rows = [replace(judged(0, 1, 0, offset=0), transactional=True), judged(100, 2, 0, "duplicate", 0)]  # type: ignore[type-var]
+    rows = [replace(judged(0, 1, 0, offset=0), transactional=True), judged(100, 2, 0, "duplicate", 0)]
     picture = drawn(rows, "log", first=2)
     assert "producer 7: open" in words_in(picture)
     assert not [mark for mark in marks_in(picture.marks) if str(mark.attributes.get("class", "")).startswith("half")]
@@ -262,15 +262,15 @@ def test_a_window_fills_and_forgets() -> None:
 def member(time: int, name: str, api: str, assigned: str | None = None, errors: Sequence[str] = ()) -> Row:
     details: dict[str, str | int] = {"member_id": f"{name}-id"} | ({"assigned": assigned} if assigned is not None else {})
     reply = answered(time, time, api, name, errors)
-    return replace(reply, about=("group team",), details=details)  # type: ignore[type-var]
+    return replace(reply, about=("group team",), details=details)
 
 
 def test_a_group_has_lanes_of_partitions_and_members() -> None:
     rows = [
-        GroupRow(START, "team", "PreparingRebalance", 0, 1), member(0, "one", "JoinGroup"),
-        GroupRow(START + 10, "team", "Stable", 1, 1),
+        GroupRow("team", "PreparingRebalance", 0, 1, time=START), member(0, "one", "JoinGroup"),
+        GroupRow("team", "Stable", 1, 1, time=START + 10),
         member(10, "one", "SyncGroup", "orders-0, orders-1"), *(member(at, "one", "Heartbeat") for at in range(300, 1500, 300)),
-        GroupRow(START + 2000, "team", "PreparingRebalance", 1, 2), GroupRow(START + 2500, "team", "Stable", 2, 2),
+        GroupRow("team", "PreparingRebalance", 1, 2, time=START + 2000), GroupRow("team", "Stable", 2, 2, time=START + 2500),
         member(2500, "one", "SyncGroup", "orders-0"), member(2500, "two", "SyncGroup", "orders-1"),
         member(6000, "one", "Heartbeat", errors=["UNKNOWN_MEMBER_ID"]), member(6100, "two", "LeaveGroup"),
     ]  # fmt: skip
@@ -288,7 +288,7 @@ def test_a_group_has_lanes_of_partitions_and_members() -> None:
 def test_names_that_begin_alike_are_told_apart_where_there_is_little_room() -> None:
     members = [f"settlement-service-consumer-{at}" for at in range(3)]
     topic = "settlement.orders.of.the.european.branch.v1"
-    rows: list[Row] = [GroupRow(START, "team", "Stable", 1, 3)]
+    rows: list[Row] = [GroupRow("team", "Stable", 1, 3, time=START)]
     rows += [member(at, name, "SyncGroup", f"{topic}-{at}") for at, name in enumerate(members)]
     rows += [member(3000 + at, name, "Heartbeat") for at, name in enumerate(members)]
     for width in (420, 1000):
@@ -297,14 +297,14 @@ def test_names_that_begin_alike_are_told_apart_where_there_is_little_room() -> N
 
 
 def test_a_client_that_joins_again_keeps_its_lane() -> None:
-    rows: list[Row] = [GroupRow(START, "team", "Stable", 1, 1)]
+    rows: list[Row] = [GroupRow("team", "Stable", 1, 1, time=START)]
     for at in range(4):
-        first = replace(member(at * 1000, "one", "JoinGroup"), details={"member_id": f"id-{at}"})  # type: ignore[type-var]
-        rows += [first, replace(first, time=first.time + 500, api="LeaveGroup")]  # type: ignore[type-var]
+        first = replace(member(at * 1000, "one", "JoinGroup"), details={"member_id": f"id-{at}"})
+        rows += [first, replace(first, time=first.time + 500, api="LeaveGroup")]
     words = words_in(drawn(rows, "groups"))
     assert words.count("one") == 1
     assert not [text for text in words if text.startswith("one …")]
-    both = replace(first, details={"member_id": "other"})  # type: ignore[type-var]
+    both = replace(first, details={"member_id": "other"})
     assert len([text for text in words_in(drawn([*rows[:-1], both], "groups")) if text.startswith("one …")]) == 2
     clocks = [text for text in words if text[2:3] == ":"]
     assert len(clocks) >= 3
@@ -312,8 +312,8 @@ def test_a_client_that_joins_again_keeps_its_lane() -> None:
 
 
 def test_a_group_without_a_coordinator_says_so() -> None:
-    rows = [GroupRow(START, "team", "Stable", 1, 1), member(0, "one", "SyncGroup", "orders-0")]
-    asks = [replace(member(at * 1000, "one", "FindCoordinator"), details={}) for at in range(2, 9)]  # type: ignore[type-var]
+    rows = [GroupRow("team", "Stable", 1, 1, time=START), member(0, "one", "SyncGroup", "orders-0")]
+    asks = [replace(member(at * 1000, "one", "FindCoordinator"), details={}) for at in range(2, 9)]
     assert "no coordinator responds" in words_in(drawn([*rows, *asks], "groups"))
     assert "no coordinator responds" not in words_in(
         drawn([*rows, asks[0], member(3000, "one", "Heartbeat"), asks[-1]], "groups")
@@ -328,9 +328,7 @@ def hostile(row: type[Row], time: int) -> Row:
     """A row of an event whose texts are all hostile."""
     hints = get_type_hints(row)
     values = {str: HOSTILE, str | None: HOSTILE, int: 7, float: 7.0, bool: True, bool | None: True, tuple[str, ...]: (HOSTILE,)}
-    of_fields = {
-        each.name: hints[each.name] for each in fields(row) if each.default is MISSING and each.default_factory is MISSING
-    }
+    of_fields = {each.name: hints[each.name] for each in fields(row) if each.required}
     made = {
         name: get_args(hint)[0] if get_origin(hint) is Literal else values.get(hint, ()) for name, hint in of_fields.items()
     }
@@ -444,7 +442,7 @@ def test_batches_of_several_partitions_share_a_line_without_sequences() -> None:
     rows: list[Row] = []
     for at in range(400):
         place = {"partition": at % 2, "first_sequence": 5 * (at // 2), "last_sequence": 5 * (at // 2) + 4}
-        rows += [asked(at, at), replace(judged(at, at, 0, offset=at), **place), answered(at + 1, at)]  # type: ignore[arg-type]
+        rows += [asked(at, at), replace(judged(at, at, 0, offset=at), **place), answered(at + 1, at)]
     words = words_in(drawn(rows, lines=20))
     assert any(text.endswith(" × Produce") for text in words)
     assert not [text for text in words if "Produce" in text and "seq" in text]

@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import re
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -104,14 +103,14 @@ def everything() -> list[Row]:
             authenticated = AuthenticationRow(
                 kafka.clock.now(), 1, 7, "", "SASL", "PLAIN", "expired", "User:alice", True, 5, ""
             )
-            shared = ShareRow(kafka.clock.now(), "lock_expired", "g", "orders", 0, 0, 2, "m", "available", 1)
+            shared = ShareRow("lock_expired", "g", "orders", 0, 0, 2, "m", "available", 1, time=kafka.clock.now())
             refused = AuthorizationRow(kafka.clock.now(), 1, 7, "User:alice", "READ", "TOPIC", "orders", "no ACL is about it")
             waits = ThrottleRow(
                 kafka.clock.now(), 1, 7, "app", "User:alice", "Produce", "request_percentage", "user alice", 5.0, 9
             )
             pushed = TelemetryRow(kafka.clock.now(), 1, 7, "app", "C-puqgyfx4Z4V6JdyiQgBw", False, "zstd", 461)
-            level = FeatureRow(kafka.clock.now(), "group.version", 1, 0)
-            upgraded = UpgradeRow(kafka.clock.now(), 1, "4.3", "4.4")
+            level = FeatureRow("group.version", 1, 0, time=kafka.clock.now())
+            upgraded = UpgradeRow(1, "4.3", "4.4", time=kafka.clock.now())
             began = RunRow(kafka.clock.now(), "started"), TestRow(kafka.clock.now(), "OrdersTest.retries")
             made = [*began, authenticated, shared, refused, waits, pushed, level, upgraded]
             return kafka.trace.events() + proxy.trace.events("shadow", "unsupported") + made
@@ -433,7 +432,7 @@ def test_the_documentation_has_every_event_and_level() -> None:
         if name not in ("produce", "shadow"):  # the table of verdicts has the fields of these events
             (row,) = re.findall(rf"^\| `{name}` \|.*\| (.*) \|$", text, re.MULTILINE)
             shown = re.findall(r"`(\w+)`", row)
-            assert shown == [field.name for field in fields(event) if field.name != "time"], name
+            assert shown == [name for name in event.__struct_fields__ if name != "time"], name
 
 
 def test_a_batch_without_a_producer_id_has_no_sequences(mock_kafka: MockKafka) -> None:

@@ -8,11 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from actors import OLD, Reader, TransactionalProducer
 from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -342,7 +342,7 @@ def test_runs_in_one_file_are_kept_apart(capsys: pytest.CaptureFixture[str], tmp
 
 
 def row(first: int, last: int, verdict: Any = "accepted", offset: int = 0, **others: Any) -> ProduceRow:
-    values: dict[str, Any] = {field.name: 0 for field in fields(ProduceRow)} | {
+    values: dict[str, Any] = dict.fromkeys(ProduceRow.__struct_fields__, 0) | {
         "topic": "orders", "first_sequence": first, "last_sequence": last, "verdict": verdict, "base_offset": offset,
         "records": last - first + 1,
     }  # fmt: skip
@@ -443,8 +443,7 @@ def test_the_rows_of_a_proxy_are_drawn_and_a_surprise_is_marked(capsys: pytest.C
     texts |= {"principal": "User:ANONYMOUS", "client_host": ""}
     for first, predicted in ((0, "accepted"), (1, "duplicate")):
         plain = row(first, first, **texts, note="", explain="")
-        shadow = ShadowRow(**{each.name: getattr(plain, each.name) for each in fields(plain)},
-                           predicted=predicted, agrees=predicted == "accepted")  # fmt: skip
+        shadow = ShadowRow(**asdict(plain), predicted=predicted, agrees=predicted == "accepted")  # fmt: skip
         with path.open("a", encoding="utf-8") as file:
             file.write(shadow.as_json() + "\n")
     assert len(show(capsys, path, "--api", "Produce")) == 2

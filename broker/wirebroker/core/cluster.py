@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from kafkawire.disk.metadata import ScramCredential, TokenImage
 from kafkawire.errors import ErrorCode
 from kafkawire.primitives import ZERO_UUID, new_uuid
-from wirebroker.common.changes import Change, FeatureChange, TopicChange
+from wirebroker.common.changes import Change, FeatureRow, TopicRow
 from wirebroker.common.slices import at_once, pauses
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.acls import Acl, Acls
@@ -325,7 +325,7 @@ class Cluster:
             self._remove(topic)
             self._shrink(topic, 0, now)
 
-        self.decisions.made(undo, lambda: self.report(TopicChange("created", name, count)))
+        self.decisions.made(undo, lambda: self.report(TopicRow("created", name, count)))
         return topic
 
     def alter_acls(self, added: Sequence[Acl], removed: Sequence[Acl]) -> None:
@@ -360,7 +360,7 @@ class Cluster:
 
         held.update(levels)
         self.version += 1
-        changes = [FeatureChange(name, before[name], level) for name, level in levels.items() if level != before[name]]
+        changes = [FeatureRow(name, before[name], level) for name, level in levels.items() if level != before[name]]
 
         def done() -> None:
             then()
@@ -449,7 +449,7 @@ class Cluster:
             return
         topic.partitions += made
         self.version += 1
-        grown = TopicChange("grown", topic.name, total)
+        grown = TopicRow("grown", topic.name, total)
         self.decisions.made(lambda: self._shrink(topic, before, now), lambda: self.report(grown))
 
     def _growing(
@@ -565,7 +565,7 @@ class Cluster:
             for partition in topic.partitions:
                 self.log_dirs.forget(partition)
                 partition.delete(now)
-            self.report(TopicChange("deleted", topic.name, len(topic.partitions)))
+            self.report(TopicRow("deleted", topic.name, len(topic.partitions)))
             then()
 
         self.decisions.made(undo, done)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Literal
 
 from kafkawire.errors import ErrorCode
-from wirebroker.common.changes import BrokerChange, InSyncChange, LeaderChange
+from wirebroker.common.changes import BrokerRow, InSyncRow, LeaderRow
 from wirebroker.core.cluster import INTERNAL_TOPICS, Broker, Cluster
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.partition import Partition
@@ -59,7 +59,7 @@ class Controller:
             raise ValueError(f"broker {node_id} is already down")
         broker.running = False
         broker.stopped = self._cluster.metadata_offset, now
-        self._cluster.report(BrokerChange(how, node_id))
+        self._cluster.report(BrokerRow(how, node_id))
         if broker.registered:
             self._fence(node_id, now)
 
@@ -69,7 +69,7 @@ class Controller:
         self.finish()
         broker = self._broker(node_id)
         broker.registered = False
-        self._cluster.report(BrokerChange("unregistered", node_id))
+        self._cluster.report(BrokerRow("unregistered", node_id))
         if broker.running:
             self._fence(node_id, now)
 
@@ -91,7 +91,7 @@ class Controller:
         if broker.alive:
             return
         broker.start()
-        self._cluster.report(BrokerChange("started", node_id))
+        self._cluster.report(BrokerRow("started", node_id))
         held = self._held_by(node_id)
         self._change_all(held, lambda each: each.replication.broker_up(node_id, self._cluster.alive, now), now)
 
@@ -278,12 +278,12 @@ class Controller:
                 self._cluster.log_dirs.follow(partition)
             if partition.in_sync != in_sync:
                 replicas = tuple(partition.in_sync)
-                self._cluster.report(InSyncChange(partition.topic, partition.index, replicas, partition.high_watermark))
+                self._cluster.report(InSyncRow(partition.topic, partition.index, replicas, partition.high_watermark))
             if partition.leader_epoch != before:
                 moved.append(partition)
         for partition in moved:
             leads = (partition.leader, partition.leader_epoch)
-            self._cluster.report(LeaderChange(partition.topic, partition.index, *leads))
+            self._cluster.report(LeaderRow(partition.topic, partition.index, *leads))
             if partition.topic in INTERNAL_TOPICS:
                 self._coordinator_moved(partition.topic, partition.index, now)
 

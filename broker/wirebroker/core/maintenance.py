@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from wirebroker.common.changes import LogStartChange, ProducerChange
+from wirebroker.common.changes import ProducerRow, RetentionRow
 from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.compaction import Compaction
@@ -40,7 +40,7 @@ class Maintenance:
             until = min(until, partition.retain(now))
             if partition.log_start_offset != before:
                 changed = True
-                self._cluster.report(LogStartChange(partition.topic, partition.index, before, partition.log_start_offset))
+                self._cluster.report(RetentionRow(partition.topic, partition.index, before, partition.log_start_offset))
         return None if changed else until
 
     def _expire_producers(self, now: int) -> Generator[None, Any, Idle]:
@@ -51,7 +51,7 @@ class Maintenance:
             gone, expires = yield from partition.expire_producers(now, after_ms)
             until, changed = min(until, expires), changed or bool(gone)
             for producer in gone:
-                self._cluster.report(ProducerChange("expired", partition.topic, partition.index, *producer))
+                self._cluster.report(ProducerRow("expired", partition.topic, partition.index, *producer))
         return None if changed else until
 
     def _expire_tokens(self, now: int) -> Idle:

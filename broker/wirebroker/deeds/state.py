@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from kafkawire.errors import ErrorCode
-from wirebroker.common.changes import LeaderChange, ProducerChange
+from wirebroker.common.changes import LeaderRow, ProducerRow
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.transactions.coordinator import InitRequest
 from wirebroker.core.transactions.transaction import Transaction
@@ -45,7 +45,7 @@ class StateDeeds(Deeds):
                 epoch = each.expire_producer(producer_id)
                 if epoch is not None:
                     count += 1
-                    cluster.report(ProducerChange("expired", each.topic, each.index, producer_id, epoch))
+                    cluster.report(ProducerRow("expired", each.topic, each.index, producer_id, epoch))
         return count
 
     @deed("POST", "/transactions/{transactional_id:id}/expire", problems=NO_ID,
@@ -105,5 +105,5 @@ class StateDeeds(Deeds):
             raise NothingToChange(str(wrong)) from None
         if found.leader_epoch != epoch:
             cluster.version += 1
-            cluster.report(LeaderChange(topic, partition, found.leader, found.leader_epoch))
+            cluster.report(LeaderRow(topic, partition, found.leader, found.leader_epoch))
         return end

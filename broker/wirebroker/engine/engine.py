@@ -30,7 +30,7 @@ from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.apis.permissions import Access, admit
 from wirebroker.apis.produce_shape import produce_by_shape
 from wirebroker.apis.refused import without_feature
-from wirebroker.common.changes import RestartChange
+from wirebroker.common.changes import RestartRow
 from wirebroker.core.cluster import GROUP_TOPIC, SHARE_TOPIC, SHARED_CLUSTER_ID, TRANSACTION_TOPIC, Broker, Cluster, memory_log
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.controller import Controller
@@ -600,7 +600,7 @@ class Engine:
         self.transactions.restart(now)
         self.maintenance = Maintenance(self.cluster, now)
         self.controller.restart(now)
-        self.cluster.report(RestartChange(mode))
+        self.cluster.report(RestartRow(mode))
         if self.store is not None:
             self.store.restarted(now)
         if self.upgrading is not None:

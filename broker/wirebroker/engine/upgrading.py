@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypedDict, Unpack
 
-from wirebroker.common.changes import UpgradeChange
+from wirebroker.common.changes import UpgradeRow
 from wirebroker.core.cluster import Broker, Cluster
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.controller import Controller
@@ -124,7 +124,7 @@ class Upgrading:
                 engine.start_broker(node_id, now)
         elif broker.running:
             engine.restart("clean", now)
-        engine.cluster.report(UpgradeChange(node_id, before, broker.release.name))
+        engine.cluster.report(UpgradeRow(node_id, before, broker.release.name))
         if broker.running and (told := self._manner.get("told")):
             told(node_id)
 

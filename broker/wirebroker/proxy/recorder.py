@@ -54,7 +54,7 @@ class ProxyRecorder(Recorder):
 
     def led(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
         """Note that a response has named a new leader of a partition."""
-        self._add(LeaderRow(self._now(), cut(topic), partition, leader, leader_epoch))
+        self._add(LeaderRow(cut(topic), partition, leader, leader_epoch, time=self._now()))
 
     def compared(
         self, exchange: ForwardedExchange, acks: int, topic: str, batch: BatchHeader, response: PartitionProduceResponse,
@@ -79,11 +79,11 @@ class ProxyRecorder(Recorder):
         row: TransactionRow | GroupRow
         if isinstance(changed, PassingTransaction):
             row = TransactionRow(
-                self._now(), changed.transactional_id, changed.producer_id, changed.producer_epoch, changed.state,
-                tuple(names(changed)),
+                changed.transactional_id, changed.producer_id, changed.producer_epoch, changed.state, tuple(names(changed)),
+                time=self._now(),
             )  # fmt: skip
         else:
-            row = GroupRow(self._now(), changed.group_id, changed.state, changed.generation, len(changed.members))
+            row = GroupRow(changed.group_id, changed.state, changed.generation, len(changed.members), time=self._now())
             if changed.traced == (row.state, row.generation, row.members):
                 return
             changed.traced = row.state, row.generation, row.members

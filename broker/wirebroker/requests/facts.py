@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from kafkawire.batches import first_header
 from kafkawire.declare import Message
@@ -23,8 +24,7 @@ GROUP_KEY, TRANSACTION_KEY = 0, 1
 """FindCoordinator's key types."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """A batch in a Produce. Without a producer id, or with an unreadable header, its id, epoch and sequences are −1."""
 
     topic: str
@@ -36,8 +36,7 @@ class Batch:
     records: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """The facts of one request. Only a Produce has `batches` and `acks`.
 
     `topics` and `partitions` are those that the request or its fetch session names. If the request asks for all topics or

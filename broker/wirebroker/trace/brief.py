@@ -7,7 +7,6 @@ because making the text takes longer than all other values. The reader makes the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
@@ -18,7 +17,7 @@ FREQUENT = ("produce", "shadow", "reply", "fetch", "request")
 """The events that occur in every exchange."""
 PARTS = "parts"
 """The name of the column that has the row in words."""
-_NAMES = {event: tuple(field.name for field in fields(row)) for event, row in EVENTS.items()}
+_NAMES = {event: row.__struct_fields__ for event, row in EVENTS.items()}
 COLUMNS = {event: names if event in FREQUENT else (*names, PARTS) for event, names in _NAMES.items()}
 """The names of the values that follow the event in a tuple."""
 _VALUES: dict[type[Row], Callable[[Row], Brief]] = {row: attrgetter("event", *_NAMES[event]) for event, row in EVENTS.items()}

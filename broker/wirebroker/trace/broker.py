@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from msgspec.structs import asdict, replace
+
 from kafkawire.batches import HEADER, BatchHeader, read_header
 from kafkawire.errors import error_name
-from wirebroker.common.changes import Change, ProducerChange
+from wirebroker.common.changes import Change, ProducerRow
 from wirebroker.core.partition import Appended, Partition, appended_next
 from wirebroker.core.producers import Accept, Duplicate, Reject, epoch_of, explain
 from wirebroker.requests.connection import Connection
 from wirebroker.trace.brief import Brief
 from wirebroker.trace.recorder import Recorder, cut, principal_of, software_of, who
-from wirebroker.trace.rows import OF_CHANGES, ProduceRow, Row, VerdictName, compression_name
+from wirebroker.trace.rows import ProduceRow, Row, VerdictName, compression_name
 
 _NO_HEADER = BatchHeader(-1, -1, -1, -1, 0, 0, -1, -1, -1, -1, -1, -1, 0)
 STORED = (
@@ -62,12 +64,12 @@ class BrokerRecorder(Recorder):
             return
         if before is None or epoch_of(before) != header.producer_epoch:
             change: Literal["created", "epoch"] = "created" if before is None else "epoch"
-            self.changed(ProducerChange(change, partition.topic, partition.index, header.producer_id, header.producer_epoch))
+            self.changed(ProducerRow(change, partition.topic, partition.index, header.producer_id, header.producer_epoch))
 
     def changed(self, change: Change) -> None:
         """Note a change of the cluster."""
-        facts = {name: cut(fact) if isinstance(fact, str) else fact for name, fact in vars(change).items()}
-        self._add(OF_CHANGES[type(change)](time=self._now(), **facts))
+        texts = {name: cut(fact) for name, fact in asdict(change).items() if isinstance(fact, str)}
+        self._add(replace(change, time=self._now(), **texts))
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
         return [

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from kafkawire.errors import ErrorCode
@@ -62,7 +62,7 @@ NAMES: Mapping[str, Callable[[Row], Iterable[Any]]] = {
     "host": values_of("client_host"),
 }
 """Fields whose values are computed from a row's own fields."""
-OWN = {field.name for row in EVENTS.values() for field in fields(row)} | details.NAMES
+OWN = {name for row in EVENTS.values() for name in row.__struct_fields__} | details.NAMES
 """The names of all fields that rows have, and of all fields that a row's `details` can have."""
 
 
@@ -86,7 +86,7 @@ class Word:
 
     def has(self, row: Row) -> bool:
         """Tells whether the row meets the filter."""
-        names = (*(each.name for each in fields(row)), *NAMES)
+        names = (*row.__struct_fields__, *NAMES)
         return any(self.text in _text(value) for name in names for value in _values(row, name))
 
     def tree(self) -> list[Any]:
@@ -192,7 +192,7 @@ def contradiction(wanted: Filter) -> str:
     parts = wanted.parts if isinstance(wanted, Combined) and wanted.how == "all" else (wanted,)
     compared = [each for each in parts if isinstance(each, Comparison) and not each.operator.startswith("!")]
     for event in (each.value for each in compared if each.field == "event" and each.operator == "=" and each.value in EVENTS):
-        own = {field.name for field in fields(EVENTS[event])}
+        own = EVENTS[event].__struct_fields__
         for each in compared:
             name = ALIASES.get(each.field, each.field)
             if each.field in NAMES and each.field not in ALIASES:

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import TextIO
 
 from kafkawire.printable import printable
-from wirebroker.trace.rows import MIDDLE, Row
+from wirebroker.common.changes import MIDDLE
+from wirebroker.trace.rows import Row
 
 COLOURS = {
     "accepted": "\x1b[32m", "duplicate": "\x1b[33m", "rejected": "\x1b[31m", "fault": "\x1b[35m", "error": "\x1b[31m",

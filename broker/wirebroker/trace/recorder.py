@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import fields
 from functools import lru_cache
 from heapq import nsmallest
 from itertools import islice
@@ -166,7 +165,7 @@ class Recorder:
         row = FaultRow(
             now, connection.node_id, connection.number, client_id, api, version, correlation_id, rule.kind, str(rule),
             tuple(sorted(topic if index is None else f"{topic}-{index}" for topic, index in partitions or ())), number, batch,
-            principal_of(connection), connection.client_host,
+            **who(connection),
         )  # fmt: skip
         self._add(row)
 
@@ -423,7 +422,9 @@ class Recorder:
         self._characters = 0
 
 
-_LISTS = {kind: tuple(each.name for each in fields(kind) if str(each.type).startswith("tuple")) for kind in EVENTS.values()}
+_LISTS = {
+    kind: tuple(name for name, hint in kind.__annotations__.items() if hint.startswith("tuple")) for kind in EVENTS.values()
+}
 """The names of the fields of each kind of row that are lists. The other texts of a row are short."""
 
 

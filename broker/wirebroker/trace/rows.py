@@ -8,32 +8,58 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from wirebroker.common.changes import (
-    BrokerChange,
-    Change,
-    FeatureChange,
-    GroupChange,
-    InSyncChange,
-    LeaderChange,
-    LogStartChange,
-    ProducerChange,
-    RestartChange,
-    ShareChange,
-    TopicChange,
-    TransactionChange,
-    UpgradeChange,
+    BrokerRow as BrokerRow,
+)
+from wirebroker.common.changes import (
+    FeatureRow as FeatureRow,
+)
+from wirebroker.common.changes import (
+    GroupRow as GroupRow,
+)
+from wirebroker.common.changes import (
+    InSyncRow as InSyncRow,
+)
+from wirebroker.common.changes import (
+    LeaderRow as LeaderRow,
+)
+from wirebroker.common.changes import (
+    Parts,
+    spread,
+)
+from wirebroker.common.changes import (
+    ProducerRow as ProducerRow,
+)
+from wirebroker.common.changes import (
+    RestartRow as RestartRow,
+)
+from wirebroker.common.changes import (
+    RetentionRow as RetentionRow,
+)
+from wirebroker.common.changes import (
+    Row as Row,
+)
+from wirebroker.common.changes import (
+    ShareRow as ShareRow,
+)
+from wirebroker.common.changes import (
+    TopicRow as TopicRow,
+)
+from wirebroker.common.changes import (
+    TransactionRow as TransactionRow,
+)
+from wirebroker.common.changes import (
+    UpgradeRow as UpgradeRow,
+)
+from wirebroker.common.changes import (
+    ordinal as ordinal,
 )
 from wirebroker.requests.facts import Batch
 
-Parts = tuple[str, str, str, str]
-"""The four parts of a row in words: the topic or group, the request, the outcome in a word, and the rest."""
-MIDDLE = 37
-"""The width in columns of the part about the request."""
 MOST_OFFSETS = 8
 """A row in words shows at most this many of the offsets in a commit."""
 DELETED = " (deleted)"
@@ -42,28 +68,18 @@ VerdictName = Literal["accepted", "duplicate", "rejected"]
 YEAR_9999 = 253_370_764_800_000
 """The latest time in ms that Python can show as a date in every time zone."""
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-PRODUCER_CHANGES = {"created": "known from now on", "epoch": "a new epoch", "expired": "forgotten"}
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """An event."""
-
-    event: ClassVar[str]
-
-    time: int
-
-    def parts(self) -> Parts:
-        """Returns the parts of the row in words."""
-        raise NotImplementedError
-
-    def as_json(self) -> str:
-        """Returns the row as one JSON object on one line."""
-        return json.dumps({"event": self.event} | msgspec.to_builtins(self))
+class _OfClient(Row, frozen=True, kw_only=True):
+    principal: str = ""
+    """the client's principal, as User:name; User:ANONYMOUS before a login or without one; "" if the login does not reveal the
+    name
+    """
+    client_host: str = ""
+    """the client's address"""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientRow(Row):
+class ClientRow(_OfClient, frozen=True):
     """A row about a client's request."""
 
     node: int
@@ -73,18 +89,6 @@ class ClientRow(Row):
     client_id: str | None
     software: str
     """the name and version of the client's software, from its ApiVersions request; "" if the client sends none"""
-    principal: str = field(default="", kw_only=True)
-    """the client's principal, as User:name; User:ANONYMOUS before a login or without one; "" if the login does not reveal the
-    name
-    """
-    client_host: str = field(default="", kw_only=True)
-    """the client's address"""
-
-
-def ordinal(number: int) -> str:
-    """1st, 2nd, 3rd, 4th …"""
-    suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{suffix}"
 
 
 def compression_name(codec: int) -> str:
@@ -100,10 +104,6 @@ def _more(about: tuple[str, ...]) -> str:
     return f"and {', '.join(about[1:])}" if about[1:] else ""
 
 
-def _spread(left: str, right: str) -> str:
-    return f"{left}{right:>{max(MIDDLE - len(left), len(right) + 1)}}"
-
-
 def _sequences(batch: ProduceRow | Batch) -> str:
     return f"seq {batch.first_sequence}–{batch.last_sequence}" if batch.first_sequence >= 0 else "–"
 
@@ -111,8 +111,7 @@ def _sequences(batch: ProduceRow | Batch) -> str:
 # Decisions and faults
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceRow(ClientRow):
+class ProduceRow(ClientRow, frozen=True):
     """The verdict on one batch of a Produce request."""
 
     event = "produce"
@@ -152,8 +151,7 @@ class ProduceRow(ClientRow):
         return f"{self.topic}-{self.partition}", middle, self.verdict, f"{self.explain}{note}"
 
 
-@dataclass(frozen=True, slots=True)
-class ShadowRow(ProduceRow):
+class ShadowRow(ProduceRow, frozen=True):
     """A batch that a proxy has forwarded: the real broker's response, and the verdict that the sequence rules predicted."""
 
     event = "shadow"
@@ -168,8 +166,7 @@ class ShadowRow(ProduceRow):
         return place, middle, verdict, rest if self.agrees is not False else f"PREDICTED {self.predicted.upper()}: {rest}"
 
 
-@dataclass(frozen=True, slots=True)
-class FaultRow(Row):
+class FaultRow(_OfClient, frozen=True):
     """A fault rule fired on a request, or on a connection before the first request (then `api` is "")."""
 
     event = "fault"
@@ -190,23 +187,19 @@ class FaultRow(Row):
     """how many times the rule has fired, including this time"""
     batch: Batch | None = None
     """the batch of a Produce on which the rule fired"""
-    principal: str = ""
-    """who the client is"""
-    client_host: str = ""
 
     def parts(self) -> Parts:
         what, batch, places = f"{self.api} v{self.version}" if self.api else "connection", self.batch, self.partitions
         if batch is not None:
             places = places or (f"{batch.topic}-{batch.partition}",)
-            what = _spread(what, f"{_sequences(batch)} {batch.records:>5} rec ")
+            what = spread(what, f"{_sequences(batch)} {batch.records:>5} rec ")
         return ", ".join(places), what, "fault", f"{self.rule}, for the {ordinal(self.number)} time"
 
 
 # The wire
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionRow(Row):
+class ConnectionRow(Row, frozen=True):
     """A connection was opened or closed."""
 
     event = "connection"
@@ -232,8 +225,7 @@ class ConnectionRow(Row):
         return "", what, self.change, rest + waited
 
 
-@dataclass(frozen=True, slots=True)
-class AuthenticationRow(Row):
+class AuthenticationRow(Row, frozen=True):
     """A client has authenticated or has failed to authenticate, or a client's session has ended."""
 
     event = "authentication"
@@ -261,8 +253,7 @@ class AuthenticationRow(Row):
         return "", what, self.outcome, self.reason or f"{self.principal} from {self.client_host} at {self.listener}"
 
 
-@dataclass(frozen=True, slots=True)
-class AuthorizationRow(Row):
+class AuthorizationRow(Row, frozen=True):
     """A client was denied an operation."""
 
     event = "authorization"
@@ -283,8 +274,7 @@ class AuthorizationRow(Row):
         return f"{self.resource_type} {self.resource}", self.operation, "denied", f"{self.principal}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
-class ThrottleRow(Row):
+class ThrottleRow(Row, frozen=True):
     """A client has exceeded a quota, and has to wait."""
 
     event = "throttle"
@@ -312,8 +302,7 @@ class ThrottleRow(Row):
         return self.client_id or "", self.api or "connection", "throttled", rest
 
 
-@dataclass(frozen=True, slots=True)
-class RequestRow(ClientRow):
+class RequestRow(ClientRow, frozen=True):
     """A request arrived and could be read."""
 
     event = "request"
@@ -327,11 +316,10 @@ class RequestRow(ClientRow):
     """the names in the request: topic-partition, group …, transaction …"""
 
     def parts(self) -> Parts:
-        return _first(self.about), _spread(f"{self.api} v{self.version}", f"{self.bytes:,} B"), "asked", _more(self.about)
+        return _first(self.about), spread(f"{self.api} v{self.version}", f"{self.bytes:,} B"), "asked", _more(self.about)
 
 
-@dataclass(frozen=True, slots=True)
-class UnsupportedRow(ClientRow):
+class UnsupportedRow(ClientRow, frozen=True):
     """A request has a version that the broker's release does not read, such as a version that Kafka 4.0 dropped (KIP-896)."""
 
     event = "unsupported"
@@ -354,8 +342,7 @@ class UnsupportedRow(ClientRow):
         return who, what, "outdated", f"{read}; Kafka 4.0 dropped the older ones (KIP-896)"
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyRow(ClientRow):
+class ReplyRow(ClientRow, frozen=True):
     """A request was answered."""
 
     event = "reply"
@@ -390,11 +377,11 @@ class ReplyRow(ClientRow):
     producer_id: int = -1
     """the id of the producer that the request names, or that the response assigns"""
     producer_epoch: int = -1
-    details: dict[str, str | int] = field(default_factory=dict)
+    details: dict[str, str | int] = {}
     """further fields of the request and the response, under Kafka's names (`requests.details`)"""
 
     def parts(self) -> Parts:
-        middle = _spread(f"{self.api} v{self.version}", f"{self.latency} ms {self.bytes:,} B")
+        middle = spread(f"{self.api} v{self.version}", f"{self.latency} ms {self.bytes:,} B")
         stages = (
             ""
             if self.upstream_us < 0
@@ -417,8 +404,7 @@ class ReplyRow(ClientRow):
         return ", ".join(filter(None, (str(self.details.get("coordinator", "")), committed, throttled, waited)))
 
 
-@dataclass(frozen=True, slots=True)
-class FetchRow(ClientRow):
+class FetchRow(ClientRow, frozen=True):
     """One partition in the response to a Fetch."""
 
     event = "fetch"
@@ -442,139 +428,10 @@ class FetchRow(ClientRow):
         outcome = "error" if self.code else "fetched"
         stable = f", stable {self.last_stable_offset}" if self.committed else ""
         rest = self.error if self.code else f"high watermark {self.high_watermark}{stable}"
-        return f"{self.topic}-{self.partition}", _spread(f"from {self.offset}", f"{self.bytes:,} B"), outcome, rest
+        return f"{self.topic}-{self.partition}", spread(f"from {self.offset}", f"{self.bytes:,} B"), outcome, rest
 
 
-# Changes
-
-
-@dataclass(frozen=True)
-class TopicRow(TopicChange, Row):
-    """A topic was created, was deleted, or got more partitions."""
-
-    event = "topic"
-
-    def parts(self) -> Parts:
-        return self.topic, "topic", "changed", f"{self.change}, with {self.partitions} partition{'s' * (self.partitions != 1)}"
-
-
-@dataclass(frozen=True)
-class LeaderRow(LeaderChange, Row):
-    """A partition has a new leader epoch, and perhaps a new leader; −1 means that it has no leader."""
-
-    event = "leader"
-
-    def parts(self) -> Parts:
-        leader = f"led by node {self.leader}" if self.leader >= 0 else "without a leader"
-        return f"{self.topic}-{self.partition}", "leader", "changed", f"{leader} in epoch {self.leader_epoch}"
-
-
-@dataclass(frozen=True)
-class InSyncRow(InSyncChange, Row):
-    """The in-sync replicas of a partition changed."""
-
-    event = "isr"
-
-    def parts(self) -> Parts:
-        nodes = ", ".join(map(str, self.in_sync)) or "nobody"
-        return (
-            f"{self.topic}-{self.partition}",
-            "replicas",
-            "changed",
-            f"in sync: {nodes}; high watermark {self.high_watermark}",
-        )
-
-
-@dataclass(frozen=True)
-class BrokerRow(BrokerChange, Row):
-    """A broker was killed, stopped or unregistered, or started again."""
-
-    event = "broker"
-
-    def parts(self) -> Parts:
-        return "", f"broker {self.node}", "changed", self.change
-
-
-@dataclass(frozen=True)
-class UpgradeRow(UpgradeChange, Row):
-    """A broker starts with another release of Kafka."""
-
-    event = "upgrade"
-
-    def parts(self) -> Parts:
-        return "", f"broker {self.node}", "changed", f"from Kafka {self.former} to {self.release}"
-
-
-@dataclass(frozen=True)
-class FeatureRow(FeatureChange, Row):
-    """A feature of the cluster has another level."""
-
-    event = "feature"
-
-    def parts(self) -> Parts:
-        return "", self.feature, "changed", f"from level {self.before} to {self.level}"
-
-
-@dataclass(frozen=True)
-class ProducerRow(ProducerChange, Row):
-    """A partition got the first batch of a producer, got the first batch of a new epoch, or forgot a producer."""
-
-    event = "producer"
-
-    def parts(self) -> Parts:
-        return (
-            f"{self.topic}-{self.partition}",
-            f"pid {self.producer_id}/{self.producer_epoch}",
-            "changed",
-            PRODUCER_CHANGES[self.change],
-        )
-
-
-@dataclass(frozen=True)
-class TransactionRow(TransactionChange, Row):
-    """The state, epoch or partitions of a transactional id changed, and the change was written to the log."""
-
-    event = "transaction"
-
-    def parts(self) -> Parts:
-        within = f" with {', '.join(self.partitions)}" if self.partitions else ""
-        return self.transactional_id, f"pid {self.producer_id}/{self.producer_epoch}", "changed", f"{self.state}{within}"
-
-
-@dataclass(frozen=True)
-class GroupRow(GroupChange, Row):
-    """A group entered a new state or a new generation. For a consumer group the generation is the group epoch."""
-
-    event = "group"
-
-    def parts(self) -> Parts:
-        members = f"{self.members} member{'s' * (self.members != 1)}"
-        return self.group, "group", "changed", f"{self.state}, generation {self.generation}, {members}"
-
-
-@dataclass(frozen=True)
-class ShareRow(ShareChange, Row):
-    """Records of a share group were acquired, released, accepted, rejected or sent as dead letters, or their lock expired."""
-
-    event = "share"
-
-    def parts(self) -> Parts:
-        where = f"{self.first}–{self.last}" if self.last > self.first else str(self.first)
-        return f"{self.topic}-{self.partition}", _spread(f"share group {self.group}", where), self.state, self._why()
-
-    def _why(self) -> str:
-        if self.change == "acquired":
-            return f"delivered to {self.member} for the {ordinal(self.delivery_count)} time"
-        if self.change == "lock_expired":
-            again = "they can be delivered again" if self.state == "available" else "they are not delivered again"
-            return f"the lock of {self.member} has expired after delivery {self.delivery_count}: {again}"
-        if self.change == "buried":
-            return f"without a dead letter: {self.why}" if self.why else "the dead letter is written"
-        return f"by {self.member} after delivery {self.delivery_count}"
-
-
-@dataclass(frozen=True, slots=True)
-class TelemetryRow(Row):
+class TelemetryRow(Row, frozen=True):
     """A client has pushed its own metrics."""
 
     event = "telemetry"
@@ -594,19 +451,7 @@ class TelemetryRow(Row):
         return self.client_id or "", f"{self.bytes} B {self.compression}", "pushed", f"{self.client_instance_id}{ends}"
 
 
-@dataclass(frozen=True)
-class RetentionRow(LogStartChange, Row):
-    """Retention deleted the records before `log_start_offset`."""
-
-    event = "retention"
-
-    def parts(self) -> Parts:
-        rest = f"begins at {self.log_start_offset}, before at {self.before}"
-        return f"{self.topic}-{self.partition}", "retention", "changed", rest
-
-
-@dataclass(frozen=True, slots=True)
-class RunRow(Row):
+class RunRow(Row, frozen=True):
     """A broker or a proxy started, or a broker was reset. In a new run, connections and producers are numbered from 1 again."""
 
     event = "run"
@@ -617,8 +462,7 @@ class RunRow(Row):
         return "", "wirebroker", "changed", f"{self.change}; a new run begins"
 
 
-@dataclass(frozen=True, slots=True)
-class TestRow(Row):
+class TestRow(Row, frozen=True):
     """A test began, after a soft reset. The rows after this row belong to the test."""
 
     __test__ = False  # pytest collects classes with this name
@@ -628,16 +472,6 @@ class TestRow(Row):
 
     def parts(self) -> Parts:
         return "", "test", "began", self.name
-
-
-@dataclass(frozen=True)
-class RestartRow(RestartChange, Row):
-    """The brokers stopped and started again."""
-
-    event = "restart"
-
-    def parts(self) -> Parts:
-        return "", "brokers", "changed", f"restarted ({self.mode})"
 
 
 EventName = Literal[
@@ -654,8 +488,6 @@ EVENTS: dict[str, type[Row]] = {
     )
 }  # fmt: skip
 """Every event, by its name in JSON."""
-OF_CHANGES: dict[type[Change], type[Row]] = {row.__bases__[0]: row for row in EVENTS.values() if issubclass(row, Change)}
-"""The row of each change."""
 
 
 def row_from_json(row: Any) -> Row:

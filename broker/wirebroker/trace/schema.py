@@ -4,7 +4,6 @@ schema.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any, get_type_hints
 
 import msgspec
@@ -28,7 +27,7 @@ def schema() -> dict[str, Any]:
 
 def _schema_of(row: type[Row]) -> dict[str, Any]:
     hints = get_type_hints(row)
-    names = [field.name for field in fields(row)]
+    names = row.__struct_fields__
     schemas, _ = msgspec.json.schema_components([hints[name] for name in names], ref_template=REF)
     return {
         "title": (row.__doc__ or "").partition("\n")[0],

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import astuple
 from typing import Any
+
+from msgspec.structs import astuple
 
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.requests import details

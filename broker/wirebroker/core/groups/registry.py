@@ -8,7 +8,7 @@ from typing import Any
 from kafkawire.batches import Record, build_batch
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import EncodeError, ErrorCode
-from wirebroker.common.changes import GroupChange
+from wirebroker.common.changes import GroupRow
 from wirebroker.common.slices import at_once, weighted_pauses
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
@@ -58,7 +58,7 @@ class Registry:
 
     def report(self, group: AnyGroup) -> None:
         """Report the group's change to the watchers of the cluster."""
-        change = GroupChange(group.group_id, group.state_name, group.generation_or_epoch, len(group.members))
+        change = GroupRow(group.group_id, group.state_name, group.generation_or_epoch, len(group.members))
         self.cluster.report(change)
 
     # Writing

@@ -20,7 +20,7 @@ from kafkawire.coordinator_records.share_update import ShareUpdateKey, ShareUpda
 from kafkawire.declare import Message
 from kafkawire.errors import EncodeError, ErrorCode
 from kafkawire.primitives import format_uuid
-from wirebroker.common.changes import LogStartChange
+from wirebroker.common.changes import RetentionRow
 from wirebroker.common.slices import pauses, sliced
 from wirebroker.core.cluster import SHARE_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
@@ -324,7 +324,7 @@ class ShareCoordinator:
                 continue
             before = log.log_start_offset
             log.delete_records(needed.first, now)
-            self._cluster.report(LogStartChange(log.topic, index, before, log.log_start_offset))
+            self._cluster.report(RetentionRow(log.topic, index, before, log.log_start_offset))
             idle = None
         return idle
 

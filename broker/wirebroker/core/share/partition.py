@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kafkawire.errors import ErrorCode
-from wirebroker.common.changes import ShareChange, ShareEvent
+from wirebroker.common.changes import ShareEvent, ShareRow
 from wirebroker.core.purgatory import Timer, Timers
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.in_flight import NOBODY, Batches, InFlight, InFlightBatch, Limits, RecordState, StateBatch
@@ -241,9 +241,7 @@ class SharePartition:
         if watch is not None:
             state = record.state.name.lower()
             watch(
-                ShareChange(
-                    what, self.group_id, self.topic, self.index, first, last, member_id, state, record.delivery_count, why
-                )
+                ShareRow(what, self.group_id, self.topic, self.index, first, last, member_id, state, record.delivery_count, why)
             )
 
     # Acknowledgements

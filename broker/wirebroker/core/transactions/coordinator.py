@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from kafkawire.errors import EncodeError, ErrorCode
-from wirebroker.common.changes import TransactionChange
+from wirebroker.common.changes import TransactionRow
 from wirebroker.common.slices import pauses
 from wirebroker.core import coordinator_errors
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Cluster
@@ -481,7 +481,7 @@ class TransactionCoordinator:
         if self._cluster.watch is not None:
             partitions = tuple(f"{topic}-{partition}" for topic, partition in sorted(transaction.partitions))
             self._cluster.report(
-                TransactionChange(
+                TransactionRow(
                     transaction.transactional_id, transaction.producer_id, transaction.producer_epoch,
                     transaction.state.value, partitions,
                 )
