@@ -25,7 +25,7 @@ NEWEST_RESOURCE = (
     .then("3.7", 16, "client metrics have settings", "KIP-714")
     .then("4.0", 32, "groups have settings", "KIP-848")
 )
-"""The newest kind of resource that has settings, by its number in DescribeConfigs."""
+"""The newest kind of resource that has settings, as a number in DescribeConfigs."""
 
 
 class ResourceType(IntEnum):
@@ -56,7 +56,7 @@ class Permission(IntEnum):
 
 
 WILDCARD = "*"
-"""The name (in a literal pattern) or host that stands for all names or hosts."""
+"""The name that stands for all names in a literal pattern, and the host that stands for all hosts."""
 EVERYBODY = "User:*"
 CLUSTER_NAME = "kafka-cluster"
 """The name of the only resource of the type CLUSTER."""
@@ -78,7 +78,7 @@ WITHOUT_SETTINGS = (_O.READ, _O.DELETE, _O.DESCRIBE)
 
 
 def has_settings(resource: int, release: Release) -> bool:
-    """Tells whether this kind of resource, by its number in DescribeConfigs, has settings in the release."""
+    """Tells whether this kind of resource (a number in DescribeConfigs) has settings in the release."""
     return resource <= NEWEST_RESOURCE.of(release)
 
 
@@ -92,7 +92,7 @@ IMPLIED_BY = {
     Operation.DESCRIBE: (_O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER),
     Operation.DESCRIBE_CONFIGS: (_O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
 }
-"""For each operation: the operations whose ACLs also allow it. For example, an ACL that allows READ also allows DESCRIBE. An
+"""The operations whose ACLs also allow the operation in the key. For example, an ACL that allows READ also allows DESCRIBE. An
 ACL that denies an operation denies no other operation.
 """
 
@@ -122,7 +122,7 @@ class Acl(AclImage):
 KNOWN: dict[type[IntEnum], frozenset[int]] = {
     each: frozenset(each) for each in (ResourceType, PatternType, Operation, Permission)
 }
-"""The numbers that Kafka knows."""
+"""The numbers that have a meaning in Kafka."""
 
 
 class Filter(NamedTuple):
@@ -143,7 +143,7 @@ class Filter(NamedTuple):
 
     @property
     def unknown_part(self) -> str | None:
-        """Returns Kafka's name of the part of the filter that has a number which Kafka does not know, or None."""
+        """Returns Kafka's name of the part of the filter with an unknown number, or None if all numbers are known."""
         if self.resource_type not in KNOWN[ResourceType] or self.pattern_type not in KNOWN[PatternType]:
             return "patternFilter"
         known = self.operation in KNOWN[Operation] and self.permission in KNOWN[Permission]
@@ -173,7 +173,7 @@ class Ruling(NamedTuple):
 
     allowed: bool
     by: Acl | None = None
-    """The ACL that decides, or None."""
+    """The ACL that decides, or None if no ACL decides."""
     known: bool = True
     """Tells whether the resource has any ACL."""
 
@@ -183,20 +183,20 @@ class About(NamedTuple):
 
     acls: list[Acl]
     known: bool
-    """Tells whether the resource has any ACL, also of other principals."""
+    """Tells whether the resource has any ACL, for this or any other principal."""
 
 
 class Acls:
     """The ACLs of a cluster, and the search for the ACLs that apply."""
 
     def __init__(self, *, networks: bool = True) -> None:
-        """`networks` tells whether the host of an ACL may be a network, as it may since Kafka 4.4."""
+        """`networks` tells whether the host of an ACL may be a network. Kafka allows networks since 4.4."""
         self.networks = networks
         self.ids: dict[Acl, bytes] = {}
         """All ACLs, with the ids of their records, in the order in which they were made."""
         self._made = 0
         self._named: dict[Place, dict[str, dict[Acl, int]]] = {}
-        """The ACLs for each place and principal. Their numbers are in the order in which they were made."""
+        """The ACLs for each place and principal, each with a number. An ACL that was made later has a higher number."""
         self._of: dict[str, dict[Acl, None]] = {}
         """The ACLs of each principal."""
         self._prefixes: dict[int, Counter[int]] = defaultdict(Counter)
@@ -240,7 +240,7 @@ class Acls:
                 del self._prefixes[acl.resource_type]
 
     def about(self, resource_type: ResourceType, name: str, principal: str) -> About:
-        """Returns the ACLs that apply to a resource and a principal. The ACLs of other principals cost nothing."""
+        """Returns the ACLs that apply to a resource and a principal. The ACLs of other principals take no time."""
         found: list[Acl] = []
         known = False
         for place in self._places(resource_type, name):
@@ -266,7 +266,7 @@ class Acls:
         return [acl for acl in self.among(wanted) if wanted.matches(acl)]
 
     def among(self, wanted: Filter) -> Iterable[Acl]:
-        """Returns a selection of ACLs that contains the ACLs that a filter matches, in the order in which they were created."""
+        """Returns all ACLs that a filter matches, and perhaps others, in the order in which they were created."""
         if wanted.name is None:
             return self.ids if wanted.principal is None else self._of.get(wanted.principal, ())
         types = ResourceType if wanted.resource_type == ResourceType.ANY else (wanted.resource_type,)

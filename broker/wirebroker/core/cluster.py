@@ -238,7 +238,7 @@ class Cluster:
         return 1 if self.metadata_log is None else self.metadata_log.leader_epoch
 
     def report(self, change: Change) -> None:
-        """Call `watch` with a change."""
+        """Pass the change to `watch`, if this is set."""
         if self.watch is not None:
             self.watch(change)
 
@@ -266,7 +266,7 @@ class Cluster:
         return {node_id: broker for node_id, broker in self.registered_brokers.items() if self.log_dirs.takes_replicas(node_id)}
 
     def cannot_replicate(self, factor: int) -> str:
-        """Returns why new partitions cannot have this many replicas, in Kafka's words; "" if they can
+        """Returns in Kafka's words why new partitions cannot have this many replicas, or "" if this many are possible
         (StripedReplicaPlacer.place).
         """
         usable = self.usable_brokers
@@ -298,7 +298,7 @@ class Cluster:
         self, name: str, now: int, *, partitions: int | None = None, replication_factor: int | None = None,
         assignment: Mapping[int, Sequence[int]] | None = None, overrides: Mapping[str, str] | None = None,
     ) -> Topic:  # fmt: skip
-        """Create the topic without pauses for other requests; see `creating_topic`."""
+        """Create the topic before any other request is handled; see `creating_topic`."""
         return at_once(self.creating_topic(name, now, partitions, replication_factor, assignment, overrides))
 
     def creating_topic(
@@ -345,8 +345,8 @@ class Cluster:
         self.decisions.make(list(new), lambda: change(new, gone), lambda: change(gone, new))
 
     def alter_features(self, levels: Mapping[str, int], then: Callable[[], None]) -> None:
-        """Change the levels of features. The change is undone if it cannot be written to the metadata log. `then` is called in
-        both cases."""
+        """Change the levels of features, and then call `then`. If the change cannot be written to the metadata log, it is
+        undone, and `then` is called as well."""
         held = self.configs.features
         before = {name: held[name] for name in levels}
         settings = {where: dict(given) for where, given in self.configs.dynamic.items()}
@@ -412,7 +412,8 @@ class Cluster:
         self.decisions.make(token or (), lambda: change(token), lambda: change(before))
 
     def auto_create_topic(self, name: str, now: int) -> None:
-        """Create a topic with the default settings after `auto_creation_ms`, if it can be written to the metadata log."""
+        """Create a topic with the default settings after `auto_creation_ms`, if the creation can be written to the metadata
+        log."""
         if not self.auto_creation_ms:
             self.create_default_topic(name, now)
         elif self._due.get(name, now) <= now:  # the creation is not due yet, or a restart has lost the timer
@@ -424,7 +425,8 @@ class Cluster:
         self._due = {name: when + ms for name, when in self._due.items()}
 
     def create_default_topic(self, name: str, now: int, overrides: Mapping[str, str] | None = None) -> None:
-        """Create a topic with the default counts now, if it does not exist and can be written to the metadata log."""
+        """Create a topic with the default counts now, if it does not exist and its creation can be written to the metadata
+        log."""
         self._due.pop(name, None)
         if self.cannot_replicate(self.configs.integer("default.replication.factor")):
             return
@@ -654,8 +656,8 @@ class Cluster:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if unavailable else ErrorCode.NONE
 
     def coordinator_error(self, kind: str, key: str, node_id: int) -> ErrorCode:
-        """Returns NOT_COORDINATOR if this broker does not coordinate the key, and once while coordinators load after their
-        topic was created; else NONE."""
+        """Returns NOT_COORDINATOR if this broker does not coordinate the key. The first request while coordinators load, after
+        the creation of their topic, also gets NOT_COORDINATOR. Otherwise returns NONE."""
         if self.coordinator(kind, key) != node_id:
             return ErrorCode.NOT_COORDINATOR
         topic = COORDINATOR_TOPICS[kind]

@@ -42,14 +42,15 @@ class Compaction:
             self.consider(partition)
 
     def consider(self, partition: Partition) -> bool:
-        """If the partition has segments to compact, compact it in the next round. Returns whether this is new."""
+        """If the partition has segments to compact, compact it in the next round. Returns whether this call has scheduled the
+        partition."""
         if partition in self._dirty or not self._is_dirty(partition):
             return False
         self._dirty[partition] = None
         return True
 
     def rolled(self, partition: Partition, now: int) -> None:
-        """Note that a segment of this partition was closed."""
+        """Consider a partition whose segment was closed."""
         self.consider(partition)
         if partition.topic in INTERNAL_TOPICS:
             self.begin(now)

@@ -98,8 +98,8 @@ class Alteration:
 
     @property
     def fails_controller(self) -> bool:
-        """Tells whether a change has an operation that does not exist in any version. Kafka's controller then fails the whole
-        request."""
+        """Tells whether a change has an operation that does not exist in any version. Such a change makes Kafka's controller
+        refuse the whole request."""
         unknown = any(change.operation not in OPERATIONS for change in self.changes)
         return unknown and not self._zookeeper and self.kind != ResourceType.BROKER_LOGGER and self._on_broker() is None
 
@@ -107,7 +107,7 @@ class Alteration:
         """Make all changes. If one change is invalid, make no change. Returns the Refusal of an invalid change, else None. With
         `validate_only`, only checks the changes.
 
-        `controller_fails` tells whether any resource of the request `fails_controller`.
+        `controller_fails` tells whether `fails_controller` is True for any resource of the request.
         """
         refusal = self._on_broker()
         if refusal is not None:
@@ -206,7 +206,8 @@ class Alteration:
         return None
 
     def _server_error(self, message: str) -> Refusal:
-        """The refusal of a change that fails with an exception in Kafka. Some releases tell the exception's message."""
+        """The refusal of a change that fails with an exception in Kafka. In some releases the response has the exception's
+        message."""
         tells = TELLS_SERVER_ERRORS.of(self.cluster.configs.release)
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, message if tells else None)
 
@@ -254,8 +255,8 @@ class Alteration:
         return refusal
 
     def _replicas_error(self, wanted: Mapping[str, str]) -> Refusal | None:
-        """Refuses a change of min.insync.replicas for one broker, and its removal, if the cluster has eligible leader replicas
-        (KIP-966)."""
+        """If the cluster has eligible leader replicas (KIP-966), refuses a change of one broker's min.insync.replicas, and the
+        removal of the cluster's min.insync.replicas."""
         name = "min.insync.replicas"
         if self.kind != ResourceType.BROKER or not self.cluster.configs.features[ELIGIBLE_REPLICAS]:
             return None

@@ -99,7 +99,7 @@ def _own_defaults(brokers: int) -> dict[str, str]:
 
 
 def in_java_order(entries: list[Entry]) -> list[Entry]:
-    """Returns the settings in the order of Kafka's HashMap of them. `entries` are in the order in which Kafka defines them."""
+    """Returns the settings in the order of Kafka's HashMap of settings. `entries` are in the order of Kafka's definitions."""
     return hash_order(entries, lambda each: java_hash(each.name), buckets_for(len(entries)))
 
 
@@ -135,8 +135,8 @@ class BrokerConfigs(Configs):
     ) -> None:
         """`overrides` are Kafka's broker settings by name.
 
-        The name of a topic setting sets the broker's default for this topic setting. All other settings have the defaults for
-        tests or, with `kafkas_defaults`, Kafka's defaults. `of` is the release whose settings are used, by default
+        A value under the name of a topic setting is the broker's default for this topic setting. All other settings have the
+        defaults for tests or, with `kafkas_defaults`, Kafka's defaults. `of` is the release whose settings are used, by default
         `wirebroker.core.releases.DEFAULT`.
 
         Raises ConfigError for a name that Kafka does not have, or a value that Kafka refuses.
@@ -362,8 +362,8 @@ class BrokerConfigs(Configs):
         self.restore({**cleaned, None: whole})
 
     def without_eligible_replicas(self, whole: Mapping[str, str]) -> None:
-        """Remove min.insync.replicas from the dynamic settings of all brokers, unless the cluster has eligible leader replicas
-        or `whole` has the setting."""
+        """Remove min.insync.replicas from the dynamic settings of all brokers. If the cluster has eligible leader replicas, or
+        if `whole` has the setting, nothing is removed."""
         if not self.features[ELIGIBLE_REPLICAS] and MIN_IN_SYNC not in whole:
             self.alter({MIN_IN_SYNC: None})
 
@@ -521,7 +521,7 @@ POOLS = (
 """The settings for numbers of threads, besides `CLEANER`. In Kafka one alteration can at most double or halve a number of
 threads."""
 INVALID = "Invalid value org.apache.kafka.common.config.ConfigException: "
-"""The message of Kafka's DynamicBrokerConfig begins so if a part of the broker refuses a setting."""
+"""The beginning of the message of Kafka's DynamicBrokerConfig when a part of the broker refuses a setting."""
 
 
 def _check_pool(name: str, before: int, after: int) -> str | None:

@@ -138,8 +138,8 @@ class Controller:
         return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
     def recover(self, now: int) -> None:
-        """Repair the cluster without pauses for requests: start all brokers that are down, make frozen replicas follow again,
-        and make the preferred replicas the leaders."""
+        """Repair the cluster before any other request is handled: start all brokers that are down, make frozen replicas follow
+        again, and make the preferred replicas the leaders."""
         self.slow_until = 0
         for node_id in self._cluster.brokers:
             self.broker_up(node_id, now)
@@ -222,7 +222,8 @@ class Controller:
         return self._cluster.configs.integer("replica.lag.time.max.ms")
 
     def _watch_lag(self, partition: Partition, node_id: int, now: int) -> None:
-        """Check the lag of a frozen replica when it may be too long, and then twice in replica.lag.time.max.ms."""
+        """Check the lag of a frozen replica as soon as the replica may have lagged too long, and from then on twice in
+        replica.lag.time.max.ms."""
         self._forget_lag(partition, node_id)
         first, check = now + self._longest_lag + 1, partial(self._check_lag, partition, node_id)
         self._lag_checks[partition, node_id] = self._cluster.timers.every(lambda: self._longest_lag // 2, now, check, first)

@@ -24,7 +24,8 @@ class Lifetimes(NamedTuple):
     def until(self, now: int, most_at: int, wanted: int, *, strict: bool) -> int:
         """Returns the expiry time of a token that is renewed now for `wanted` ms.
 
-        A negative number means `renewal`. A `strict` release uses `renewal` for 0, too, and `renewal` is its largest value.
+        If `wanted` is negative, `renewal` is used instead. In a `strict` release, `renewal` is also used if `wanted` is 0 or
+        larger than `renewal`.
         """
         if not strict and wanted >= 0:
             return min(most_at, now + wanted)

@@ -74,7 +74,7 @@ class Circumstances(NamedTuple):
     keeps_eligible: bool = True
     """Tells whether the cluster has eligible leader replicas.
 
-    If it has none, the last in-sync replicas stay in sync even when they are down.
+    In a cluster without eligible leader replicas, the last in-sync replicas stay in sync even when they are down.
     """
 
 

@@ -24,7 +24,7 @@ from wirebroker.core.record_checks import MANY_RECORDS, RecordPolicy
 
 _unpack = HEADER.unpack_from
 _NEVER = -1
-"""A version that the settings never have."""
+"""A version number that the settings never have."""
 _UNREAD = RecordPolicy()
 
 
@@ -74,7 +74,7 @@ class FastPath:
         self._largest = self._after_max_ms = self._before_max_ms = self.segment_bytes = self._segment_ms = 0
 
     def weaken(self) -> None:
-        """The partition is deleted. Keep only a weak reference to it."""
+        """Keep only a weak reference to the partition, because it is deleted."""
         self._partition = proxy(self._partition)
 
     def invalidate(self) -> None:

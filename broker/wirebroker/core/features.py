@@ -15,19 +15,19 @@ UPDATES_TOGETHER = since("4.0", "UpdateFeatures makes all updates or none, and h
 OLDEST_METADATA = ByRelease(4).then(
     "4.0", 0, "the oldest level of metadata.version is the oldest that brokers support", "KIP-896"
 )
-"""UpdateFeatures refuses a level of metadata.version below this one, also if the brokers support it."""
+"""UpdateFeatures refuses every level of metadata.version below this level, even a level that the brokers support."""
 UNKNOWN_FEATURES = (
     ByRelease("unsupported")
     .then("3.7", "accepted", "UpdateFeatures of an unknown feature to level 0 changes nothing")
     .then("4.0", "not found", "UpdateFeatures of an unknown feature to level 0 is refused")
 )
-"""What UpdateFeatures of an unknown feature to level 0 is."""
+"""The result of an UpdateFeatures that sets an unknown feature to level 0."""
 UNFINISHED_FEATURE = (
     ByRelease[str | None](None)
     .then("4.1", "streams.version", "UpdateFeatures may set streams.version to 0", "KIP-1071")
     .then("4.2", None, "brokers support the feature streams.version", "KIP-1071")
 )
-"""The feature that the release knows but does not support; its level may be set to 0."""
+"""A feature that the release does not support but whose level may be set to 0."""
 TELLS_LEVELS = since("4.2", "the refusal to lower metadata.version names the present level")
 ADVISES_UNSAFE = until("3.7", "the refusal to lower metadata.version no longer advises UNSAFE_DOWNGRADE")
 

@@ -1,6 +1,6 @@
 """Saves and restores a cluster's state: the metadata as an image, and the coordinators' state from the coordinators' topics.
 
-A data directory and a snapshot contain the image and the logs. The state that coordinators have in memory is not in them.
+A data directory and a snapshot contain the image and the logs, but not the state that coordinators have in memory.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def enter_image(cluster: Cluster, image: Image) -> None:
 
 
 def load_coordinators(cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
-    """Load groups, transactions and share states from their topics. Raises DataError for a record that cannot be read."""
+    """Load groups, transactions and share states from the coordinators' topics. Raises DataError for a record that cannot be
+    read."""
     for name in COORDINATOR_TOPICS.values():
         topic = cluster.topics.get(name)
         for partition in topic.partitions if topic is not None else ():

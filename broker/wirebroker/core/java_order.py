@@ -132,7 +132,7 @@ def topic_ids(names: Iterable[str], topics: Mapping[str, Topic]) -> Generator[No
     """Returns the ids of the existing topics among these names, in the order of a HashSet of the names. Runs in slices."""
     in_turn, pause = sorted(names), pauses(TOPICS)
     for name in in_turn:
-        java_hash(name)  # it is remembered
+        java_hash(name)  # `java_hash` remembers the result
         yield from pause()
     return [topics[name].topic_id for name in set_of_names(in_turn) if name in topics]
 
@@ -158,7 +158,7 @@ class TimelineOrder:
         self._buckets = 2
 
     def put(self, size: int) -> None:
-        """Note that a key was put into the table, which had `size` keys before. The key may be new or known."""
+        """Register that a key was put into the table, which had `size` keys before. The key may be new or known."""
         if (size + 1) * 3 > self._buckets * 4:
             self._buckets *= 2
 

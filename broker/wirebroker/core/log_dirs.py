@@ -27,15 +27,15 @@ Move = Callable[["Partition", int, str], None]
 
 
 class LogDirs:
-    """The log directories of each broker, and the directory of each of its replicas. If a broker has only one directory, its
-    replicas have no entries."""
+    """The log directories of each broker, and the directory of each replica. The replicas of a broker with only one directory
+    are not listed."""
 
     def __init__(
         self, configs: BrokerConfigs, stored: Mapping[int, Sequence[str]] | None = None,
         ids: Mapping[int, bytes] | None = None,
     ) -> None:  # fmt: skip
-        """`stored` has the directories of each broker if the data is on disk, and `ids` the id of each broker's first one.
-        Raises ConfigError."""
+        """If the data is on disk, `stored` has the directories of each broker, and `ids` has the id of each broker's first
+        directory. Raises ConfigError."""
         self._configs = configs
         self.ids = ids or {}
         self._stored = stored or {}
@@ -49,8 +49,8 @@ class LogDirs:
         self.moves: dict[tuple[Partition, int], str] = {}
         """The unfinished moves: for each replica that is being moved, its new directory."""
         self.mover: Move | None = None
-        """The function that moves the files of a replica. If the logs are in memory, there is no such function (None), and a
-        move is done immediately."""
+        """The function that moves the files of a replica. It is None if the logs are in memory: then a move is done
+        immediately."""
         stored_paths = {path for held in self._stored.values() for path in held}
         self._check_cordoned(configs.text(CORDONED), stored_paths or self._named)
 
@@ -148,7 +148,7 @@ class LogDirs:
     # Replicas that exist
 
     def enter(self, partition: Partition, dirs: Mapping[int, str]) -> None:
-        """Note that the replicas of the partition are in these directories, and that other brokers have no replica."""
+        """Register that the replicas of the partition are in these directories, and that other brokers have no replica."""
         self.forget(partition)
         for node_id, path in dirs.items():
             self._preferred.pop((node_id, (partition.topic, partition.index)), None)
@@ -175,7 +175,7 @@ class LogDirs:
             self.moved(partition, node_id, path)
 
     def moved(self, partition: Partition, node_id: int, path: str) -> None:
-        """Note that this broker's replica of the partition is in another directory now."""
+        """Register that this broker's replica of the partition is in another directory now."""
         self.enter(partition, partition.log_dirs | {node_id: path})
 
 

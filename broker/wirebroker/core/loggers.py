@@ -1,9 +1,9 @@
 """The levels of a broker's loggers, as clients see and change them (KIP-412).
 
 The loggers have the names that Kafka 4.3.1 or 4.4.0 shows after the creation of its first topic. In loggers.txt a line has a
-logger's name, its own level (`-`: none), and "4.4" or "before-4.4" if only these releases have the logger. Loggers that
-share a bucket of Java's HashMap have Kafka's order. The loggers' levels are those in Kafka's log4j2.yaml. This broker has no
-log4j, so a level does not change what this broker logs. A level lasts until the broker restarts, and child loggers inherit it.
+logger's name, its own level (`-`: none), and "4.4" or "before-4.4" if only these releases have the logger. Loggers that share a
+bucket of Java's HashMap have Kafka's order. The loggers have the levels of Kafka's log4j2.yaml. This broker has no log4j, so a
+level does not change what this broker logs. A level lasts until the broker restarts, and child loggers inherit it.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Loggers:
     def alter(self, changes: Iterable[tuple[str, str | None]], release: Release) -> None:
         """Set the levels of loggers. A level of None makes the logger inherit the level of its parent.
 
-        As with log4j's Configurator, a logger that inherits its level continues to inherit it if a client sets the level that
-        it already inherits.
+        As with log4j's Configurator, a logger that inherits its level continues to inherit if a client sets the level that the
+        logger already has.
         """
         for name, level in changes:
             if level is None or self._altered.get(name) != "" or level != self._level(name, release):
@@ -82,8 +82,7 @@ def _exists(name: str, release: Release) -> bool:
 
 @cache
 def _names() -> dict[str, tuple[str, str]]:
-    """Returns the own level of every logger, and the mark of the releases that have it. Most loggers have neither, and get
-    ""."""
+    """Returns the own level of every logger, and the mark of the releases that have the logger. Each is "" for most loggers."""
     lines = Path(__file__).with_name("loggers.txt").read_text(encoding="utf-8").splitlines()
     rows = ([*line.split(), "", ""] for line in lines)
     return {name: (level.strip("-"), releases) for name, level, releases, *_ in rows}

@@ -31,8 +31,8 @@ TEXTLESS = frozenset({bytes, int, bool, type(None)})
 
 
 class Write(Protocol):
-    """Writes down all changes. If `only` is not empty, it has all partitions that have changed. Raises OSError,
-    and other exceptions for changes that cannot be encoded."""
+    """Writes down all changes. If `only` is not empty, it has all partitions that have changed. Raises OSError if the write
+    fails, and other exceptions for changes that cannot be encoded."""
 
     def __call__(self, now: int, only: Sequence[Partition] = ()) -> None: ...
 
@@ -88,7 +88,7 @@ class Decisions:
         """Make a change, whose records will hold these texts (see `check_texts`). `undo` takes the change back; `done` is
         called after the change is written down.
 
-        Raises UnwritableText, and what `change` raises. In both cases nothing has changed.
+        Raises UnwritableText, or the exception that `change` raises. After an exception nothing has changed.
         """
         check_texts(texts)
         try:
@@ -134,7 +134,7 @@ class Decisions:
         return None
 
     def insist(self) -> Exception | None:
-        """Write down now what is not written yet, also what could not be written before; see `write_down`."""
+        """Write down all pending changes now, including changes that could not be written before; see `write_down`."""
         self._given_up = None
         return self.write_down(max(self._failed_at, self._timers.reached))
 

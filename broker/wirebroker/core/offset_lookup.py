@@ -40,7 +40,7 @@ def first_since(log: Log, timestamp: int, start: int) -> TimestampedOffset:
 def offsets_before(log: Log, log_start_offset: int, end_offset: int, timestamp: int, now: int) -> list[int]:
     """Returns the start offsets of all segments whose last write was not after `timestamp`, in descending order
     (UnifiedLog.legacyFetchOffsetsBefore). A segment's last write is the time at which the next segment was created. The end of
-    the log is returned like the start of a segment whose last write was at `now`."""
+    the log is handled like the start of a segment whose last write was at `now`."""
     segments = log.segments
     written = [following.created for following in segments[1:]] + [segments[-1].created]
     times = [(max(each.base_offset, log_start_offset), time) for each, time in zip(segments, written, strict=True)]

@@ -11,7 +11,7 @@ from wirebroker.core.producers import Verification
 
 
 class OpenTransactions:
-    """What Kafka keeps as ongoingTxns, unreplicatedTxns, TransactionIndex and verificationStates of one partition."""
+    """The data in Kafka's ongoingTxns, unreplicatedTxns, TransactionIndex and verificationStates of one partition."""
 
     __slots__ = ("_aborted", "_first_offsets", "_unreplicated", "verifications")
 
@@ -44,14 +44,14 @@ class OpenTransactions:
         return first
 
     def begin(self, producer_id: int, first_offset: int) -> None:
-        """Note that the first batch of a transaction was stored."""
+        """Register that the first batch of a transaction was stored."""
         self._first_offsets[producer_id] = first_offset
 
     def end(
         self, producer_id: int, marker_offset: int, *, aborted: bool, replicated: bool = True, keeps_empty: bool = False
     ) -> None:
-        """Note that the transaction's marker was stored. If the transaction has no batch in this partition, this does nothing.
-        With `keeps_empty` the marker is then the transaction's first batch."""
+        """Register that the transaction's marker was stored. If the transaction has no batch in this partition, this does
+        nothing. With `keeps_empty` the marker is then the transaction's first batch."""
         first = self._first_offsets.pop(producer_id, marker_offset if keeps_empty else None)
         if first is None:
             return
@@ -74,7 +74,7 @@ class OpenTransactions:
         return found
 
     def replicated_up_to(self, high_watermark: int) -> None:
-        """Note that the high watermark has moved. A transaction whose marker is before the high watermark is stable."""
+        """Follow a move of the high watermark. A transaction whose marker is before the high watermark is stable."""
         self._unreplicated = [ended for ended in self._unreplicated if ended[1] >= high_watermark]
 
     def copy(self) -> OpenTransactions:

@@ -215,7 +215,7 @@ class Partition:
     # Writing
 
     def _follow_settings(self) -> None:
-        """A setting or another input of the fast path has changed. Compute the values that depend on it again."""
+        """A setting or another input of the fast path has changed: compute the dependent values again."""
         self.fast_path.renew()
         self.replication.review()  # min.insync.replicas may have changed
 
@@ -491,7 +491,7 @@ class Partition:
         self.held_at = min(prefix.high_watermark, end)
 
     def lead_from_here(self, now: int) -> None:
-        """The end of the log was truncated. Forget the leader epochs that began there, and begin a new epoch."""
+        """The end of the log was truncated: forget the leader epochs that began in the deleted part, and begin a new epoch."""
         self.epochs.truncate(self.log_end_offset)
         self.new_leader_epoch(self.leader_epoch + 1)
         self.replication.cut_off(self.log_end_offset)
@@ -508,7 +508,7 @@ class Partition:
     def _start_at(self, offset: int, now: int) -> None:
         if offset > self.log_start_offset:
             self._advance_start(offset, now)
-        self.log.drop_segments_below(offset)  # a segment may be closed, or its removal fail, after the start passed it
+        self.log.drop_segments_below(offset)  # also segments that could not be deleted before
 
     def _advance_start(self, offset: int, now: int) -> None:
         written, start = self._checkpointed_start
@@ -547,17 +547,17 @@ class Partition:
         return self._emptied_to if self.emptied_from <= offset < self._emptied_to >= self.log_start_offset else None
 
     def retain(self, now: int) -> int:
-        """Delete the segments that retention.ms and retention.bytes no longer require (Kafka's deletableSegments), and those
-        that lie before the log start offset. Returns the time at which retention.ms ends for the first segment that is kept,
-        or NEVER.
+        """Delete the segments that retention.ms and retention.bytes no longer require (Kafka's deletableSegments), and the
+        segments before the log start offset. Returns the time at which retention.ms ends for the first segment that is kept, or
+        NEVER.
         """
         start, until = self._retained_from(now) if "delete" in self.configs.text("cleanup.policy") else (0, NEVER)
         self._start_at(max(start, self.log_start_offset), now)
         return until
 
     def _retained_from(self, now: int) -> tuple[int, int]:
-        """Returns the offset at which the first segment begins that must be kept, and the time at which its retention ends. If
-        no segment must be kept, closes the active segment and returns the log end offset.
+        """Returns the start offset of the first segment that must be kept, and the time at which the retention of this segment
+        ends. If no segment must be kept, closes the active segment and returns the log end offset.
 
         Records that are not replicated are kept, so that the log start offset never passes the high watermark.
         """
@@ -640,8 +640,8 @@ class Partition:
         """All brokers restart after a clean shutdown ("clean") or a kill −9 ("kill"). Keep only the state that Kafka would find
         on its disk.
 
-        Of each producer's batches, only the last is remembered. A clean shutdown leaves no producer snapshot from before the
-        log start offset. After a kill, the log start offset is the one in the last checkpoint.
+        Only the last batch of each producer is remembered. A clean shutdown leaves no producer snapshot from before the log
+        start offset. After a kill, the log start offset is read from the last checkpoint.
         """
         self.waiting.clear()
         self.replication.restart(now)

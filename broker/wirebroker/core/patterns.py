@@ -1,9 +1,9 @@
 r"""Regular expressions that clients send: to subscribe to topics (KIP-848), and to list transactional ids (ListTransactions).
 
-Kafka matches these expressions with RE2/J. This module uses RE2, which accepts the same expressions. Like RE2/J, it needs only
-linear time, even for `(a+)+`. RE2 accepts `\C`, and two groups with the same name. Like RE2/J, this module refuses them. This
-broker refuses a large pattern with INVALID_REGULAR_EXPRESSION. Kafka compiles large patterns, but some of them make it fail or
-crash.
+Kafka matches these expressions with RE2/J. This module uses RE2, which accepts the same expressions. Like RE2/J, RE2 needs only
+linear time, even for `(a+)+`. RE2 accepts `\C`, and two groups with the same name. RE2/J and this module refuse both. This
+broker refuses a large pattern with INVALID_REGULAR_EXPRESSION. Kafka compiles large patterns, but fails or crashes at some of
+them.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ MOST_UNICODE_CLASSES, STATES_OF_CLASS = 10, 1300
 r"""The largest number of `\p` in a pattern, and the largest number of RE2 instructions for one `\p`. RE2 takes a millisecond to
 compile one `\p`."""
 MOST_STATES = 2500
-r"""The largest number of RE2 instructions of a pattern, not counting those of `\p`. For each character of a text, RE2 may run
-all instructions."""
+r"""The largest number of RE2 instructions of a pattern, without the instructions of `\p`. For each character of a text, RE2 may
+run all instructions."""
 MEMORY_AT_FIRST = 600_000
 """The number of bytes that RE2 may use when a pattern is compiled only to find its size. RE2 gives up early if this limit is
 small."""
 MEMORY = 4 << 20
 """The number of bytes that RE2 may use for one pattern and its cache of states."""
 MOST_KNOWN = 100_000
-"""A pattern remembers for at most this many names whether they match."""
-TOO_LARGE = "it is larger than this broker compiles"
+"""A pattern remembers the results of matching for at most this many names."""
+TOO_LARGE = "the expression is too large for this broker"
 
 _TOKENS = re.compile(
     r"\\Q.*?(?:\\E|\Z)|\\(?P<escaped>.)|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?P?<(?P<name>\w+)>"

@@ -45,8 +45,8 @@ FIRST_ERRORS = {"zero_or_45": 45, "zero_or_59": 59}
 """The error for a producer without state that does not begin at sequence 0, by the rule `first_sequence`."""
 LAST_EPOCH = 32767
 _OLDER = SEQUENCES // 2
-"""A sequence is older than another one if its distance before the other one, modulo 2³¹, is less than this. A sequence that is
-not older is ahead."""
+"""A sequence is older than a second sequence if its distance before the second sequence, modulo 2³¹, is less than this number.
+Otherwise it is ahead."""
 
 
 class Origin(Enum):
@@ -70,7 +70,7 @@ class Verification:
     since: int
 
     def see(self, sequence: int, producer_epoch: int) -> None:
-        """Note that a further batch waits for this verification."""
+        """Register that a further batch waits for this verification."""
         if producer_epoch > self.producer_epoch:
             self.producer_epoch, self.lowest_sequence = producer_epoch, sequence
         elif producer_epoch == self.producer_epoch and sequence < self.lowest_sequence:
@@ -164,17 +164,17 @@ def last_timestamp(state: bytes) -> int:
 
 
 def last_offset(state: bytes) -> int:
-    """Returns the last offset that the producer wrote, −1 if unknown."""
+    """Returns the last offset that the producer wrote, −1 if this offset is unknown."""
     return int(_BATCH.unpack_from(state, _START)[1]) if len(state) > _START else -1
 
 
 def open_since(state: bytes | None) -> int:
-    """Returns the first offset of the producer's open transaction, −1 if it has none."""
+    """Returns the first offset of the producer's open transaction, −1 if no transaction is open."""
     return int(_HEAD.unpack_from(state)[2]) if state is not None else -1
 
 
 def epoch_of(state: bytes) -> int:
-    """Returns the producer's epoch, −1 while it has none."""
+    """Returns the producer's epoch, −1 while the producer has no epoch."""
     epoch: int = _QUICK.unpack_from(state)[0]
     return epoch
 
@@ -255,8 +255,8 @@ def _judge_in_transaction(
     transaction.
 
     The order of the checks is that of UnifiedLog.analyzeAndValidateProducerState and ProducerAppendInfo. The first check
-    recognises a retry, the second one compares the epoch, the third one requires that the coordinator knows the batch's
-    transaction, and the last one compares the sequence.
+    recognises a retry, the second check compares the epoch, the third check requires that the coordinator knows the batch's
+    transaction, and the last check compares the sequence.
     """
     epoch, flags, last = (-1, 0, -1) if state is None else _QUICK.unpack_from(state)
     client = origin is Origin.CLIENT

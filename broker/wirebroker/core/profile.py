@@ -68,7 +68,7 @@ class Rules:
     """the response to a sequence after the next one; with `45_until_new_id`, all later batches of the producer are refused,
     too"""
     duplicate: Literal["original_offset", "dropped"] = "original_offset"
-    """the offset in the response to a recognised retry: that of the stored batch, or −1"""
+    """the offset in the response to a recognised retry: the offset of the stored batch, or −1"""
     key: Literal["producer_id", "client_id"] = "producer_id"
     """the key that identifies a producer"""
     state_after_delete: AfterDelete = STATE_AFTER_DELETE.newest
@@ -88,12 +88,12 @@ class Rules:
 
     def __post_init__(self) -> None:
         if not isinstance(self.window, int) or self.window < 1:
-            raise ValueError(f"rule window is a number of batches from 1 up, not {self.window!r}")
+            raise ValueError(f"rule window must be a whole number of at least 1, not {self.window!r}")
         hints = get_type_hints(Rules)
         for rule, hint in hints.items():
             if get_origin(hint) is Literal and getattr(self, rule) not in get_args(hint):
                 choices = ", ".join(get_args(hint))
-                raise ValueError(f"rule {rule} is one of {choices}, not {getattr(self, rule)!r}")
+                raise ValueError(f"rule {rule} must be one of {choices}, not {getattr(self, rule)!r}")
 
     def with_setting(self, rule: str, value: Any) -> Rules:
         """Returns these rules with one rule changed; `value` may be text. The ValueError for an unknown rule names the
@@ -103,7 +103,7 @@ class Rules:
             raise ValueError(f"there is no rule {rule!r}{did_you_mean(rule, known, 0.4)}")
         if rule == "window" and isinstance(value, str):
             if not value.isdigit():
-                raise ValueError(f"rule window is a number of batches from 1 up, not {value!r}")
+                raise ValueError(f"rule window must be a whole number of at least 1, not {value!r}")
             value = int(value)
         changes: dict[str, Any] = {rule: value if rule == "window" else str(value)}
         return dataclasses.replace(self, **changes)
@@ -151,7 +151,7 @@ def profile(name: str, **overrides: Any) -> Rules:
 
 
 def upgraded(rules: Rules, to: str) -> Rules:
-    """Returns the rules of the release `to`, such as "kafka-4.4". A rule in `rules` that differs from the rule of its present
+    """Returns the rules of the release `to`, such as "kafka-4.4". A rule in `rules` that differs from the rule of the present
     release keeps its value.
 
     Raises ValueError unless both profiles are releases of Kafka.

@@ -3,8 +3,8 @@
 The engine's driver learns from `deadline()` when it has to call `run(now)` next. Each due timer's action gets the time for
 which the timer was set, not `now`. So moving the clock forward by eight days has the same effect as waiting for eight days.
 
-Periodic work says how long it has nothing to do, so that a long move of the clock does not fire it in vain. Timers and work
-that would never end are held back, and the log names them.
+Periodic work returns the time until which it has nothing to do, so that a long move of the clock does not run it in vain.
+Timers and work that would never end are held back, and the log names them.
 
 Long work that belongs to no request runs in slices (`work`): the driver can stop after some slices, serve requests, and
 continue.
@@ -27,17 +27,18 @@ NEVER = 2**63 - 1
 """A time that no clock reaches."""
 Idle = int | None
 """The result of periodic work: None if the work has changed anything. Otherwise the time before which the work has nothing to
-do, unless something else changes. If the work has failed, this is the present time, and it tries again after its interval."""
+do, unless something else changes. If the work has failed, the result is the present time, and the work is tried again after its
+interval."""
 PeriodicWork = Callable[[int], Idle | Generator[None, Any, Idle]]
 """Work that is called with the time. Long work is a generator that yields between its slices."""
 _TIDY_FROM = 1024
-"""Cancelled timers are removed from the heap only when it has more timers than this."""
+"""Cancelled timers are removed from the heap only when the heap has more timers than this."""
 MOST_AT_ONCE = 1000
-"""The number of timers that the timers of one millisecond may set for the same millisecond, for each timer that was set
-earlier."""
+"""For each timer of a millisecond that was set before this millisecond, the running timers may set this many further timers for
+the same millisecond."""
 MOST_AGAIN = 50_000
-"""The number of times that timers of one name may set themselves again, and that periodic work may change something or fail,
-while the clock is moved once."""
+"""While the clock is moved once, timers of one name may set themselves again this many times, and periodic work may change
+something or fail this many times."""
 MOST_SLICES = 1_000_000
 """The largest number of slices of one work. A slice takes about a millisecond."""
 PAUSE_MS = 1000
@@ -65,7 +66,7 @@ class _AtOnce(Timer):
 
 
 class _Tick(Timer):
-    """The next time at which periodic work begins. The work decides whether it changes anything."""
+    """The next time at which periodic work begins. The end of the work decides whether this counts as a change."""
 
     __slots__ = ()
 
@@ -93,8 +94,8 @@ class _Work:
 
 
 class Periodic:
-    """Work that begins once in each interval. While it has nothing to do, it rests: it begins again when something has changed,
-    or after the run. A rest does not shift the times at which the work begins."""
+    """Work that begins once in each interval. While the work has nothing to do, it rests until something has changed, or until
+    the end of the run. A rest does not shift the times at which the work begins."""
 
     def __init__(self, timers: Timers, interval: Callable[[], int], task: PeriodicWork) -> None:
         self._timers, self._interval, self._task = timers, interval, task
@@ -106,7 +107,7 @@ class Periodic:
         self._set(now + self._step if first is None else first)
 
     def cancel(self) -> None:
-        """Do not begin the work any more."""
+        """Never begin the work again."""
         self._timers.resting.pop(self, None)
         self._tick.cancel()
 
@@ -175,16 +176,17 @@ class Timers:
         self._moves = False
         """Tells whether the clock is being moved; see `begin_move`."""
         self.is_quiet = True
-        """Set this to True before runs; it is False after them if something has changed."""
+        """A caller can set this to True before runs. If it is False afterwards, something has changed in the runs."""
         self.changes = 0
-        """How often something may have changed: by a timer, by work, or by requests before a run."""
+        """The number of times that a timer, work, or the requests before a run may have changed something."""
         self.resting: dict[Periodic, None] = {}
         """The periodic work that rests until something changes or the run ends."""
         self._name = ""
         """The name of the timer that is running."""
         self._again: Counter[str] = Counter()
         self._fired, self._fired_at_once = 0, 0
-        """How many timers of the last due time have run: those that were set earlier, and those that were set at that time."""
+        """The numbers of timers of the last due time that have run: first the timers that were set earlier, then the timers
+        that were set at that time."""
 
     def at(self, when: int, action: Action) -> Timer:
         """Run `action(when)` at the time `when`."""
@@ -236,7 +238,7 @@ class Timers:
         return bool(self._work)
 
     def deadline(self) -> int | None:
-        """Returns the time at which the next timer is due, or None if there is none. While there is unfinished work, returns
+        """Returns the time at which the next timer is due, or None without timers. While there is unfinished work, returns
         0."""
         if self._work:
             return 0
@@ -248,21 +250,21 @@ class Timers:
         return bool(self._heap) and self._heap[0][0] <= now
 
     def begin_move(self) -> None:
-        """The clock moves, and several runs follow. Together they obey the limits for one run. In these runs, work always
-        ends before later timers run."""
+        """A move of the clock begins, and consists of several runs. All these runs together have the limits of one run. In
+        these runs, work always ends before later timers run."""
         self._again.clear()
         self._moves = True
 
     def end_move(self) -> None:
-        """The clock has moved."""
+        """The move of the clock has ended."""
         self._moves = False
 
     def run(self, now: int, enough: Callable[[], bool] | None = None) -> None:
         """Run the due timers in order, including due timers that a running timer sets.
 
         Long work that a timer has started runs before later timers. If `enough` is given, the run stops when `enough()` is
-        true, and the remaining timers and slices wait for the next call. Then timers and slices of work alternate, so that
-        a timer does not have to wait for the work.
+        true, and the remaining timers and slices wait for the next call. With `enough`, timers and slices of work alternate, so
+        that a timer does not have to wait for the work.
         """
         alternates = enough is not None and not self._moves
         self.runs, self.horizon = True, now
@@ -284,7 +286,7 @@ class Timers:
             self._wake(now + 1 if ended else self.reached)
 
     def changed(self) -> None:
-        """Note that something has changed, so that resting work may have something to do."""
+        """Register that something has changed, so that resting work may have something to do."""
         self.changes += 1
         self.is_quiet = False
         self._wake(self.reached)
@@ -335,7 +337,8 @@ class Timers:
         self.add(timer)
 
     def repeats_too_often(self, name: str) -> bool:
-        """Count that the timer `name` sets itself again. Tells whether it does so too often while the clock is moved once."""
+        """Count that the timer `name` sets itself again. Returns whether this happens too often while the clock is moved
+        once."""
         self._again[name] += 1
         if self._again[name] == MOST_AGAIN + 1:
             logger.error("%s waits: it has run %d times while the clock moved, and does not end", name, MOST_AGAIN)
@@ -359,7 +362,7 @@ class Timers:
     def clear(self) -> None:
         """Forget everything."""
         for _, _, timer in self._heap:
-            timer.cancel()  # so that periodic work that is running does not set it again
+            timer.cancel()  # so that running periodic work does not set the timer again
         self._heap.clear()
         self._work.clear()
         self.resting.clear()
@@ -367,5 +370,5 @@ class Timers:
 
 def name_of(action: object) -> str:
     """Returns the name of a function or generator, for the log."""
-    action = getattr(action, "func", action)  # of a partial function
+    action = getattr(action, "func", action)  # the function of a `partial`
     return getattr(action, "__qualname__", type(action).__name__)

@@ -45,8 +45,8 @@ Change = tuple[QuotaEntity, str, float | None]
 
 
 def entity_of(names: Mapping[str, str | None]) -> QuotaEntity:
-    """Returns the quota entity for `names`, a dictionary from entity types to names. The name None is the default entity: its
-    limits apply to all users, client ids or addresses that have no limit of their own."""
+    """Returns the quota entity for `names`, a dictionary from entity types to names. The name None stands for the default
+    entity. The limits of the default entity apply to all users, client ids or addresses that have no limit of their own."""
     return tuple(sorted(names.items()))
 
 
@@ -108,8 +108,8 @@ def value_error(names: Mapping[str, str | None], key: str, value: float, release
 
 
 def _cast_error(key: str, value: float, release: Release) -> str | None:
-    """Returns Kafka's message if `value` is not a whole number though the limit requires one, else None. Releases that cast the
-    value to a whole number and compare the two make this check."""
+    """Returns Kafka's message if `value` is not a whole number though the limit requires one, else None. This is the check of
+    releases that cast the value to a whole number and compare the result with the value."""
     if key not in LARGEST or math.isnan(value):
         return None
     largest = LARGEST[PRODUCE if STRICT_QUOTAS.of(release) else key]

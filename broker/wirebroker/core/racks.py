@@ -39,8 +39,7 @@ def racks(value: str, brokers: int) -> list[str | None]:
 
 
 def spread(brokers: Iterable[Racked]) -> list[int]:
-    """Returns the ids of these brokers. Ids that follow each other are, as far as possible, those of brokers in different
-    racks."""
+    """Returns the ids of these brokers. As far as possible, consecutive ids belong to brokers in different racks."""
     taken: Counter[str | None] = Counter()
     order = []
     for broker in sorted(brokers, key=lambda each: each.node_id):
@@ -53,8 +52,8 @@ def preferred_replica(brokers: Mapping[int, Racked], partition: Partition, rack:
     """Returns the in-sync replica in `rack` that has the offset, or −1 if the consumer should read from the leader
     (findPreferredReadReplica).
 
-    If several replicas have the offset, the one with the highest end offset is returned, and among equal ones the one with the
-    highest id.
+    If several replicas have the offset, the replica with the highest end offset is returned; of several such replicas, the
+    replica with the highest id.
     """
     known = (brokers[node_id] for node_id in partition.in_sync if node_id in brokers)
     near = [broker.node_id for broker in known if broker.alive and broker.rack == rack]

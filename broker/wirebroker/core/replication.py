@@ -42,8 +42,8 @@ class Prefix:
     caught_up: int
     """The time at which the replica last had the leader's whole log, in ms since the epoch."""
     forgetful: bool = False
-    """Tells whether the replica was restarted. Of each producer's batches before the restart, it then knows only the last
-    one."""
+    """Tells whether the replica was restarted. After a restart, the replica has only the last batch of each producer from
+    before the restart."""
     cut_off: bool = False
     """Tells whether the replica's log was truncated because a new leader had fewer records. The replica then rebuilds its
     producers' state from the log."""
@@ -141,7 +141,7 @@ class Replication:
 
     def lags(self, now: int, longest_ms: int) -> tuple[list[int], int]:
         """Returns the in-sync replicas that have lacked records for longer than `longest_ms` (replica.lag.time.max.ms), and the
-        time at which the next one has, or NEVER."""
+        time at which this will be true of another replica, or NEVER."""
         partition = self._partition
         times = {
             node: prefix.caught_up + longest_ms + 1
@@ -152,14 +152,14 @@ class Replication:
         return out, min((when for when in times.values() if when > now), default=NEVER)
 
     def weaken(self) -> None:
-        """The partition is deleted. Keep only a weak reference to it."""
+        """Keep only a weak reference to the partition, because it is deleted."""
         self._partition = proxy(self._partition)
 
     def review(self) -> None:
         """Compute the high watermark again (Partition.maybeIncrementLeaderHW).
 
         The high watermark is the smallest log end offset of the in-sync replicas, and it never decreases. From Kafka 3.7 on
-        (KIP-966), it does not advance while the number of in-sync replicas is below min.insync.replicas.
+        (KIP-966), the high watermark does not advance while the number of in-sync replicas is below min.insync.replicas.
         """
         partition = self._partition
         visible = min(partition.high_watermark, partition.log_end_offset)
@@ -184,7 +184,7 @@ class Replication:
         self._change(self._registration, alive, now)
 
     def absent(self, node_id: int, now: int) -> None:
-        """Note that the broker `node_id`, which has a replica, was down when the partition was created."""
+        """Register that the broker `node_id`, which has a replica, was down when the partition was created."""
         partition = self._partition
         self._stop_following(node_id, now)
         partition.in_sync.remove(node_id)

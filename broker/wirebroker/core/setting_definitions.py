@@ -23,7 +23,7 @@ Value = bool | int | float | str | list[str] | None
 
 
 class ConfigError(ValueError):
-    """Raised if the name or the value of a setting is one that Kafka refuses. The text is a message for the client."""
+    """Raised if Kafka refuses the name or the value of a setting. The text is a message for the client."""
 
     def __init__(self, sentence: str, *, suggestion: str = "") -> None:
         super().__init__(sentence + suggestion)
@@ -231,7 +231,8 @@ BROKER_SETTINGS = _settings(_TABLES["broker"])
 GROUP_SETTINGS = _settings(_TABLES["group"])
 CLIENT_METRICS_SETTINGS = _settings(_TABLES["client metrics"])
 TOPIC_SYNONYMS = {name: tuple(synonyms) for name, *synonyms in _TABLES["topic synonyms"]}
-"""For each topic setting, the broker settings that can give it a default value. The first one that is set takes effect."""
+"""For each topic setting, the broker settings that can give it a default value. The first of these settings that is set takes
+effect."""
 PER_LISTENER = "listener.name."
 """The name of a setting for one listener begins with this prefix and the listener's name in lower case."""
 
@@ -245,7 +246,8 @@ class Definitions:
     topic: Mapping[str, Setting]
     group: Mapping[str, Setting]
     topic_synonyms: Mapping[str, tuple[str, ...]]
-    """For each topic setting, the broker settings that can give it a default value. The first one that is set takes effect."""
+    """For each topic setting, the broker settings that can give it a default value. The first of these settings that is set
+    takes effect."""
 
     def has_topic_setting(self, name: str) -> bool:
         """Tells whether a topic of the release can have this setting."""
@@ -294,8 +296,8 @@ def definitions_of(settings: Mapping[str, Mapping[str, SettingChange | None]], *
 
 
 def loosened(settings: Mapping[str, Setting], strict_lists: bool) -> Mapping[str, Setting]:
-    """Returns the settings of a release. Unless the release has `strict_lists`, its lists may have an item twice, and empty
-    items (KIP-1161)."""
+    """Returns the settings of a release. If the release does not have `strict_lists`, its lists may have repeated items and
+    empty items (KIP-1161)."""
     if strict_lists:
         return settings
     lists = {name: each for name, each in settings.items() if each.type is ConfigType.LIST}
@@ -350,7 +352,7 @@ def ignored_patterns() -> Mapping[str, Sequence[str]]:
 
 
 def ignored(names: Iterable[str]) -> list[str]:
-    """Returns those of the topic and broker settings `names` that have no effect in wirebroker."""
+    """Returns the topic and broker settings, among `names`, that have no effect in wirebroker."""
     from fnmatch import fnmatchcase
 
     patterns = [pattern for some in ignored_patterns().values() for pattern in some]

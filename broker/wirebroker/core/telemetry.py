@@ -74,7 +74,7 @@ class Subscription(NamedTuple):
     """A subscription: the clients that it matches, and the metrics that they push."""
 
     match: tuple[tuple[str, Pattern | None], ...]
-    """Names of attributes with patterns. None is an expression that Java accepts and RE2 does not."""
+    """Names of attributes with patterns. None stands for a pattern that Java accepts but RE2 refuses."""
     metrics: list[str]
     interval_ms: int
 

@@ -22,7 +22,7 @@ Targets = dict[str, Partitions]
 
 
 class Subscriber(NamedTuple):
-    """What an assignor knows of a member: the ids of the subscribed topics, and the member's last assignment."""
+    """The data about a member that an assignor uses: the ids of the subscribed topics, and the member's last assignment."""
 
     instance_id: str | None
     topics: Sequence[bytes]

@@ -69,7 +69,7 @@ class Changes:
             next(change.slices)
         except StopIteration as last:
             change.result = last.value
-        except Exception as error:  # the request that began the change raises it again
+        except Exception as error:  # the request that began the change raises the error again
             change.error = error
         else:
             return
@@ -84,6 +84,6 @@ class Changes:
                 yield None
 
     def finish(self) -> None:
-        """Finish all changes without pauses for other requests."""
+        """Finish all changes before any other request is handled."""
         for _ in self.settled(list(self.running)):
             pass

@@ -162,7 +162,8 @@ class Group(AnyGroup):
         return ErrorCode.NONE
 
     def _named_error(self, by: Committer) -> ErrorCode:
-        """Returns the error if a transactional commit names another member or generation than the group has, or NONE.
+        """Returns the error if a transactional commit names an unknown member, a fenced member or a wrong generation; else
+        NONE.
 
         Before Kafka 3.0 a commit may name only a member or only a generation.
         """
@@ -446,7 +447,7 @@ class Group(AnyGroup):
             self._respond_to_syncs(ErrorCode.NONE, now)
 
     def has_synced(self, member: Member) -> None:
-        """Note that the member has sent its SyncGroup.
+        """Register that the member has sent its SyncGroup.
 
         When all members have sent their SyncGroup, the timeout of the phase is cancelled.
         """
@@ -542,7 +543,7 @@ class Group(AnyGroup):
         return error
 
     def is_written(self) -> None:
-        """Note that the group's present state is in the log, so that a restart restores this state."""
+        """Remember that the group's present state is in the log, so that a restart restores this state."""
         members = self.members
         self.snapshot = Snapshot(self.generation, self.protocol_type, self.protocol, members.leader, list(members.values()))
 

@@ -169,7 +169,7 @@ class ClassicMembers:
     def _classic_member(
         group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
     ) -> ConsumerMember | Refusal:
-        """Returns the classic member with this id, or the error if there is none or if its generation is wrong."""
+        """Returns the classic member with this id, or the error if no such member exists or the generation is wrong."""
         if instance_id is None:
             member = group.members.get(member_id)
         else:

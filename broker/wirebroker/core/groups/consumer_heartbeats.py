@@ -42,7 +42,8 @@ FOLLOWS_ASSIGNORS = since("4.4", "a consumer group's epoch increases if its memb
 
 
 class GroupHeartbeat(NamedTuple):
-    """A ConsumerGroupHeartbeat. A field that is None has not changed; neither has a rebalance timeout (in ms) of −1."""
+    """A ConsumerGroupHeartbeat. None stands for a field that has not changed, and −1 for a rebalance timeout (in ms) that has
+    not changed."""
 
     group_id: str
     member_id: str

@@ -96,8 +96,8 @@ def reconcile(
 
 
 def _claims(claimed: Claimed | None, revoking: Owned) -> bool:
-    """Tells whether the member may still own one of the partitions `revoking`: its request lists one as owned, or has no
-    list."""
+    """Tells whether the member may still own one of the partitions `revoking`: the member's request lists such a partition as
+    owned, or the request has no list."""
     if claimed is None:
         return True
     return any(index in revoking.get(topic, {}) for topic, indexes in claimed for index in indexes)

@@ -176,8 +176,8 @@ class GroupCoordinator:
     # Deleting
 
     def topic_deleted(self, topic: str, topic_id: bytes = b"") -> None:
-        """Note that a topic was deleted. The groups forget it in `forget_topics`, which, as in Kafka, is called once for topics
-        that are deleted together."""
+        """Remember that a topic was deleted, until `forget_topics` makes the groups forget it. As in Kafka, one call of
+        `forget_topics` handles all topics that are deleted together."""
         self._gone_topics[topic] = topic_id
 
     def forget_topics(self, now: int) -> None:

@@ -94,17 +94,18 @@ class ModernMember:
         return replace(self, epoch=LEAVES_FOR_A_WHILE)
 
     def has_metadata_of(self, other: ModernMember) -> bool:
-        """Tells whether both members would have the same record of the fields that the member sends."""
+        """Tells whether both members have the same values in the fields that a member sends, so that their records would be the
+        same."""
         return _same(self, other, (each for each in self.__dataclass_fields__ if each not in ASSIGNMENT))
 
     def has_assignment_of(self, other: ModernMember) -> bool:
-        """Tells whether both members would have the same record of epochs and assignment."""
+        """Tells whether both members have the same epochs and assignment, so that their records would be the same."""
         return _same(self, other, ASSIGNMENT)
 
 
 ASSIGNMENT = ("epoch", "previous_epoch", "state", "assigned", "revoking")
-"""The fields that are in the record of a member's epochs and assignment. The other fields are in the record of the fields that
-the member sends."""
+"""The fields in the record of a member's epochs and assignment. All other fields are sent by the member and have a record of
+their own."""
 
 
 def _same(one: ModernMember, other: ModernMember, names: Iterable[str]) -> bool:
@@ -141,7 +142,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         self.facts: TopicFacts = {}
         """The subscribed topics as they were when the group's epoch last rose. Kafka keeps a hash of these topics instead."""
         self.recorded_hash = 0
-        """That hash, in a group that is being read from the log."""
+        """The hash of the subscribed topics in the group's record in the log."""
         self._changes = changes
         self._timers: dict[tuple[str, str], Timer] = {}
         self._member_order = TimelineOrder()
@@ -264,7 +265,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         return [*self.log.member_tombstones(self.members), *self.log.group_tombstones()]
 
     def epoch_record(self, epoch: int, hashed: int) -> CoordinatorRecord:
-        """Returns the record of the group's next epoch. `hashed` is the hash of its topics."""
+        """Returns the record of the group's next epoch. `hashed` is the hash of the group's topics."""
         return self.log.epoch(epoch, hashed)
 
     def replay(self, key: Message, value: Any) -> None:

@@ -129,7 +129,7 @@ class Step(Generic[G, M]):
         return ()
 
     def epoch_record(self, hashed: int) -> CoordinatorRecord:
-        """Returns the record of the group's next epoch. `hashed` is the hash of its topics."""
+        """Returns the record of the group's next epoch. `hashed` is the hash of the group's topics."""
         return self.group.epoch_record(self.epoch, hashed)
 
     def apply(self, targets: Mapping[str, Any], now: int) -> None:
@@ -183,9 +183,9 @@ class ModernGroups(ABC, Generic[G, M]):
     # Finding
 
     def find(self, group_id: str, *, create: bool | None = None) -> G | Refusal:
-        """Returns the group with this id, or a refusal if the group does not exist. If `create` is True, returns a new
-        group instead of the refusal; the new group is not registered yet. `create` is False for a member that must not create
-        the group: then the refusal names the type of the group."""
+        """Returns the group with this id, or a refusal if the group does not exist. With `create=True`, returns a new group
+        instead of the refusal; the new group is not registered yet. With `create=False`, for a member that must not create the
+        group, the refusal names the type of the group."""
         group = self.registry.groups.get(group_id)
         if isinstance(group, self.kind):
             return group
@@ -228,8 +228,9 @@ class ModernGroups(ABC, Generic[G, M]):
     def sender(
         self, group: G, member_id: str, instance_id: str | None, epoch: int, owns_all: Callable[[M], bool]
     ) -> tuple[M, str | None] | Refusal:
-        """Returns the member that sent a heartbeat, which is a new member if it joins, and the id of the static member that it
-        replaces, if any. `owns_all` tells whether a member owns all partitions or tasks that the request lists."""
+        """Returns two values: the member that sent a heartbeat, or a new member for a heartbeat that joins; and the id of the
+        static member that this member replaces, or None. `owns_all` tells whether a member owns all partitions or tasks that
+        the request lists."""
         joins, member = epoch == 0, group.members.get(member_id)
         if instance_id is not None:
             if gone := instance_gone(group, instance_id):
@@ -282,7 +283,7 @@ class ModernGroups(ABC, Generic[G, M]):
         """Write the step to the log, and apply the step to the group. If the write fails, the group does not change, and the
         error for the client is returned.
 
-        If the member must give up partitions or tasks, a timer is started that limits the time for it.
+        If the member must give up partitions or tasks, a timer limits the time in which it must do so.
         """
         group = step.group
         if step.changes_nothing and self.registry.groups.get(group.group_id) is group:
@@ -344,7 +345,7 @@ class ModernGroups(ABC, Generic[G, M]):
     def leave(
         self, group: G, member_id: str, instance_id: str | None, epoch: int, now: int
     ) -> Generator[None, Any, Refusal | None]:
-        """Remove a member whose heartbeat has the epoch LEAVES, or note that a static member has left temporarily."""
+        """Remove a member whose heartbeat has the epoch LEAVES, or mark a static member as temporarily away."""
         if instance_id is None:
             member = group.members.get(member_id)
             refused = unknown_member(group, member_id) if member is None else None
@@ -402,8 +403,8 @@ class ModernGroups(ABC, Generic[G, M]):
     # Loading
 
     def loaded(self, group: G, now: int) -> None:
-        """Continue with a group that was read from the log. If its topics have changed since its epoch last rose, the epoch
-        rises with the next heartbeat."""
+        """Continue with a group that was read from the log. If the group's topics have changed since the group's epoch last
+        rose, the epoch rises with the next heartbeat."""
         present = self.facts(group.topics())
         group.facts = present if metadata_hash(present, self._cluster) == group.recorded_hash else CHANGED
         self.restart(group, now)

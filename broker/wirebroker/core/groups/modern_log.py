@@ -1,8 +1,8 @@
 """The records of consumer, share and streams groups in __consumer_offsets, in Kafka's format (GroupCoordinatorRecordHelpers).
 
 All three types of groups have five common kinds of records, and each type has further kinds. A `Format` lists the kinds of one
-type. The record of a group's epoch has a hash of the subscribed topics (`metadata_hash`), from which a group that was loaded
-learns whether its topics have changed since.
+type. The record of a group's epoch has a hash of the subscribed topics (`metadata_hash`). When a group is loaded, this hash
+shows whether the topics have changed since the record was written.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ class Committed(NamedTuple):
     """A committed offset; `leader_epoch` is −1 if the client did not send it.
 
     `time` is the time of the commit. `expires` is the expiration time, if the client has sent a retention time. Both times are
-    in ms since the epoch. `recorded_at` is the offset of the commit's record in __consumer_offsets: of two commits, the one
+    in ms since the epoch. `recorded_at` is the offset of the commit's record in __consumer_offsets: of two commits, the commit
     with the later record is valid.
     """
 
@@ -54,7 +54,7 @@ class OffsetStore:
             self._groups.setdefault(group_id, {}).update(_recorded(offsets, base))
 
     def of(self, group_id: str) -> dict[TopicPartition, Committed]:
-        """Returns a group's offsets; empty if the group has none."""
+        """Returns a group's offsets; empty if the group has no offsets."""
         return self._groups.get(group_id, {})
 
     def has(self, group_id: str, where: TopicPartition) -> bool:

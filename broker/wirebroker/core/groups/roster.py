@@ -1,4 +1,4 @@
-"""The members of a classic group: what they ask, who leads them, and for which protocol they vote.
+"""The members of a classic group: their requests, their leader, and the protocol for which they vote.
 
 `classic` has the group's states and the phases of a rebalance.
 """
@@ -136,7 +136,7 @@ class Roster(dict[str, Member]):
         self._votes.update(name for name, _ in member.protocols)
 
     def dismiss(self, member: Member) -> None:
-        """Remove a member. If it led the group, the oldest of the others leads."""
+        """Remove a member. If the removed member led the group, the oldest remaining member becomes the leader."""
         del self[member.member_id]
         if member.instance_id is not None:
             self.static.pop(member.instance_id, None)
@@ -145,13 +145,13 @@ class Roster(dict[str, Member]):
         self._votes.subtract(name for name, _ in member.protocols)
 
     def change_protocols(self, member: Member, protocols: Protocols) -> None:
-        """Note that a member supports other protocols from now on."""
+        """Replace the protocols that a member supports."""
         self._votes.subtract(name for name, _ in member.protocols)
         self._votes.update(name for name, _ in protocols)
         member.protocols = protocols
 
     def support_one_of(self, protocols: Protocols) -> bool:
-        """Tells whether all members support the same one of these protocols."""
+        """Tells whether all members support at least one common protocol among these."""
         return any(self._votes[name] == len(self) for name, _ in protocols)
 
     def choose_protocol(self, release: Release) -> str:
@@ -162,8 +162,7 @@ class Roster(dict[str, Member]):
         return max(_in_order(votes, release), key=votes.__getitem__)
 
     def topics(self, protocol: str | None) -> set[str] | None:
-        """Returns the topics to which the members, which are consumers, subscribe, or None if a member's metadata cannot be
-        read."""
+        """Returns the topics to which the members subscribe as consumers, or None if a member's metadata cannot be read."""
         read = [_subscription(member.metadata(protocol)) for member in self.values()]
         return None if None in read else {topic for topics in read for topic in topics or ()}
 
@@ -177,8 +176,8 @@ class Roster(dict[str, Member]):
 
 
 def _in_order(names: Collection[str], release: Release) -> list[str]:
-    """Returns protocols in the order of the hash table in which Kafka counts the votes. If several protocols have most votes,
-    the first of them wins."""
+    """Returns protocols in the order of the hash table in which Kafka counts the votes. If several protocols have the most
+    votes, the first of these protocols wins."""
     if COUNTS_VOTES_IN_JAVA.of(release):
         return hash_order(names, java_hash, buckets_for(len(names)))
     return hash_order_12(names, java_hash) if SCALA.of(release) == 12 else trie_order_13(names, java_hash)

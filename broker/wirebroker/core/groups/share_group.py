@@ -48,8 +48,8 @@ class Prepared(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """For a share group, by topic id: the topics whose state is being initialized, is initialized, or is being deleted. The
-    state of a topic is that of its share partitions."""
+    """The topics of a share group, by topic id. The states of a topic's share partitions are being initialized, are
+    initialized, or are being deleted."""
 
     initializing: Mapping[bytes, Prepared] = field(default_factory=dict)
     initialized: Mapping[bytes, Prepared] = field(default_factory=dict)
@@ -91,7 +91,7 @@ def _with_current(member: ShareMember, value: current.ShareGroupCurrentMemberAss
 
 
 def preparation_records(group_id: str, held: Preparation) -> Iterator[CoordinatorRecord | None]:
-    """Yields the record of all share partitions that have a state, and before it None after each slice."""
+    """Yields None after each slice, and at the end the record of all share partitions that have a state."""
     initializing = _infos(held.initializing)
     yield from after(initializing)
     initialized = _infos(held.initialized)

@@ -69,8 +69,8 @@ class ShareStates:
     def _initialize(
         self, group: ShareGroup, topics: Mapping[bytes, Prepared], starts: Mapping[tuple[bytes, int], int], now: int
     ) -> Generator[None, Any, Mapping[tuple[bytes, int], Refusal] | Refusal]:
-        """Initialize the states of share partitions, in slices. `starts` has the start offset of each by topic id and index.
-        Returns the refusals by partition, or one refusal for all partitions.
+        """Initialize the states of share partitions, in slices. `starts` has the start offset of each share partition, by topic
+        id and index. Returns the refusals by partition, or one refusal for all partitions.
         """
 
         def begin(held: Preparation) -> Preparation:
@@ -101,8 +101,8 @@ class ShareStates:
     def _rewrite(
         self, group: ShareGroup, change: Callable[[Preparation], Preparation], now: int
     ) -> Generator[None, Any, ErrorCode]:
-        """Change the set of share partitions that have a state, and write the change to the log. This first waits until other
-        changes of the group are done, and does nothing if the group was deleted during that wait.
+        """Change the set of share partitions that have a state, and write the change to the log. The method first waits until
+        other changes of the group are done. It does nothing if the group was deleted during that wait.
         """
         yield from self._groups.changes.settled([group.group_id])
         if group.preparation is not None and self._registry.groups.get(group.group_id) is not group:
@@ -247,8 +247,8 @@ def _joined(one: Mapping[bytes, Prepared], other: Mapping[bytes, Prepared]) -> d
 
 
 def _initialized(held: Preparation, topics: Mapping[bytes, Prepared], failed: bool) -> Preparation:
-    """Returns `held` as it is after the initialization of these topics' partitions has ended, with success or (`failed`)
-    without."""
+    """Returns `held` after the initialization of these topics' partitions has ended. `failed` tells whether the initialization
+    failed."""
     left = {}
     for topic_id, each in held.initializing.items():
         rest = each.partitions - topics[topic_id].partitions if topic_id in topics else each.partitions

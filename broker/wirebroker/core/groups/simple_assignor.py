@@ -16,7 +16,7 @@ from wirebroker.common.slices import weighted_pauses
 from wirebroker.core.java_order import buckets_for, buckets_of_copy, hash_order, uuid_hash
 
 Partitions = Mapping[bytes, tuple[int, ...]]
-"""By topic id, the sorted indexes of its partitions."""
+"""The sorted indexes of each topic's partitions, by topic id."""
 Place = tuple[bytes, int]
 
 

@@ -81,7 +81,7 @@ class _Quota:
         self.limit = -(-tasks // members)
 
     def reached(self, count: int) -> None:
-        """Note that a member now has `count` tasks."""
+        """Register that a member now has `count` tasks."""
         if count == self.limit:
             self._members -= 1
             self._tasks -= count
@@ -119,7 +119,7 @@ class _Assignment:
                 if task not in had.standby:
                     candidates.setdefault(task, []).append((True, -offset, member_id))
             self.given[member_id] = ({}, {})
-        for task, found in candidates.items():  # those with the standby task first, then by offset
+        for task, found in candidates.items():  # first the members that have the standby task; equal members by offset
             self._was_standby[task] = [each[-1] for each in sorted(found, key=lambda each: each[:2])]
 
     def _grow(self) -> None:
@@ -174,8 +174,8 @@ class _Assignment:
         return self._least_loaded(self._was_standby.get(task), None)
 
     def _least_loaded(self, members: list[str] | None, task: TaskId | None) -> str | None:
-        """Returns one of these members, if possible one with a low load. If `task` is given, the member's process must not have
-        this task."""
+        """Returns one of these members, if possible a member with a low load. If `task` is given, the member's process must not
+        have this task."""
         if members and task is not None and self._is_newest:
             members = [each for each in members if task not in self._process_of[each].tasks]
         if not members:
@@ -186,12 +186,12 @@ class _Assignment:
             less = process.load < chosen.load and process.counts[member_id] < chosen.counts[best]
             if less and (task is None or task not in process.tasks):
                 best = member_id
-        # Kafka before 4.4 checks here whether the first member's process has the task; it does not check the chosen member's
-        # process.
+        # Kafka before 4.4 checks here whether the first member's process has the task; it does not check the process of the
+        # chosen member.
         return best if task is None or task not in self._process_of[first].tasks else None
 
     def assign_standby(self) -> Generator[None, Any, None]:
-        """Assign the standby tasks. A task gets fewer replicas if no process is left that does not have it yet."""
+        """Assign the standby tasks. A task gets fewer replicas if all processes already have the task."""
         left: list[tuple[TaskId, int]] = []
         tasks = sorted(self._tasks(each for each in self._work if each.stateful), key=lambda task: task[::-1], reverse=True)
         for task in tasks:
@@ -233,8 +233,8 @@ def sticky(
     members: Sequence[Assignable], work: Sequence[Work], standbys: int, *, is_newest: bool
 ) -> Generator[None, Any, Mapping[str, Tasks]]:
     """Returns the target assignment of each member. `members` are in the order of Kafka's hash table, and `work` is in the
-    order of the subtopologies' ids. With `is_newest`, the assignor is that of Kafka 4.4: only members whose process does not
-    have a standby task are considered for it."""
+    order of the subtopologies' ids. With `is_newest`, the assignor is that of Kafka 4.4: members whose process already has a
+    standby task are not considered for this task."""
     if not members:
         return {}
     made = _Assignment(members, work, standbys, is_newest)

@@ -54,7 +54,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         self.configured_at = 0
         """The end offset of the group's partition of __consumer_offsets when the topology was configured."""
         self.shown_before: Configured | None = None
-        """The configured topology that StreamsGroupDescribe showed until then."""
+        """The configured topology that StreamsGroupDescribe showed before `configured` was configured."""
         self.valid_topology_epoch = 0
         """The epoch of the topology when the group's epoch last rose; −1 if the topology was not ready then."""
         self.configs: Mapping[str, str] = {}
@@ -89,12 +89,12 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
 
     @property
     def holders(self) -> Holders:
-        """For each task, the processes that have it."""
+        """The processes that have each task."""
         standby, warmup = self._others
         return Holders(self._active.get, lambda task: standby.get(task, ()), lambda task: warmup.get(task, ()))
 
     def topics(self) -> Iterable[str]:
-        """Returns the topics to which the group subscribes: those that its topology needs."""
+        """Returns the topics to which the group subscribes: the topics that its topology needs."""
         return () if self.topology is None else self.topology.required
 
     def subscribes(self, topic: str) -> bool:
@@ -130,7 +130,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         return True
 
     def describe(self, description: Any) -> None:
-        """Keep the description that a member has sent of the present topology."""
+        """Keep the description of the present topology, which a member has sent."""
         if self.topology is not None:
             self.description, self._asked = (self.topology.epoch, description), NEVER
 

@@ -106,7 +106,7 @@ class CreationErrors:
             self._held[topic] = (why, now + 2 * self._interval(group_id))
 
     def of(self, topics: Iterable[str], now: int) -> dict[str, str]:
-        """Returns those of the topics whose creation has recently failed, each with the reason."""
+        """Returns the topics, among the given topics, whose creation has recently failed, each with the reason."""
         return {name: self._held[name][0] for name in topics if name in self._held and self._held[name][1] > now}
 
 
@@ -126,7 +126,7 @@ class StreamsStep(Step[StreamsGroup, StreamsMember]):
         return () if self.group.topology is not None else [topology_record(self.group.group_id, self.topology)]
 
     def epoch_record(self, hashed: int) -> CoordinatorRecord:
-        """Returns the record of the group's next epoch. `hashed` is the hash of its topics."""
+        """Returns the record of the group's next epoch. `hashed` is the hash of the group's topics."""
         return self.group.log.epoch(self.epoch, hashed, **epoch_fields(self.valid_topology_epoch, self.configs))
 
     def apply(self, targets: Mapping[str, Tasks], now: int) -> None:
@@ -273,7 +273,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
         return step
 
     def _member(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> tuple[StreamsMember, str | None] | Refusal:
-        """Returns the member that sent a heartbeat, and the id of the static member that it replaces, if any."""
+        """Returns the member that sent a heartbeat, and the id of the static member that this member replaces, or None."""
         joins = request.member_epoch == 0
         known = request.member_id if FULL_STREAMS_GROUPS.of(self.release) else ""
         if joins and (full := self.is_full(group, known, request.instance_id)):
@@ -355,7 +355,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
             self.registry.report(group)
 
     def _entered(self, group: StreamsGroup, now: int) -> None:
-        """Drop the state of a new group that is in none of its records. Kafka does not have this state, either, because it
+        """Drop the state of a new group that is in none of its records. Kafka does not have this state, either, because Kafka
         builds a new group from the records."""
         group.offsets.clear()
         group.forget_unrecorded()
@@ -533,8 +533,8 @@ def _topology(group: StreamsGroup, sent: Topology | Misfit | None) -> Topology |
 
 
 def _unknown_tasks(request: StreamsGroupHeartbeatRequest, configured: Configured) -> Refusal | None:
-    """Returns a refusal if the member claims tasks that do not exist, else None. Returns None, too, while the topology is not
-    ready."""
+    """Returns a refusal if the member claims tasks that do not exist, else None. While the topology is not ready, returns None
+    as well."""
     if configured.told is not None or configured.subtopologies is None:
         return None
     for claimed in (request.active_tasks, request.standby_tasks, request.warmup_tasks):

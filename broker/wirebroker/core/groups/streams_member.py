@@ -67,7 +67,7 @@ class StreamsMember(ModernMember):
 
 
 class Holders(NamedTuple):
-    """For each task, the processes that have it, as far as the group knows."""
+    """The processes that have each task, as far as the group knows."""
 
     active: Callable[[TaskId], str | None]
     standby: Callable[[TaskId], Collection[str]]

@@ -80,7 +80,7 @@ class Configured(NamedTuple):
     """
 
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
-    """The subtopologies by id, in the order of the ids; it is None if the cluster's topics do not fit the topology."""
+    """The subtopologies by id, in the order of the ids; None if the cluster's topics do not fit the topology."""
     missing: Mapping[str, InternalTopic]
     """The internal topics that do not exist yet and have to be created."""
     told: Told | None
@@ -232,8 +232,8 @@ def _configured(topology: Topology, groups: Sequence[set[str]], existing: Counts
 
 
 def _repartition_counts(topology: Topology, existing: Counts) -> Generator[None, Any, dict[str, int]]:
-    """Returns the number of partitions of each repartition topic: the number in the topology or, if the topology has none, the
-    largest number among the topics that are read by the subtopology that writes the repartition topic."""
+    """Returns the number of partitions of each repartition topic. If the topology has no number for a topic, the topic gets the
+    largest number of partitions among the input topics of the subtopology that writes the topic."""
     everything = list(topology.subtopologies.values())
     counts = {
         topic.name: topic.partitions for each in everything for topic in each.repartition_source_topics if topic.partitions != 0

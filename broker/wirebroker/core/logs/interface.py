@@ -58,7 +58,7 @@ class Owner(Protocol):
 
     @property
     def last_stable_offset(self) -> int:
-        """The first offset of the earliest open transaction, or the high watermark if it is lower."""
+        """The first offset of the earliest open transaction, or the high watermark if the high watermark is lower."""
 
     @property
     def producers(self) -> Mapping[Key, bytes]:
@@ -116,7 +116,7 @@ class Log(Protocol):
         """Returns every batch from the batch that contains `start_offset` on. Each batch is a separate buffer."""
 
     def batches_since(self, timestamp: int, from_offset: int) -> Iterable[memoryview]:
-        """Returns those batches from `from_offset` on whose largest timestamp is at least `timestamp`, in order."""
+        """Returns the batches from `from_offset` on whose largest timestamp is at least `timestamp`, in order."""
 
     def drop_segments_below(self, offset: int) -> None:
         """Delete all segments that end at or before `offset`, except the active segment."""

@@ -31,7 +31,7 @@ INDEX_INTERVAL = 4096
 ANY_SIZE = 2**31 - 1
 INTERNAL_SEGMENT = 512 * 1024
 """A segment of an internal topic is closed at this size in bytes, so that compaction can begin. Kafka, whose segments are on
-disk, closes it at 100 MiB.
+disk, closes such a segment at 100 MiB.
 """
 _START = struct.Struct(">qii")
 
@@ -159,8 +159,8 @@ class CleanedSegment(Segment):
         self.lasts.append(header.last_offset)
 
     def find(self, offset: int) -> int:
-        """Returns the index of the first batch that ends at or after `offset`. If no batch does, returns the number of
-        batches."""
+        """Returns the index of the first batch that ends at or after `offset`. If all batches end before `offset`, returns the
+        number of batches."""
         return bisect_left(self.lasts, offset)
 
     def up_to(self, index: int) -> Self:
@@ -256,7 +256,7 @@ class MemoryLog:
         return found
 
     def batches_since(self, timestamp: int, from_offset: int) -> list[memoryview]:
-        """Returns those batches from `from_offset` on whose largest timestamp is at least `timestamp`, in order."""
+        """Returns the batches from `from_offset` on whose largest timestamp is at least `timestamp`, in order."""
         found = []
         for segment in self.segments[self._segment_of(from_offset) :]:
             if segment.max_timestamp >= timestamp:
@@ -295,8 +295,7 @@ class MemoryLog:
             self._begin_behind(self.active)
 
     def _begin_behind(self, cleaned: CleanedSegment) -> None:
-        """The last segment is a compacted one, to which nothing can be appended. Begin a new active segment after the compacted
-        one."""
+        """Begin a new active segment, because the last segment is compacted and nothing can be appended to it."""
         if not cleaned.bases:
             self.segments.pop()
         self.active = Segment(self.end_offset, cleaned.created)
@@ -352,8 +351,7 @@ class MemoryLog:
         return None
 
     def restart(self, mode: str, now: int) -> Kept | None:
-        """Returns None, because not the log but the partition decides which records Kafka would find on its disk after the
-        restart."""
+        """Returns None, because the partition decides which records Kafka would find on its disk after the restart."""
         return None
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:

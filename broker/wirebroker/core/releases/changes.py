@@ -51,7 +51,7 @@ class ByRelease(Generic[T]):
         self._values = dict.fromkeys(RELEASES, oldest)
 
     def then(self, release: str, value: T, says: str, because: str = SEEN) -> ByRelease[T]:
-        """Add a change that is later than the others."""
+        """Add a change that is later than all changes so far."""
         self.changes.append(Change(release, value, says, because))
         self._values.update((name, value) for name in RELEASES if _NUMBERS[name] >= number(release))
         return self
@@ -69,12 +69,12 @@ class ByRelease(Generic[T]):
 
 
 def since(release: str, says: str, because: str = SEEN) -> ByRelease[bool]:
-    """Returns a behaviour that releases have from this one on."""
+    """Returns a behaviour of this release and all later releases."""
     return ByRelease(False).then(release, True, says, because)
 
 
 def until(release: str, says: str, because: str = SEEN) -> ByRelease[bool]:
-    """Returns a behaviour that releases before this one have."""
+    """Returns a behaviour of all releases before this release."""
     return ByRelease(True).then(release, False, says, because)
 
 

@@ -1,7 +1,8 @@
 """Acquiring records of a share partition for a member (SharePartition.acquire).
 
 If a record was delivered often, perhaps no consumer can process it. From half the allowed number of deliveries on, the share
-partition therefore gives out fewer and fewer records together with it. In its last delivery, a record is given out alone.
+partition therefore gives out fewer and fewer records together with such a record. In its last delivery, a record is given out
+alone.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ class Acquisition:
             self._last = min(self._last, partition.end_offset)
 
     def _acquire_held(self, base: int, held: Sequence[InFlightBatch]) -> None:
-        """Acquire the available records in the batches `held`. After a restart, also acquire the records in the gaps between
-        these batches."""
+        """Acquire the available records in the batches `held` and, after a restart, the records in the gaps between these
+        batches."""
         partition = self._partition
         at = base
         for batch in held:

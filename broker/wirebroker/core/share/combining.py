@@ -1,7 +1,7 @@
 """Merging the batches of a share partition's state (PersisterStateBatchCombiner).
 
-Where two batches overlap, the batch with more deliveries counts. If the two have the same number of deliveries, the one with
-the higher state number counts.
+Where two batches overlap, the batch with more deliveries counts. If both batches have the same number of deliveries, the batch
+with the higher state number counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _first, _last = attrgetter("first"), attrgetter("last")
 def combined(held: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
     """Returns all batches in order, without overlaps and without offsets before the start offset (−1 if it is unknown).
 
-    The batches in `held` are combined already, so only those that overlap or touch a batch in `new` are compared. As in
+    The batches in `held` are combined already, so only batches that overlap or touch a batch in `new` are compared. As in
     Kafka, adjacent batches with the same state may stay separate until the next call joins them.
     """
     if start_offset != -1:

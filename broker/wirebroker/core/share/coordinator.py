@@ -288,7 +288,7 @@ class ShareCoordinator:
             self._drop(place, at)
 
     def _take_snapshot(self, key: Key, state: ShareState, at: LogPlace) -> None:
-        if self._updates.get(key, 0) >= self._updates_at_most:  # an early snapshot does not reset the count
+        if self._updates.get(key, 0) >= self._updates_at_most:  # a snapshot before the limit does not reset the count
             self._updates[key] = 0
         self._take(key, state)
         index, offset = at
@@ -330,7 +330,7 @@ class ShareCoordinator:
 
     def _write_again(self, now: int) -> Generator[None, Any, Idle]:
         """Write new snapshots of the share partitions whose last snapshot is old, so that the older records can be deleted. If
-        this method wrote the last snapshots of all share partitions, no share group is in use, and no new snapshot is written.
+        all last snapshots were written by this method, no share group is in use, and no new snapshot is written.
         """
         pause, least = pauses(WRITES), self._cluster.configs.integer(COLD)
         until, changed = NEVER, False
@@ -363,7 +363,7 @@ def _merged(
 
 
 def _progress(held: ShareState, start_offset: int, completed: int) -> tuple[int, int]:
-    """Returns the start offset and the number of completed records after a write of these two."""
+    """Returns the start offset and the number of completed records that are in effect after a write of these two values."""
     if start_offset < held.start_offset:
         return held.start_offset, held.completed
     return start_offset, max(completed, held.completed) if start_offset == held.start_offset else completed

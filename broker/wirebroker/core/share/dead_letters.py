@@ -161,8 +161,8 @@ Copies = dict[int, tuple[bytes | None, bytes | None]]
 
 def _copies(letters: Letters, first: int, most: int) -> tuple[Copies, int]:
     """Returns copies of records from offset `first` on, with a total size of up to `most` bytes, and the last offset that was
-    handled. As in Kafka's ShareGroupDLQRecordFetcher, there is no copy of a record that is larger than `most`, or whose
-    compressed batch is larger than `most` after decompression.
+    handled. As in Kafka's ShareGroupDLQRecordFetcher, a record that is larger than `most` is not copied. A record is not copied
+    either if its compressed batch is larger than `most` after decompression.
     """
     copies: Copies = {}
     if not letters.settings.copies_dead_letters:
@@ -193,7 +193,7 @@ def _copies(letters: Letters, first: int, most: int) -> tuple[Copies, int]:
 
 
 def _stored(partition: Partition, first: int, last: int) -> Iterator[memoryview]:
-    """Yields those of the batches with the offsets from `first` to `last` that are still in the log."""
+    """Yields the batches with the offsets from `first` to `last`, except batches that are no longer in the log."""
     at = first
     while at <= last:
         if not partition.log_start_offset <= at < partition.high_watermark:

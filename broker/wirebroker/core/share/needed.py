@@ -18,12 +18,12 @@ class NeededRecords:
         a snapshot is written after it."""
 
     def written(self, key: Key, offset: int) -> None:
-        """Note that a snapshot of a share partition was written at `offset`."""
+        """Register that a snapshot of a share partition was written at `offset`."""
         self._snapshots[key] = offset
         self._deleted = None
 
     def deleted(self, key: Key, offset: int) -> None:
-        """Note that the record at `offset` deletes the state of a share partition."""
+        """Register that the record at `offset` deletes the state of a share partition."""
         self._snapshots.pop(key, None)
         self._deleted = offset
 

@@ -48,7 +48,7 @@ class Watched(Protocol):
     """The cluster, as a share partition sees it."""
 
     watch: Callable[[Any], None] | None
-    """Called with each change, if somebody wants to know the changes."""
+    """Called with each change, if it is set."""
 
 
 class Stored(Protocol):
@@ -58,8 +58,8 @@ class Stored(Protocol):
         """Write down the changed states in `batches`. Returns the reason if the write is refused, else None."""
 
     def bury(self, partition: SharePartition, records: StateBatch, rejected: bool, now: int) -> None:
-        """Write the dead letters of `records`, then call `partition.buried`. The records were `rejected` by a member or, if
-        this is False, delivered too often.
+        """Write the dead letters of `records`, then call `partition.buried`. `rejected` is True if a member rejected the
+        records, and False if they were delivered too often.
         """
 
 
@@ -151,7 +151,7 @@ class SharePartition:
         return self._gap[0] if self._gap is not None and self._gap[1] == self.end_offset else None
 
     def move_gap(self, offset: int) -> None:
-        """Note that the records before `offset` were acquired, so that gaps are possible only after it."""
+        """Register that the records before `offset` were acquired, so that gaps are possible only from `offset` on."""
         if self._gap is not None:
             inside = self._gap[1] == self.end_offset and offset <= self._gap[1]
             self._gap = (offset, self._gap[1]) if inside else None
@@ -236,7 +236,7 @@ class SharePartition:
             self.completed += step * (last - max(first, self.start_offset) + 1)
 
     def tell(self, what: ShareEvent, first: int, last: int, member_id: str, record: InFlight, why: str = "") -> None:
-        """Report what has happened to records, if somebody wants to know it."""
+        """Report what has happened to records, if `watch` is set."""
         watch = self._watched.watch
         if watch is not None:
             state = record.state.name.lower()

@@ -62,13 +62,13 @@ class ShareSession:
             self.partitions.pop(place, None)
 
     def names(self, place: Place, error: int, has_records: bool) -> bool:
-        """Tells whether the response names the partition, if this is the partition's error and it has (or has not) records to
-        return."""
+        """Tells whether the response names the partition. `error` is the partition's error, and `has_records` tells whether the
+        partition has records to return."""
         cached = self.partitions.get(place)
         return cached is not None and (cached.shown or has_records or bool(error))
 
     def responded(self, place: Place, error: int, has_records: bool) -> None:
-        """Note that a response has this result for the partition: an error, and records or none."""
+        """Register the partition's result in a response: the error, and whether the response has records."""
         cached = self.partitions.get(place)
         if cached is not None:
             cached.shown = bool(error)
@@ -81,8 +81,8 @@ class ShareSession:
 
 
 class Ended(NamedTuple):
-    """The share session that ended because its connection was closed, or None if the session had ended before. `last_of_group`
-    tells whether the group has no further session on the broker."""
+    """The share session that a closed connection has ended, or None if the session had ended before. `last_of_group` tells
+    whether the group has no further session on the broker."""
 
     session: ShareSession | None
     node_id: int
@@ -160,7 +160,7 @@ class ShareSessions:
         return session
 
     def disconnected(self, connection: int) -> Ended | None:
-        """Note that a connection has closed. Returns None if the connection never began a session."""
+        """Handle the close of a connection. Returns None if the connection never began a session."""
         began = self._connections.pop(connection, None)
         if began is None:
             return None

@@ -253,8 +253,8 @@ class TransactionCoordinator:
     def verify_partitions(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Returns NONE for each partition that is part of the producer's transaction, and TRANSACTION_ABORTABLE for each other
-        partition; before Kafka 3.8, INVALID_TXN_STATE.
+        """Returns NONE for each partition that is part of the producer's transaction. For all other partitions, returns
+        TRANSACTION_ABORTABLE or, before Kafka 3.8, INVALID_TXN_STATE.
         """
         transaction, error = self._of_producer(transactional_id, producer_id, producer_epoch)
         if transaction is None or error:

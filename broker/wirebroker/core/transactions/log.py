@@ -36,7 +36,7 @@ def _value(transaction: Transaction) -> TransactionLogValue:
         held = transaction.partitions
         for topic, index in hash_order(sorted(held), partition_hash, buckets_for(len(held))):
             by_topic[topic].append(index)
-        in_turn = sorted(by_topic, key=lambda topic: (topic == GROUP_TOPIC, topic))  # a producer adds its offsets last
+        in_turn = sorted(by_topic, key=lambda topic: (topic == GROUP_TOPIC, topic))  # a producer adds offsets last
         topics = hash_order(in_turn, java_hash, buckets_for(len(by_topic)))
         partitions = [PartitionsSchema(topic=topic, partition_ids=by_topic[topic]) for topic in topics]
     return TransactionLogValue(

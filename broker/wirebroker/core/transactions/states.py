@@ -32,7 +32,7 @@ class TransactionState(Enum):
 
     @property
     def number(self) -> int:
-        """Its number in __transaction_state."""
+        """The state's number in __transaction_state."""
         return _NUMBERS[self]
 
     @property

@@ -73,7 +73,7 @@ class Transaction:
             self.producer_id = producer_id
 
     def initialize(self, timeout_ms: int, now: int, producer_id: int | None = None) -> None:
-        """Note that a producer was initialized and has no open transaction."""
+        """Register that a producer was initialized and has no open transaction."""
         self.enter(TransactionState.EMPTY, now, producer_id)
         self.timeout_ms = timeout_ms
         self.partitions = set()
