@@ -312,7 +312,7 @@ def test_an_acl_that_is_withdrawn_stops_a_busy_producer_at_once(kafka: MockKafka
     assert code_of(alice) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     denied = kafka.trace.events("authorization")[-1]
     assert (denied.principal, denied.operation, denied.resource) == (ALICE, "WRITE", "orders")
-    assert denied.reason == "no ACL is about it"
+    assert denied.reason == "the resource has no ACL"
     allow(kafka, entry(Operation.WRITE))
     assert code_of(alice) == 0
 

@@ -104,7 +104,9 @@ def everything() -> list[Row]:
                 kafka.clock.now(), 1, 7, "", "SASL", "PLAIN", "expired", "User:alice", True, 5, ""
             )
             shared = ShareRow("lock_expired", "g", "orders", 0, 0, 2, "m", "available", 1, time=kafka.clock.now())
-            refused = AuthorizationRow(kafka.clock.now(), 1, 7, "User:alice", "READ", "TOPIC", "orders", "no ACL is about it")
+            refused = AuthorizationRow(
+                kafka.clock.now(), 1, 7, "User:alice", "READ", "TOPIC", "orders", "the resource has no ACL"
+            )
             waits = ThrottleRow(
                 kafka.clock.now(), 1, 7, "app", "User:alice", "Produce", "request_percentage", "user alice", 5.0, 9
             )

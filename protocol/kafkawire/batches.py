@@ -27,7 +27,7 @@ CRC_START: Final = 21
 """The first byte that the CRC covers."""
 LENGTH_START: Final = 8
 LOG_OVERHEAD: Final = 12
-"""The position of the length field, and the number of bytes at a batch's beginning that the length does not count."""
+"""The position of the length field, and the number of bytes at the beginning of a batch that the length does not include."""
 _CRC_AT = 17
 MAGIC_AT = 16
 """The position of the magic byte in a batch, and also in an entry of a message set (`message_sets`)."""
@@ -50,7 +50,8 @@ DECOMPRESSED_LIMIT = 128 * 1024 * 1024
 
 
 _new: Any = tuple.__new__
-"""Creates a named tuple without a call of its constructor, which would take longer than to read the numbers."""
+"""Creates a named tuple without a call of its constructor. The constructor would take longer than the reading of the
+numbers."""
 
 
 class CorruptBatch(ProtocolError):
@@ -87,7 +88,7 @@ class BatchHeader(NamedTuple):
     @property
     def is_log_append_time(self) -> bool:
         """Tells whether the timestamp type is LogAppendTime: then the max timestamp is the time of the append, and all records
-        have it."""
+        have this timestamp."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
@@ -102,7 +103,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The last record's sequence, modulo 2³¹, or −1 if the batch has none."""
+        """The last record's sequence, modulo 2³¹, or −1 if the batch has no sequence."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) % SEQUENCES
@@ -128,7 +129,7 @@ def read_header(buffer: Buffer, pos: int = 0) -> BatchHeader:
     try:
         return BatchHeader._make(HEADER.unpack_from(buffer, pos))
     except struct.error as short:
-        raise ProtocolError(f"a batch header of {len(buffer) - pos} bytes; it has {HEADER_SIZE}") from short
+        raise ProtocolError(f"a batch header has {HEADER_SIZE} bytes, but only {len(buffer) - pos} are left") from short
 
 
 def first_header(records: Buffer | None) -> BatchHeader | None:
@@ -293,7 +294,7 @@ def iter_records(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> Iterator[Rec
 
 
 def may_be_compacted(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> bool:
-    """Tells whether compaction can explain that a batch with a matching CRC has fewer records than offsets.
+    """Tells whether compaction can be the reason why a batch with a matching CRC has fewer records than offsets.
 
     No broker accepts such a batch from a producer. In a batch that the cleaner has written, every record has a key,
     and the offsets rise. If the records have no keys or their offsets do not rise, the header has a wrong count. Returns True

@@ -66,8 +66,8 @@ def encode(message: Message, version: int) -> bytes:
 
 
 def encode_into(message: Message, version: int, out: bytearray, splices: list[Splice] | None) -> None:
-    """Append the message to `out`. If `splices` is a list, large record data is not copied; the list gets its position and its
-    buffer. Raises EncodeError."""
+    """Append the message to `out`. If `splices` is a list, large record data is not copied; the list gets the position and the
+    buffer of the record data. Raises EncodeError."""
     cls = type(message)
     try:
         write = _writers.get((cls, version)) or message_writer(cls, version)

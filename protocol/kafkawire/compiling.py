@@ -37,8 +37,8 @@ def is_fixed(spec: Any) -> bool:
 
 
 class Counted(dict[int, Callable[..., Any]]):
-    """Functions that pack or unpack an array of numbers of one type, by the array's length. Only those for short arrays are
-    kept."""
+    """Functions that pack or unpack an array of numbers of one type, by the array's length. Only the functions for short arrays
+    are kept."""
 
     def __init__(self, letter: str, method: Literal["pack", "unpack_from"]) -> None:
         super().__init__()

@@ -155,8 +155,8 @@ def _gunzip(data: Buffer, limit: int) -> bytes:
 
 
 def _unsnappy(data: memoryview, limit: int, room: Room) -> memoryview:
-    """Decompresses raw snappy, or streams of the Java library, one after the other. Such a stream has blocks, each after its
-    size."""
+    """Decompresses raw snappy, or streams of the Java library, one after the other. Such a stream consists of blocks, each
+    preceded by its size."""
     if data[: len(_XERIAL)] != _XERIAL:
         unfolded = _snappy_block(data, limit, room, 0)
         return room.buffer[:unfolded]
@@ -223,7 +223,7 @@ def _lz4_header(data: memoryview, any_checksum: bool) -> tuple[int, int, int]:
         raise ProtocolError("lz4 data without a frame")
     flags, block_size = data[4], data[5] >> 4
     if flags & 0xC0 != _LZ4_VERSION:
-        raise ProtocolError(f"an lz4 frame of version {flags >> 6}, where there is only 1")
+        raise ProtocolError(f"an lz4 frame of version {flags >> 6}, but only version 1 exists")
     if not flags & _LZ4_INDEPENDENT:
         raise ProtocolError("an lz4 frame whose blocks are linked, which Kafka's brokers and Java clients do not read")
     if flags & 0x03:

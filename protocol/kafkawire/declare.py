@@ -32,7 +32,7 @@ class Field:
     nullable_until: int
     tag: int | None
     default: Any
-    """The default value. For an array or a struct it is a factory: `list`, or the struct's class."""
+    """The default value; for an array or a struct, a factory: `list`, or the struct's class."""
     entity: str = ""
     """The kind of entity that the field's value identifies (topicName, groupId …), as in Kafka's `entityType`; "" for other
     fields."""
@@ -132,7 +132,7 @@ def wire(
 
 
 def _zero(spec: Any) -> Any:
-    """Returns the default of a field that declares none; for an array or a struct, the factory of the default."""
+    """Returns the default of a field that declares no default; for an array or a struct, the factory of the default."""
     if isinstance(spec, list):
         return list
     return spec if isinstance(spec, type) else _ZEROS.get(spec, 0)

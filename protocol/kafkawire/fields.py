@@ -1,6 +1,6 @@
 """Reads a message field by field, with the position of each field in the bytes.
 
-`codec` reads a message quickly, and reports only that a message cannot be read. This module reads messages slowly, and knows
+`codec` reads a message quickly, and reports only that a message cannot be read. This module reads messages slowly, and finds
 the field of every byte. The module serves people who look at the bytes, and code that replaces a field in the bytes.
 """
 
@@ -133,7 +133,7 @@ class _Walk:
     def _spend(self, elements: int) -> None:
         self._elements -= elements
         if self._elements < 0:
-            raise ProtocolError("the message has more elements than are read here")
+            raise ProtocolError("the message has too many elements")
 
     def _take(self, letter: str) -> Any:
         form = layout(">" + letter)

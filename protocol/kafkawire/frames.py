@@ -130,11 +130,11 @@ def read_request_header(frame: Buffer) -> RequestHeader:
 
 
 def skip_tags(buffer: Buffer, pos: int) -> int:
-    """Returns the position after a section of tagged fields, none of which is known. Raises ProtocolError, and IndexError at
-    the end of the bytes."""
+    """Returns the position after a section of unknown tagged fields. Raises ProtocolError, and IndexError at the end of the
+    bytes."""
     count, pos = read_uvarint(buffer, pos)
     if count > MAX_ELEMENTS:
-        raise ProtocolError(f"{count} tagged fields are more than are read here")
+        raise ProtocolError(f"{count} tagged fields are too many, at most {MAX_ELEMENTS} are read")
     return skip_tagged_fields(buffer, pos, len(buffer), count)
 
 

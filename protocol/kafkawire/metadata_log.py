@@ -28,7 +28,7 @@ class Transactions:
         self._pending: list[Message] | None = None
 
     def take(self, kind: int, record: Message | None) -> list[Message]:
-        """Returns the records that take effect with this record. `kind` and `record` are those that `read_metadata`
+        """Returns the records that take effect with this record. `kind` and `record` are the values that `read_metadata`
         returned."""
         if kind == BEGIN_TRANSACTION:
             self._pending = []

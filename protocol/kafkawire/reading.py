@@ -21,7 +21,7 @@ from kafkawire.primitives import read_uvarint, skip_tagged_fields
 
 Reader = Callable[[memoryview, int, int, list[int]], tuple[Any, int]]
 
-_EXHAUSTED = "it has more elements than are read here"
+_EXHAUSTED = "it has too many elements"
 _MADE = {
     "string": "str(view[pos:stop], 'utf-8', 'replace')",
     "bytes": "bytes(view[pos:stop])",
@@ -48,7 +48,7 @@ def _spend(budget: list[int], elements: int) -> None:
 
 
 def _pass_tags(view: memoryview, pos: int, end: int, budget: list[int], count: int) -> int:
-    """Returns the position after tagged fields, none of which is known. `count` is the byte before `pos`."""
+    """Returns the position after unknown tagged fields. `count` is the byte before `pos`."""
     count, pos = _open_tags(view, pos, budget, count)
     return skip_tagged_fields(view, pos, end, count)
 
@@ -70,7 +70,7 @@ class _ReaderSource(Source):
         }  # fmt: skip
 
     def compile(self) -> Reader:
-        begun = False  # whether the previous read also covered this field's length, or the number of tags
+        begun = False  # whether the code before has also read this field's length, or the number of tags
         for step, after in pairwise([*self.steps(), []]):
             field = step[0]
             if is_fixed(field.spec):
@@ -100,8 +100,8 @@ class _ReaderSource(Source):
         return f"{name}()" if callable(field.default) else name
 
     def _fixed(self, run: list[Field], after: list[Field]) -> bool:
-        """Writes the code that reads adjacent fields of fixed size together. Returns whether that code also reads the first
-        number after them."""
+        """Writes the code that reads adjacent fields of fixed size together. Returns whether this code also reads the first
+        number after these fields."""
         formats, names = [FORMATS[field.spec] for field in run], [f"v_{field.name}" for field in run]
         if not after and self.flexible:
             formats.append("B")
@@ -153,7 +153,7 @@ class _ReaderSource(Source):
             self.put(f"n, = {self.name(layout(form).unpack_from, 'unpack')}(view, pos)", f"pos += {layout(form).size}")
 
     def _unless_null(self, target: str, nullable: bool, label: str) -> None:
-        """Writes the branch for null. The code that is written next goes under its `else`."""
+        """Writes an `if` for null, and its `else`. The code that is written next belongs to the `else`."""
         self.put("if n < 0:", f"    {target} = None" if nullable else f"    raise ProtocolError('{label} is null')")
         self.put("else:")
         self.indent += 1

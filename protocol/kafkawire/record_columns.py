@@ -21,7 +21,7 @@ _LOW_OF_TWO = bytes(number << 1 & 127 | 128 for number in range(1 << 13))
 """The first bytes of the two-byte varints; the byte for a number is at the number's index."""
 _HIGH_OF_TWO = bytes(number >> 6 for number in range(1 << 13))
 _NUMBERS = {1: (_ONE_BYTE,), 2: (_LOW_OF_TWO, _HIGH_OF_TWO)}
-"""For each size of a varint, the columns of bytes that the offset deltas 0, 1, 2 … have."""
+"""The columns of bytes of the offset deltas 0, 1, 2 …, by the size of the varint."""
 _LARGEST = {size: len(columns[0]) - 1 for size, columns in _NUMBERS.items()}
 _MOST_SHAPES = 256
 _MOST_RUNS = 4
@@ -68,7 +68,7 @@ class Shape:
         self._expected: tuple[tuple[int, int, int], Columns, slice, bytes, tuple[int, int]] = (
             (0, 0, 0), (), slice(0), b"", (0, 0)
         )  # fmt: skip
-        """The place, the columns and the timestamp deltas of the last run. The next run is likely to have the same values."""
+        """The place, the columns and the timestamp deltas of the last run. The next run probably has the same values."""
 
     def run(self, raw: bytes, start: int, most: int, first: int) -> Found | None:
         """Returns the run of at most `most` records from `start` on. The first record of the run should have the number
@@ -192,9 +192,9 @@ def remember(runs: Sequence[tuple[Shape, int]]) -> None:
 
 
 def latest_runs(body: memoryview, count: int) -> Walked | None:
-    """Walks all records if they have the same shapes as those of the body that was walked last; else returns None.
+    """Walks all records if they have the same shapes as the records of the body that was walked last; else returns None.
 
-    More than 64 records of one length need two shapes, because from the 65th on the offset delta takes a second byte.
+    More than 64 records of one length need two shapes, because from the 65th record on the offset delta takes a second byte.
     """
     latest = _latest[0]
     if latest is None:

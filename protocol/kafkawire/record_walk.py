@@ -141,14 +141,14 @@ def _walk(body: memoryview, count: int) -> _Walk:
 
 
 def _walk_runs(walk: _Walk, body: memoryview, count: int) -> None:
-    """Walk the records to the end: as many records of one shape as there are at once, other records one by one."""
+    """Walk the records to the end: runs of records of one shape at once, other records one by one."""
     end = len(body)
     runs: list[tuple[Shape, int]] = []
     left = count
     while left:
         start = walk.pos
         lengths, stop, delta, keyless, number = _parse(body, start, end)
-        likely = lengths is not None and (stop == end or body[stop] == body[start])  # the next record begins like this one
+        likely = lengths is not None and (stop == end or body[stop] == body[start])  # the next record begins like this record
         shape = shape_of(lengths) if likely and lengths is not None else None
         records = walk.run(shape, left) if shape is not None else 0
         if not records:
@@ -231,8 +231,8 @@ def _walk_each(  # noqa: C901, PLR0912, PLR0915 - one loop without calls: it run
 
 
 def _longer(raw: bytes, pos: i64, first: i64) -> tuple[i64, i64]:
-    """Returns a varint of several bytes without zigzag decoding (its second byte is at `pos`), and the position after it.
-    Raises IndexError if it has more than 63 bits.
+    """Returns a varint of several bytes, whose second byte is at `pos`, without zigzag decoding; and the position after the
+    varint. Raises IndexError if it has more than 63 bits.
     """
     byte: i64 = raw[pos]
     number: i64 = first & 127 | (byte & 127) << 7
@@ -275,8 +275,8 @@ def _skip_plain_headers(raw: bytes, pos: i64, headers: i64, stop: i64) -> i64:
 
 
 def _parse(body: memoryview, start: int, end: int) -> tuple[Lengths | None, int, int, bool, int]:
-    """Reads one record. Returns its lengths (None if it has headers), its end, its timestamp delta, whether it has no key, and
-    its number.
+    """Reads one record. Returns the record's lengths (None if it has headers), its end, its timestamp delta, whether it has no
+    key, and its number.
     """
     size, at = read_varint(body, start)
     stop = at + size

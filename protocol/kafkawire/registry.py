@@ -75,8 +75,8 @@ def is_dropped(key: int, version: int) -> bool:
 
 
 def is_known(key: int, version: int) -> bool:
-    """Tells whether any release has this version of this API. The bytes of a SASL token without a header almost never look like
-    one."""
+    """Tells whether any release has this version of this API. The bytes of a SASL token without a header almost never begin
+    like a known request."""
     return key in APIS and 0 <= version <= request_class(key).__schema__.versions[1]
 
 
@@ -86,6 +86,6 @@ def request_header_version(key: int, version: int) -> int:
 
 
 def response_header_version(key: int, version: int) -> int:
-    """Returns 1 for a flexible response, else 0. For ApiVersions it returns 0, so that any client can read the response
+    """Returns 1 for a flexible response, else 0. For ApiVersions, returns 0, so that any client can read the response
     (KIP-511)."""
     return 1 if version >= APIS[key].flexible_response and key != API_VERSIONS else 0

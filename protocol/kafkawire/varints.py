@@ -9,8 +9,8 @@ _LONGEST = 63
 
 
 def read_varint(buffer: Buffer, pos: int) -> tuple[int, int]:
-    """Returns the signed number at `pos` and the position after it. Raises IndexError if the bytes end too early,
-    ProtocolError for more than 64 bits.
+    """Returns the signed number at `pos` and the position after it. Raises IndexError if the bytes end too early, and
+    ProtocolError for a number of more than 64 bits.
     """
     byte = buffer[pos]
     pos += 1

@@ -101,7 +101,7 @@ def test_the_tags_of_a_header_are_limited_in_number(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(frames, "MAX_ELEMENTS", 2)
     head = struct.pack(">hhih", 22, 2, 1, -1)
     assert frames.read_request_header(head + b"\x02" + b"\x09\0" * 2).end == len(head) + 5
-    with pytest.raises(ProtocolError, match="3 tagged fields are more than are read here"):
+    with pytest.raises(ProtocolError, match="3 tagged fields are too many"):
         frames.read_request_header(head + b"\x03" + b"\x09\0" * 3)
 
 

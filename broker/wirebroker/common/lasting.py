@@ -36,7 +36,7 @@ class Rotation:
     ms: int | None = None
     """ms since the first write"""
     keep: int = KEPT
-    """the number of full files that stay; older ones are deleted"""
+    """the number of full files that stay; older files are deleted"""
 
     @classmethod
     def of(cls, text: str, keep: int = KEPT) -> Rotation:
@@ -166,7 +166,7 @@ class LastingFile:
         return self._file is not None and stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
 
     def _move_away(self) -> None:
-        """Give the file the next number, and delete the files with the lowest numbers beyond the limit."""
+        """Give the file the next number, and delete the files with the lowest numbers if there are too many files."""
         numbered = self._numbered()
         newest = max(numbered, default=0) + 1
         self.path.replace(self.path.with_name(f"{self.path.stem}.{newest:06}{self.path.suffix}"))

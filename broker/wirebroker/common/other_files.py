@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 LONGEST_START = 16
-"""The number of bytes from which a file is recognised."""
+"""The number of first bytes by which a file is recognised."""
 COMPRESSED = {
     b"\x1f\x8b": ("gzip", "gunzip"), b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"), b"\xfd7zXZ\0": ("xz", "unxz"),
     b"BZh": ("bzip2", "bunzip2"), b"\x04\x22\x4d\x18": ("lz4", "unlz4"), b"PK\3\4": ("zip", "unzip"),
@@ -35,12 +35,12 @@ IN_LOG_DIRECTORIES = {
 
 
 class OtherFile(ValueError):
-    """Raised if a file is something else than what a command reads. The message says what it is, without the file's name."""
+    """Raised if a command cannot read this kind of file. The message says what kind of file it is, without the file's name."""
 
 
 def other_file(name: str, first: bytes) -> str:
     """Returns what a file is, and what to do with it, or "" if this module does not know the file. `first` are the file's first
-    bytes, at least LONGEST_START if it has as many."""
+    LONGEST_START bytes or more, or all bytes of a shorter file."""
     for start, (form, command) in COMPRESSED.items():
         if first.startswith(start):
             return f"this file is compressed ({form}); unpack it first, for example with {command}"
@@ -58,7 +58,8 @@ def other_file(name: str, first: bytes) -> str:
 
 
 def checked(file: BinaryIO, name: str) -> BinaryIO:
-    """Returns the file that was opened to read a trace or a capture. Raises OtherFile if it is known to be something else."""
+    """Returns the file, which was opened to read a trace or a capture. Raises OtherFile if the file is known to be another kind
+    of file."""
     first = file.peek(LONGEST_START)[:LONGEST_START] if isinstance(file, BufferedReader) else b""
     if sentence := other_file(name, first):
         raise OtherFile(sentence)

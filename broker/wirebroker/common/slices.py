@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 End = tuple[None, ...]
-"""What long work yields to end its slice: `(None,)`, or nothing while the slice goes on."""
+"""What long work yields after an element: `(None,)` to end the slice, or nothing to continue the slice."""
 Pause = Callable[[], End]
 """Called for each element of long work: `yield from pause()`. See `pauses`."""
 
@@ -27,8 +27,8 @@ MEMBER = TOPICS // MEMBERS
 
 
 def pauses(every: int = SLICE) -> Pause:
-    """Returns a function to call for each element: `yield from pause()` ends the slice once in `every` calls. Work that must be
-    done before the end of a slice is done `if pause()`.
+    """Returns a function to call for each element: `yield from pause()` ends the slice once in `every` calls. If a caller must
+    do something before a slice ends, it calls `if pause():` instead, and then yields.
     """
     return cycle(_pattern(every)).__next__
 
@@ -39,7 +39,7 @@ def never() -> End:
 
 
 def weighted_pauses(every: int = TOPICS) -> Callable[[int], End]:
-    """Like `pauses`, for elements of different sizes: `yield from pause(size)`, before or after an element."""
+    """Like `pauses`, for elements of different sizes: call `yield from pause(size)` before or after each element."""
     done = 0
 
     def pause(size: int) -> End:
@@ -54,7 +54,7 @@ def weighted_pauses(every: int = TOPICS) -> Callable[[int], End]:
 
 
 def after(done: Sized) -> Generator[None, Any, None]:
-    """End the slice if the elements `done` were enough to fill one (`TOPICS`): `yield from after(topics)`."""
+    """End the slice if the elements `done` were enough for a slice (`TOPICS`): `yield from after(topics)`."""
     if len(done) >= TOPICS:
         yield
 
@@ -82,7 +82,7 @@ def mapped(make: Callable[[T], R], elements: Iterable[T], pause: Pause) -> Gener
 
 
 def at_once(slices: Generator[Any, Any, T]) -> T:
-    """Do the work of all slices without a pause. Returns its result."""
+    """Do the work of all slices without a pause. Returns the result of the work."""
     try:
         while True:
             next(slices)

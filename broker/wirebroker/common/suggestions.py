@@ -7,10 +7,9 @@ from collections.abc import Iterable
 LONGEST = 100
 """The number of characters of the word that are compared, because the comparison takes long for long words."""
 ALMOST = 0.8
-"""If a known word is longer than the given word, the known word's beginning must have at least this similarity (0 to 1) to the
-given word."""
+"""The least similarity (0 to 1) of the given word to the beginning of a longer known word."""
 BY_BEGINNING = 0.6
-"""Beginnings are compared if no higher similarity is required."""
+"""The largest required similarity at which the beginnings of known words are also compared."""
 MOST_NAMES = 30
 """The largest number of known words that a sentence lists."""
 
@@ -29,7 +28,8 @@ def did_you_mean(word: str, known: Iterable[str], likeness: float = 0.5) -> str:
 
 
 def nearest(word: str, known: Iterable[str], among: str = "there are") -> str:
-    """Like `did_you_mean`. If no known word is similar, lists all known words, unless there are more than `MOST_NAMES`."""
+    """Like `did_you_mean`. If no known word is similar, lists all known words, but at most `MOST_NAMES`; more words are not
+    listed."""
     names = list(known)
     listed = f"; {among} {', '.join(names)}" if len(names) <= MOST_NAMES else ""
     return did_you_mean(word, names) or listed

@@ -30,9 +30,9 @@ class AclDeeds(Deeds):
     """What can be done to ACLs."""
 
     @deed("POST", "/acls", status=201, shows="acls", problems={409: "the broker has no authorizer", **UNWRITTEN})
-    def add_acl(self, acl: Annotated[str, about("as MockKafka(acls=…) takes it", examples=EXAMPLES)]) -> None:
-        """Add an ACL. If the ACL exists already, nothing changes. Raises ValueError for a text that is not an ACL, and if the
-        broker has no authorizer."""
+    def add_acl(self, acl: Annotated[str, about("in the form of MockKafka(acls=…)", examples=EXAMPLES)]) -> None:
+        """Add an ACL. If the ACL exists already, nothing changes. Raises ValueError if the text is not an ACL, or if the broker
+        has no authorizer."""
         if not self._engine.authorizer.on:
             raise NoAuthorizer("this broker has no authorizer; start it with --acl, MockKafka(acls=…) or authorizer.class.name")
         self._engine.cluster.alter_acls([_read(acl)], ())
@@ -40,7 +40,7 @@ class AclDeeds(Deeds):
 
     @deed("DELETE", "/acls", shows="acls", problems={404: "there is no such ACL", **UNWRITTEN})
     def remove_acl(self, acl: Annotated[str | None, about("null: all ACLs", examples=EXAMPLES)] = None) -> None:
-        """Remove an ACL, or all ACLs if none is given. Raises ValueError if there is no such ACL."""
+        """Remove an ACL, or all ACLs if no ACL is given. Raises ValueError if there is no such ACL."""
         known = self._engine.cluster.acls.ids
         gone = list(known) if acl is None else [_read(acl)]
         if acl is not None and gone[0] not in known:

@@ -1,4 +1,4 @@
-"""A broker's engine as faults see it: every deed, and what only faults do.
+"""The methods by which faults change a broker: every deed, and changes that only faults make.
 
 In Kafka, some of these changes (expiration, fencing, the loss of the end of a log) happen only after days, or because of a
 second client.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class EngineBroker(TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDeeds):
-    """The engine of a broker. Its deeds happen at the engine's time, and the caller sees to the engine's effects."""
+    """The engine of a broker. The deeds happen at the engine's time, and the caller must perform the engine's effects."""
 
     def __init__(self, engine: EngineParts) -> None:
         self._held = engine
@@ -70,8 +70,8 @@ class EngineBroker(TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDeeds)
         return failed
 
     def fill_disk(self, node_id: int, topic: str | None, partition: int | None) -> Callable[[], None] | None:
-        """Make partitions that the node `node_id` leads unavailable. If no topic is given, these are all such partitions except
-        those of internal topics.
+        """Make partitions that the node `node_id` leads unavailable. If no topic is given, these are all partitions that it
+        leads, except partitions of internal topics.
 
         Returns a function that makes the partitions available again, or None if no partition was affected.
         """
@@ -143,7 +143,8 @@ class EngineBroker(TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDeeds)
         return made.proceed
 
     def crash(self, node_id: int) -> None:
-        """Kill one broker and start it again. If the cluster has other brokers, they become the leaders of its partitions."""
+        """Kill one broker and start it again. If the cluster has other brokers, they become the leaders of the killed broker's
+        partitions."""
         if len(self.nodes) == 1:
             self.restart("kill")
         else:

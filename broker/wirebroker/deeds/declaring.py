@@ -49,11 +49,11 @@ class Called:
 
 
 class Deeds:
-    """The base of the classes that hold deeds: a broker to which they are done."""
+    """The base of the classes whose methods are deeds: the broker that the deeds change."""
 
     @property
     def _engine(self) -> EngineParts:
-        """The engine to change. Only deeds that run may use it."""
+        """The engine to change. Only a running deed may use the engine."""
         raise NotImplementedError
 
     @property
@@ -70,17 +70,17 @@ class Deeds:
         write_down(self._engine.cluster, self._now)
 
     def _perform(self, act: Callable[[], R], *, settles: bool) -> R:
-        """Run a deed in the engine's thread, and perform the engine's effects. With `settles`, complete the elections that it
-        begins."""
+        """Run a deed in the engine's thread, and perform the engine's effects. With `settles`, complete the elections that the
+        deed begins."""
         raise NotImplementedError
 
 
 @dataclass
 class deed:
-    """Declares a deed, with an endpoint if it has a `path`.
+    """Declares a deed, with an endpoint if `path` is given.
 
     The arguments that are not in the path are fields of the endpoint's body, or of its query if the HTTP method is DELETE.
-    `about` describes them. Sentences in the docstring that begin with Returns or Raises are for Python only.
+    `about` describes these arguments. Sentences in the docstring that begin with Returns or Raises are for Python only.
 
     `result` is the name of the field in which the endpoint returns the result. `shows` is a state that the endpoint returns
     instead (`wirebroker.control.deeds.SHOWN`). `problems` maps each status that reports a problem to the reason. If the deed

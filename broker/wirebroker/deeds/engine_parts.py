@@ -54,7 +54,7 @@ class EngineParts(Protocol):
         """Start a killed broker."""
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
-        """Let the coordinators forget what they know of a deleted topic."""
+        """Make the coordinators forget a deleted topic."""
 
     def upgrade_from(self, first: int, to: str, pause_ms: int) -> Upgrade:
         """Returns a rolling upgrade to another release, which begins with the broker `first`. Raises ValueError if the upgrade

@@ -1,4 +1,4 @@
-"""The errors of deeds. The HTTP control responds to an `Unfit` with the error's status, and names its field."""
+"""The errors of deeds. The HTTP control responds to an `Unfit` with the error's `status`, and names the error's `field`."""
 
 from __future__ import annotations
 

@@ -70,8 +70,8 @@ class QuotaDeeds(Deeds):
 
 
 def set_quota(cluster: Cluster, entity: Mapping[str, str | None], limits: Mapping[str, float], now: int) -> None:
-    """Set limits of an entity, which has a name for each entity type. Raises ValueError, and OSError if the broker cannot write
-    to its data directory."""
+    """Set limits of an entity, which has a name for each entity type. Raises ValueError if Kafka would refuse a limit, and
+    OSError if the broker cannot write to its data directory."""
     names, release = _names(entity), cluster.configs.release
     error = entity_error(names, names, release)
     for key, value in limits.items():

@@ -47,8 +47,8 @@ class TopicDeeds(Deeds):
         *,
         replication_factor: Annotated[Annotated[int, Meta(ge=1)] | None, about("null: default.replication.factor")] = None,
     ) -> None:
-        """Create a topic. By default the settings num.partitions and default.replication.factor determine its numbers of
-        partitions and replicas.
+        """Create a topic. By default the settings num.partitions and default.replication.factor determine the topic's numbers
+        of partitions and replicas.
 
         Raises ValueError if the topic exists already, or if the name or a setting is not allowed. Raises OSError if the broker
         cannot write to its data directory.

@@ -204,7 +204,7 @@ class Engine:
         return self._plan
 
     def rules_loaded(self, loaded: bool) -> None:
-        """Note that the fault plan's rules have changed. `loaded` tells whether the plan has any rule."""
+        """Follow a change of the fault plan's rules. `loaded` tells whether the plan has any rule."""
         self.faults = self._plan if loaded else None
 
     @property
@@ -422,7 +422,7 @@ class Engine:
         return True
 
     def unauthenticated(self, exchange: Exchange, response: Message | None, cause: str) -> Outcome:
-        """Wait for connection.failed.authentication.delay.ms. Then send the response, if there is one, and close the
+        """Wait for connection.failed.authentication.delay.ms. Then send `response`, if it is given, and close the
         connection."""
 
         def end(_: int) -> None:
@@ -643,7 +643,7 @@ class Engine:
         broker.rules, broker.versions = rules, self._served[rules]
 
     def become(self, rules: Rules) -> None:
-        """All brokers now run the release of `rules`. Change the cluster's rules and release to it."""
+        """Change the cluster's rules to `rules`, because all brokers now have these rules."""
         self.rules = rules
         self.cluster.become(rules)
 

@@ -1,10 +1,10 @@
-"""Snapshots of a broker in memory. If a test goes back to a snapshot, clients see a restart of all brokers, after which the
-logs are those of the snapshot.
+"""Snapshots of a broker in memory. If a test goes back to a snapshot, clients see a restart of all brokers, and the logs become
+the logs of the snapshot.
 
-A new engine gets the state that Kafka keeps on its disk: the metadata, the logs, and what belongs to the logs. A restart keeps
-only the last batch of each producer. A snapshot keeps all batches in the producer's window. The coordinators load their state
-from their topics. Leader epochs and producer ids never go back, because clients have already seen later values. By the newer
-leader epoch, a consumer also learns that records were lost (KIP-320).
+A new engine gets the state that Kafka keeps on its disk: the metadata, the logs, and the states of the logs' producers and
+transactions. A restart keeps only the last batch of each producer. A snapshot keeps all batches in the producer's window. The
+coordinators load their state from their topics. Leader epochs and producer ids never go back, because clients have already seen
+later values. The newer leader epoch also shows a consumer that records were lost (KIP-320).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def take(engine: Engine, now: int, of: object) -> Snapshot:
     broker is down, or if a replica lags, moves or is offline.
     """
     if engine.store is not None:
-        raise RuntimeError(f"this broker keeps its data in {engine.store.root}; snapshots are of brokers in memory")
+        raise RuntimeError(f"this broker keeps its data in {engine.store.root}; a snapshot needs a broker in memory")
     if engine.upgrading is not None:
         raise RuntimeError(f"an upgrade to {engine.upgrading.rules.name} is in progress; take a snapshot before or after it")
     engine.set_time(now)

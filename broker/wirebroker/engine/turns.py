@@ -119,7 +119,7 @@ class Turns:
             self._queue(unfinished, None)
 
     def drop(self, node_id: int | None = None) -> None:
-        """The broker `node_id` has stopped, or all brokers if `node_id` is None. Drop the requests to it."""
+        """Drop the requests to the broker `node_id`, which has stopped. If `node_id` is None, all brokers have stopped."""
         gone = {each for each in self._known if node_id in (None, each.exchange.node_id)}
         self._known -= gone
         self.waiting = deque(each for each in self.waiting if each not in gone)

@@ -1,10 +1,10 @@
 """A rolling upgrade: one broker after the other stops cleanly and starts with another release. All data stay.
 A killed broker gets the other release and stays down.
 
-During the upgrade, brokers of two releases serve clients. On each connection, the API versions and the supported features are
-those of the broker at its end. The cluster keeps the rules, the behaviour and the defaults of the earlier release until the
-last broker runs the new release. If the upgrade finalizes the features, their levels then increase. Before the levels increase,
-the brokers can go back to the earlier release.
+During the upgrade, brokers of two releases serve clients. On each connection, a client sees the API versions and the supported
+features of the broker to which it is connected. The cluster keeps the rules, the behaviour and the defaults of the earlier
+release until the last broker runs the new release. If the upgrade finalizes the features, their levels then increase. Before
+the levels increase, the brokers can go back to the earlier release.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class KeySource(Protocol):
         """Returns the keys at a URL."""
 
     def missing(self, url: str, key_id: str) -> None:
-        """Fetch the keys at a URL again soon, because they do not include the key `key_id`."""
+        """Fetch the keys at a URL again soon, because the key `key_id` is not among the known keys."""
 
 
 class Authenticator:
@@ -148,7 +148,7 @@ class Authenticator:
         )  # fmt: skip
 
     def _token(self, mechanism: ScramMechanism, token_id: str) -> TokenOwner | None:
-        """Returns the owner of a delegation token. An expired token still has an owner until the token is removed."""
+        """Returns the owner of a delegation token. An expired token still has an owner, until the token is removed."""
         key, token = self._cluster.configs.text("delegation.token.secret.key"), self._cluster.tokens.by_id.get(token_id)
         if not key or token is None:
             return None
@@ -237,8 +237,8 @@ class Authenticator:
     # The dialogue
 
     def versions_told(self, connection: Connection) -> None:
-        """Note that the broker has answered ApiVersions. From Kafka 1.0 on, the client may not send ApiVersions again before it
-        is authenticated.
+        """Register that the broker has answered ApiVersions. From Kafka 1.0 on, an unauthenticated client may send ApiVersions
+        only once.
         """
         once = TELLS_VERSIONS_ONCE.of(self._cluster.configs.release)
         if once and connection.session.stage is Stage.HANDSHAKE_OR_VERSIONS:
@@ -261,8 +261,8 @@ class Authenticator:
         return None
 
     def evaluate(self, connection: Connection, token: bytes, now: int) -> Challenge | Success | Failure:
-        """Evaluate a client's token. After a Success the session has the principal of the user in the Success. After a Failure
-        the caller must close the connection.
+        """Evaluate a client's token. After a Success, the session has the principal of the user that the Success names. After a
+        Failure the caller must close the connection.
         """
         session = connection.session
         assert session.sasl is not None

@@ -49,7 +49,7 @@ class Authorizer:
 
     def may(self, connection: Connection, operation: Operation, kind: ResourceType, name: str, *, asked: bool = True) -> bool:
         """Whether the client may do this operation on the resource. `asked` means that the client has requested the operation;
-        then a refusal is noted.
+        then a refusal is reported.
         """
         if not self.on:
             return True
@@ -96,4 +96,4 @@ def _reason(ruled: Ruling, wanted: str) -> str:
     """Returns why the authorizer refused an operation."""
     if ruled.by is not None:
         return str(ruled.by)
-    return f"no ACL allows {wanted}" if ruled.known else "no ACL is about it"
+    return f"no ACL allows {wanted}" if ruled.known else "the resource has no ACL"

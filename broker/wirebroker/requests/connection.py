@@ -116,7 +116,8 @@ class Connection:
 
 
 class ProduceShape:
-    """The last successful Produce of a connection, if it had one topic and one partition, and the layout of its response."""
+    """The last successful Produce of a connection, and the layout of the response. Only a Produce with one topic and one
+    partition is kept."""
 
     __slots__ = (
         "acks", "after", "at", "between", "client_id", "cluster_version", "head", "partition", "response", "size", "version",

@@ -52,7 +52,8 @@ OF_RESPONSES: Mapping[str, tuple[str, ...]] = {
 unless the response's field is empty.
 """
 JOINED_AS = "joined_as"
-"""The name for the member id in a JoinGroup request, kept if the response has a different member id; "" for a new member."""
+"""The name under which the trace keeps the member id in a JoinGroup request ("" for a new member) if the response has a
+different member id."""
 ASSIGNED = "assigned"
 """The partitions that a member was assigned, as topic-partition, separated by commas."""
 OFFSETS = "offsets"
@@ -96,8 +97,8 @@ def details_with(details: Details, response: Message, directory: Directory) -> D
 
 
 def _assigned(response: Any, directory: Directory) -> Iterable[str] | None:
-    """Returns the partitions that a response assigns to a member, or None if it assigns none or the group's protocol is not
-    `consumer`.
+    """Returns the partitions that a response assigns to a member. Returns None if the response assigns no partitions, or if the
+    group's protocol is not `consumer`.
     """
     if isinstance(response, SyncGroupResponse):
         if response.error_code:
@@ -130,7 +131,8 @@ def _coordinators(response: Any) -> Iterator[str]:
 
 
 def producer_of(request: Message) -> tuple[int, int]:
-    """Returns the producer id and epoch that a request names, or −1 for both. For a Produce they come from the first batch."""
+    """Returns the producer id and epoch in a request, or −1 for both if the request names no producer. In a Produce, the first
+    batch names the producer."""
     if isinstance(request, ProduceRequest):
         for topic in request.topic_data:
             for each in topic.partition_data:
@@ -141,14 +143,15 @@ def producer_of(request: Message) -> tuple[int, int]:
 
 
 def producer_with(producer: tuple[int, int], response: Message) -> tuple[int, int]:
-    """Returns `producer`, which the request named, unless `response` is to an InitProducerId and so names the new producer."""
+    """Returns the producer in a response to InitProducerId; for any other response, returns `producer`, which the request has
+    named."""
     if isinstance(response, InitProducerIdResponse) and not response.error_code:
         return response.producer_id, response.producer_epoch
     return producer
 
 
 def longest_wait(request: Any) -> int:
-    """Returns how many ms the broker may wait, for records or for other members, before it responds to this request."""
+    """Returns how many ms the broker may wait (for records or for other members) before it responds to this request."""
     name = type(request).__name__
     if name in ("FetchRequest", "ShareFetchRequest"):
         return int(request.max_wait_ms)

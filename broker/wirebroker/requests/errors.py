@@ -1,4 +1,4 @@
-"""Makes error responses. The error is put at everything that the request names, or only at some of its partitions.
+"""Makes error responses. The error is put at everything that the request names, or only at some partitions.
 
 A request that only reads is handled, and then the error overwrites its response. A request that changes something is not
 handled; its error response is built from the request: the same topics, partitions and names, each with the error. If only some
@@ -143,7 +143,7 @@ def _overwrite(response: Any, code: int, only: Where | None, received: Received,
 
 def _parts_have_codes(response: Any) -> bool:
     """Whether inner parts of this part, at any depth, have error codes. If so, the inner parts get the error, and this part
-    gets none.
+    gets no error.
     """
     return any(map(_has_code, parts(response)))
 
@@ -174,11 +174,11 @@ def refuse_in_slices(request: Message, code: int, received: Received, pause: Pau
 
 
 def error_responses(request: Message, received: Received) -> Iterator[Message]:
-    """Yields two responses with UNKNOWN_SERVER_ERROR, like `AbstractRequest.getErrorResponse`. They replace a response that
-    cannot be encoded.
+    """Yields two responses with UNKNOWN_SERVER_ERROR, like `AbstractRequest.getErrorResponse`. The two responses replace a
+    response that cannot be encoded.
 
-    The first response names everything that the request names. The second response names nothing, and is for the case that the
-    first cannot be encoded either.
+    The first response names everything that the request names. The second response names nothing, and is used if the first
+    response cannot be encoded either.
     """
     code = ErrorCode.UNKNOWN_SERVER_ERROR
     full = refuse(request, code, received)

@@ -25,7 +25,8 @@ GROUP_KEY, TRANSACTION_KEY = 0, 1
 
 
 class Batch(Struct, frozen=True):
-    """A batch in a Produce. Without a producer id, or with an unreadable header, its id, epoch and sequences are −1."""
+    """A batch in a Produce. Without a producer id, or with an unreadable header, the batch's producer id, epoch and sequences
+    are −1."""
 
     topic: str
     partition: int
@@ -39,8 +40,8 @@ class Batch(Struct, frozen=True):
 class Facts(Struct, frozen=True):
     """The facts of one request. Only a Produce has `batches` and `acks`.
 
-    `topics` and `partitions` are those that the request or its fetch session names. If the request asks for all topics or
-    partitions, they hold all.
+    `topics` and `partitions` have what the request or its fetch session names: all topics or partitions, if the request asks
+    for all.
     """
 
     api: str

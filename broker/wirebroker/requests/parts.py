@@ -34,8 +34,8 @@ def topic_name(struct: Any, directory: Directory) -> str | None:
 
 
 def topic_label(struct: Any, directory: Directory) -> str:
-    """Returns the topic's name, or "id …" if the topic id is unknown. No topic name contains a space, so the two cannot be
-    confused.
+    """Returns the topic's name, or "id …" if the topic id is unknown. No topic name contains a space, so a name cannot be
+    confused with an id.
     """
     name = topic_name(struct, directory)
     if name:

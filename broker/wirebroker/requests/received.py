@@ -1,4 +1,4 @@
-"""What is known about a received request besides its message, and the directory of the cluster that received it."""
+"""What is known about a received request besides its message, and the directory of the cluster that received the request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Directory(Protocol):
         """The name of the topic with this id."""
 
     def topic_id(self, name: str) -> bytes:
-        """The id of the topic with this name; zeros if it is not known."""
+        """The id of the topic with this name; zeros if the topic is not known."""
 
     def topics(self) -> Iterable[str]:
         """The names of all topics."""

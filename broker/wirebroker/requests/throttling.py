@@ -100,7 +100,7 @@ class Throttle:
             self._buckets.clear()
 
     def begin(self, exchange: ThrottledExchange, size: int) -> None:
-        """Note that a request of `size` bytes is now being handled."""
+        """Register that a request of `size` bytes is now being handled."""
         exchange.size = size
         self._current = exchange, self.stopwatch()
 

@@ -25,7 +25,7 @@ LARGEST_INT32, LARGEST_INT64 = 2**31 - 1, 2**63 - 1
 
 
 class Checkpoint(NamedTuple):
-    """The content of a checkpoint. If it is `signed`, this package wrote the file, and its CRC matches."""
+    """The content of a checkpoint. `signed` tells whether this package wrote the file; then the file's CRC matches."""
 
     offsets: Offsets
     signed: bool
@@ -56,8 +56,8 @@ def read_offsets(path: Path) -> Checkpoint:
 def offsets_text(name: str, offsets: Mapping[tuple[str, int], int]) -> str:
     """Writes the offsets as the checkpoint with this file name.
 
-    Kafka's format has no CRC. So an entry of a topic that does not exist, which Kafka skips, has the CRC of the file's name and
-    lines as its offset.
+    Kafka's format has no CRC. So the file has one more entry, for a topic that does not exist: the offset in this entry is the
+    CRC of the file's name and lines. Kafka skips the entry.
     """
     lines = [f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()]
     topic, index = _SIGNATURE
@@ -88,7 +88,8 @@ def read_epochs(path: Path) -> list[tuple[int, int]]:
 def epochs_text(epochs: Iterable[tuple[int, int]]) -> str:
     """Returns the leader epochs as a checkpoint.
 
-    Kafka's format has no CRC. So the blanks and tabs at the end of the last line, which Kafka skips, are the bits of a CRC.
+    Kafka's format has no CRC. So the bits of a CRC are written as blanks and tabs at the end of the last line. Kafka skips the
+    blanks and tabs.
     """
     return _file(_signed([f"{epoch} {start}" for epoch, start in epochs]))
 

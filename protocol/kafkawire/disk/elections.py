@@ -47,7 +47,7 @@ class History(NamedTuple):
 
     elections: list[UncleanElection]
     begins_at: int
-    """elections at lower offsets of `__cluster_metadata` are not known, except the last one of each partition"""
+    """elections at lower offsets of `__cluster_metadata` are not known, except the last election of each partition"""
     begins_ms: int
     """The time of the first record at or after `begins_at`; −1 if there is no such record."""
     leader_epoch: int
@@ -118,7 +118,7 @@ def read_history(log_dir: Path) -> History | None:
         try:
             found = _replayed(metadata_files(folder, oldest=oldest))
             return found if found.end else None
-        except OSError:  # DamagedFile is one
+        except OSError:  # DamagedFile is an OSError
             continue
     return None
 

@@ -24,7 +24,8 @@ class LeaderEpochs:
     """
 
     def __init__(self, folder: Path, first_offset: int, latest: int | None, *, clean: bool) -> None:
-        """The log's first segment begins at `first_offset`, and `latest` is the last epoch that the metadata has."""
+        """`first_offset` is the offset at which the log's first segment begins, and `latest` is the last epoch in the
+        metadata."""
         self._first_offset = first_offset
         self._path = folder / LEADER_EPOCHS
         self.written = read_epochs(self._path)

@@ -203,7 +203,8 @@ class Image:
 
 
 def _put(held: dict[K, dict[str, V]], of: K, name: str, value: V | None) -> None:
-    """Set a setting or a limit of `of`; None removes it. As in Kafka, `of` goes with its last setting or limit."""
+    """Set a setting or a limit of the resource or entity `of`. A `value` of None removes the setting. As in Kafka, `of` is
+    removed with its last setting or limit."""
     own = held.setdefault(of, {})
     if value is not None:
         own[name] = value
@@ -214,7 +215,7 @@ def _put(held: dict[K, dict[str, V]], of: K, name: str, value: V | None) -> None
 
 
 def _changed(partition: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
-    """Does the same as PartitionRegistration.merge: a new leader begins a new leader epoch, and so does the loss of the last
+    """Does the same as PartitionRegistration.merge: a new leader epoch begins with a new leader, and with the loss of the
     leader."""
     leader, epoch = partition.leader, partition.leader_epoch
     if record.leader != UNCHANGED_LEADER:
@@ -245,8 +246,8 @@ def bootstrap(old: Image, new: Image, level: int) -> Iterator[tuple[Message, int
 
 def difference(old: Image, new: Image, node: tuple[int, int], level: int, order: Order) -> Iterator[tuple[Message, int]]:
     """Yields the records that turn the old image into the new image, each with its version. `node` is the id and the epoch of
-    the broker that requested producer ids, `level` is the level of metadata.version, and `order` puts the names of settings
-    that change together in order.
+    the broker that requested producer ids, `level` is the level of metadata.version, and the function `order` sorts the names
+    of settings that change together.
     """
     for topic_id in old.topics.keys() - new.topics.keys():
         yield RemoveTopicRecord(topic_id=topic_id), 0

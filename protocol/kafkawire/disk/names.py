@@ -52,12 +52,12 @@ def deleted_folder_name(topic: str, index: int, unique: bytes) -> str:
 
 
 def is_deleted_folder(folder: str) -> bool:
-    """Tells whether the folder's name is that of a deleted partition whose folder is still to be removed."""
+    """Tells whether this is the name of a deleted partition's folder, which has not been removed yet."""
     return _DELETED_FOLDER.fullmatch(folder) is not None
 
 
 def future_folder_name(topic: str, index: int, unique: bytes) -> str:
-    """Returns the name of the folder in which a partition that moves to another log directory is copied; `unique` are 16
+    """Returns the name of the folder into which a partition is copied while it moves to another log directory; `unique` are 16
     bytes."""
     return f"{folder_name(topic, index)}.{unique.hex()}-future"
 

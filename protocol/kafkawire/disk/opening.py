@@ -17,9 +17,10 @@ _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 PLAIN = _NO_LINKS | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 """The flags with which every file of a log directory is opened."""
 LARGEST_WHOLE = 256 * 1024 * 1024
-"""The size limit of a file that is read into memory: an index, a checkpoint, a producer snapshot, a properties file."""
+"""The size limit of a file that is read into memory as a whole: an index, a checkpoint, a producer snapshot, a properties
+file."""
 LARGEST_LOG = 2**31 - 1
-"""The most bytes of a segment, as in Kafka (FileRecords)."""
+"""The largest size of a segment in bytes, as in Kafka (FileRecords)."""
 
 
 def open_plain(path: Path | str, flags: int, mode: int = 0o644) -> int:
@@ -51,11 +52,11 @@ def open_to_read(path: Path, buffering: int = -1) -> BinaryIO:
 
 
 def read_whole(path: Path) -> bytes:
-    """Returns all bytes of a file. Raises OSError, and DamagedFile if the file is not plain, or larger than its kind can be."""
+    """Returns all bytes of a file. Raises OSError. Raises DamagedFile if the file is not plain, or too large."""
     with open_to_read(path) as file:
         size = file.seek(0, os.SEEK_END)
         if size > LARGEST_WHOLE:
-            raise DamagedFile(path, f"it has {size} bytes, and the most that are read of such a file are {LARGEST_WHOLE}")
+            raise DamagedFile(path, f"it has {size} bytes, but such a file may have at most {LARGEST_WHOLE}")
         file.seek(0)
         return file.read()
 
@@ -68,7 +69,7 @@ def read_text(path: Path) -> str:
 def check_size(path: Path, size: int) -> None:
     """Raises DamagedFile for a log larger than a segment can be."""
     if size > LARGEST_LOG:
-        raise DamagedFile(path, f"it has {size} bytes, and the largest segment has {LARGEST_LOG}")
+        raise DamagedFile(path, f"it has {size} bytes, but a segment may have at most {LARGEST_LOG}")
 
 
 def unplain(path: Path, mode: int) -> DamagedFile:

@@ -34,7 +34,8 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def two_clusters(cluster_ids: Iterable[tuple[Path, str]]) -> str:
-    """Returns a sentence about two of these directories that belong to different clusters, or "" if there are none."""
+    """Returns a sentence about two of these directories that belong to different clusters, or "" if all belong to the same
+    cluster."""
     pairs = list(cluster_ids)
     for directory, cluster_id in pairs[1:]:
         first, first_id = pairs[0]

@@ -59,7 +59,8 @@ class RemoteSegment(NamedTuple):
         return remote_name(self.start, self.id)
 
     def is_in(self, lineage: Sequence[tuple[int, int]]) -> bool:
-        """Tells whether the log with these leader epochs has the segment's batches; an empty `lineage` is not known.
+        """Tells whether the log with these leader epochs has the segment's batches. If `lineage` is empty, the epochs are
+        unknown, and the result is True.
 
         After an unclean election the store may still have segments of the old leader, which no consumer can read
         (RemoteLogManager.isRemoteSegmentWithinLeaderEpochs). Offsets below the lineage are not compared.

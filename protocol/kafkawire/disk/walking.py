@@ -48,8 +48,8 @@ class Damage(NamedTuple):
 
 
 def damage_at(data: memoryview, at: int, next_offset: int) -> str:
-    """Returns the reason why no sound batch begins at position `at`; empty if one does, and its offset is at least
-    `next_offset`."""
+    """Returns the reason why no sound batch begins at position `at`; empty if a sound batch with an offset of at least
+    `next_offset` begins there."""
     left = len(data) - at
     if left < HEADER_SIZE:
         return f"{left} bytes remain, but a batch has at least {HEADER_SIZE}"
@@ -65,7 +65,7 @@ def damage_at(data: memoryview, at: int, next_offset: int) -> str:
     if base_offset < next_offset:
         return f"the batch begins at offset {base_offset}, but the next offset is {next_offset}"
     if not 0 <= delta <= LAST_OFFSET - base_offset:
-        return f"the batch of offset {base_offset} ends {delta} offsets later, which no log does"
+        return f"the batch of offset {base_offset} has the impossible last offset delta {delta}"
     return ""
 
 
@@ -92,7 +92,7 @@ class Walk:
         self.next_offset = next_offset
         self.gaps_below = gaps_below
         self.position = position
-        """The position at which the sound batches end that were walked so far."""
+        """The end position of the last sound batch so far."""
         self.damage: Damage | None = None
 
     def __iter__(self) -> Iterator[Walked]:
@@ -139,7 +139,7 @@ def _has_its_crc(file: BinaryIO, start: memoryview, end: int) -> bool:
 
 
 def sound_batch_after(path: Path, damage: Damage, next_offset: int) -> int | None:
-    """Returns the position of a sound batch after the damage, or None if there is none. If there is none, the damage is only a
+    """Returns the position of a sound batch after the damage. Returns None if no sound batch follows: then the damage is only a
     torn tail.
 
     If too many bytes look like batches, returns the position where the search ended.
