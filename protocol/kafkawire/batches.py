@@ -46,7 +46,7 @@ SEQUENCES = 2**31
 COMPRESSION_MASK, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x07, 0x08, 0x10, 0x20, 0x40
 DEFINED_ATTRIBUTES = 0x7F
 DECOMPRESSED_LIMIT = 128 * 1024 * 1024
-"""The most bytes into which a batch may decompress, unless the caller gives another limit."""
+"""The largest size of a decompressed batch in bytes, unless the caller gives another limit."""
 
 
 _new: Any = tuple.__new__
@@ -115,7 +115,7 @@ class BatchHeader(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record. The offset and the timestamp of a record are relative to those of its batch."""
+    """One record. The offset and the timestamp of a record are relative to the offset and the timestamp of its batch."""
 
     offset_delta: int
     timestamp_delta: int
@@ -174,8 +174,8 @@ def next_batch_size(view: memoryview, pos: int) -> int | None:
 
 
 class BatchSpan(NamedTuple):
-    """The offsets of a batch's first and last record, and the positions of the batch's first byte and of the byte after it in
-    record data."""
+    """The offsets of a batch's first and last record, and the positions of the batch's first byte and of the byte after the
+    batch in record data."""
 
     base: int
     last: int
@@ -328,7 +328,7 @@ def parse_records(body: memoryview, count: int) -> Iterator[Record]:
             size, pos = read_varint(body, pos)
             stop = pos + size
             if size < 0 or stop > end:
-                raise ProtocolError(f"a record of {size} bytes where {end - pos} are left")
+                raise ProtocolError(f"a record of {size} bytes, but only {end - pos} are left")
             yield _parse_record(body[pos:stop])
             pos = stop
     except IndexError as damage:
@@ -338,7 +338,7 @@ def parse_records(body: memoryview, count: int) -> Iterator[Record]:
 
 
 def _parse_record(view: memoryview) -> Record:
-    timestamp_delta, pos = read_varint(view, 1)  # skips the record's attributes: none of their bits is defined
+    timestamp_delta, pos = read_varint(view, 1)  # skips the record's attributes, which have no defined bits
     offset_delta, pos = read_varint(view, pos)
     key, pos = _read_bytes(view, pos)
     value, pos = _read_bytes(view, pos)

@@ -36,7 +36,7 @@ def _struct(value: Any, cls: type[Struct], version: int, path: str) -> str | Non
 
 def _value(value: Any, spec: Any, version: int, path: str) -> str | None:
     if value is None:
-        return f"{path}: None, and version {version} has no null there"
+        return f"{path}: None, but version {version} does not allow null"
     if isinstance(spec, list):
         if isinstance(value, str) or not hasattr(value, "__len__") or not hasattr(value, "__iter__"):
             return f"{path}: {_shown(value)} is not a list"

@@ -1,6 +1,6 @@
 """The four codecs of record batches, each with a limit on the decompressed size.
 
-The standard library has gzip, and from Python 3.14 on zstd. The extra `codecs` installs snappy, lz4 and zstd. The formats are
+The standard library has gzip and, from Python 3.14 on, zstd. The extra `codecs` installs snappy, lz4 and zstd. The formats are
 Kafka's, for reading and for writing: successive gzip members and zstd frames, snappy raw or in the blocks of the Java library,
 and one lz4 frame with independent blocks (Kafka's Lz4BlockInputStream refuses linked blocks).
 """
@@ -252,7 +252,8 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
 
 
 def with_old_checksum(frame: bytes) -> bytes:
-    """Returns an lz4 frame as clients of magic 0 expect it: the checksum of its header wrongly covers the magic number, too."""
+    """Returns an lz4 frame in the form that clients of magic 0 expect: the checksum of its header wrongly includes the magic
+    number."""
     at = _lz4_header(memoryview(frame), False)[0] - 1
     return frame[:at] + bytes((_xxh32(memoryview(frame)[:at]) >> 8 & 0xFF,)) + frame[at + 1 :]
 

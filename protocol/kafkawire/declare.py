@@ -121,7 +121,8 @@ def wire(
     entity: str = "",
     default: Any = _ABSENT,
 ) -> Any:
-    """Declares a field. `spec` is a primitive's name, a struct class, or, for an array, a list with one of these.
+    """Declares a field. `spec` is a primitive's name or a struct class; for an array, it is a list that contains this name or
+    class.
 
     Every field has a default at run time: the declared default, or else zero, empty, or the struct's own defaults. A type
     checker requires the fields that all versions have and that declare no default.

@@ -107,7 +107,7 @@ def read_key_version_correlation(frame: Buffer) -> tuple[int, int, int]:
 
 
 def read_request_header(frame: Buffer) -> RequestHeader:
-    """Returns the header of a request frame without its size. Raises ProtocolError; KeyError for an unknown API key."""
+    """Returns the header of a request frame without its size. Raises ProtocolError, or KeyError for an unknown API key."""
     try:
         key, version, correlation_id, length = _HEAD.unpack_from(frame)
     except struct.error:
@@ -130,8 +130,8 @@ def read_request_header(frame: Buffer) -> RequestHeader:
 
 
 def skip_tags(buffer: Buffer, pos: int) -> int:
-    """Returns the position after a section of unknown tagged fields. Raises ProtocolError, and IndexError at the end of the
-    bytes."""
+    """Returns the position after a section of unknown tagged fields. Raises ProtocolError, or IndexError if the bytes end too
+    early."""
     count, pos = read_uvarint(buffer, pos)
     if count > MAX_ELEMENTS:
         raise ProtocolError(f"{count} tagged fields are too many, at most {MAX_ELEMENTS} are read")
@@ -186,7 +186,7 @@ def encode_response(correlation_id: int, response: Message, version: int) -> lis
 def read_response_header(frame: Buffer, key: int, version: int) -> tuple[int, int]:
     """Returns the correlation id and the position of the body in a response frame, which is given without its size.
 
-    Raises ProtocolError; KeyError for an unknown API key.
+    Raises ProtocolError, or KeyError for an unknown API key.
     """
     form = response_header_version(key, version)
     try:
@@ -208,7 +208,7 @@ def written_version(frame: Buffer, key: int, version: int) -> int:
 def decode_response(frame: Buffer, key: int, version: int) -> tuple[int, Message]:
     """Returns the correlation id and body of a response frame without its size.
 
-    Raises ProtocolError, also for bytes left over; KeyError for an unknown API key.
+    Raises ProtocolError, also if bytes are left over, and KeyError for an unknown API key.
     """
     correlation_id, pos = read_response_header(frame, key, version)
     message, pos = decode(response_class(key), frame, version, pos)

@@ -1,4 +1,4 @@
-"""The few primitive forms of the wire that the struct module does not know."""
+"""The few primitive forms of the wire that the struct module does not have."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Buffer = bytes | bytearray | memoryview
 
 
 def read_uvarint(buffer: Buffer, pos: int) -> tuple[int, int]:
-    """Returns the length, count or tag at `pos`, and the position after it. Raises ProtocolError; IndexError if the bytes end
-    too early.
+    """Returns the length, count or tag at `pos`, and the position after it. Raises ProtocolError, or IndexError if the bytes
+    end too early.
 
     The number has at most five bytes, as in Kafka's ByteUtils. In Kafka, a number of more than 31 bits wraps around to a
     negative number, which is not a valid length or tag. This function refuses a number of more than 31 bits.
@@ -47,7 +47,8 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 
 def skip_tagged_fields(buffer: Buffer, pos: int, end: int, count: int) -> int:
-    """Returns the position after `count` unknown tagged fields. Raises ProtocolError; IndexError if the bytes end too early."""
+    """Returns the position after `count` unknown tagged fields. Raises ProtocolError, or IndexError if the bytes end too
+    early."""
     for _ in range(count):
         _, pos = read_uvarint(buffer, pos)
         size, pos = read_uvarint(buffer, pos)
@@ -71,7 +72,7 @@ def format_uuid(raw: bytes) -> str:
 
 
 def parse_uuid(text: str) -> bytes:
-    """Returns the 16 bytes of a topic id that Kafka printed; ValueError for any other text."""
+    """Returns the 16 bytes of a topic id that Kafka printed. Raises ValueError for any other text."""
     raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if len(raw) != 16:
         raise ValueError(f"{text!r} is not a 16-byte id")

@@ -1,8 +1,8 @@
 """Compiles the reader of a struct: a function `(view, pos, end, budget) -> (object, pos)`.
 
 A reader accepts everything that Kafka's generated readers accept. Kafka's readers accept more than the protocol's documentation
-allows: any negative length is null; tagged fields may come in any order, and if one is repeated the last one counts; the
-announced size of a known tag is not compared with its value; invalid UTF-8 becomes U+FFFD.
+allows: any negative length is null; tagged fields may come in any order, and the last of repeated fields counts; the announced
+size of a known tag is not compared with its value; invalid UTF-8 becomes U+FFFD.
 
 `budget` is a list with one number: how many more array elements the message may have. Kafka does not limit the number of
 elements.

@@ -67,7 +67,7 @@ class _Walk:
         """Whether the records so far are numbered 0, 1, 2 …"""
 
     def go_on(self, count: int) -> None:
-        """Walk the next `count` records one by one. Raises ProtocolError, and IndexError at the end of the body."""
+        """Walk the next `count` records one by one. Raises ProtocolError, or IndexError if the body ends too early."""
         until = self._walked + count
         while self._walked < until:
             base = self._base
@@ -83,7 +83,7 @@ class _Walk:
                 self.passed(stop, 1, delta, delta, keyless, number == self._walked)
 
     def run(self, shape: Shape, most: int) -> int:
-        """Walk at most `most` of the next records at once, as long as they have this shape. Returns the number of walked
+        """Walk up to `most` of the next records at once, as long as they have this shape. Returns the number of walked
         records."""
         passed, size = 0, shape.size
         while passed < most:
@@ -188,7 +188,7 @@ def _walk_each(  # noqa: C901, PLR0912, PLR0915 - one loop without calls: it run
             stop: i64 = pos + (size >> 1)
             if size & 1 or stop > end:
                 break
-            delta: i64 = raw[pos + 1]  # skips the record's attributes: none of their bits is defined
+            delta: i64 = raw[pos + 1]  # skips the record's attributes, which have no defined bits
             pos += 2
             if delta > 127:
                 delta, pos = _longer(raw, pos, delta)
@@ -281,7 +281,7 @@ def _parse(body: memoryview, start: int, end: int) -> tuple[Lengths | None, int,
     size, at = read_varint(body, start)
     stop = at + size
     if size < 0 or stop > end:
-        raise ProtocolError(f"a record of {size} bytes where {end - at} are left")
+        raise ProtocolError(f"a record of {size} bytes, but only {end - at} are left")
     delta, offset_at = read_varint(body, at + 1)
     number, key_at = read_varint(body, offset_at)
     key, pos = read_varint(body, key_at)

@@ -33,13 +33,13 @@ def api_name(key: int) -> str:
 
 @cache
 def request_class(key: int) -> type[Message]:
-    """Returns the request's class; KeyError for an unknown key."""
+    """Returns the request's class. Raises KeyError for an unknown key."""
     return _class(key, "Request")
 
 
 @cache
 def response_class(key: int) -> type[Message]:
-    """Returns the response's class; KeyError for an unknown key."""
+    """Returns the response's class. Raises KeyError for an unknown key."""
     return _class(key, "Response")
 
 
@@ -81,7 +81,7 @@ def is_known(key: int, version: int) -> bool:
 
 
 def request_header_version(key: int, version: int) -> int:
-    """Returns 2 for a flexible request, else 1. KeyError for an unknown key."""
+    """Returns 2 for a flexible request, else 1. Raises KeyError for an unknown key."""
     return 2 if version >= APIS[key].flexible_request else 1
 
 

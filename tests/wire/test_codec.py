@@ -278,7 +278,7 @@ PARTITION = r"responses\[0\].partition_responses\[0\]"
 WRONG: list[tuple[str, Message, int, str]] = [
     ("int16 too great", response(error_code=32768), 9, PARTITION + r"\.error_code: 32768 is not a valid int16"),
     ("int64 too small", response(base_offset=-(2**63) - 1), 3, PARTITION + r"\.base_offset: -\d+ is not a valid int64"),
-    ("None for a number", response(base_offset=None), 3, PARTITION + r"\.base_offset: None, and version 3 has no null there"),
+    ("None for a number", response(base_offset=None), 3, PARTITION + r"\.base_offset: None, but version 3 does not allow null"),
     ("text for a number", response(index="0"), 9, PARTITION + r"\.index: '0' is not a valid int32"),
     ("fraction for a number", response(index=0.5), 9, PARTITION + r"\.index: 0.5 is not a valid int32"),
     ("None in a tagged struct", response(current_leader=None), 10, r"current_leader: None, and version 10 has no null"),
@@ -287,7 +287,7 @@ WRONG: list[tuple[str, Message, int, str]] = [
     ("None for an array", ProduceResponse(responses=None), 9, "responses: None, and version 9"),
     ("number for an array", ProduceResponse(responses=5), 9, "responses: 5 is not a list"),
     ("text for an array of text", Tagged(1, words="abc"), 0, "words: 'abc' is not a list"),
-    ("null before it was allowed", MetadataRequest(topics=None), 0, "topics: None, and version 0 has no null there"),
+    ("null before it was allowed", MetadataRequest(topics=None), 0, "topics: None, but version 0 does not allow null"),
     ("bytes for text", Forms(b"a", b"", [], []), 2, "text: b'a' is not a valid string"),
     ("half a surrogate pair", Forms("\ud800", b"", [], []), 2, r"text: '\\ud800' is not a valid string"),
     ("text too long", Forms("x" * 32768, b"", [], []), 2, r"text: 'x+\.\.\. is not a valid string"),

@@ -45,7 +45,7 @@ class Rotation:
         for part in text.split(","):
             found = _LIMIT.fullmatch(part.strip())
             if found is None or not int(found[1]):
-                raise ValueError(f"expected a size, a time or both, like 100MB, 1h or 100MB,1h, not {text!r}")
+                raise ValueError(f"expected a size, a time or both (100MB, 1h or 100MB,1h), not {text!r}")
             count, unit = int(found[1]), found[2].lower()
             if unit in _BYTES:
                 size = count * _BYTES[unit]
@@ -54,7 +54,7 @@ class Rotation:
         return cls(size, ms, keep)
 
     def is_due(self, size: int, age: int) -> bool:
-        """Tells whether a file is full that has this size and was first written `age` ms ago."""
+        """Tells whether a file of this size, first written `age` ms ago, is full."""
         return (self.size is not None and size > self.size) or (self.ms is not None and age >= self.ms)
 
 
@@ -64,8 +64,8 @@ class LastingFile:
     Each piece is written immediately and whole, so that a killed process loses no piece.
 
     Each file begins with `start`. Log messages call the contents `what`. With `replaces` an existing file is not continued: it
-    is emptied, or rotated if there is a rotation. If a write fails, the log reports it, the file keeps its whole pieces, and
-    writing is tried again with the first piece after `RETRY_MS`. Writing to a special file such as a pipe is not tried again.
+    is emptied, or rotated if there is a rotation. If a write fails, the log reports the failure, and the file keeps its whole
+    pieces. The first piece after `RETRY_MS` is written again. Writing to a special file such as a pipe is not tried again.
     Raises OSError.
     """
 

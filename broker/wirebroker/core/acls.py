@@ -266,7 +266,7 @@ class Acls:
         return [acl for acl in self.among(wanted) if wanted.matches(acl)]
 
     def among(self, wanted: Filter) -> Iterable[Acl]:
-        """Returns all ACLs that a filter matches, and perhaps others, in the order in which they were created."""
+        """Returns all ACLs that a filter matches, and perhaps further ACLs, in the order in which they were created."""
         if wanted.name is None:
             return self.ids if wanted.principal is None else self._of.get(wanted.principal, ())
         types = ResourceType if wanted.resource_type == ResourceType.ANY else (wanted.resource_type,)

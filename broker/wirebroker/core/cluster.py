@@ -191,9 +191,9 @@ class Cluster:
         """The quotas of clients."""
         self.tokens = DelegationTokens()
         self.cold_start = cold_start
-        """Tells whether new coordinators must load first, as Kafka's coordinators must.
+        """Tells whether new coordinators must load first, like Kafka's coordinators.
 
-        Until a coordinator is loaded, clients get a retriable error, twice.
+        Until a coordinator is loaded, a client gets two retriable errors.
         """
         self._unloaded: set[str] = set()
         self.loading_ms = 0
@@ -212,7 +212,7 @@ class Cluster:
         """Topics that are being created or extended in slices."""
         self.stillborn: dict[str, int] = {}
         """Topics in ZooKeeper that have replicas only on brokers that do not exist, and their numbers of partitions. No broker
-        knows such a topic, but its name is taken."""
+        has such a topic, but its name is taken."""
         self.refused_settings: dict[str, dict[str, str]] = {}
         """The settings that a refused CreateTopics has left behind for the next topic with this name."""
         self._due: dict[str, int] = {}

@@ -123,6 +123,6 @@ class Compaction:
 
 
 def _remaining(partition: Partition) -> tuple[int, int, int]:
-    """Returns values that a round of compaction changes."""
+    """Returns values that change with every effective round of compaction."""
     log = partition.log
     return log.cleaned_to, len(log.segments), log.size

@@ -1,7 +1,7 @@
 """The resources that have settings, as DescribeConfigs shows and the AlterConfigs APIs change them: topics, brokers, groups and
 client metrics.
 
-Kafka checks an alteration twice: first the receiving broker does (ConfigAdminManager), then the controller
+Kafka checks an alteration twice: first on the receiving broker (ConfigAdminManager), then on the controller
 (ConfigurationControlManager). The receiving broker and the controller have different error messages. The checks of this module
 run in the same order as in Kafka.
 """
@@ -465,8 +465,8 @@ def group_number(wanted: Mapping[str, str], name: str, broker: BrokerConfigs) ->
 
 
 _INHERITED = {"streams.assignor.name": "group.streams.assignors"}
-"""Group settings whose default is in a broker setting with an irregular name. Other defaults are in the broker setting `group.`
-plus the name of the group setting."""
+"""The broker settings with the defaults of some group settings. The default of any other group setting is in the broker setting
+`group.` plus the name of the group setting."""
 
 
 def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entry]:

@@ -1,9 +1,10 @@
 """Topic and broker settings: where they are set, and which value is in effect.
 
-A broker setting takes its value from the first of these sources that has one: the dynamic settings of one broker, the dynamic
-settings of all brokers, the static settings, the defaults (Kafka's DynamicBrokerConfig). A topic setting takes the topic's own
-value, or else the value of the corresponding broker setting. In wirebroker all brokers of a cluster are one process, so a
-dynamic setting of one broker takes effect for all brokers. DescribeConfigs shows such a setting only for the one broker.
+A broker setting takes its value from the first of these sources that has a value: the dynamic settings of one broker, the
+dynamic settings of all brokers, the static settings, the defaults (Kafka's DynamicBrokerConfig). A topic setting takes the
+topic's own value, or else the value of the corresponding broker setting. In wirebroker all brokers of a cluster are one
+process, so a dynamic setting of one broker takes effect for all brokers. DescribeConfigs shows such a setting only for the one
+broker.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Synonym(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A setting as DescribeConfigs shows it. The first synonym is the one in effect."""
+    """A setting as DescribeConfigs shows it. The first synonym is in effect."""
 
     name: str
     value: str | None
@@ -243,7 +244,7 @@ class BrokerConfigs(Configs):
                 raise ConfigError(f"{INVALID}Invalid {name} 0 for configuration Invalid dynamic configuration")
 
     def become(self, to: Release) -> None:
-        """Use the settings and defaults of another release. The levels of features stay as they are.
+        """Use the settings and defaults of another release. The levels of features do not change.
 
         As in Kafka, a value for a setting that the release does not have is kept, but has no effect.
         """
@@ -393,7 +394,7 @@ class BrokerConfigs(Configs):
         return {name: raw for name, raw in self.static.items() if name not in differing} | dict(self.apart.get(node, {}))
 
     def synonyms(self, name: str, node: int, facts: Mapping[str, str] | None = None) -> list[Synonym]:
-        """Returns every source that has a value for this setting at this broker. The first source is the one in effect.
+        """Returns every source that has a value for this setting at this broker. The first source is in effect.
 
         `facts` are settings that only the running broker knows, such as its listeners. These settings have the precedence of
         static settings.

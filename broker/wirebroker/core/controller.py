@@ -83,8 +83,7 @@ class Controller:
     def broker_up(self, node_id: int, now: int) -> None:
         """Start the broker if it is down.
 
-        The broker's replicas follow and become in-sync. The replicas become the leaders of those partitions that have no
-        leader.
+        The broker's replicas follow and become in-sync. The replicas become the leaders of the partitions without a leader.
         """
         self.finish()
         broker = self._broker(node_id)
@@ -209,7 +208,7 @@ class Controller:
     def cancel_reassignment(self, partition: Partition, now: int) -> bool:
         """Undo a reassignment in progress: keep the former replicas.
 
-        Returns False if the former replicas can lead only after an unclean election, and unclean elections are disabled.
+        Returns False if this requires an unclean election, and unclean elections are disabled.
         """
         reverted = []
         self._change([partition], lambda each: reverted.append(each.replication.revert(self._cluster.alive, now)), now)

@@ -43,7 +43,7 @@ def password_of(token_id: str, key: str) -> str:
 
 
 def has_expired(token: TokenImage, now: int) -> bool:
-    """Tells whether the token has expired, so that it can no longer be renewed."""
+    """Tells whether the token has expired. An expired token cannot be renewed."""
     return expires_at(token) <= now
 
 

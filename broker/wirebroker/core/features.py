@@ -18,8 +18,8 @@ OLDEST_METADATA = ByRelease(4).then(
 """UpdateFeatures refuses every level of metadata.version below this level, even a level that the brokers support."""
 UNKNOWN_FEATURES = (
     ByRelease("unsupported")
-    .then("3.7", "accepted", "UpdateFeatures of an unknown feature to level 0 changes nothing")
-    .then("4.0", "not found", "UpdateFeatures of an unknown feature to level 0 is refused")
+    .then("3.7", "accepted", "UpdateFeatures that sets an unknown feature to level 0 changes nothing")
+    .then("4.0", "not found", "UpdateFeatures that sets an unknown feature to level 0 is refused")
 )
 """The result of an UpdateFeatures that sets an unknown feature to level 0."""
 UNFINISHED_FEATURE = (
@@ -89,8 +89,8 @@ def refusals(
     controller: int,
     release: Release,
 ) -> Generator[None, Any, dict[str, str]]:
-    """Returns for each feature why Kafka refuses its last update, in Kafka's words, or "" if Kafka accepts the update. The
-    features are in the order in which Kafka looks at them. If Kafka makes all updates or none, the first refusal is the last
+    """For each feature, returns in Kafka's words why Kafka refuses the feature's last update, or "" if Kafka accepts it. The
+    features are in the order in which Kafka checks them. If Kafka makes all updates or none, the first refusal is the last
     element. Yields after each slice.
 
     `supported` are the features of each broker that is up, by the broker's id. The controller checks its own features first.

@@ -21,7 +21,7 @@ from wirebroker.core.releases.changes import since
 KEEPS_FETCH_EPOCHS = since("2.5", "a fetch session remembers the leader epoch that a request names")
 
 KEPT_MS = 120_000
-"""A session may be evicted for a new one if it was not used for this time in ms (min.incremental.fetch.session.eviction.ms).
+"""A session that was not used for this time in ms may be evicted for a new session (min.incremental.fetch.session.eviction.ms).
 
 A new session with more partitions may also evict a session that is in use, if that session has existed for this time.
 """
@@ -222,7 +222,8 @@ class FetchSessions:
         return FetchContext(list(requested.items()), session, incremental=True)
 
     def _create(self, size: int, node_id: int, by_topic_id: bool, now: int) -> Session | None:
-        """Returns a new session, or None if the broker has no room for it: then each fetch of the client is a full fetch."""
+        """Returns a new session, or None if the broker has no room for another session. Without a session, each fetch of the
+        client is a full fetch."""
         if not self._has_room(size, node_id, now):
             return None
         session_id = 0
@@ -256,7 +257,8 @@ class FetchSessions:
         place = (node_id, session.session_id)
         known = self._sessions.pop(place, None)
         if not session.partitions:
-            # An empty session ends: the request fetches only the partitions that it names, even if it also removes them.
+            # An empty session ends. The request then fetches only the partitions that it names, even if it also removes these
+            # partitions.
             context.session, context.incremental = None, False
             return
         if known is not None:

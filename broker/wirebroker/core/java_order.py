@@ -163,8 +163,8 @@ class TimelineOrder:
             self._buckets *= 2
 
     def of(self, keys: Iterable[str]) -> list[str]:
-        """Returns the keys in the order of the table. The argument `keys` has them in the order in which they were first put
-        into the table."""
+        """Returns the keys in the order of the table. The argument `keys` has the keys in the order in which they were first
+        put into the table."""
         shift = 65 - self._buckets.bit_length()
 
         def slot(key: str) -> int:

@@ -10,7 +10,7 @@ def leader_error(partition: Partition | None, node_id: int, leader_epoch: int = 
     """Returns the error if the broker does not lead the partition, else NONE. With `or_follower`, there is also no error if the
     broker has any replica of the partition.
 
-    `leader_epoch` is the leader epoch that the client has sent, or −1 if it has sent none.
+    `leader_epoch` is the leader epoch that the client has sent, or −1 if the client has sent no leader epoch.
     """
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -47,7 +47,7 @@ class LogDirs:
         """The directories that AlterReplicaLogDirs chose for replicas that do not exist yet. A restart forgets these
         directories."""
         self.moves: dict[tuple[Partition, int], str] = {}
-        """The unfinished moves: for each replica that is being moved, its new directory."""
+        """The new directory of each replica that is being moved."""
         self.mover: Move | None = None
         """The function that moves the files of a replica. It is None if the logs are in memory: then a move is done
         immediately."""
@@ -101,8 +101,8 @@ class LogDirs:
         """Returns the directories of new partitions, by index and by broker. The first replica of each partition will be its
         leader.
 
-        As in Kafka, a broker first makes the logs of the partitions that it leads, in the order of Java's HashMap. (In releases
-        with ZooKeeper it is the order of Scala's HashMap.) The broker puts each log into its directory with the fewest logs.
+        As in Kafka, a broker first makes the logs of the partitions that it leads, in the order of Java's HashMap. (Releases
+        with ZooKeeper use the order of Scala's HashMap.) The broker puts each log into its directory with the fewest logs.
         """
         if all(len(self.paths(node_id)) == 1 for nodes in replicas.values() for node_id in nodes):
             return {index: {node_id: self.paths(node_id)[0] for node_id in nodes} for index, nodes in replicas.items()}
@@ -190,8 +190,8 @@ def _absolute(name: str) -> str:
 
 
 def _in_order(topic: str, indexes: Iterable[int]) -> list[int]:
-    """Returns the partitions in the order of TopicsDelta.localChanges: put into a HashMap one by one, and from there into a
-    second HashMap."""
+    """Returns the partitions in the order of TopicsDelta.localChanges, which puts them into a HashMap one by one, and from
+    there into a second HashMap."""
     indexes = sorted(indexes)
 
     def hashed(index: int) -> int:
@@ -218,7 +218,7 @@ def _in_order_of_scala_13(topic: str, indexes: Iterable[int]) -> list[int]:
 def _in_order_of_scala_12(topic: str, indexes: Iterable[int]) -> list[int]:
     """Returns the partitions in the order of ReplicaManager.becomeLeaderOrFollower with Scala 2.12.
 
-    Kafka puts them into a mutable HashMap, and `filter` then makes a second HashMap of the first.
+    Kafka puts the partitions into a mutable HashMap, and `filter` then makes a second HashMap of the first HashMap.
     """
     hashed = partial(_scala_hash, java_hash(topic))
     return hash_order_12(hash_order_12(_in_order(topic, indexes), hashed), hashed)

@@ -21,7 +21,7 @@ from wirebroker.core.releases.changes import since
 HAS_QUORUM_LOGGERS = since("3.3", "brokers have the loggers of the quorum's controller", "KIP-833")
 HAS_MOVED_LOGGERS = since("4.4", "some of the brokers' loggers have other names")
 TELLS_INHERITED_LEVELS = since(
-    "2.8", "DescribeConfigs shows the level that a logger inherits from its parent, and not the root logger's", "KAFKA-10469"
+    "2.8", "DescribeConfigs shows the level that a logger inherits from its parent, not the root logger's level", "KAFKA-10469"
 )
 STRICT_LOGGERS = since("3.3", "unknown loggers and levels are refused with error 40 instead of 42", "KIP-833")
 

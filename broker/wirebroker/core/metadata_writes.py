@@ -1,9 +1,9 @@
 """Writes changes of the cluster's metadata. A change is written before any client sees it. If the write fails, the change is
 undone.
 
-Kafka's controller stops when its log cannot be written. wirebroker refuses the request that wants the change, and continues.
-A text that no record can hold is refused before the change is made, with a data directory and without one.
-A change that cannot be undone, such as a new leader, is written as soon as writing succeeds again.
+Kafka's controller stops when its log cannot be written. wirebroker refuses the request for the change, and continues. A text
+that no record can hold is refused before the change is made, with a data directory and without one. A change that cannot be
+undone, such as a new leader, is written as soon as writing succeeds again.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Write(Protocol):
 
 
 def check_texts(held: object) -> None:
-    """Raise UnwritableText if `held`, or something in it, is a text that neither a record nor a response can hold. `held` is a
-    text, or a mapping, a sequence or a struct of a message with texts; anything else is ignored.
+    """Raise UnwritableText if `held` is or contains a text that neither a record nor a response can hold. `held` is a text, or
+    a mapping, a sequence or a struct of a message that contains texts. Other values are ignored.
     """
     if isinstance(held, str):
         if not fits(held):
@@ -69,7 +69,7 @@ class Decisions:
         self._write: Write | None = None
         self._written: Versions | None = None
         self._given_up: Versions | None = None
-        """The versions at which the last write failed. A timer or a further change starts the next attempt."""
+        """The versions of the metadata when the last write failed. A timer or a further change starts the next attempt."""
         self._failed_at = 0
         self._waiting = False
         self._made: list[tuple[Callable[[], None], Callable[[], None]]] = []

@@ -7,7 +7,7 @@ from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 _IPV4 = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})/(\d{1,2})", re.ASCII)
-"""The form that Kafka's SubnetUtils accepts. Leading zeros are allowed, and so is any address of the network before the slash
+"""The form that Kafka's SubnetUtils accepts. Leading zeros are allowed. Any address of the network may stand before the slash
 (`10.1.2.3/8`)."""
 _IPV6 = re.compile(r"([0-9a-fA-F:.]+)(?:%\w+)?/(\d{1,3})", re.ASCII)
 

@@ -137,9 +137,9 @@ class Partition:
         self.index = index
         self.replicas = replicas
         self.adding: tuple[int, ...] = ()
-        """While a reassignment is in progress, the replicas that it adds."""
+        """The replicas that the reassignment in progress adds."""
         self.removing: tuple[int, ...] = ()
-        """While a reassignment is in progress, the replicas that it removes at its end."""
+        """The replicas that the reassignment in progress removes at its end."""
         self.in_sync = list(replicas)
         self.leader = replicas[0] if replicas else -1
         self.leader_epoch = 0
@@ -172,7 +172,7 @@ class Partition:
         """The producers that were forgotten when the log start offset last advanced. Only old releases forget a producer when
         its last batch is deleted."""
         self.emptied_from = NOWHERE
-        """The smallest offset that a soft reset (`empty`) has deleted. A Fetch from this offset or a later one is not out of
+        """The smallest offset that a soft reset (`empty`) has deleted. A Fetch from this offset or a later offset is not out of
         range."""
         self._emptied_to = 0
         self.held_at: int | None = None
@@ -266,7 +266,7 @@ class Partition:
         return Appended(verdict, verdict.code, -1, -1, self.log_start_offset, header, state)
 
     def _other_key(self, header: BatchHeader, client_id: str | None) -> Key | None:
-        """Returns the key of a producer that has no id, or that the profile identifies by its client id."""
+        """Returns the key of a producer without an id, or of a producer that the profile identifies by its client id."""
         by_name = self.rules.key == "client_id" and header.base_sequence >= 0
         return client_id if by_name else None
 
@@ -360,7 +360,7 @@ class Partition:
         return awaited
 
     def append_own(self, batch: bytes, now: int, *, verified: bool = False) -> ErrorCode:
-        """Append a coordinator's batch. The batch's epoch and transaction are checked; its records and sequences are not."""
+        """Append a coordinator's batch. The batch's epoch and transaction are checked, but not its records and sequences."""
         header = read_header(batch)
         checked = Checked(header, memoryview(batch), header.max_timestamp, -1, False)
         if header.producer_id < 0:
@@ -477,8 +477,8 @@ class Partition:
         )  # fmt: skip
 
     def take_over(self, prefix: Prefix) -> None:
-        """Continue from the new leader's state, `prefix`. The records that the new leader does not have are lost, and so are
-        their effects on producers and transactions."""
+        """Continue from the new leader's state, `prefix`. The records that the new leader does not have are lost, with their
+        effects on producers and transactions."""
         end = prefix.log_end_offset
         if end < self.log.segments[0].base_offset:
             self.log.start_at(end, prefix.caught_up)
@@ -583,7 +583,7 @@ class Partition:
 
     def expire_producers(self, now: int, after_ms: int) -> Generator[None, Any, tuple[list[tuple[int, int]], int]]:
         """Forget, in slices, each producer whose last batch is at least `after_ms` old and which has no open transaction.
-        Returns the id and epoch of each such producer, and the time at which the next one expires, or NEVER.
+        Returns the id and epoch of each such producer, and the time at which the next producer expires, or NEVER.
         """
         gone = []
         verifications = self.transactions.verifications
@@ -605,8 +605,8 @@ class Partition:
         return gone, until
 
     def expire_producer(self, producer_id: int) -> int | None:
-        """Forget one producer, however old its last batch is, and return its epoch. Returns None if the producer is unknown or
-        has an open transaction.
+        """Forget one producer, even if its last batch is recent, and return its epoch. Returns None if the producer is unknown
+        or has an open transaction.
 
         Lagging replicas forget the producer as well, as they would by their own clocks.
         """
@@ -625,7 +625,7 @@ class Partition:
         self.leader = -1
         self.log.delete()
         self.notify(now)
-        # Without a cycle of references, the partition is freed as soon as no request refers to it.
+        # Weak references avoid a cycle, so that the partition is freed as soon as no request refers to it.
         self.replication.weaken()
         self.fast_path.weaken()
 

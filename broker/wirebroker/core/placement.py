@@ -33,8 +33,8 @@ def assignment_error(broker_ids: Sequence[int], factor: int | None, cluster: Clu
 
 
 def all_down(broker_ids: Sequence[int], partition: int, cluster: Cluster) -> Refusal | None:
-    """Returns the refusal of a new partition if its brokers are all down, so that none of them could lead the partition.
-    Otherwise returns None."""
+    """Returns the refusal of a new partition if all its brokers are down, so that no broker could lead the partition. Otherwise
+    returns None."""
     if any(map(cluster.alive, broker_ids)):
         return None
     return Refusal(

@@ -36,13 +36,13 @@ _QUICK = struct.Struct(">h12xBi")
 _BATCH = struct.Struct(">iqiq")
 """last sequence, last offset, offset delta, timestamp"""
 _NEXT = struct.Struct(">iqiqiq")
-"""for the next batch in order: the rest of the head after its unchanged part, and then the entry of this batch"""
+"""for the next batch in order: the part of the head that changes, and then the entry of this batch"""
 _START = _HEAD.size
 _POISONED = 1
 _OPEN = 2
 """A transaction of the producer is open on this partition."""
 FIRST_ERRORS = {"zero_or_45": 45, "zero_or_59": 59}
-"""The error for a producer without state that does not begin at sequence 0, by the rule `first_sequence`."""
+"""The error for a producer without state that begins at a sequence other than 0, by the rule `first_sequence`."""
 LAST_EPOCH = 32767
 _OLDER = SEQUENCES // 2
 """A sequence is older than a second sequence if its distance before the second sequence, modulo 2³¹, is less than this number.
@@ -450,8 +450,8 @@ def without_transaction(state: bytes) -> bytes:
 def advance_in_order(
     state: bytes, epoch: int, sequence: int, delta: int, base_offset: int, timestamp: int, window: int
 ) -> bytes | None:
-    """If `judge` would accept the batch as the next in order, returns the producer's new state, which is the same as from
-    `advance`. Otherwise returns None."""
+    """If `judge` would accept the batch as the next in order, returns the same new state as `advance`. Otherwise returns
+    None."""
     known, flags, last = _QUICK.unpack_from(state)
     if sequence != (last + 1) % SEQUENCES or epoch != known or epoch < 0 or flags:
         return None

@@ -26,7 +26,7 @@ TransactionStart = Literal["zero", "any"]
 AfterDelete = Literal["kept", "lost"]
 
 WINDOW = ByRelease(1).then(
-    "1.0", 5, "retries of the last five batches are recognised, and not only of the last batch", "KAFKA-5494"
+    "1.0", 5, "retries of the last five batches are recognised, instead of only the last batch", "KAFKA-5494"
 )
 FIRST_SEQUENCE = (
     ByRelease[FirstSequence]("zero_or_45")

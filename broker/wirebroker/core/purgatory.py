@@ -79,7 +79,7 @@ class _Work:
     def __init__(self, slices: Iterator[None], changes: bool) -> None:
         self.slices = slices
         self.changes = changes
-        """Tells whether each slice counts as a change. Periodic work decides that at its end."""
+        """Tells whether each slice counts as a change. Only the end of periodic work tells whether the work was a change."""
         self.count = 0
 
     def proceed(self) -> bool:
@@ -224,8 +224,8 @@ class Timers:
         return made
 
     def work(self, slices: Iterator[None], *, changes: bool = True) -> None:
-        """Start long work: an iterator that yields between its slices. The first slice runs now, and `run` runs the others.
-        With `changes`, each slice counts as a change."""
+        """Start long work: an iterator that yields between its slices. The first slice runs now, and `run` runs the other
+        slices. With `changes`, each slice counts as a change."""
         work = _Work(slices, changes)
         if work.proceed():
             self._work.append(work)

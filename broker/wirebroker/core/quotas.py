@@ -1,7 +1,7 @@
 """Client quotas, and the measurement of what clients use (KIP-13, KIP-55, KIP-124, KIP-599, KIP-612).
 
-`Quotas` holds the limits of a cluster. `Rate` and `TokenBucket` compute exactly what Kafka's classes of
-these names do, on the broker's clock.
+`Quotas` holds the limits of a cluster. `Rate` and `TokenBucket` compute the same values as Kafka's classes of these names, on
+the broker's clock.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wirebroker.core.java_order import SMALLEST, buckets_for, hash_order, java_h
 from wirebroker.core.releases import Release
 from wirebroker.core.releases.changes import since, until
 
-POSITIVE_QUOTAS = since("3.5", "a quota of 0, or too large for its type, is refused")
+POSITIVE_QUOTAS = since("3.5", "a quota of 0, or a quota that is too large for its type, is refused")
 STRICT_QUOTAS = since("3.3", "AlterClientQuotas refuses a request that names an entity or a quota twice", "KIP-833")
 """A filter that contradicts itself is refused, too. The quota controller_mutation_rate counts requests with validate_only."""
 WHOLE_RATES = until("3.3", "quotas of bytes and connections need not be kept as whole numbers", "KIP-833")
@@ -37,7 +37,7 @@ BY_CLIENT = (PRODUCE, FETCH, REQUEST, MUTATION)
 LARGEST = {PRODUCE: 2**63 - 1, FETCH: 2**63 - 1, CONNECTION: 2**31 - 1}
 """The limits that Kafka keeps as a whole number, with their largest values."""
 ALMOST_WHOLE = 1e-6
-"""Kafka accepts a value as a whole number if its distance from a whole number is at most this."""
+"""Kafka accepts a value as a whole number if the distance of the value from a whole number is at most this."""
 SHORT_ADDRESS = re.compile(r"\d{1,10}(\.\d{1,10}){0,2}")
 """An IPv4 address with fewer than four numbers, which Java accepts."""
 Change = tuple[QuotaEntity, str, float | None]
@@ -172,7 +172,7 @@ class KeyedQuotas:
         return Measured(user, "") if ((USER, None),) in named else Measured("", client_id)
 
     def limit(self, who: Measured) -> tuple[float, QuotaEntity] | None:
-        """Returns the limit of these clients and the entity for which it is set, or None if they have no limit."""
+        """Returns the limit of these clients and the entity of this limit, or None if the clients have no limit."""
         user, client_id = who
         if client_id is None:
             return None
@@ -205,7 +205,7 @@ class Quotas:
         return hash_order(entities, entity_hash, self._buckets)
 
     def alter(self, changes: Sequence[Change]) -> None:
-        """Set and remove limits. Other entities cost nothing, unless Kafka's HashMap gets another number of buckets."""
+        """Set and remove limits. Other entities take no time, unless Kafka's HashMap gets another number of buckets."""
         by_entity: dict[QuotaEntity, dict[str, float | None]] = {}
         for entity, key, value in changes:
             by_entity.setdefault(entity, {})[key] = value
@@ -282,7 +282,7 @@ class Rate:
         return sum(sample.value for sample in self._samples) / (size / 1000)
 
     def window_size(self, window: Window, now: int) -> int:
-        """Returns the time in ms over which the rate is measured: at least the length of all samples but one."""
+        """Returns the time in ms over which the rate is measured: at least the length of all samples minus one sample."""
         for sample in self._samples:
             if now - sample.last_event >= window.samples * window.ms:
                 sample.reset(now)
@@ -299,8 +299,8 @@ class Rate:
 
 
 class TokenBucket:
-    """Kafka's TokenBucket. The bucket gets `limit` tokens a second, and holds at most as many tokens as it gets in a whole
-    window (KIP-599)."""
+    """Kafka's TokenBucket. The bucket gets `limit` tokens a second, and holds at most the tokens of a whole window
+    (KIP-599)."""
 
     __slots__ = ("_tokens", "_updated")
 
@@ -320,7 +320,7 @@ class TokenBucket:
         self._tokens = self.refill(window, limit, now) - count
 
     def throttle_ms(self, window: Window, limit: float, now: int) -> int:
-        """Returns the number of ms until the number of tokens is no longer negative, or 0 if it is not negative now."""
+        """Returns the number of ms for which the number of tokens will still be negative."""
         tokens = self.refill(window, limit, now)
         return java_round(quotient(-tokens, limit) * 1000) if tokens < 0 else 0
 

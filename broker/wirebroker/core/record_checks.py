@@ -1,7 +1,7 @@
 """Kafka's checks of the record data in a Produce request. These checks precede the check of the sequence.
 
 The order of the checks is Kafka's: one batch of magic 2 (ProduceRequest.validateRecords), base offset, size and CRC
-(UnifiedLog), the counts and every record (LogValidator), the segment's size. All these checks come before those of the
+(UnifiedLog), the counts and every record (LogValidator), the segment's size. All these checks come before the checks of the
 idempotence validator. So the response to a damaged retry is an error, and not the success that a duplicate gets.
 
 With `full`, the module reads all records, as Kafka does. Without `full`, the module trusts the batch header. Records are then
@@ -119,7 +119,7 @@ class RecordPolicy(NamedTuple):
 
 
 def _timestamp_limits(configs: TopicConfigs) -> tuple[int, int]:
-    """Returns two numbers of ms: how far a record's timestamp may be before the broker's time, and how far after it.
+    """Returns how many ms a record's timestamp may be before the broker's time, and how many ms after the broker's time.
 
     Up to Kafka 3.9, message.timestamp.difference.max.ms limits both directions if the two settings of KIP-937 have their
     defaults.
@@ -273,8 +273,8 @@ def size_of_only_batch(records: memoryview | None, produce_version: int) -> int 
 
 
 def size_error(records: memoryview | None, produce_version: int) -> RecordReject | None:
-    """Returns the rejection by ProduceRequest.validateRecords, or None. In versions of Produce that have message sets, it
-    checks nothing."""
+    """Returns the rejection by ProduceRequest.validateRecords, or None. Checks nothing in versions of Produce that have message
+    sets."""
     if produce_version < OLDEST_VERSION_OF_BATCHES and records is not None:
         return None
     found = size_of_only_batch(records, produce_version)
@@ -326,7 +326,7 @@ def _larger_than_segment(header: BatchHeader) -> RecordReject:
 
 
 def _fitting(checked: Checked | RecordReject, policy: RecordPolicy) -> Checked | RecordReject:
-    """Returns `checked`, or a rejection if the batch, as it will be stored, is larger than a segment may be."""
+    """Returns `checked`, or a rejection if the batch in its stored form is larger than a segment may be."""
     if isinstance(checked, Checked) and len(checked.batch) > policy.segment_bytes:
         return _larger_than_segment(checked.header)
     return checked
@@ -384,7 +384,7 @@ def _walk_compressed(body: memoryview, count: int) -> tuple[Walked, bool]:
 
 
 def _suspicious(walked: Walked, header: BatchHeader, policy: RecordPolicy, now: int) -> bool:
-    """Tells whether the batch may have a record that must be refused. Only then are the records checked one by one."""
+    """Tells whether the batch may have a record that must be refused, so that the records must be checked one by one."""
     return (
         header.base_timestamp + walked.max_delta - now > policy.after_max_ms
         or now - header.base_timestamp - walked.min_delta > policy.before_max_ms
@@ -496,7 +496,7 @@ def _check_records(
 
 
 def _first_above(limit: int, body: memoryview) -> int:
-    """Returns the size of the first record that is larger than `limit`, or 0 if there is none. The size is taken from the
+    """Returns the size of the first record that is larger than `limit`, or 0 if no record is larger. The size is taken from the
     record's length field."""
     at = 0
     while at < len(body):
@@ -534,8 +534,8 @@ def _as_stored(records: memoryview, header: BatchHeader, latest: int, policy: Re
 
 
 def _rebuilt(body: memoryview, header: BatchHeader, target: int, policy: RecordPolicy, now: int) -> Checked | RecordReject:
-    """Returns a new batch with the records in `body`. The offset deltas begin at 0, and the base timestamp is that of the first
-    record (MemoryRecordsBuilder)."""
+    """Returns a new batch with the records in `body`. The offset deltas begin at 0, and the base timestamp is the first
+    record's timestamp (MemoryRecordsBuilder)."""
     if header.producer_id == -1 and header.is_transactional:
         return _server_error(header, "transactional_without_producer_id")
     if header.producer_id != -1 and (header.producer_epoch == -1 or header.base_sequence < 0):

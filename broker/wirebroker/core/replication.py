@@ -107,7 +107,7 @@ class Replication:
         self.lagging: dict[int, Prefix] = {}
         self.frozen: set[int] = set()
         self.since_restart: dict[int, Prefix] = {}
-        """For each follower that was restarted, its state when it began to follow again."""
+        """The state of each restarted follower at the time when it began to follow again."""
         self.uncapped = False
         """Tells whether the release is before Kafka 3.7. In such a release, min.insync.replicas may require more replicas than
         the partition has."""
@@ -121,8 +121,8 @@ class Replication:
 
     @property
     def min_in_sync(self) -> int:
-        """The effective value of min.insync.replicas. From Kafka 3.7 on, it is at most the partition's number of replicas
-        (KIP-966)."""
+        """The effective value of min.insync.replicas. From Kafka 3.7 on, the effective value is at most the partition's number
+        of replicas (KIP-966)."""
         partition = self._partition
         wanted = partition.configs.integer("min.insync.replicas")
         return wanted if self.uncapped else min(wanted, len(partition.replicas))
@@ -224,13 +224,13 @@ class Replication:
 
     def elect(self, alive: Alive, now: int, *, preferred: bool = False, unclean: bool = False) -> None:
         """Elect a leader. With `preferred`, the first replica becomes the leader. With `unclean`, a live replica that is not in
-        sync may become the leader if no in-sync replica can."""
+        sync may become the leader if no in-sync replica can lead."""
         self._elect(self._partition.in_sync, alive, now, preferred=preferred, unclean=unclean)
 
     def reassign(self, wanted: Sequence[int], alive: Alive, now: int, *, slow: bool = False) -> None:
         """Move the partition's replicas to the brokers `wanted`. The reassignment lasts until the new replicas are in sync. A
-        new replica on a live broker becomes in sync immediately. With `slow`, the new replica becomes in sync when it is
-        thawed.
+        new replica on a live broker becomes in sync immediately. With `slow`, the new replicas become in sync only when `thaw`
+        is called.
         """
         to = self._registration.assignment.towards(wanted)
         for node in set(to.replicas).difference(self._partition.replicas):
@@ -240,8 +240,8 @@ class Replication:
         self._elect(self._partition.in_sync, alive, now, to=to)
 
     def revert(self, alive: Alive, now: int) -> bool:
-        """Cancel a reassignment. Returns False and changes nothing if a leader could be found only by an unclean election, and
-        the settings forbid it."""
+        """Cancel a reassignment. Returns False and changes nothing if this requires an unclean election, and the settings
+        forbid unclean elections."""
         known = self._registration
         to = known.assignment.reverted()
         in_sync = [node for node in known.in_sync if node not in known.assignment.adding]
@@ -281,8 +281,8 @@ class Replication:
         self._change(elect(self._registration, where, in_sync, to=to, preferred=preferred), alive, now)
 
     def _change(self, to: Registration, alive: Alive, now: int) -> None:
-        """Change the partition's state to `to`. All replicas that are not frozen and whose brokers are up catch up with the
-        leader and become in sync."""
+        """Change the partition's state to `to`. All replicas catch up with the leader and become in sync, except frozen
+        replicas and replicas whose brokers are down."""
         partition = self._partition
         if to.leader not in (partition.leader, NO_LEADER):
             self._lead(to.leader, now)
@@ -323,8 +323,8 @@ class Replication:
             self.since_restart[node_id] = prefix
 
     def _lead(self, node_id: int, now: int) -> None:
-        """Make the replica on the broker `node_id` the leader. Records that this replica does not have are lost, and so is
-        their effect on the producers' states."""
+        """Make the replica on the broker `node_id` the leader. Records that this replica does not have are lost, with their
+        effect on the producers' states."""
         partition = self._partition
         self.frozen.discard(node_id)
         prefix, restarted = self.lagging.pop(node_id, None), self.since_restart.pop(node_id, None)

@@ -22,10 +22,10 @@ _WORD = 0xFFFFFFFF
 
 
 def hash_order_12(keys: Iterable[K], hashed: Callable[[K], int]) -> list[K]:
-    """Returns the keys in the order of a mutable HashMap of Scala 2.12 into which they were put one by one.
+    """Returns the keys in the order of a mutable HashMap of Scala 2.12. The keys were put into the HashMap one by one.
 
-    The table doubles its buckets, puts a new entry before the others of its bucket, and iterates from the last bucket to the
-    first.
+    The table doubles its buckets, puts a new entry before the other entries of its bucket, and iterates from the last bucket to
+    the first bucket.
     """
     table: list[list[K]] = [[] for _ in range(_BUCKETS)]
 
@@ -47,7 +47,7 @@ def hash_order_12(keys: Iterable[K], hashed: Callable[[K], int]) -> list[K]:
 def trie_order_13(keys: Iterable[K], hashed: Callable[[K], int], depth: int = 0) -> list[K]:
     """Returns the keys in the order of an immutable HashMap of Scala 2.13 (BitmapIndexedMapNode).
 
-    A node first yields the keys that share their bits with no other key, then the keys of its inner nodes.
+    A node first yields the keys whose bits no other key of the node has, then the keys of its inner nodes.
     """
     places: dict[int, list[K]] = {}
     for key in keys:

@@ -82,8 +82,8 @@ class Setting:
 
     @property
     def sensitive(self) -> bool:
-        """Tells whether the broker never shows the value. Passwords are sensitive, and so are values of unknown type, because
-        they might be secrets."""
+        """Tells whether the broker never shows the value. Passwords are sensitive. Values of unknown type are also sensitive,
+        because they might be secrets."""
         return self.shown_type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     def parse(self, raw: str) -> Value:
@@ -184,7 +184,7 @@ class Setting:
 
 
 def _int(text: str) -> int | None:
-    """Returns the number, or None if it has thousands of digits, because Python refuses to parse such a number."""
+    """Returns the number, or None for a number of thousands of digits, because Python refuses to parse such a number."""
     try:
         return int(text)
     except ValueError:

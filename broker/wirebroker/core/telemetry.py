@@ -22,7 +22,7 @@ from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.patterns import Pattern, PatternError, compile_pattern
 
 INTERVAL_MS = 300_000
-"""The push interval of a client if none of its subscriptions has an interval."""
+"""The push interval of a client whose subscriptions have no interval."""
 EVERYTHING = "*"
 KEPT_MS = 60_000
 """The shortest time in ms after which the broker forgets a client that sends no requests."""
@@ -150,7 +150,7 @@ class Telemetry:
 
     configs: BrokerConfigs
     on: bool = False
-    """Tells whether the broker offers clients to push metrics."""
+    """Tells whether the broker accepts metrics from clients."""
     pushes: Pushes = field(default_factory=Pushes)
     _clients: dict[tuple[int, bytes], Client] = field(default_factory=dict)
     _connections: dict[int, tuple[int, bytes]] = field(default_factory=dict)

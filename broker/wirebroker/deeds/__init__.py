@@ -1,2 +1,2 @@
 """What a test can do to a broker without a client, such as to fence a producer or to kill a broker. Each deed is declared once:
-MockKafka, the HTTP control and the faults get it from that declaration (`wirebroker.deeds.declaring`)."""
+MockKafka, the HTTP control and the faults use this declaration (`wirebroker.deeds.declaring`)."""

@@ -111,7 +111,7 @@ class deed:
 
 
 def deeds_in(holder: type[Deeds]) -> Iterator[deed]:
-    """Yields the deeds of a class, in their order."""
+    """Yields the deeds of a class, in the order of their declarations."""
     for each in vars(holder).values():
         if isinstance(found := getattr(each, "deed", None), deed):
             yield found

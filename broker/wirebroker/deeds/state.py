@@ -31,7 +31,7 @@ class StateDeeds(Deeds):
         producer_id: int,
         topic: Annotated[str | None, about("only partitions of this topic")] = None,
         partition: Annotated[int | None, about("only partitions with this index")] = None,
-    ) -> Annotated[int, about("the number of partitions that had a state of the producer and forgot it")]:
+    ) -> Annotated[int, about("the number of partitions that have forgotten the producer")]:
         """Make partitions forget a producer, as they do after producer.id.expiration.ms. A partition on which the producer has
         an open transaction does not forget the producer. Returns the number of partitions that have forgotten the producer.
 

@@ -125,8 +125,8 @@ class Engine:
         the number of brokers is `brokers`, and their ids begin at `node.id`. The setting `broker.rack` overrides the racks in
         `nodes`.
 
-        With `kafkas_defaults`, settings that are not in `settings` have Kafka's defaults. Without it, such settings have
-        defaults that suit tests. Raises OSError if the store cannot be read.
+        With `kafkas_defaults`, settings that are not in `settings` have Kafka's defaults. Without `kafkas_defaults`, such
+        settings have defaults that suit tests. Raises OSError if the store cannot be read.
         """
         self.timers = Timers()
         self._time = now
@@ -245,7 +245,7 @@ class Engine:
         self.trace.set_level(level)
         self.cluster.watch = self.trace.changed if self.trace.changes else None
         for connection in self.connections:
-            connection.produce_shape = None  # the trace needs `Exchange` objects, and the fast path creates none
+            connection.produce_shape = None  # the trace needs `Exchange` objects, which the fast path does not create
 
     def alter_features(self, levels: Mapping[str, int]) -> None:
         """Change the levels of features, without the checks of Kafka's controller. Raises KeyError for an unknown feature."""
@@ -615,8 +615,7 @@ class Engine:
         self._end_broker(node_id, now, "killed")
 
     def stop_broker(self, node_id: int, now: int) -> None:
-        """Shut down a broker cleanly. The effect is the same as that of `kill_broker`, because followers always have all
-        records."""
+        """Shut down a broker cleanly. The effect is the effect of `kill_broker`, because followers always have all records."""
         self._end_broker(node_id, now, "stopped")
 
     def _end_broker(self, node_id: int, now: int, how: Literal["killed", "stopped"]) -> None:

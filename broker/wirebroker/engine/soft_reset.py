@@ -41,7 +41,7 @@ def soft_reset(engine: Engine, now: int) -> None:
 
 
 def _empty(engine: Engine, now: int) -> None:
-    """Delete all records except those of internal topics, and move the groups' offsets to the ends of the logs."""
+    """Delete all records except the records of internal topics, and move the groups' offsets to the ends of the logs."""
     for topic in list(engine.cluster.topics.values()):
         for partition in topic.partitions if not topic.internal else ():
             partition.empty(now)

@@ -61,8 +61,8 @@ class Manner(TypedDict, total=False):
     The upgrade begins with the broker `first`. With `only`, only this broker is upgraded. Each broker is down for `pause_ms` on
     the broker's clock, and then `pause_ms` pass before the next broker stops. If `pause_ms` is 0, the upgrade is complete
     immediately. If the cluster has only one broker, this broker is restarted without a pause. With `finalize`, the feature
-    levels increase to those of a new cluster as soon as all brokers run the new release. `told` is called with the id of each
-    broker that was upgraded.
+    levels increase to the levels of a new cluster as soon as all brokers run the new release. `told` is called with the id of
+    each broker that was upgraded.
     """
 
     first: int | None
@@ -138,9 +138,9 @@ class Upgrading:
 def upgrading(engine: Engine, to: str, **manner: Unpack[Manner]) -> Upgrading:
     """Returns an upgrade of all brokers that do not run the profile `to`, such as "kafka-4.4". `proceed` begins the upgrade.
 
-    The release may be earlier than the current one if it supports the cluster's feature levels. Raises ValueError if the
-    release does not support these levels, if another upgrade is in progress, or if the release or the broker `first` does not
-    exist.
+    The release may be earlier than the current release if it supports the cluster's feature levels. Raises ValueError if the
+    release does not support the cluster's feature levels, if another upgrade is in progress, or if the release or the broker
+    `first` does not exist.
     """
     brokers, first, only = engine.cluster.brokers, manner.get("first"), manner.get("only", False)
     if engine.upgrading is not None:

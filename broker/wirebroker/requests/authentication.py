@@ -56,8 +56,8 @@ STRICT_PLAIN = since("2.2", "a login with PLAIN that ends with a NUL is refused"
 
 FIRST_REQUESTS = {Stage.HANDSHAKE_OR_VERSIONS: (SASL_HANDSHAKE, API_VERSIONS), Stage.HANDSHAKE: (SASL_HANDSHAKE,)}
 AGAIN_AFTER_MS = 1000
-"""On an authenticated connection, a SaslHandshake is an error if it arrives less than this many ms after the previous one
-(KIP-368).
+"""On an authenticated connection, a SaslHandshake is an error if it arrives less than this many ms after the previous
+SaslHandshake (KIP-368).
 """
 SALT_BYTES = NONCE_BYTES = 20
 
@@ -182,7 +182,7 @@ class Authenticator:
         return self if sasl else None
 
     def decide(self, connection: Connection, frame: memoryview, now: int) -> Decision | None:
-        """Decides what happens to a request or token that the client sends in this state of its session."""
+        """Decides what happens to a request or token in the present state of the client's session."""
         session = connection.session
         if session.stage is Stage.TOKEN and session.bare:
             outcome = self.evaluate(connection, bytes(frame), now)

@@ -54,7 +54,7 @@ class Alarm(Protocol):
 
 
 class Muted(NamedTuple):
-    """Stands in for a parked request while the client is throttled for exceeding a quota: the broker handles none of the
+    """Stands in for a parked request while the client is throttled for exceeding a quota: the broker does not handle the
     connection's requests until the timer runs.
     """
 

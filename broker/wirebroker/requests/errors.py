@@ -81,9 +81,9 @@ def overwrite(response: Any, code: int, only: Where | None, received: Received, 
     """Put the error `code` where Kafka puts it in a response. If `only` is given, put the error only at the partitions or
     topics in `only`.
 
-    Without `only` each partition gets the error, or the whole response if it has no partitions. Exceptions are the session
-    errors of Fetch and the group errors of OffsetFetch: they go to the top level or to the group. `about` lists all partitions
-    of a Fetch, because the response may leave out unchanged partitions.
+    Without `only`, each partition gets the error. In a response without partitions, the whole response gets the error.
+    Exceptions are the session errors of Fetch and the group errors of OffsetFetch: they go to the top level or to the group.
+    `about` lists all partitions of a Fetch, because the response may leave out unchanged partitions.
     """
     if isinstance(response, FetchResponse):
         _overwrite_fetch(response, code, only, received, about)

@@ -35,7 +35,7 @@ LIMITS_MUTATIONS = until("3.3", "the quota controller_mutation_rate has no effec
 )
 
 MANY = 10_000
-"""If there are at least this many meters, unused meters are dropped before a new one is made."""
+"""If there are at least this many meters, unused meters are dropped before a new meter is made."""
 UNLIMITED = 2**31 - 1
 
 
@@ -107,9 +107,7 @@ class Throttle:
     # Rates
 
     def use(self, exchange: ThrottledExchange, key: str, value: float, now: int) -> Exceeded | None:
-        """Add `value` to what the client has used of the quota `key`. Returns the quota if the client has exceeded it, else
-        None.
-        """
+        """Add `value` to the client's use of the quota `key`. Returns the quota if the client has exceeded it, else None."""
         quotas = self._quotas(key)
         if not quotas:
             return None
@@ -227,7 +225,8 @@ class Bucket(Mutations):
         self._ms = self._at = 0
 
     def take(self, count: int, now: int) -> bool:
-        """Tells whether the client may create or delete this many partitions. The client may fall into debt once."""
+        """Tells whether the client may create or delete this many partitions. The request that makes the number of tokens
+        negative still succeeds."""
         bucket, window, limit = self._bucket, self._window, self._limit
         if not self._strict:
             bucket.take(window, limit, count, now)

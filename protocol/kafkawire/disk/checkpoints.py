@@ -32,7 +32,7 @@ class Checkpoint(NamedTuple):
 
 
 def read_offsets(path: Path) -> Checkpoint:
-    """Returns the offsets in a checkpoint; none if the file is missing or empty. Raises DamagedFile."""
+    """Returns the offsets in a checkpoint; no offsets if the file is missing or empty. Raises DamagedFile."""
     offsets: Offsets = {}
     lines = []
     for number, line in _lines(path):

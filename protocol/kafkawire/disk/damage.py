@@ -18,7 +18,8 @@ def shortened(text: str) -> str:
 class DataError(OSError):
     """Raised if a log directory cannot be used. The message names the damage, the place, and the next step.
 
-    Nothing was changed, except that torn tails may have been cut off before the error was found; the log has a line for each.
+    Nothing was changed, except that torn tails may have been cut off before the error was found. The log has a line for each
+    cut.
     """
 
     def __init__(self, sentence: str) -> None:

@@ -95,8 +95,8 @@ class _Watched(Image):
 def unclean_elections(histories: Iterable[History]) -> list[UncleanElection]:
     """Returns the elections in the metadata of several nodes, each once, ordered by topic, partition and leader epoch.
 
-    The most recent metadata is trusted. Other nodes' metadata adds only elections before its beginning, because a
-    controller that died may have written records that the cluster never accepted.
+    The most recent metadata is trusted. The metadata of other nodes adds only elections that are earlier than the most recent
+    metadata, because a controller that died may have written records that the cluster never accepted.
     """
     ordered = sorted(histories, key=lambda each: (each.leader_epoch, each.end), reverse=True)
     found: dict[tuple[bytes, int, int], UncleanElection] = {}

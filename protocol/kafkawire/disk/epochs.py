@@ -1,7 +1,7 @@
-"""Compares a log's leader epochs in the checkpoint with those in the batches (LeaderEpochFileCache).
+"""Compares a log's leader epochs in the checkpoint with the leader epochs in the batches (LeaderEpochFileCache).
 
-The CRC of a batch does not cover the batch's leader epoch, and Kafka's checkpoint has no CRC, so the two are compared with each
-other.
+The CRC of a batch does not cover the batch's leader epoch, and Kafka's checkpoint has no CRC, so the checkpoint and the batches
+are compared.
 """
 
 from __future__ import annotations

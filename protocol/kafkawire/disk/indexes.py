@@ -90,7 +90,7 @@ def transaction_index_bytes(aborted: Iterable[AbortedTransaction]) -> bytes:
 
 
 def read_transaction_index(path: Path) -> list[AbortedTransaction]:
-    """Returns the aborted transactions of a segment; none if there is no file. Raises DamagedFile."""
+    """Returns the aborted transactions of a segment; no transactions without a file. Raises DamagedFile."""
     try:
         raw = _whole(path, TRANSACTION_ENTRY.size)
     except FileNotFoundError:

@@ -65,7 +65,7 @@ _SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
 
 class PartitionImage(NamedTuple):
-    """Replicas and leader of a partition; during a reassignment also the replicas that it adds and removes."""
+    """The replicas and the leader of a partition; during a reassignment also the added and the removed replicas."""
 
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
@@ -128,7 +128,7 @@ class TokenImage(NamedTuple):
     renewers: tuple[str, ...]
     issued_at: int
     most_at: int
-    """The latest time to which a renewal can move the token's expiry."""
+    """The latest expiry that a renewal can give the token."""
     expires_at: int
 
 
@@ -359,7 +359,7 @@ def _partition_records(topic_id: bytes, index: int, old: PartitionImage | None, 
         if moved or moves or base.isr is not None:
             yield base
         return
-    # Each record that sets the leader begins one leader epoch. So if the epoch rose by several, as many records are needed.
+    # Each record that sets the leader begins one leader epoch. So if the epoch rose by 3, three records are needed.
     for left in range(max(new.leader_epoch - old.leader_epoch, 1), 0, -1):
         base.leader = new.leader if left == 1 else NO_LEADER
         yield base

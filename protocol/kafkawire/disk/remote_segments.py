@@ -79,8 +79,8 @@ def _epoch_at(lineage: Sequence[tuple[int, int]], offset: int) -> int:
 
 
 class RemoteSegments:
-    """The remote segments of each partition, by topic id and partition, and then by segment id. Deleted segments are left
-    out, and so are partitions that are not `wanted`."""
+    """The remote segments of each partition, by topic id and partition, and then by segment id. Deleted segments, and
+    partitions that are not `wanted`, are left out."""
 
     def __init__(self, wanted: Iterable[tuple[bytes, int]]) -> None:
         self.partitions: dict[tuple[bytes, int], dict[bytes, RemoteSegment]] = {}

@@ -25,7 +25,7 @@ SEARCH_LIMIT = 64 * 1024 * 1024
 SEARCH_WORK = 16 * SEARCH_LIMIT
 """The search for sound batches computes CRCs over at most this many bytes."""
 ANYWHERE = 1 << 63
-"""An offset above all others. With `gaps_below=ANYWHERE`, gaps are allowed everywhere."""
+"""An offset above all real offsets. With `gaps_below=ANYWHERE`, gaps are allowed everywhere."""
 LAST_OFFSET = 1 << 62
 """The largest offset that a batch in a file may have. Above it, the offsets of later batches might not fit into 64 bits."""
 WRONG_CRC = "the CRC of the batch does not match its bytes"
@@ -80,11 +80,11 @@ def gap_at(data: memoryview, at: int, next_offset: int, gaps_below: int) -> str:
 
 
 class Walk:
-    """Yields the batches of a file from `position` on, and checks each. If sound batches end before the file does,
+    """Yields the batches of a file from `position` on, and checks each. If the sound batches end before the end of the file,
     sets `damage`.
 
-    Offsets may be missing below `gaps_below`, because of compaction. From there on, each batch must begin where the
-    previous one ends.
+    Offsets may be missing below `gaps_below`, because of compaction. From there on, each batch must begin where the previous
+    batch ends.
     """
 
     def __init__(self, path: Path, next_offset: int, position: int = 0, gaps_below: int = ANYWHERE) -> None:
@@ -147,7 +147,7 @@ def sound_batch_after(path: Path, damage: Damage, next_offset: int) -> int | Non
     with open_to_read(path) as file:
         file.seek(damage.position)
         data = memoryview(file.read(SEARCH_LIMIT))
-    # Look only where a batch may begin: the upper half of its offset is that of `next_offset`, and its byte 16 is the magic 2.
+    # Look only where a batch may begin: its offset has the upper half of `next_offset`, and its byte 16 is the magic 2.
     likely = re.compile(rb"(?s)(?=" + re.escape(next_offset.to_bytes(8, "big")[:4]) + rb".{4}\0.{7}\x02)")
     work = SEARCH_WORK
     for match in likely.finditer(data, 1):

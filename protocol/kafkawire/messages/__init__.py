@@ -3,8 +3,8 @@
 from kafkawire.declare import Api
 
 BASE = "4.3.1"
-"""The base release of Kafka: its messages, recordings and settings are written down whole, and those of other releases as
-differences from them."""
+"""The base release of Kafka: its messages, recordings and settings are stored whole. Other releases are stored as differences
+from the base release."""
 
 # By API key; the modules themselves are imported on first use.
 APIS: dict[int, Api] = {

@@ -1,8 +1,8 @@
 """One classic group: its members, its generation, and the protocol by which they agree on an assignment.
 
-A rebalance has two phases. First all members join: the coordinator responds to a JoinGroup when every known member has sent
-one, or when the rebalance timeout is over. Only the leader's response names all members. Then all members send a SyncGroup, the
-leader with the assignment of all members. The coordinator responds to the others when it has the assignment. A member that
+A rebalance has two phases. First all members join: the coordinator responds when every known member has sent a JoinGroup, or
+when the rebalance timeout is over. Only the leader's response names all members. Then all members send a SyncGroup, the leader
+with the assignment of all members. The coordinator responds to the other members when it has the assignment. A member that
 misses a phase, or sends nothing during its session timeout, is removed. The rules come from ClassicGroup and
 GroupMetadataManager.
 """
@@ -206,7 +206,7 @@ class Group(AnyGroup):
         self._entered(self)
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Returns NONE if the group has a member with this id and, if it is given, this group.instance.id; else the error."""
+        """Returns NONE if the group has a member with this id (and, if given, with this group.instance.id), else the error."""
         if instance_id is not None:
             known = self.members.static.get(instance_id)
             if known is not None and known != member_id:
@@ -383,7 +383,7 @@ class Group(AnyGroup):
             if member.joiner is None and member.instance_id is None:
                 self._forget(member)
         here = members.joined()
-        if members and not here:  # all members are static, and none has joined again yet
+        if members and not here:  # all members are static, and no member has joined again yet
             self._phase = self._timers.every(members.rebalance_timeout, now, self._complete_late_join)
             return
         if here and (members.leader is None or members[members.leader].joiner is None):

@@ -17,7 +17,7 @@ IDENTIFIES_TRANSACTIONAL_OFFSETS = since("4.4", "offsets of transactions are rec
 OFFSET_VERSION, EXPIRING_OFFSET_VERSION = 4, 1
 NO_TOPIC_ID = bytes(16)
 LEAST_OVERHEAD = 40
-"""The least size of an offset record in bytes, not counting its names and its metadata."""
+"""The least size of an offset record in bytes, without the names and the metadata in the record."""
 
 
 class Commit:
@@ -61,8 +61,8 @@ class Commit:
 
 
 def offset_record(group_id: str, where: TopicPartition, committed: Committed, topics: Mapping[str, Topic]) -> CoordinatorRecord:
-    """Returns the record of a committed offset, with the id of the topic if it is in `topics`. If the offset has its own
-    expiration time, the record is written in an old version, the only one that has a field for that time."""
+    """Returns the record of a committed offset, with the id of the topic if `topics` has the topic. If the offset has its own
+    expiration time, the record is written in an old version, because only this version has a field for that time."""
     topic = topics.get(where[0])
     value = OffsetCommitValue(
         offset=committed.offset,

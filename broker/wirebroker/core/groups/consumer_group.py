@@ -41,7 +41,7 @@ class Subscriptions(NamedTuple):
 
     names: Counter[str]
     by_regex: Counter[str]
-    """For each topic, the number of regular expressions that match it."""
+    """The number of regular expressions that match each topic."""
     regexes: Counter[str]
 
     def topics(self) -> set[str]:
@@ -119,11 +119,12 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     # The group after a change of a member
 
     def subscriptions_with(self, old: ConsumerMember | None, new: ConsumerMember | None) -> Subscriptions:
-        """Returns what the subscriptions would be after `new` replaces `old`."""
+        """Returns the subscriptions after `new` replaces `old`, without changing anything."""
         return self.subscriptions_without([] if old is None else [old], new)
 
     def subscriptions_without(self, leaving: Iterable[ConsumerMember], joining: ConsumerMember | None = None) -> Subscriptions:
-        """Returns what the subscriptions would be after the members `leaving` are removed and `joining` is added."""
+        """Returns the subscriptions after the members `leaving` are removed and `joining` is added, without changing
+        anything."""
         names, by_regex, regexes = (counts.copy() for counts in self.subscriptions)
         for member in leaving:
             _count(names, member.topics, -1)
@@ -137,7 +138,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         return Subscriptions(names, by_regex, +regexes)
 
     def regexes_with(self, old: ConsumerMember, new: ConsumerMember) -> Counter[str]:
-        """Returns what the counts of regular expressions would be after `new` replaces `old`."""
+        """Returns the counts of regular expressions after `new` replaces `old`."""
         regexes = self.subscriptions.regexes.copy()
         _count(regexes, [old.regex] if old.regex else [], -1)
         _count(regexes, [new.regex] if new.regex else [], 1)

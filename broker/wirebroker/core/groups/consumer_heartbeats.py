@@ -1,7 +1,7 @@
 """The requests of KIP-848 groups: ConsumerGroupHeartbeat, and the removal of members.
 
-The rules come from Kafka's GroupMetadataManager. The result of a heartbeat is computed first, and written to the log
-only at the end, so a refused request changes nothing. Requests about many topics run in slices.
+The rules come from Kafka's GroupMetadataManager. The result of a heartbeat is computed first, and written to the log at the
+end. So a refused request changes nothing. Requests about many topics run in slices.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
         return [str(name) for name in names] if isinstance(names, list) else []
 
     def default_assignor(self) -> str:
-        """Returns the assignor of a group in which no member requests one."""
+        """Returns the assignor of a group in which no member requests an assignor."""
         return self._known_assignors()[0]
 
     # Heartbeats
@@ -149,8 +149,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
     def find_or_upgrade(self, requested: GroupHeartbeat) -> Generator[None, Any, ConsumerGroup | Refusal]:
         """Returns the group of a heartbeat, or the refusal.
 
-        A classic group is converted, if the conversion is allowed: then the returned group is new and has the members of the
-        classic group.
+        If a classic group may be converted, returns a new group with the members of the classic group.
         """
         held = self.registry.groups.get(requested.group_id)
         if requested.epoch == 0 and isinstance(held, ClassicGroup) and not held.is_empty:

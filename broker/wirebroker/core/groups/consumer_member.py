@@ -50,7 +50,8 @@ class ConsumerMember(ModernMember):
         return replace(self, epoch=LEAVES_FOR_A_WHILE, assigned=assigned, revoking={})
 
     def assignment_epoch(self, topic_id: bytes, index: int) -> int | None:
-        """Returns the epoch at which the partition was assigned to the member, or None if the member does not own it."""
+        """Returns the epoch at which the partition was assigned to the member, or None if the member does not own the
+        partition."""
         for owned in (self.assigned, self.revoking):
             if index in owned.get(topic_id, {}):
                 return owned[topic_id][index]

@@ -1,4 +1,4 @@
-"""Matches the regular expressions, to which members of consumer groups subscribe, with the topics."""
+"""Finds the topics that match the regular expressions to which members of consumer groups subscribe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wirebroker.core.groups.modern_heartbeats import ModernGroups
 from wirebroker.core.patterns import Pattern, PatternError, compile_pattern
 
 REGEX_REFRESH_MIN_MS = 10_000
-"""The least time in ms after which regular expressions are matched with the topics again."""
+"""The least time in ms between two searches for the topics that match regular expressions."""
 REGEX = "regex"
 STEPS_AT_ONCE = 500_000
 """The number of steps of a regular expression in one slice; see `Pattern.learn`."""

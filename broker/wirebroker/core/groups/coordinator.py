@@ -73,8 +73,8 @@ class GroupCoordinator:
     # Loading
 
     def restart(self, now: int) -> None:
-        """Continue after a restart of the broker with the committed offsets and the members of stable groups that the log
-        has."""
+        """Continue after a restart of the broker: the committed offsets and the members of stable groups are read from the
+        log."""
         for group in self.groups.values():
             self._restart(group, now)
         self._set_timers(now)
@@ -181,7 +181,7 @@ class GroupCoordinator:
         self._gone_topics[topic] = topic_id
 
     def forget_topics(self, now: int) -> None:
-        """Forget the committed offsets of deleted topics, and the share groups' state for them, in slices."""
+        """Forget the committed offsets of deleted topics, and the share groups' state of these topics, in slices."""
         if self._gone_topics and not self._forgets:
             self._cluster.timers.work(self._forgetting_topics(now))
 

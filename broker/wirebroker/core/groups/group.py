@@ -79,7 +79,7 @@ class AnyGroup(ABC):
     def die(self, now: int) -> None:
         """Stop the group's timers, because the group is deleted or replaced."""
 
-    def move_time(self, ms: int) -> None:  # noqa: B027 - a classic group has only timers, and they need no change
+    def move_time(self, ms: int) -> None:  # noqa: B027 - a classic group has only timers, which need no change
         """The clock was moved by `ms` (negative if it was moved back). Move all stored times by `ms`, so that timers keep their
         remaining time."""
 
@@ -98,9 +98,9 @@ class AnyGroup(ABC):
         return ErrorCode.NONE
 
     def deletion_error(self) -> ErrorCode:
-        """Returns the error if offsets of the group must not be deleted, or NONE. An error is returned if the coordinator
-        cannot read the members' subscriptions: then it does not know which topics are subscribed, and the offsets of a
-        subscribed topic must not be deleted."""
+        """Returns the error if offsets of the group must not be deleted, or NONE. The offsets of a subscribed topic must not be
+        deleted. If the coordinator cannot read the members' subscriptions, every topic may be subscribed, so an error is
+        returned."""
         return ErrorCode.NONE
 
     def kept_since(self, committed: Committed) -> int | None:

@@ -1,7 +1,7 @@
 """The common part of consumer, share and streams groups (Kafka's ModernGroup).
 
-The coordinator computes the target assignment of each member. The heartbeat responses tell a member which partitions to take
-and which to give up. `modern_heartbeats` handles the heartbeats, and `modern_log` has the records.
+The coordinator computes the target assignment of each member. The heartbeat responses name the partitions that a member gets,
+and the partitions that it must give up. `modern_heartbeats` handles the heartbeats, and `modern_log` has the records.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class MemberState(Enum):
     STABLE = 0
     """The member has the target assignment of its epoch."""
     UNREVOKED = 1
-    """The member must give up partitions or tasks, and has not confirmed yet that it has done so."""
+    """The member must give up partitions or tasks, and has not confirmed this yet."""
     UNRELEASED = 2
     """The member waits for partitions or tasks that other members still own."""
 
@@ -86,7 +86,8 @@ class ModernMember:
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def moved(self, epoch: int, state: MemberState, assigned: Any, revoking: Any) -> Self:
-        """Returns the member with this epoch, state and assignment. The epoch that it has now becomes its previous epoch."""
+        """Returns the member with this epoch, state and assignment. The present epoch of the member becomes its previous
+        epoch."""
         return replace(self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
 
     def away(self) -> Self:
@@ -134,13 +135,13 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         self.assignment_epoch = FIRST_EPOCH
         """The group epoch for which `targets` were computed."""
         self.assigned_at = 0
-        """The time of the last assignment, in ms since the epoch; 0 if there was none."""
+        """The time of the last assignment, in ms since the epoch; 0 before the first assignment."""
         self.members: dict[str, M] = {}
         self.static_members: dict[str, str] = {}
         """The member ids of the static members, by group.instance.id."""
         self.targets: dict[str, T] = {}
         self.facts: TopicFacts = {}
-        """The subscribed topics as they were when the group's epoch last rose. Kafka keeps a hash of these topics instead."""
+        """The subscribed topics at the last rise of the group's epoch. Kafka keeps a hash of these topics instead."""
         self.recorded_hash = 0
         """The hash of the subscribed topics in the group's record in the log."""
         self._changes = changes
@@ -187,7 +188,8 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         return one == other
 
     def changed(self, made: Mapping[str, T], held: Mapping[str, T]) -> dict[str, T]:
-        """Returns the target assignments in `made` that differ from those in `held` by more than the order of partitions."""
+        """Returns the target assignments in `made` that differ from the assignments in `held`. A different order of partitions
+        is not a difference."""
         return {each: given for each, given in made.items() if each not in held or not self.same_target(given, held[each])}
 
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
@@ -215,7 +217,8 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         return _stale(member)
 
     def has_since(self, member: M, where: Where) -> int | None:
-        """Returns the epoch at which the partition was assigned to the member, or None if the member does not own it."""
+        """Returns the epoch at which the partition was assigned to the member, or None if the member does not own the
+        partition."""
         return None
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
@@ -253,7 +256,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         self.targets.pop(member_id, None)
 
     def forget_unrecorded(self) -> None:
-        """Forget the state that is in none of the group's records."""
+        """Forget the state that the group's records do not contain."""
 
     def move_time(self, ms: int) -> None:
         if self.assigned_at:
@@ -296,7 +299,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
 
     @abstractmethod
     def replay_other(self, key: Message, value: Any) -> None:
-        """Apply a record, or fields of a record, that only this type of group has."""
+        """Apply a record that only this type of group has, or the fields of a record that only this type has."""
 
     # Timers
 

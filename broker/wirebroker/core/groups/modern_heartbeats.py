@@ -1,8 +1,8 @@
 """Request handling shared by consumer, share and streams groups: heartbeats, timers, and the removal of members.
 
-The rules come from Kafka's GroupMetadataManager. The result of a heartbeat (`Step`) is first computed, then written to
-the log, then applied to the group. A request that is refused changes nothing, because it is refused before the last step.
-Requests about many topics run in slices.
+The rules come from Kafka's GroupMetadataManager. The result of a heartbeat (`Step`) is first computed, then written to the log,
+then applied to the group. A refused request changes nothing, because a request is refused before the last step. Requests about
+many topics run in slices.
 """
 
 from __future__ import annotations
@@ -264,8 +264,8 @@ class ModernGroups(ABC, Generic[G, M]):
         return bool(group.assigned_at and interval and now < group.assigned_at + interval)
 
     def compute_target(self, step: Step[G, M], now: int) -> Generator[None, Any, tuple[int, Any]]:
-        """Returns the epoch of the target assignment, and the member's target assignment. If the group's epoch has risen, this
-        computes the target assignments of all members again, but at most once in each assignment interval.
+        """Returns the epoch of the target assignment, and the member's target assignment. If the group's epoch has risen, the
+        method computes the target assignments of all members again, but at most once in each assignment interval.
         """
         group = step.group
         if group.assignment_epoch >= step.epoch or self.too_soon(group, now):
@@ -329,8 +329,8 @@ class ModernGroups(ABC, Generic[G, M]):
         self.fence_at(group, REBALANCE, member.member_id, now + member.rebalance_timeout, member.epoch)
 
     def fence_at(self, group: G, kind: str, member_id: str, when: int, epoch: int | None = None) -> None:
-        """Remove a member at `when` (ms since the epoch), if it is still a member and, if `epoch` is given, still at this
-        epoch. If the removal cannot be written to the log, try again later.
+        """Remove a member at `when` (ms since the epoch), unless it has left before. With `epoch`, remove the member only if it
+        is still at this epoch. If the removal cannot be written to the log, try again later.
         """
 
         def expire(now: int) -> None:
@@ -426,7 +426,7 @@ def unknown_member(group: ModernGroup[Any, Any], member_id: str) -> Refusal:
 def instance_gone(group: ModernGroup[Any, Any], instance_id: str) -> Refusal | None:
     """Returns a refusal if this group.instance.id belongs to a member that has left.
 
-    A member can leave its old group.instance.id behind if it changed the id before it left.
+    A member that changes its group.instance.id and then leaves can leave the old id behind.
     """
     member_id = group.static_members.get(instance_id)
     return None if member_id is None or member_id in group.members else unknown_member(group, member_id)

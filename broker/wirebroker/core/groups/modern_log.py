@@ -35,7 +35,7 @@ class Format(NamedTuple):
     metadata: OfMember
     """The fields that a member has sent. They are read into the member (`read(member, value)`)."""
     current: OfMember
-    """A member's epochs and assignment. They, too, are read into the member."""
+    """A member's epochs and assignment, which are also read into the member."""
     target: OfMember
     """A member's target assignment (`read(value)`)."""
     epoch: OfGroup

@@ -135,8 +135,8 @@ class OffsetManager:
                 raise OSError(f"the offsets of the group {group_id!r} cannot be written down ({error.name})")
 
     def delete(self, group_id: str, where: Iterable[TopicPartition], now: int) -> ErrorCode:
-        """Delete committed offsets. If their tombstones cannot be written, no offset is deleted, and the error for the client
-        is returned."""
+        """Delete committed offsets. If the tombstones of the offsets cannot be written, no offset is deleted, and the error for
+        the client is returned."""
         gone = [each for each in dict.fromkeys(where) if self.offsets.has(group_id, each)]
         error = self._registry.log(group_id, [offset_tombstone(group_id, each) for each in gone], now)
         for each in gone if not error else ():

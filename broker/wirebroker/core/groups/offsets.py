@@ -11,7 +11,7 @@ ProducerAt = tuple[int, int]
 
 
 class Committed(NamedTuple):
-    """A committed offset; `leader_epoch` is −1 if the client did not send it.
+    """A committed offset; `leader_epoch` is −1 if the client sent no leader epoch.
 
     `time` is the time of the commit. `expires` is the expiration time, if the client has sent a retention time. Both times are
     in ms since the epoch. `recorded_at` is the offset of the commit's record in __consumer_offsets: of two commits, the commit

@@ -79,7 +79,7 @@ class Registry:
         self, group_id: str, records: Iterable[CoordinatorRecord | None], now: int
     ) -> Generator[None, Any, ErrorCode]:
         """Does the same as `log`, but in slices. A None among the records ends a slice. All records are encoded before the
-        first one is written."""
+        first record is written."""
         pause = weighted_pauses(BYTES)
         encoded = []
         try:

@@ -42,7 +42,7 @@ class JoinRequest(NamedTuple):
     rebalance_timeout: int
     session_timeout: int
     needs_known_id: bool
-    """Tells whether a new member first gets a member id, with which it must join again (KIP-394)."""
+    """Tells whether a new member first gets a member id and must then join again with this id (KIP-394)."""
     may_skip_assignment: bool
     sees: Callable[[str], bool] | None = None
     """Tells whether the client may see a topic, so that its regular expression can match the topic.
@@ -155,8 +155,7 @@ class Roster(dict[str, Member]):
         return any(self._votes[name] == len(self) for name, _ in protocols)
 
     def choose_protocol(self, release: Release) -> str:
-        """Returns the protocol with the most votes: each member votes for the first of its protocols that all members
-        support."""
+        """Returns the protocol with the most votes: each member votes for its first protocol that all members support."""
         common = {name for name, count in self._votes.items() if count == len(self)}
         votes = Counter(next(name for name, _ in member.protocols if name in common) for member in self.values())
         return max(_in_order(votes, release), key=votes.__getitem__)

@@ -168,7 +168,7 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
         return self.subscriptions()
 
     def subscribes(self, topic: str) -> bool:
-        """Returns False: a subscription matters only for committed offsets, and share groups have none."""
+        """Returns False: a subscription matters only for committed offsets, and share groups have no committed offsets."""
         return False
 
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:

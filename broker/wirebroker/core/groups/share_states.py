@@ -92,7 +92,7 @@ class ShareStates:
         return refused
 
     def make_state_topic(self, now: int) -> None:
-        """Create __share_group_state if it does not exist, as the first use of a share group does."""
+        """Create __share_group_state if it does not exist. In Kafka the first use of a share group creates this topic."""
         if SHARE_TOPIC not in self._cluster.topics:
             with suppress(OSError, ConfigError):  # the brokers' settings may not allow this topic
                 self._cluster.create_internal_topic(SHARE_TOPIC, now)
@@ -133,7 +133,7 @@ class ShareStates:
         self, group_id: str, wanted: Mapping[str, Mapping[int, int]], now: int
     ) -> Generator[None, Any, Mapping[tuple[str, int], Refusal] | Refusal]:
         """Set the start offsets, by topic and partition, of a group that has no members, in slices. Returns the refusals by
-        partition, or one refusal for all.
+        partition, or one refusal for all partitions.
         """
         group = self._groups.find(group_id, create=CREATES_ALTERED_GROUPS.of(self._groups.release))
         if isinstance(group, Refusal):

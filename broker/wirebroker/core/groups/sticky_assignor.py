@@ -1,8 +1,8 @@
 """The assignor of streams groups, in slices (Kafka's StickyTaskAssignor).
 
-An active task is assigned to the member that had it. If that is not possible, it is assigned to a member that had its standby
-task, or else to the process with the least load. Standby tasks are assigned by the same preferences, but never to a process
-that already has the task. Quotas keep the members' numbers of tasks about equal.
+An active task is assigned to the member that had the task or, if that is not possible, to a member that had the standby task.
+Otherwise the task is assigned to the process with the least load. Standby tasks are assigned by the same preferences, but never
+to a process that already has the task. Quotas keep the members' numbers of tasks about equal.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class _Assignment:
             self._buckets *= 2
 
     def _by_load(self) -> JavaHeap[_Process]:
-        if not self._is_newest:  # since 4.4 `computeIfAbsent` adds the processes, which does not grow the table afterwards
+        if not self._is_newest:  # since 4.4 `computeIfAbsent` adds the processes, and does not grow the table
             self._grow()
         in_order = hash_order(self._processes, java_hash, self._buckets)
         return JavaHeap((self._processes[each] for each in in_order), lambda process: process.load)
@@ -141,7 +141,7 @@ class _Assignment:
         self._quota.reached(count)
 
     def _give_back(self, task: TaskId, member_id: str | None, quota: _Quota, *, active: bool) -> bool:
-        """Assign the task to a member that had it, if the quota allows that."""
+        """Assign the task to a member that had the task before, if the quota allows that."""
         if member_id is None or self._process_of[member_id].counts[member_id] >= quota.limit:
             return False
         self._give(member_id, task, self._process_of[member_id].give(member_id), active=active)
@@ -216,7 +216,7 @@ class _Assignment:
         return self._give_back(task, was_standby, self._quota, active=False)
 
     def _give_standby(self, heap: JavaHeap[_Process], task: TaskId) -> bool:
-        """Assign a standby task to the process with the least load of those that do not have the task yet."""
+        """Assign a standby task to the process with the least load, among the processes that do not have the task yet."""
         seen: list[_Process] = []
         found = False
         while len(heap) and not found:

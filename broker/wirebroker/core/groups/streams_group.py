@@ -23,13 +23,14 @@ NOT_READY = "NotReady"
 
 
 ASK_AGAIN_MS, ASK_AT_LEAST_MS = 30_000, 3_600_000
-"""The first and the longest time, in ms, for which the broker waits before it asks again for a description of the topology."""
+"""The first and the longest pause in ms between two requests of the broker for a description of the topology."""
 TaskOffsets = tuple[Some, Some]
 """The offsets of a member's tasks, and the end offsets of the tasks' changelogs."""
 
 
 class Asked(NamedTuple):
-    """How many times the broker has asked for a description of the topology of this epoch, and when it may ask again."""
+    """The number of times that the broker has asked for a description of the topology of this epoch, and the time at which it
+    may ask again."""
 
     epoch: int
     times: int
@@ -98,7 +99,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         return () if self.topology is None else self.topology.required
 
     def subscribes(self, topic: str) -> bool:
-        """Tells whether the group has members and its topology reads the topic."""
+        """Tells whether the group has members and a topology that reads the topic."""
         return bool(self.members) and self.topology is not None and topic in self.topology.reader_of
 
     def has_since(self, member: StreamsMember, where: Where) -> int | None:

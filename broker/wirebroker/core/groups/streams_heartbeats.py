@@ -35,7 +35,7 @@ Claims = Sequence[TaskIds] | None
 
 
 class StreamsHeartbeat(NamedTuple):
-    """A StreamsGroupHeartbeat for which `request_error` has found no error, with its topology."""
+    """A StreamsGroupHeartbeat, in which `request_error` has found no error, with the topology in the request."""
 
     request: StreamsGroupHeartbeatRequest
     topology: Topology | Misfit | None
@@ -355,7 +355,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
             self.registry.report(group)
 
     def _entered(self, group: StreamsGroup, now: int) -> None:
-        """Drop the state of a new group that is in none of its records. Kafka does not have this state, either, because Kafka
+        """Drop the state of a new group that its records do not contain. Kafka does not have this state, either, because Kafka
         builds a new group from the records."""
         group.offsets.clear()
         group.forget_unrecorded()

@@ -20,7 +20,7 @@ from wirebroker.core.groups.streams_member import Some, StreamsMember, Tasks
 from wirebroker.core.groups.streams_topology import Topology
 
 STATES = {MemberState.STABLE: 1, MemberState.UNREVOKED: 2, MemberState.UNRELEASED: 3}
-"""The numbers of a member's states in the records. They differ from those in the records of consumer groups."""
+"""The numbers of a member's states in the records. These numbers differ from the numbers in the records of consumer groups."""
 _STATES_READ = {number: state for state, number in STATES.items()}
 T = TypeVar("T", current.TaskIds, target.TaskIds)
 

@@ -75,7 +75,7 @@ class Holders(NamedTuple):
 
     def in_process(self, process: str, member: StreamsMember | None) -> tuple[Callable[[TaskId], bool], ...]:
         """Returns one function for each kind of task. The function tells whether this process has a given task as a task of
-        this kind. If `member` is given, its own tasks do not count."""
+        this kind. If `member` is given, the tasks of this member do not count."""
         own: Tasks = NOTHING if member is None else member.assigned
         return (
             lambda task: self.active(task) == process and task not in own.active,
@@ -96,8 +96,7 @@ def reconcile(
 ) -> StreamsMember:
     """Returns the member after one step towards the target assignment of this epoch, or the same member if it must wait.
 
-    `converts` tells whether the kind of a member's task can change without the member giving the task up, as in Kafka 4.4 and
-    later.
+    `converts` tells whether a member can keep a task while the kind of the task changes, as in Kafka 4.4 and later.
     """
     if member.reconciled_to(epoch):
         return member
@@ -130,7 +129,7 @@ def reconcile(
 
 
 def _convert(held: Tasks, wanted: Some, parts: Sequence[_Difference], claimed: Tasks | None) -> None:
-    """Adjust the member's kept, given up and new tasks (`parts`) for each new task that the member already has as another kind
+    """Adjust `parts` (the member's kept, given up and new tasks) for each new task that the member already has as another kind
     of task."""
     active, *replicas = parts
     standby, warmup = replicas

@@ -44,8 +44,8 @@ class Told(NamedTuple):
 
 
 class Misfit(NamedTuple):
-    """The error for a topology that is invalid whatever topics exist. `message` is None where Kafka's code fails with an
-    exception instead of a message for the client."""
+    """The error for a topology that is invalid with any topics. `message` is None where Kafka's code fails with an exception
+    instead of a message for the client."""
 
     code: ErrorCode
     message: str | None = None
@@ -154,7 +154,7 @@ class _TopicsDoNotFitError(Exception):
 
 
 class _InvalidError(Exception):
-    """Raised if the topology is invalid whatever topics exist."""
+    """Raised if the topology is invalid with any topics."""
 
     def __init__(self, message: str | None = None) -> None:
         code = ErrorCode.UNKNOWN_SERVER_ERROR if message is None else ErrorCode.STREAMS_INVALID_TOPOLOGY
@@ -242,7 +242,7 @@ def _repartition_counts(topology: Topology, existing: Counts) -> Generator[None,
     for number, each in enumerate(everything):
         for name in _names(each.repartition_source_topics):
             readers.setdefault(name, []).append(number)
-    # Kafka visits all subtopologies, in rounds, until every number is known. Here a round visits only those subtopologies for
+    # Kafka visits all subtopologies, in rounds, until every number is known. Here a round visits only the subtopologies for
     # which the number of partitions of an input topic has just become known. So the time for a long chain of subtopologies is
     # not quadratic.
     turns = [(0, number) for number in range(len(everything))]

@@ -21,8 +21,8 @@ FREE = -1
 Backwards = dict[bytes, dict[int, None]]
 """The partitions of a member by topic id, with the topics in reverse order.
 
-In Java, HashMap.computeIfAbsent puts a new topic in front of the others in its bucket. A Python dict can add a key only at the
-end, so here the order is reversed.
+In Java, HashMap.computeIfAbsent puts a new topic in front of the other topics in its bucket. A Python dict can add a key only
+at the end, so here the order is reversed.
 """
 
 
@@ -62,7 +62,7 @@ class _Balancer:
         return self._most_size - self._least_size <= 1
 
     def least(self) -> int:
-        """Returns the member that gets the next partition. All members that have the fewest partitions take turns."""
+        """Returns the member that gets the next partition. The members with the fewest partitions take turns."""
         if self._next_least >= self._least_end:
             self._least_size += 1
             while self._least_end < len(self._order) and self._sizes[self._order[self._least_end]] == self._least_size:
@@ -135,7 +135,7 @@ class MixedAssignment:
         return 2 * self._sizes[topic] + len(self._subscribers[topic])
 
     def _in_order(self, topics: Iterable[bytes]) -> list[bytes]:
-        """Sorts topics: those with the most partitions per subscriber come first."""
+        """Sorts topics: topics with the most partitions per subscriber come first."""
 
         def place(topic: bytes) -> tuple[float, int, tuple[int, int]]:
             subscribers = len(self._subscribers[topic])

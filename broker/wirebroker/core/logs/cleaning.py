@@ -4,9 +4,9 @@ A round of compaction reads the closed segments before the first open transactio
 closed after the last round, to learn the last offset of each key. Then it reads all closed segments and drops each record whose
 key has a later record. The offsets of the other records do not change. These batches are kept, too:
 
-    tombstones, and the markers of transactions without batches, for delete.retention.ms after the first round that read them
-    the last batch of each producer, without its records, because at startup the producer's sequences are read from it
-    the last batch of the round
+    tombstones, and the markers of transactions without batches, for delete.retention.ms after the first round that read these
+    records the last batch of each producer, without its records, because the producer's sequences are read from this batch at
+    startup the last batch of the round
 
 This module only decides which records stay. The log on disk and the log in memory write the remaining batches and replace their
 segments themselves. Functions that take long are generators: they yield at least once per `STEP` records or per batch, so that
@@ -119,7 +119,7 @@ def plan(
 
 
 def next_plan(segments: Sequence[S], end_offset: int, cleaned_to: int, owner: Owner, configs: TopicConfigs, now: int) -> int:
-    """Returns the time from which `plan` may return another result although the log stays as it is, or NEVER."""
+    """Returns the time from which `plan` may return another result for the same log, or NEVER."""
     first_dirty, times = _first_dirty(cleaned_to, end_offset, owner), []
     for segment in segments[:-1] if "compact" in configs.text("cleanup.policy") else ():
         if segment.base_offset >= first_dirty:

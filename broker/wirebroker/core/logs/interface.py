@@ -99,7 +99,7 @@ class Log(Protocol):
         stored."""
 
     def roll(self, now: int) -> None:
-        """Close the active segment and begin a new one. If the active segment is empty, it stays and only its time changes."""
+        """Close the active segment and begin a new one. An empty active segment stays, and only its time changes."""
 
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
         """Returns at most `max_bytes` of batches before the offset `limit`, from the batch that contains `offset` on. The last

@@ -58,13 +58,13 @@ class Segment:
         self._chunk = memoryview(b"")
         self._at = self._capacity = 0
         self._apart = True
-        """Tells whether the next small batch begins a new view, because its bytes will not directly follow those of the last
-        batch."""
+        """Tells whether the next small batch begins a new view, because its bytes will not directly follow the bytes of the
+        last batch."""
         self._next_chunk = chunk
 
     def append(self, batch: Buffer, base_offset: int, leader_epoch: int, timestamp: int, owned: bool) -> None:
-        """Append the batch. If `owned` is set and the batch is large, the segment keeps the buffer; otherwise it copies the
-        bytes."""
+        """Append the batch. If `owned` is set and the batch is large, the segment keeps the buffer. Otherwise the segment
+        copies the bytes."""
         size = len(batch)
         if owned and size >= OWN_BUFFER_FROM:
             chunk, at = memoryview(batch), 0
@@ -195,7 +195,7 @@ class MemoryLog:
         return base_offset
 
     def roll(self, now: int) -> None:
-        """Close the active segment and begin a new one. If the active segment is empty, it stays and only its time changes."""
+        """Close the active segment and begin a new one. An empty active segment stays, and only its time changes."""
         if not self.active.bases:
             self.active.created = now
             return

@@ -24,7 +24,7 @@ RELEASES = (
 """The releases of Kafka that a broker can play, oldest first."""
 
 SEEN = "seen"
-"""Stands in place of a KIP or a ticket for a change that was only observed."""
+"""Stands in place of a KIP or a ticket if a change was only observed."""
 
 T = TypeVar("T")
 

@@ -126,7 +126,7 @@ class Acquisition:
 
     @property
     def _throttle(self) -> int:
-        """If a record has at least this delivery count, fewer records are acquired together with it."""
+        """If a record has at least this delivery count, fewer records are acquired together with this record."""
         return max(MINIMUM_THROTTLE, (self._limits.deliveries + 1) // 2)
 
     def _is_throttled(self, batch: InFlightBatch) -> bool:
@@ -185,8 +185,8 @@ class Acquisition:
         return max(offset, self._batches[at].last) if at >= 0 else offset
 
     def _make(self, first: int, last: int, room: int) -> list[Acquired]:
-        """Acquire the records from `first` to `last` in new batches. In the mode "batch_optimized", a new batch ends with a
-        fetched batch, as soon as it has at least `batch_size` records."""
+        """Acquire the records from `first` to `last` in new batches. In the mode "batch_optimized", a new batch ends at the end
+        of a fetched batch, as soon as the new batch has at least `batch_size` records."""
         if self._by_records and last - first + 1 > room:
             return [self._make_partly(first, last, room)]
         made = []
@@ -229,7 +229,7 @@ def _joined(taken: Sequence[Acquired]) -> list[tuple[int, int, int]]:
 
 
 def without(acquired: Sequence[Acquired], aborted: Sequence[BatchSpan]) -> list[Acquired]:
-    """Returns the acquired records in order, except those in the batches of aborted transactions."""
+    """Returns the acquired records in order, except records of aborted transactions."""
     left = list(acquired)
     for gone in aborted:
         cut: list[Acquired] = []

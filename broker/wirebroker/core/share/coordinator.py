@@ -88,7 +88,7 @@ class ShareCoordinator:
         self._cluster = cluster
         self.states: dict[Key, ShareState] = {}
         self._updates: dict[Key, int] = {}
-        """For each share partition, the number of updates since its last snapshot."""
+        """The number of updates since the last snapshot of each share partition."""
         self._leader_epochs: dict[Key, int] = {}
         self._state_epochs: dict[Key, int] = {}
         """The highest state epoch of each share partition so far."""
@@ -221,7 +221,7 @@ class ShareCoordinator:
         self, key: Key, held: ShareState, leader_epoch: int, start_offset: int, completed: int, batches: Sequence[StateBatch],
         now: int,
     ) -> Refusal | None:  # fmt: skip
-        """Write an update record or, after many of them, a snapshot."""
+        """Write an update record or, after many update records, a snapshot."""
         if KEEPS_SHARE_PROGRESS.of(self._cluster.configs.release):
             start_offset, completed = _progress(held, start_offset, completed)
         merged = _merged(held, leader_epoch, start_offset, completed, batches)

@@ -3,7 +3,7 @@
 A dead letter is written for a record that a member has rejected, or that was delivered too often. The dead letter is a record
 in the topic that the group's errors.deadletterqueue.topic.name names. The headers of a dead letter have the place of the
 original record and the reason. If the group's settings ask for copies, the dead letter has the original key and value. If a
-dead letter cannot be written, it is lost, and the original record is archived anyway.
+dead letter cannot be written, the dead letter is lost, and the original record is archived anyway.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class DeadLetters:
         self._cluster = cluster
 
     def send(self, letters: Letters, now: int) -> None:
-        """Write the letters, in slices. If the partition for them has no leader, the broker tries again later."""
+        """Write the letters, in slices. If the partition for the letters has no leader, the broker tries again later."""
         self._try(letters, 1, now)
 
     def _try(self, letters: Letters, attempt: int, now: int) -> None:

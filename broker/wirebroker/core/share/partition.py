@@ -68,7 +68,7 @@ class Broken(Exception):
 
 
 class Undo(NamedTuple):
-    """A change of the state of a record or a batch, with what is needed to undo it: the former state and member, and the
+    """A change of the state of a record or a batch, with the data for undoing the change: the former state and member, and the
     offsets."""
 
     record: InFlight
@@ -109,8 +109,8 @@ class SharePartition:
         self.looks_for_next = False
         """Tells whether a record at or before `end_offset` may be available."""
         self._gap: tuple[int, int] | None = None
-        """If the loaded batches have gaps between them: the offset of the first record that may be in a gap, and the end offset
-        when the state was loaded."""
+        """The offset of the first record that may be in a gap between the loaded batches, and the end offset when the state was
+        loaded."""
         self._timers = timers
         self._stored = stored
         self._woken = woken
@@ -186,8 +186,8 @@ class SharePartition:
         return None
 
     def can_acquire(self) -> bool:
-        """Tells whether records can be acquired: a record that was given out before is available, or the limit of records in
-        flight allows new records."""
+        """Tells whether records can be acquired. This is so if a record that was given out before is available, or if the limit
+        of records in flight allows new records."""
         return self.next_fetch_offset() != self.end_offset + 1 or self.in_flight < self.limits.in_flight
 
     # Locks
@@ -247,8 +247,8 @@ class SharePartition:
     # Acknowledgements
 
     def acknowledge(self, member_id: str, batches: Sequence[Acknowledged], now: int) -> Refusal | list[Undo]:
-        """Apply a member's acknowledgements: either all of `batches` or none of them. Returns the refusal, or the changes. The
-        caller passes the changes to `finish`. Raises Broken."""
+        """Apply a member's acknowledgements: all `batches`, or nothing. Returns the refusal, or the changes. The caller passes
+        the changes to `finish`. Raises Broken."""
         changed: list[Undo] = []
         limits = self.limits
         for batch in batches:
@@ -362,9 +362,9 @@ class SharePartition:
         return changed
 
     def finish(self, changed: Sequence[Undo], now: int) -> Refusal | None:
-        """Write down changes. If the write fails, undo the changes and return the reason. Kafka writes in the background, so
-        the effect of acknowledgements is not visible to a fetch in the same request. In wirebroker, the effect is not visible
-        to such a fetch, either.
+        """Write down changes. If the write fails, undo the changes and return the reason. Kafka writes in the background, so a
+        fetch in the same request does not see the effect of acknowledgements. In wirebroker, such a fetch does not see the
+        effect, either.
         """
         if not changed:
             return None
@@ -449,8 +449,8 @@ class SharePartition:
         return record is not None and record.completed
 
     def _last_completed(self) -> tuple[int, int]:
-        """Returns the last offset of the completed records before the first record that is not completed, and how many of these
-        completed records lie at or after the start offset."""
+        """Returns the last offset before the first record that is not completed, and the number of completed records from the
+        start offset to this offset."""
         found, count, gap = -1, 0, self.gap_start
         for batch in self.batches:
             if gap is not None and batch.last >= gap:

@@ -72,7 +72,7 @@ class ShareSession:
         cached = self.partitions.get(place)
         if cached is not None:
             cached.shown = bool(error)
-            if has_records:  # the partition becomes the last one of the session
+            if has_records:  # the partition becomes the last partition of the session
                 self.partitions[place] = self.partitions.pop(place)
 
     def advance(self) -> None:

@@ -1,4 +1,4 @@
-"""The settings of a share group: the group's own values or, where it has none, the broker's values."""
+"""The settings of a share group: the group's own values or, for settings without an own value, the broker's values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?
 
 @lru_cache
 def _parsed(name: str, own: str | None) -> str:
-    """Returns the value of a group setting as normalized text. If the group has no value of its own (`own` is None), this is
+    """Returns the value of a group setting as normalized text. If the group has no value of its own (`own` is None), returns
     the default."""
     setting = GROUP_SETTINGS[name]
     return setting.text(setting.parse((setting.default or "") if own is None else own))

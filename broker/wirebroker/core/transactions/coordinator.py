@@ -84,8 +84,8 @@ class TransactionCoordinator:
         self._complete_offsets = complete_offsets
         self.transactions: dict[str, Transaction] = {}
         self._awaiting: set[tuple[Transaction, Partition]] = set()
-        """Each transaction whose end waits for a change of a partition (for example, a new leader or the replication of the
-        marker), with this partition."""
+        """The transactions whose end waits for a change of a partition (for example, a new leader or the replication of the
+        marker), each with this partition."""
         self._retrying: set[Transaction] = set()
         """The transactions for which a timer is set to write the missing markers again."""
         self._runs: dict[Transaction, object] = {}
@@ -279,8 +279,8 @@ class TransactionCoordinator:
     # Ends
 
     def end(self, requested: EndRequest, now: int) -> ProducerResult:
-        """Commit or abort a transaction. Returns the producer's next id and epoch. Only in transaction version 2 does the
-        producer get them."""
+        """Commit or abort a transaction. Returns the producer's next id and epoch, which the producer gets only in transaction
+        version 2."""
         if not requested.transactional_id:
             return ProducerResult(ErrorCode.INVALID_REQUEST)
         transaction = self.transactions.get(requested.transactional_id)
@@ -311,7 +311,7 @@ class TransactionCoordinator:
             return ProducerResult(error)
         if (
             not fences and requested.producer_epoch != transaction.producer_epoch
-        ):  # as in Kafka, the error is detected only after the new state was written, and the markers are never written
+        ):  # as in Kafka, the error is detected after the new state was written; so the markers are never written
             return ProducerResult(ErrorCode.INVALID_PRODUCER_EPOCH)
         self._finish(transaction, now)
         if not bumps:
@@ -344,7 +344,7 @@ class TransactionCoordinator:
         missing = {}
         for where in sorted(transaction.partitions):
             yield from pause()
-            if self._runs.get(transaction) is not run:  # a later run has begun; the writing of a marker may have caused it
+            if self._runs.get(transaction) is not run:  # a later run has begun, perhaps because a marker was written
                 return
             if code := self._mark(transaction, where, marker, now):
                 missing[where] = code
@@ -405,8 +405,8 @@ class TransactionCoordinator:
         partition.waiting[resume] = None
 
     def write_marker(self, topic: str, index: int, marker: EndMarker, now: int) -> ErrorCode:
-        """Write the marker of a producer's transaction to one partition. A deleted partition needs no marker, so the result for
-        it is NONE."""
+        """Write the marker of a producer's transaction to one partition. A deleted partition needs no marker, so the result is
+        NONE."""
         partition = self._cluster.partition(topic, index)
         if partition is None:
             return ErrorCode.NONE
@@ -504,10 +504,10 @@ def _judge_end(transaction: Transaction, requested: EndRequest, fences: bool) ->
     """Returns None if the EndTxn ends the transaction. If the EndTxn changes nothing, returns the response: an error, or NONE
     for a repeated EndTxn.
 
-    From transaction version 2 on, every EndTxn increases the epoch, so a repeated EndTxn has the previous epoch. An EndTxn that
-    aborts a transaction that never began is allowed in these versions, and increases the epoch, too. In earlier versions a
-    repeated EndTxn is recognised only by the state of the transaction. `fences` tells whether an epoch newer than the known one
-    is refused.
+    From transaction version 2 on, every EndTxn increases the epoch, so a repeated EndTxn has the previous epoch. In these
+    versions, a client may abort a transaction that never began, which also increases the epoch. In earlier versions a repeated
+    EndTxn is recognised only by the state of the transaction. `fences` tells whether an epoch newer than the known one is
+    refused.
     """
     bumps = requested.transaction_version >= BUMPS_EPOCH
     state, epoch = transaction.state, transaction.producer_epoch

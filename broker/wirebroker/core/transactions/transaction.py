@@ -38,8 +38,8 @@ class Transaction:
     exhausted."""
     partitions: set[TopicPartition] = field(default_factory=set)
     marked: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """For each partition that has the transaction's marker: the leader epoch in which the marker was written, and the log end
-    offset after it."""
+    """The partitions that have the transaction's marker: for each, the leader epoch in which the marker was written, and the
+    log end offset after the marker."""
     started: int = -1
     client_version: int = 0
     """The transaction version that the client uses, according to the versions of its requests."""

@@ -21,9 +21,9 @@ from wirebroker.core.transactions.transaction import BUMPS_EPOCH, TopicPartition
 class Speaks(Enum):
     """What a client supports, according to the version of its Produce request."""
 
-    OLD_ERRORS = "it adds partitions itself, and does not know TRANSACTION_ABORTABLE"
-    NEW_ERRORS = "it adds partitions itself"
-    IMPLICIT_ADDS = "transaction version 2: the partitions' leader adds them"
+    OLD_ERRORS = "the client adds partitions itself, and does not understand TRANSACTION_ABORTABLE"
+    NEW_ERRORS = "the client adds partitions itself"
+    IMPLICIT_ADDS = "transaction version 2: the leader of a partition adds the partition"
 
 
 class TransactionalProducer(NamedTuple):
@@ -35,7 +35,7 @@ class TransactionalProducer(NamedTuple):
 
 class Verified(NamedTuple):
     """The result of `verify`. `first_writes` are the partitions to which the producer may now write the first batch of its
-    transaction, or before Kafka 4.0, the first batch of another epoch in an open transaction.
+    transaction. Before Kafka 4.0 this may also be the first batch of another epoch in an open transaction.
 
     If a partition is in neither `first_writes` nor `errors`, the transaction is already open on it.
     """
