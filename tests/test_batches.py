@@ -119,7 +119,7 @@ def test_a2_the_header_has_every_field_where_the_protocol_has_it() -> None:
 
 
 def test_a_header_cut_short_is_the_peers_mistake() -> None:
-    with pytest.raises(ProtocolError, match="60 bytes"):
+    with pytest.raises(ProtocolError, match="only 60 are left"):
         read_header(bytes(60))
 
 

@@ -159,7 +159,7 @@ def test_a_reader_that_follows_a_trace_misses_nothing_at_a_rotation(tmp_path: Pa
     ("flags", "problem"),
     [
         (["--rotate", "1h", "--trace", "console"], "--rotate is for the files of --trace and --capture"),
-        (["--rotate", "0MB", "--capture", "x"], "a size, a time or both, like 100MB, 1h or 100MB,1h, not '0MB'"),
+        (["--rotate", "0MB", "--capture", "x"], "a size, a time or both (100MB, 1h or 100MB,1h), not '0MB'"),
         (["--rotate", "1h,", "--capture", "x"], "--rotate: expected a size, a time or both"),
     ],
 )
