@@ -1,5 +1,5 @@
-"""What a row of the trace is, and the rows about changes in a cluster, with which `Cluster.watch` is called. Other rows are in
-`trace.rows`.
+"""What a row of the trace is, and the rows about changes in a cluster. `Cluster.watch` is called with these rows. Other rows
+are in `trace.rows`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Row(Struct, frozen=True):
 
 
 class Change(Row, frozen=True, kw_only=True):
-    """A change in a cluster. Who changes the cluster does not know the time; the recorder does."""
+    """A change in a cluster. The code that changes the cluster leaves out the time, and the recorder adds it."""
 
     time: int = -1
 
