@@ -38,7 +38,8 @@ from wirebroker_audit.spark.java import NoJava
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from wirebroker_audit.job import Request, Result
+    from wirebroker_audit.job import Result
+    from wirebroker_audit.request import Request
 
 SHOWN = 3
 """The number of findings of each kind and severity that the terminal shows."""
@@ -98,9 +99,11 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from wirebroker_audit.job import LIVE, REFUSALS, SUMMARY, CannotAudit, audit
+    from wirebroker_audit.job import audit
     from wirebroker_audit.report.catalog import FindingsTable
     from wirebroker_audit.report.exports import Exports
+    from wirebroker_audit.report.folder import LIVE, SUMMARY
+    from wirebroker_audit.request import REFUSALS, CannotAudit
     from wirebroker_audit.spark.session import BRIEF, ONCE, get_session
 
     # PySpark 4.2 and later warn about pandas 3, which the audit does not use: it uses Arrow
@@ -151,7 +154,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
 
 def _request(options: argparse.Namespace) -> Request:
     """Returns the request for the audit from the flags. Raises BadConfig."""
-    from wirebroker_audit.job import Request
+    from wirebroker_audit.request import Request
 
     request = Request(
         out=Path(options.out), path=place(options.path) if options.path else None, bootstrap=options.bootstrap,
@@ -190,7 +193,7 @@ def _tidy(out: Path) -> None:
     """Remove the unfinished report once Spark has stopped: cancelled tasks may write for another moment."""
     from pyspark.sql import SparkSession
 
-    from wirebroker_audit.job import partial_of
+    from wirebroker_audit.report.folder import partial_of
 
     with suppress(Exception):
         if (spark := SparkSession.getActiveSession()) is not None:

@@ -6,7 +6,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,61 +17,43 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
-from wirebroker.audit.findings import EXPIRATION_MS, INTERNAL_TOPICS, weight
-from wirebroker.client.settings import Access, BadConfig
+from wirebroker.audit.findings import INTERNAL_TOPICS, weight
 from wirebroker.common.version import __version__
 from wirebroker_audit import pipelines
 from wirebroker_audit.checks import against_table, consumers, contents, groups, names, other_rules
 from wirebroker_audit.checks import batches as checks
-from wirebroker_audit.checks.against_table import BadTable, Description, is_description, read_description, read_table
+from wirebroker_audit.checks.against_table import read_table
 from wirebroker_audit.checks.coordinators import Open
-from wirebroker_audit.checks.pipeline import FOREVER, Pipeline
+from wirebroker_audit.checks.pipeline import FOREVER
 from wirebroker_audit.checks.reconcile import reconcile
 from wirebroker_audit.checks.rows import identified
 from wirebroker_audit.folding import schema
-from wirebroker_audit.folding.since import BATCHES, COVERED, RUNS, BadReport, Earlier, ReportState, read_state
-from wirebroker_audit.inputs.journal import BadJournal, Journal, check_journal, read_journal
-from wirebroker_audit.inputs.pipelines import BadPipeline, read_pipelines, turns_of
-from wirebroker_audit.inputs.policy import IGNORED, BadPolicy, Policies, read_policies
-from wirebroker_audit.inputs.trace import BadTrace, read_trace
-from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions
+from wirebroker_audit.folding.since import BATCHES, RUNS, Earlier
+from wirebroker_audit.inputs.journal import Journal, read_journal
+from wirebroker_audit.inputs.pipelines import turns_of
+from wirebroker_audit.inputs.policy import IGNORED
+from wirebroker_audit.inputs.trace import read_trace
 from wirebroker_audit.logs.durability import notices_of
-from wirebroker_audit.logs.places import is_elsewhere
-from wirebroker_audit.logs.planning import SMALL_BYTES, is_small
-from wirebroker_audit.logs.tiered import check_store
 from wirebroker_audit.origin import SMALL_RECORDS, Cluster, Directory, Origin
-from wirebroker_audit.reading.folders import EVERYTHING, PartitionFolder
+from wirebroker_audit.reading.folders import EVERYTHING
 from wirebroker_audit.reading.pieces import Piece
-from wirebroker_audit.report.history import HISTORY, earlier, entry_of, save
+from wirebroker_audit.report.folder import SUMMARY, whole_or_nothing
+from wirebroker_audit.report.history import earlier, entry_of, save
+from wirebroker_audit.request import REFUSALS, CannotAudit, Request
 from wirebroker_audit.sources import expected, tasks
 from wirebroker_audit.spark import tables
 from wirebroker_audit.spark.columns import PARTITION
 from wirebroker_audit.spark.tables import collected, local_rows, settled, united
-from wirebroker_audit.wire import PLAINTEXT, BrokerError, ask
 
 if TYPE_CHECKING:
     from wirebroker_audit.report.coverage import Compared
 
-RECORDS_LIMIT = 1_000_000
-"""A topic with more records than this is compared batch by batch, unless a journal names records."""
 COMMITS_MS = 60_000
 """If a transaction ended less than this time before the audit, the commit of its offsets may not have been read."""
 OPEN_LIMIT = 10_000
 """The largest number of open transactions that are joined with their coordinators' state."""
 SAID = 20
 """The largest number of problems that are listed. All problems are counted."""
-SUMMARY = "summary.json"
-SIGNED = ("SHA256SUMS", "SHA256SUMS.minisig", "SHA256SUMS.asc", "SHA256SUMS.sigstore.json")
-"""The digests of a report's files, and signatures that other programs have added."""
-LIVE = "live"
-"""The folder with the state of the live audit (`--follow`)."""
-CURRENT = "findings.json"
-"""The current findings of the live audit: `{"micro": 7, "counts": {…}, "severities": {…}, "findings": […]}`; replaced whole."""
-WRITTEN = {
-    SUMMARY: {SUMMARY, HISTORY, COVERED, "report.html", BATCHES, RUNS, "findings", "what_if", "table", *SIGNED},
-    LIVE: {LIVE, CURRENT},
-}
-"""The files of a report and of the live audit. A folder with any other file is not replaced."""
 DESCRIPTION = "spark.job.description"
 """The local property that Spark's page shows as the description of a job."""
 WORK, RECORDS = ".work", "records"
@@ -84,136 +66,6 @@ _TOLD = StructType(
         *(StructField(name, StringType()) for name in ("kind", "words", "told", "now")),
     ]
 )
-REFUSALS = (NotALogDirectory, BrokerError, BadConfig, BadReport, BadJournal, BadPipeline, BadPolicy, BadTable, BadTrace)
-"""Errors in the input; their texts are for the user."""
-
-
-class CannotAudit(Exception):
-    """Raised if the audit cannot be carried out. The text gives the reason and the remedy."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The input of an audit, and the place of its report."""
-
-    out: Path
-    path: Path | None = None
-    remote_store: Path | None = None
-    """where the brokers of `path` keep the segments of tiered topics"""
-    bootstrap: str | None = None
-    topics: tuple[str, ...] = ()
-    trace: str | None = None
-    intended: str | None = None
-    """a journal, or a TOML file that describes the application's table"""
-    expiration_ms: int = EXPIRATION_MS
-    records_limit: int = RECORDS_LIMIT
-    policy: str | None = None
-    """a TOML file with policies for topics"""
-    together: bool = True
-    """whether the driver may read a small log"""
-    fail_on: str | None = None
-    """the least severity that fails the audit; None: the severity in the policy, by default likely"""
-
-    since: Path | None = None
-    """an earlier report that this audit continues"""
-    access: Access = PLAINTEXT
-    """how to reach the cluster of `bootstrap`"""
-    pipeline: tuple[str, ...] = ()
-    """pipelines, or TOML files that describe pipelines"""
-    match: str | None = None
-    """how records are matched in pipelines without a `match` of their own"""
-
-    @property
-    def policies(self) -> Policies:
-        """The policies for topics. Raises BadPolicy."""
-        return read_policies(self.policy, self.fail_on)
-
-    @property
-    def table(self) -> Description | None:
-        """The application's table, if the journal is a table. Raises BadTable."""
-        return read_description(self.intended) if self.intended is not None and is_description(self.intended) else None
-
-    @property
-    def pipelines(self) -> tuple[Pipeline, ...]:
-        """The pipelines to follow. Raises BadPipeline, BadTable."""
-        return read_pipelines(self.pipeline, self.match)
-
-    @property
-    def settings(self) -> dict[str, str]:
-        """Spark's settings that a session on this machine needs to read the tables. Raises BadPipeline, BadTable."""
-        tables = [table for table in (self.table, *(each.table for each in self.pipelines)) if table is not None]
-        names = {name for each in tables for name in each.settings}
-        return {name: ",".join(each.settings[name] for each in tables if name in each.settings) for name in names}
-
-    def with_expiration(self, expiration_ms: int) -> Request:
-        """Returns the same request with another producer.id.expiration.ms."""
-        return replace(self, expiration_ms=expiration_ms)
-
-    def earlier_state(self) -> ReportState | None:
-        """Returns how far the earlier report has read, or None without an earlier report. Raises BadReport."""
-        if self.since is None:
-            return None
-        return read_state(
-            self.since, is_cluster=self.bootstrap is not None, expiration_ms=self.expiration_ms,
-            with_remote=self.remote_store is not None,
-        )  # fmt: skip
-
-    def looks_small(self) -> bool:
-        """Tells whether the sizes of the files show that the log and the other inputs are small. Raises NotALogDirectory."""
-        if self.path is None or self.remote_store is not None:
-            return False
-        return self.inputs_are_small() and is_small(find_partitions(self.path, self.topics))
-
-    def inputs_are_small(self) -> bool:
-        """Tells whether the driver can read the trace and the journal too."""
-        paths = [path for path in (self.trace, self.intended) if path is not None]
-        return all(not is_elsewhere(path) and _bytes_of(Path(path)) <= SMALL_BYTES for path in paths)
-
-    def check(self, own: str = SUMMARY) -> None:
-        """Check the input before Spark starts. `out` may be replaced only if it has the file `own`. Raises CannotAudit."""
-        try:
-            for name, path in (("--trace", self.trace), ("--intended", self.intended), ("--policy", self.policy)):
-                if path is not None and not is_elsewhere(path) and not Path(path).exists():
-                    raise CannotAudit(f"{name} {path}: there is no such file")
-            read_policies(self.policy, self.fail_on)
-            _ = self.pipelines
-            self.earlier_state()
-            if self.table is None and self.intended is not None and not is_elsewhere(self.intended):
-                check_journal(self.intended)
-            partitions = find_partitions(self.path, self.topics) if self.path is not None else []
-            if self.remote_store is not None:
-                check_store(self.remote_store)
-            if self.bootstrap is not None:
-                ask(self.bootstrap, self.topics, self.access)
-        except REFUSALS as refused:
-            raise CannotAudit(str(refused)) from refused
-        if (log_dir := _log_dir_above(self.out, partitions)) is not None:
-            raise CannotAudit(
-                f"--out {self.out} lies in the log directory {log_dir}, and a broker refuses to start if it finds other "
-                "folders there; choose another place with --out"
-            )
-        if self.out.exists() and not _is_ours(self.out, own):
-            raise CannotAudit(f"{self.out} exists and is not a report of an audit; choose another place with --out")
-
-
-def _log_dir_above(out: Path, partitions: Sequence[PartitionFolder]) -> Path | None:
-    """Returns the log directory that contains `out`, if one does. The function looks for the parent folders of the partitions,
-    because the audit may have been given only a partition's folder."""
-    log_dirs = {each.path.resolve().parent for each in partitions}
-    return next((folder for folder in (out.resolve(), *out.resolve().parents) if folder in log_dirs), None)
-
-
-def _bytes_of(path: Path) -> int:
-    """Returns the size of a file, or of all files in a folder."""
-    return sum(each.stat().st_size for each in path.rglob("*")) if path.is_dir() else path.stat().st_size
-
-
-def _is_ours(out: Path, own: str) -> bool:
-    """Tells whether the folder has no files except an audit's files."""
-    if not out.is_dir():
-        return False
-    names = {each.name for each in out.iterdir()}
-    return not names or (own in names and names <= WRITTEN[own])
 
 
 @dataclass(slots=True)
@@ -248,7 +100,7 @@ def audit(
         request.check()
         described("listing partitions")
         request, origin = _without_skipped(spark, request)
-        with _whole_or_nothing(request.out.resolve()) as folder:
+        with whole_or_nothing(request.out.resolve()) as folder:
             return _Audit(spark, request, origin, folder, described, expect).run()
     except REFUSALS as refused:
         raise CannotAudit(str(refused)) from refused
@@ -278,42 +130,6 @@ def origin_of(spark: SparkSession, request: Request) -> Directory | Cluster:
         return Directory(spark, request.path, request.topics, store=request.remote_store)
     assert request.bootstrap is not None
     return Cluster(spark, request.bootstrap, request.topics, request.access, turns_of(request.pipelines))
-
-
-def partial_of(out: Path) -> Path:
-    """Returns the folder in which a report is written before it is moved to its place."""
-    return out.with_name(f".{out.name}.partial")
-
-
-@contextmanager
-def _whole_or_nothing(out: Path) -> Iterator[Path]:
-    """Makes a temporary folder next to `out`, which replaces `out` when the report is complete.
-
-    The earlier report is first renamed and then removed. So `out` is a whole report or absent, no matter when the process ends.
-    """
-    partial, earlier = partial_of(out), out.with_name(f".{out.name}.earlier")
-    shutil.rmtree(partial, ignore_errors=True)
-    _put_back(earlier, out)
-    try:
-        partial.mkdir(parents=True)
-        yield partial
-        shutil.rmtree(earlier, ignore_errors=True)
-        if out.exists():
-            out.rename(earlier)
-        partial.rename(out)
-        shutil.rmtree(earlier, ignore_errors=True)
-    except OSError as refused:
-        raise CannotAudit(
-            f"the report cannot be written: {refused.filename or out}: {refused.strerror or refused}"
-        ) from refused
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-        _put_back(earlier, out)
-
-
-def _put_back(earlier: Path, out: Path) -> None:
-    if earlier.exists() and not out.exists():
-        earlier.rename(out)
 
 
 class _Audit:
@@ -398,7 +214,7 @@ class _Audit:
 
     def _journal(self, pieces: Sequence[Piece]) -> Journal | None:
         """Reads the journal, if there is one that is not a table."""
-        self.expect(expected.by_size(pieces, self._journal_bytes(), by_record=self._by_record(0)))
+        self.expect(expected.by_size(pieces, self.request.journal_bytes, by_record=self._by_record(0)))
         if (path := self.request.intended) is None or self.table is not None:
             return None
         self.stage(expected.JOURNAL)
@@ -424,11 +240,6 @@ class _Audit:
         topics = self.request.topics
         self.table = self._aside(rows.where(sf.col("topic").isin(*topics)) if topics else rows, "table")
         return self.table.count() <= SMALL_RECORDS
-
-    def _journal_bytes(self) -> int:
-        """Returns the size of the journal; 0 without a journal, or if it is not in the file system."""
-        path = self.request.intended
-        return 0 if path is None or is_elsewhere(path) else _bytes_of(Path(path))
 
     def _by_record(self, records: int) -> bool:
         """Guesses from the number of all records whether contents will be compared record by record. In fact the number of

@@ -35,9 +35,9 @@ from wirebroker_audit.folding import schema
 from wirebroker_audit.folding.micro_batches import Folder, MicroBatches
 from wirebroker_audit.folding.runs import joined
 from wirebroker_audit.inputs.policy import Policy
-from wirebroker_audit.job import CURRENT, LIVE
 from wirebroker_audit.origin import Cluster, Directory
 from wirebroker_audit.reading.pieces import RESTARTED
+from wirebroker_audit.report.folder import CURRENT, LIVE
 from wirebroker_audit.sources.tasks import runs_of
 from wirebroker_audit.spark.columns import PARTITION
 from wirebroker_audit.spark.tables import collected, in_groups, settled

@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 from audit_spark.synthetic import Writer, batch
 from wirebroker_audit.checks import against_table
 from wirebroker_audit.checks.against_table import BadTable, read_description, sentence
-from wirebroker_audit.job import CannotAudit, Request, audit
+from wirebroker_audit.job import audit
+from wirebroker_audit.request import CannotAudit, Request
 from wirebroker_audit.spark.tables import local_rows
 
 if TYPE_CHECKING:

@@ -37,8 +37,9 @@ from wirebroker.audit.stored import compacted_to, scan
 from wirebroker.commands.cli import main
 from wirebroker_audit.checks.reconcile import match_rows
 from wirebroker_audit.command import show
-from wirebroker_audit.job import Request, Result, audit
+from wirebroker_audit.job import Result, audit
 from wirebroker_audit.logs.directory import find_partitions
+from wirebroker_audit.request import Request
 from wirebroker_audit.spark import tables
 from wirekit import RawProducer
 

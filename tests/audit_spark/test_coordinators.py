@@ -19,8 +19,9 @@ from requesting import produce_request
 from wirebroker import MockKafka
 from wirebroker_audit.checks.coordinators import TRANSACTION_TOPIC, Coordinators, Open
 from wirebroker_audit.checks.live_coordinators import live_coordinators
-from wirebroker_audit.job import Request, audit
+from wirebroker_audit.job import audit
 from wirebroker_audit.logs.directory import find_partitions
+from wirebroker_audit.request import Request
 from wirebroker_audit.wire import Client
 from wirekit import RawProducer, batch, only
 

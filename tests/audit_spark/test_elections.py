@@ -24,10 +24,11 @@ from kafkawire.metadata_records.topic_record import TopicRecord
 from wirebroker import MockKafka
 from wirebroker.audit.findings import Finding
 from wirebroker_audit.checks.elections import findings_of
-from wirebroker_audit.job import Request, audit
+from wirebroker_audit.job import audit
 from wirebroker_audit.logs.directory import find_partitions
 from wirebroker_audit.logs.durability import Durability, notices_of
 from wirebroker_audit.logs.elections import read_elections
+from wirebroker_audit.request import Request
 from wirekit import RawProducer
 
 if TYPE_CHECKING:

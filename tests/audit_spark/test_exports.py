@@ -25,9 +25,10 @@ from wirebroker.audit.findings import Finding
 from wirebroker.commands.cli import build_parser, main
 from wirebroker_audit.command import first_line
 from wirebroker_audit.inputs.policy import BadPolicy, Policies, read_policies
-from wirebroker_audit.job import CannotAudit, Request, Result
+from wirebroker_audit.job import Result
 from wirebroker_audit.logs.places import input_path, local_path
 from wirebroker_audit.report import exports, formats
+from wirebroker_audit.request import CannotAudit, Request
 from wirebroker_audit.wire import BrokerError
 
 DATA = Path(__file__).parents[1] / "data"

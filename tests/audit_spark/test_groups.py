@@ -15,9 +15,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from wirebroker import MockKafka
 from wirebroker_audit.checks.groups import OFFSETS_TOPIC, Seen, findings_of, read_commits, summary_of
-from wirebroker_audit.job import Request, audit
+from wirebroker_audit.job import audit
 from wirebroker_audit.logs.planning import find_pieces
 from wirebroker_audit.reading.reader import read_piece
+from wirebroker_audit.request import Request
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,9 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
 from audit_spark.synthetic import Writer, batch, gap
-from wirebroker_audit.job import Request, audit
+from wirebroker_audit.job import audit
 from wirebroker_audit.report.formats import read_findings, sarif
+from wirebroker_audit.request import Request
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

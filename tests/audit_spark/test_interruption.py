@@ -19,7 +19,9 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
 from audit_spark.synthetic import make_directory
-from wirebroker_audit.job import DESCRIPTION, Request, _whole_or_nothing, audit
+from wirebroker_audit.job import DESCRIPTION, audit
+from wirebroker_audit.report.folder import whole_or_nothing
+from wirebroker_audit.request import Request
 from wirebroker_audit.spark.interruption import Interruption
 
 if TYPE_CHECKING:
@@ -156,17 +158,17 @@ def test_wherever_it_is_killed_there_is_no_half_report(steps: int, tmp_path: Pat
     with monkeypatch.context() as patched, contextlib.suppress(Killed):
         patched.setattr(shutil, "rmtree", half)
         patched.setattr(Path, "rename", move)
-        with _whole_or_nothing(out) as folder:
+        with whole_or_nothing(out) as folder:
             for name in ("summary.json", "report.html"):
                 (folder / name).write_text("new")
     if out.exists():
         assert {each.name: each.read_text() for each in out.iterdir()} in (
             dict.fromkeys(("summary.json", "report.html"), "old"), dict.fromkeys(("summary.json", "report.html"), "new"),
         )  # fmt: skip
-    with contextlib.suppress(LookupError), _whole_or_nothing(out):
+    with contextlib.suppress(LookupError), whole_or_nothing(out):
         raise LookupError("no job was running at the next signal")
     assert len({(out / name).read_text() for name in ("summary.json", "report.html")}) == 1
-    with _whole_or_nothing(out):
+    with whole_or_nothing(out):
         pass
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
 

@@ -16,9 +16,10 @@ from kafkawire.batches import Record
 from wirebroker import MockKafka
 from wirebroker_audit.checks.pipeline import sentence
 from wirebroker_audit.inputs.pipelines import BadPipeline, read_pipelines, turns_of
-from wirebroker_audit.job import Request, audit
+from wirebroker_audit.job import audit
 from wirebroker_audit.reading.identities import part_from
 from wirebroker_audit.report.formats import read_findings
+from wirebroker_audit.request import Request
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

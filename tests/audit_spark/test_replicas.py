@@ -18,9 +18,10 @@ from audit_spark.synthetic import Writer
 from wirebroker import MockKafka
 from wirebroker.audit.findings import Finding
 from wirebroker_audit.checks.comparison import at_the_ends, compare, pairs
-from wirebroker_audit.job import Request, audit
+from wirebroker_audit.job import audit
 from wirebroker_audit.logs import tails
 from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions, read_directory
+from wirebroker_audit.request import Request
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

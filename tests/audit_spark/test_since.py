@@ -17,12 +17,13 @@ pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not instal
 
 from audit_spark.synthetic import TRANSACTIONAL, Writer
 from wirebroker_audit.folding.since import BadReport, Onward, ReportState, onward, onward_live, read_state
-from wirebroker_audit.job import Request, audit
+from wirebroker_audit.job import audit
 from wirebroker_audit.logs.directory import find_partitions
 from wirebroker_audit.logs.planning import find_pieces
 from wirebroker_audit.reading.live_segments import topic_id_of
 from wirebroker_audit.reading.pieces import Mark
 from wirebroker_audit.reading.reader import read_piece
+from wirebroker_audit.request import Request
 from wirebroker_audit.wire import LivePartition
 
 if TYPE_CHECKING:

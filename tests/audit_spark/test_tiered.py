@@ -23,13 +23,14 @@ from kafkawire.primitives import format_uuid
 from kafkawire.remote_records import remote_log_segment_metadata_record as added
 from kafkawire.remote_records import remote_log_segment_metadata_update_record as updated
 from wirebroker_audit.checks.comparison import compare, pairs
-from wirebroker_audit.job import CannotAudit, Request, audit
+from wirebroker_audit.job import audit
 from wirebroker_audit.logs.directory import find_partitions
 from wirebroker_audit.logs.planning import directory_pieces
 from wirebroker_audit.logs.tiered import NotARemoteStore, Tiering, with_remote
 from wirebroker_audit.reading import remote
 from wirebroker_audit.reading.reader import read_piece
 from wirebroker_audit.reading.remote import place
+from wirebroker_audit.request import CannotAudit, Request
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
