@@ -159,6 +159,13 @@ def test_a_client_that_gives_up_is_the_next_case(tmp_path: Path) -> None:
         read_rule(result["fault"])  # every case is a fault that a broker can load
 
 
+def test_a_plain_run_that_also_compiles_is_not_the_measure_of_time() -> None:
+    for seconds in ((140.0, 3.0), (3.0, 140.0)):
+        exploration = Exploration(Application((), thread=None))
+        exploration.compare(*(Run(0, each) for each in seconds))
+        assert exploration.plain.seconds == 3.0
+
+
 def test_one_cause_is_one_finding(tmp_path: Path) -> None:
     found = explored(*BUGS["second topic unread"], tmp_path)
     (finding,) = findings(found, WRITER)

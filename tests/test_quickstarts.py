@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECTS = ROOT / "docs" / "start" / "quickstarts"
 PAGE = (ROOT / "docs" / "start" / "quickstarts.md").read_text(encoding="utf-8")
 SCRIPT = ROOT / "scripts" / "quickstarts"
+SOURCES = {".cs", ".go", ".java", ".js", ".rs"}
 
 
 def test_the_page_shows_the_files_of_the_projects() -> None:
@@ -51,6 +52,20 @@ def test_the_libraries_make_every_kind_of_fault() -> None:
         assert sorted(made) == sorted(kinds), file
 
 
+OF_OTHERS = {"testImplementation", "mavenLocal", "Parallel"}
+"""Functions of Gradle and of Go."""
+
+
+@pytest.mark.parametrize("language", ["dotnet", "go", "java", "node", "rust"])
+def test_the_page_of_a_library_calls_what_its_sources_have(language: str) -> None:
+    folder = ROOT / "clients" / language
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    sources = [file.read_text(encoding="utf-8") for file in folder.rglob("*.*") if file.suffix in SOURCES]
+    called = set(re.findall(r"([A-Za-z_]\w*)\(", " ".join(re.findall(r"`([^`\n]+)`", page)))) - OF_OTHERS
+    assert len(called) > 5
+    assert called - set(re.findall(r"\w+", " ".join(sources))) == set()
+
+
 def test_the_libraries_pin_the_same_release() -> None:
     pins = sorted(file for file in (ROOT / "clients").rglob("release.json") if not {"target", "node_modules"} & set(file.parts))
     assert len(pins) == 5
@@ -59,7 +74,7 @@ def test_the_libraries_pin_the_same_release() -> None:
 
 @pytest.mark.slow  # linking a Go program and starting Maven take time
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("name", "what"), [*product(["node", "go", "java"], ["tests", "explore"]), ("rust", "tests")])
+@pytest.mark.parametrize(("name", "what"), product(["node", "go", "java", "rust"], ["tests", "explore"]))
 def test_the_tests_of_the_project_pass(name: str, what: str) -> None:
     flags = ["--explore"] if what == "explore" else []
     run = subprocess.run([sys.executable, SCRIPT, "--offline", *flags, name], capture_output=True, text=True, timeout=230)

@@ -70,7 +70,10 @@ impl Broker {
     /// Calls an endpoint of the control.
     #[track_caller]
     pub fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Value {
-        self.send(method, path, body).unwrap_or_else(|why| panic!("{why}"))
+        match self.send(method, path, body) {
+            Ok(value) => value,
+            Err(why) => panic!("{why}"), // not in a closure: the message names the caller's line
+        }
     }
 
     /// The JSON of the response. An error's JSON has the broker's explanation.

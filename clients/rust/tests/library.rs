@@ -113,11 +113,13 @@ fn a_failed_test_shows_the_report() {
     if env::var("WIREBROKER_FAIL").is_ok() {
         let broker = wirebroker::reset(&["orders"]);
         broker.produce("orders", &[Record::value("a pound of tea")]);
-        panic!("on purpose");
+        broker.assert_records("orders", &[Record::value("salt")]);
     }
     let run = this_test("a_failed_test_shows_the_report").env("WIREBROKER_FAIL", "1").output().unwrap();
     assert!(!run.status.success());
-    assert!(String::from_utf8_lossy(&run.stdout).contains("a pound of tea"));
+    let shown = String::from_utf8_lossy(&run.stdout);
+    assert!(shown.contains("committed key null  value 'a pound of tea'"), "{shown}");
+    assert!(shown.contains("panicked at tests/library.rs:"), "{shown}");
 }
 
 #[test]
