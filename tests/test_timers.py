@@ -145,6 +145,15 @@ def test_a_month_without_requests_fires_no_timer_in_vain(
     assert [row.message for row in caplog.records if row.levelno >= logging.ERROR and row.name == "wirebroker"] == []
 
 
+def test_a_month_queues_one_sync(tmp_path: Path, fired: Counter[str], caplog: pytest.LogCaptureFixture) -> None:
+    """The first sync runs after the clock has moved, so until then the metadata are not synced."""
+    broker = InProcess(topics=["orders"], data=tmp_path, sync="interval")
+    assert month(broker.engine, fired)["FolderStore._sync_by_timer"] < MOST
+    assert broker.engine.store is not None
+    assert len(broker.engine.store.jobs) == 1
+    assert caplog.messages == []
+
+
 # Timers that set themselves again
 
 

@@ -12,6 +12,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,8 @@ class FolderStore(Upkeep):
         super().__init__(root, sync, self._directories.metadata, random_bytes)
         self._uncleanable: set[FolderLog] = set()
         """Logs whose compaction has failed. As in Kafka, only the next start tries these logs again."""
+        self._syncing = False
+        """Whether a job that the timer has made waits or runs."""
         self._cluster: Cluster | None = None
         self._changes: Changes
         self._moves: Moves
@@ -219,9 +222,15 @@ class FolderStore(Upkeep):
         return value if isinstance(value, int) else DEFAULT_INTERVAL_MS
 
     def _sync_by_timer(self, _: int) -> Idle:
-        if (job := self.sync_now()) is None:
+        if self._syncing or (job := self.sync_now()) is None:  # no job runs while the clock is moved, for example by a month
             return purgatory.NEVER
-        self.jobs.append(job)
+        self._syncing = True
+
+        def ended(then: Callable[[], None]) -> None:
+            self._syncing = False
+            then()
+
+        self.jobs.append(job._replace(done=partial(ended, job.done), failed=partial(ended, job.failed)))
         return None
 
     def compact(self, now: int) -> Idle:
