@@ -20,6 +20,8 @@ from typing import Any
 import pytest
 
 from controlkit import ControlClient
+from dialogue import CLOSED, Dialogue
+from inprocess import InProcess
 from kafkawire.batches import Record, build_batch
 from kafkawire.disk.damage import DataError
 from kafkawire.errors import ErrorCode
@@ -314,6 +316,22 @@ def test_a_fault_begins_with_the_broker_that_it_strikes() -> None:
             ask(kafka, "Metadata", 12, 2, topics=None)
         kafka.clock.advance(seconds=1)
         assert [row.node for row in kafka.trace.events("upgrade")] == [2, 3, 1]
+
+
+@pytest.mark.parametrize(("brokers", "ms"), [(1, 0), (3, 500)], ids=["at once", "by a timer"])
+def test_a_disk_that_refuses_the_feature_levels_is_told(brokers: int, ms: int, caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError("the disk is full")
+
+    broker = InProcess(profile="kafka-4.2", brokers=brokers)
+    broker.engine.cluster.decisions.write_with(refuse)
+    before = dict(broker.engine.configs.features)
+    broker.engine.plan.add(faults.upgrade(NEW, ms=ms, api="Metadata", nth=1))
+    Dialogue(broker) >> plain("Metadata", topics=[]) << CLOSED
+    broker.clock.advance(seconds=10)
+    assert {each.release.name for each in broker.engine.cluster.brokers.values()} == {NEW.removeprefix("kafka-")}
+    assert broker.engine.configs.features == before
+    assert any("the feature levels stay as they were: the disk is full" in message for message in caplog.messages)
 
 
 def test_over_http() -> None:

@@ -140,7 +140,7 @@ class EngineBroker(TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDeeds)
             raise NothingToChange(str(refused)) from None
         if not made.nodes:
             raise NothingToChange(f"all brokers run {to}")
-        return made.proceed
+        return made.go_on
 
     def crash(self, node_id: int) -> None:
         """Kill one broker and start it again. If the cluster has other brokers, they become the leaders of the killed broker's

@@ -22,8 +22,8 @@ class Upgrade(Protocol):
     def nodes(self) -> Collection[int]:
         """The brokers that are to be upgraded."""
 
-    def proceed(self, now: int) -> None:
-        """Begin the upgrade."""
+    def go_on(self, now: int) -> None:
+        """Begin the upgrade. What cannot be written is logged."""
 
 
 class EngineParts(Protocol):

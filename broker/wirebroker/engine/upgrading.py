@@ -9,6 +9,7 @@ the levels increase, the brokers can go back to the earlier release.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypedDict, Unpack
@@ -21,6 +22,8 @@ from wirebroker.core.features import finalized_levels, unsupported
 from wirebroker.core.profile import Rules, upgraded
 from wirebroker.core.purgatory import Timers
 from wirebroker.core.releases import release
+
+logger = logging.getLogger("wirebroker")
 
 
 class Engine(Protocol):
@@ -86,7 +89,8 @@ class Upgrading:
         self._manner = manner
 
     def proceed(self, now: int) -> None:
-        """Stop or start the next broker. If there is no pause, continue until the upgrade is complete."""
+        """Stop or start the next broker. If there is no pause, continue until the upgrade is complete. Raises OSError if the
+        new feature levels cannot be written."""
         engine, pause = self._engine, self._manner.get("pause_ms", 0)
         engine.upgrading = self
         while self.nodes:
@@ -96,7 +100,7 @@ class Upgrading:
                 self._stop(self.nodes[0], now)
             engine.controller.finish()
             if pause and self.nodes:
-                engine.timers.at(now + pause, self.proceed)
+                engine.timers.at(now + pause, self.go_on)
                 return
         engine.upgrading = None
         if self._manner.get("finalize", True) and _all_run(engine, self.rules):
@@ -104,7 +108,14 @@ class Upgrading:
 
     def restarted(self, now: int) -> None:
         """A restart of all brokers has removed all timers. Set a timer that continues the upgrade after the pause."""
-        self._engine.timers.at(now + self._manner.get("pause_ms", 0), self.proceed)
+        self._engine.timers.at(now + self._manner.get("pause_ms", 0), self.go_on)
+
+    def go_on(self, now: int) -> None:
+        """Proceed for a timer or a fault, which cannot tell anybody that the disk refuses the new feature levels."""
+        try:
+            self.proceed(now)
+        except OSError as refused:
+            logger.error("all brokers run %s, but the feature levels stay as they were: %s", self.rules.name, refused)
 
     def _stop(self, node_id: int, now: int) -> None:
         self._starts = self._engine.cluster.brokers[node_id].running

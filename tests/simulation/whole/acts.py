@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +46,6 @@ NO_ACTS = {
     "stall_handshake": "there are no handshakes without sockets",
     "expire_certificate": "there are no handshakes without sockets",
     "refuse": "the host refuses connections, and the world has no sockets",
-    "close": "the host closes idle connections, and the world has no sockets",
 }
 """The kinds of faults that are no acts, and why."""
 
@@ -60,14 +59,17 @@ Act = Callable[["World", Random], Things]
 OSError if it is impossible."""
 ACTS: dict[str, Act] = {}
 """The acts by name."""
+ABOUT: dict[str, str] = {}
+"""The sort of things that an act is about. Every other act is about the whole cluster."""
 IMPOSSIBLE = (ValueError, LookupError, RuntimeError, OSError)
 
 
-def act(name: str) -> Callable[[Act], Act]:
+def act(name: str, about: str = CLUSTER) -> Callable[[Act], Act]:
     """Declares an act."""
 
     def declare(function: Act) -> Act:
         ACTS[name] = function
+        ABOUT[name] = about
         return function
 
     return declare
@@ -146,13 +148,22 @@ def _about(given: dict[str, Any], deed: str) -> Things:
     return frozenset(found or {CLUSTER})
 
 
+def _sort(names: Container[str], deed: str) -> str:
+    """Returns the sort of things that `_about` finds in arguments with these names."""
+    if "topic" in names or ("name" in names and "topic" in deed):
+        return "topic"
+    return "broker" if "node_id" in names else "transaction" if "transactional_id" in names else CLUSTER
+
+
 # Deeds
 
 
 def _declare_deeds(holder: type[Deeds]) -> None:
     for each in deeds_in(holder):
         name, owner = each.function.__name__, each.function.__qualname__.split(".")[0]
-        ACTS[f"{owner.removesuffix('Deeds').lower()}: {name}"] = _deed(name, owner, list(_parameters(each.function)))
+        parameters = list(_parameters(each.function))
+        deed = act(f"{owner.removesuffix('Deeds').lower()}: {name}", _sort({each.name for each in parameters}, name))
+        deed(_deed(name, owner, parameters))
 
 
 def _parameters(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
@@ -211,7 +222,7 @@ def _faults_end(world: World, _: Random) -> Things:
     return frozenset({CLUSTER})
 
 
-@act("a partition goes offline")
+@act("a partition goes offline", "topic")
 def _goes_offline(world: World, chance: Random) -> Things:
     topic, index, node = _topic(world, chance), chance.choice([0, 1]), _node(world, chance)
     restore = Doer(world.engine).fill_disk(node, topic, index)
@@ -237,7 +248,7 @@ def _session_ends(world: World, chance: Random) -> Things:
     return frozenset({CLUSTER})
 
 
-@act("a member's session ends")
+@act("a member's session ends", "group")
 def _member_ends(world: World, chance: Random) -> Things:
     groups = world.engine.groups
     known = sorted((group, member) for group, found in groups.groups.items() for member in found.members)

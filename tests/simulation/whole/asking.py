@@ -19,8 +19,8 @@ from random_dialogues.subjects import SUBJECTS
 from random_dialogues.symbols import Json, Symbols, from_json, to_json
 from simulation.whole.kinds import ASKED
 
-TRIES = 20
-"""How many requests of a subject are tried until one is found of the wanted kind."""
+LONGEST_WAITS = (0, 0, 0, 500, 20_000)
+"""The max_wait_ms of Fetch requests. Those of dialogues do not wait."""
 TOPICS: dict[str, dict[str, str]] = {
     "t": {}, "u": {"segment.ms": "60000", "retention.ms": "86400000"}, "c": {"cleanup.policy": "compact"},
     "z": {"compression.type": "uncompressed", "message.timestamp.type": "LogAppendTime"},
@@ -40,9 +40,9 @@ class Asked(NamedTuple):
 class Speaker:
     """All subjects, with the symbols that stand for ids in their requests."""
 
-    def __init__(self, seed: int, brokers: int) -> None:
+    def __init__(self, seed: int, brokers: int, tries: int) -> None:
         self.symbols = Symbols("")
-        self._seed, self._brokers = seed, brokers
+        self._seed, self._brokers, self._tries = seed, brokers, tries
         self._subjects: dict[str, Subject] = {}
         self._count = 0
 
@@ -60,7 +60,7 @@ class Speaker:
         name = chance.choice(ASKED[api])
         subject: Any = self._subject(name)
         ask = None
-        for _ in range(TRIES):
+        for _ in range(self._tries):
             subject._random = Random(chance.getrandbits(32))
             for part in ("_shares", "_quotas", "_topics"):
                 if hasattr(subject, part):
@@ -74,6 +74,8 @@ class Speaker:
             subject.learn(ask, {})
         if ask is None:
             return None
+        if ask.api == "Fetch":
+            ask.body["max_wait_ms"] = chance.choice(LONGEST_WAITS)
         self._count += 1
         self.symbols.date(self._count, now)
         try:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from fuzzing.script import Finding, minimise
-from simulation.whole.acts import ACTS
-from simulation.whole.pairs import Met, Pair
-from simulation.whole.schedule import Setting, Step, schedule_of
+from simulation.whole.pairs import Met, Pair, all_pairs, sort_of
+from simulation.whole.schedule import Plan, Schedule, Setting, Step, schedule_of
 from simulation.whole.world import run
 
 CHUNK = 20
@@ -29,22 +28,23 @@ def play_case(case: Mapping[str, Any]) -> dict[str, Any]:
     """Runs the schedules of one case. Returns the number of steps, the pairs that this process has met for the first time, and
     the failure, if any, with the smallest schedule."""
     steps, met = 0, Met()
-    for number, seed in enumerate(range(case["first"], case["first"] + case["schedules"])):
-        schedule = schedule_of(seed)
+    plans = [Plan(*each) for each in case["plans"]] if "plans" in case else [None] * case["schedules"]
+    for number, plan in enumerate(plans):
+        schedule = schedule_of(case["first"] + number, plan)
         try:
             world = run(schedule.setting, schedule.steps, met)
         except Finding as found:
-            wrong = smallest(seed, found)
-            return {**case, "schedules": number, "steps": steps, "pairs": [], "wrong": wrong}
+            wrong = smallest(schedule, found, plan)
+            return {**case, "schedules": number, "steps": steps, "pairs": sorted(met.pairs), "wrong": wrong}
         steps += len(world.history)
     new = sorted(met.pairs - TOLD.pairs)
     TOLD.pairs.update(new)
     return {**case, "steps": steps, "pairs": new, "wrong": None}
 
 
-def smallest(seed: int, found: Finding) -> str:
+def smallest(schedule: Schedule, found: Finding, plan: Plan | None = None) -> str:
     """Returns a text with a finding and the smallest schedule that has it."""
-    schedule = schedule_of(seed)
+    seed = schedule.setting.seed
     deadline = time.monotonic() + SHRINKING_S
     steps = minimise(
         schedule.steps, lambda steps: failure(schedule.setting, steps, found.kind) is not None,
@@ -54,7 +54,7 @@ def smallest(seed: int, found: Finding) -> str:
     lines = [
         f"seed {seed}: {found.kind}", f"reduced from {len(schedule.steps)} to {len(steps)} steps, {schedule.setting}",
         *map(str, steps), "", *getattr(last, "log", ()), "", last.detail,
-        f"again: scripts/simulate --world --first {seed} --schedules 1",
+        f"again: scripts/simulate --world --first {seed} --schedules 1" + (f" --plan '{json.dumps(plan)}'" if plan else ""),
     ]  # fmt: skip
     return "\n".join(lines)
 
@@ -76,39 +76,39 @@ class Ledger:
         held = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         self.seeds: list[list[int]] = held.get("seeds", [])
         """The ranges of seeds, each with its first seed and the seed after its last one."""
+        self.planned: list[list[int]] = held.get("planned", [])
+        """The ranges of seeds of schedules with plans."""
         self.requests: int = held.get("requests", 0)
-        self._kinds: list[str] = held.get("kinds", [])
-        self.pairs: set[Pair] = set(_unpacked(self._kinds, held.get("pairs", "")))
+        self.pairs: set[Pair] = set(_unpacked(held.get("kinds", []), held.get("pairs", "")))
 
     @property
     def schedules(self) -> int:
         """The number of schedules."""
-        return sum(end - first for first, end in self.seeds)
+        return sum(end - first for first, end in (*self.seeds, *self.planned))
 
-    def next_seed(self) -> int:
+    def next_seed(self, *, planned: bool = False) -> int:
         """Returns the first seed that was not played."""
-        return next((end for first, end in sorted(self.seeds) if first == 0), 0)
+        return next((end for first, end in (self.planned if planned else self.seeds) if first == 0), 0)
 
     def add(self, result: Mapping[str, Any]) -> None:
         """Note the result of a case."""
-        first, end = result["first"], result["first"] + result["schedules"]
+        played = self.planned if "plans" in result else self.seeds
+        played[:] = _merged([*played, [result["first"], result["first"] + result["schedules"]]])
         self.requests += result["steps"]
         self.pairs |= {(before, kind, same) for before, kind, same in result["pairs"]}
-        merged: list[list[int]] = []
-        for low, high in sorted([*self.seeds, [first, end]]):
-            if merged and low <= merged[-1][1]:
-                merged[-1][1] = max(merged[-1][1], high)
-            elif low < high:
-                merged.append([low, high])
-        self.seeds = merged
+
+    def merge(self, other: Ledger) -> None:
+        """Note what another ledger has."""
+        self.seeds, self.planned = _merged(self.seeds + other.seeds), _merged(self.planned + other.planned)
+        self.requests += other.requests
+        self.pairs |= other.pairs
 
     def write(self) -> None:
         """Write the file."""
-        known = {kind for before, kind, _ in self.pairs for kind in (before, kind)}
-        self._kinds = sorted(known)
+        kinds = sorted({kind for before, kind, _ in self.pairs for kind in (before, kind)})
         held = {
-            "schedules": self.schedules, "requests": self.requests, "seeds": self.seeds, "coverage": self.coverage(),
-            "kinds": self._kinds, "pairs": _packed(self._kinds, self.pairs),
+            "schedules": self.schedules, "requests": self.requests, "seeds": self.seeds, "planned": self.planned,
+            "coverage": self.coverage(), "kinds": kinds, "pairs": _packed(kinds, self.pairs),
         }  # fmt: skip
         self._path.parent.mkdir(parents=True, exist_ok=True)
         new = self._path.with_suffix(".new")
@@ -116,23 +116,28 @@ class Ledger:
         new.replace(self._path)
 
     def coverage(self) -> dict[str, str]:
-        """Returns how many of the pairs of known kinds have been met, by what the kinds are."""
-        kinds = Counter(map(sort_of, self._kinds))
-        met = Counter((sort_of(before), sort_of(kind)) for before, kind in {pair[:2] for pair in self.pairs})
-        return {
-            f"{before}, {after}": f"{met[before, after]} of {kinds[before] * kinds[after]}"
-            for before in sorted(kinds) for after in sorted(kinds)
-        }  # fmt: skip
+        """Returns how many of the pairs that can be met have been met, by what the kinds are, and in all about the same thing
+        and about different things."""
+        able, met = Counter[str](), Counter[str]()
+        for before, kind, same in all_pairs():
+            for told in (f"{sort_of(before)}, {sort_of(kind)}", "the same thing" if same else "different things"):
+                able[told] += 1
+                met[told] += (before, kind, same) in self.pairs
+        return {told: f"{met[told]} of {able[told]}" for told in sorted(able)}
 
-    def unmet(self) -> Iterator[tuple[str, str]]:
-        """Yields the pairs of known kinds that have not been met."""
-        met = {pair[:2] for pair in self.pairs}
-        yield from ((before, kind) for before in self._kinds for kind in self._kinds if (before, kind) not in met)
+    def unmet(self) -> Iterator[Pair]:
+        """Yields the pairs that can be met and have not been met."""
+        yield from (pair for pair in all_pairs() if pair not in self.pairs)
 
 
-def sort_of(kind: str) -> str:
-    """Returns whether a kind is a request, a timer or an act."""
-    return "timer" if kind.startswith("timer: ") else "act" if kind in ACTS else "request"
+def _merged(ranges: list[list[int]]) -> list[list[int]]:
+    merged: list[list[int]] = []
+    for low, high in sorted(ranges):
+        if merged and low <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], high)
+        elif low < high:
+            merged.append([low, high])
+    return merged
 
 
 def _packed(kinds: list[str], pairs: set[Pair]) -> str:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MOST_FIRED = 5000
 """The most firings of one timer in one step. A step moves the clock by at most a month."""
 CLOSES = (
-    "acks=0", "the broker restarts", "was killed", "was stopped", "session has expired", "authenticat",
+    "acks=0", "the broker restarts", "was killed", "was stopped", "session has expired", "authenticat", "the fault close",
 )  # fmt: skip
 """Parts of the reasons for which Kafka, too, closes a connection."""
 WAITS = (SECOND, MINUTE, 11 * MINUTE)

@@ -1,19 +1,27 @@
-"""Which pairs of kinds have been met: the second within a few steps after the first, about the same thing or not.
+"""Which pairs of kinds have been met: the second within a few steps after the first, about the same thing or not; and which
+pairs can be met.
 
-Timers are about the cluster as a whole, because their names do not tell what they are about.
+Timers are about the cluster as a whole, because their names do not tell what they are about. The timers of a step follow it in
+the order in which they fired.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from simulation.whole.things import CLUSTER, Things
+from simulation.whole.acts import ABOUT, ACTS
+from simulation.whole.kinds import ASKED, KINDS
+from simulation.whole.things import CLUSTER, SORTS, Things, sorts_of
+from simulation.whole.timers import PREFIX, TIMERS
 
 WITHIN = 6
-"""How many steps may lie between the two of a pair."""
+"""How many steps back the first of a pair may lie."""
 Pair = tuple[str, str, bool]
 """The first kind, the second kind, and whether both were about the same thing."""
+Deed = tuple[str, Things]
+"""A kind, and what it was about."""
 
 
 class Met:
@@ -21,15 +29,75 @@ class Met:
 
     def __init__(self, pairs: Iterable[Pair] = ()) -> None:
         self.pairs: set[Pair] = set(pairs)
-        self._latest: deque[tuple[str, Things]] = deque(maxlen=WITHIN)
+        self._latest: deque[Sequence[Deed]] = deque(maxlen=WITHIN)
 
     def begin(self) -> None:
         """A schedule begins, so nothing has come before."""
         self._latest.clear()
 
-    def note(self, kind: str, things: Things) -> None:
-        """Note a step that was done."""
-        for before, others in self._latest:
-            same = CLUSTER in things or CLUSTER in others or bool(things & others)
-            self.pairs.add((before, kind, same))
-        self._latest.append((kind, things))
+    def note(self, done: Sequence[Deed]) -> None:
+        """Note what was done in a step: the step itself, and then the timers that have fired."""
+        before = [each for step in self._latest for each in step]
+        for kind, things in done:
+            for earlier, others in before:
+                same = CLUSTER in things or CLUSTER in others or not things.isdisjoint(others)
+                self.pairs.add((earlier, kind, same))
+            before.append((kind, things))
+        self._latest.append(done)
+
+
+# Which pairs can be met
+
+EVERY_KIND = [*KINDS, *(PREFIX + name for name in TIMERS)]
+DISK: Mapping[str, Any] = {"data": True}
+CLUSTERED: Mapping[str, Any] = {"brokers": 3}
+EARLIER: Mapping[str, Any] = {"release": "kafka-4.3"}
+NEEDS: dict[str, Mapping[str, Any]] = {
+    "restore": {"data": False}, "timer: Compaction._rounds": {"data": False},
+    "start again cleanly": DISK, "start again after a kill": DISK, "the disk is full": DISK, "the disk fails once": DISK,
+    "timer: FolderStore.checkpoint": DISK, "timer: FolderStore.compact": DISK, "timer: Decisions._again": DISK,
+    "timer: FolderStore._sync_by_timer": {"data": True, "sync": "interval"},
+    "cluster: freeze_replica": CLUSTERED, "cluster: thaw_replica": CLUSTERED, "timer: Controller._check_lag": CLUSTERED,
+    "timer: Delayed._finish": CLUSTERED, "timer: Controller.reassign.<locals>.<lambda>": CLUSTERED,
+    "upgrade": EARLIER, "timer: Upgrading.proceed": {"brokers": 3, "release": "kafka-4.3"},
+}  # fmt: skip
+"""The settings that a kind of step or a timer needs."""
+
+
+def needs(kinds: Iterable[str]) -> dict[str, Any] | None:
+    """Returns the settings that all these kinds need, or None if they contradict each other."""
+    found: dict[str, Any] = {}
+    for kind in kinds:
+        for name, value in NEEDS.get(kind, {}).items():
+            if found.setdefault(name, value) != value:
+                return None
+    return found
+
+
+def sort_of(kind: str) -> str:
+    """Returns whether a kind is a request, a timer or an act."""
+    return "timer" if kind.startswith(PREFIX) else "act" if kind in ACTS else "request"
+
+
+SORTS_OF = {kind: sorts_of(kind) if kind in ASKED else frozenset({ABOUT.get(kind, CLUSTER)}) for kind in EVERY_KIND}
+"""The sorts of things that each kind can be about."""
+
+
+def cannot(before: str, kind: str, *, same: bool) -> str:
+    """Returns why a pair cannot be met, or "" if it can."""
+    if needs((before, kind)) is None:
+        return "they need different clusters"
+    ones, others = SORTS_OF[before], SORTS_OF[kind]
+    if same:
+        return "" if CLUSTER in ones | others or ones & others else "they are never about the same sort of thing"
+    ones, others = ones - {CLUSTER}, others - {CLUSTER}
+    if not ones or not others:
+        return "one of them is always about the whole cluster"
+    return "" if len(ones | others) > 1 or ones & SORTS else "there is only one thing of this sort"
+
+
+def all_pairs() -> Iterator[Pair]:
+    """Yields each pair that can be met."""
+    for before in EVERY_KIND:
+        for kind in EVERY_KIND:
+            yield from ((before, kind, same) for same in (True, False) if not cannot(before, kind, same=same))

@@ -2,15 +2,15 @@
 
 A step has a kind and a seed. The step decides by its seed what it does with the objects that it then finds, so it does not
 depend on other steps being there. The seed of a schedule also chooses two kinds, the focus, which often follow each other. The
-seeds from 0 to the square of the number of kinds have all foci, one after another.
+seeds from 0 to the square of the number of kinds have all foci, one after another. Another schedule follows a plan.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from simulation.whole.kinds import ASKED, KINDS, NO_CHANGE, SETUP_KINDS, WEIGHTS
 
@@ -44,6 +44,8 @@ class Setting:
     judged: bool = False
     """Whether the model of Kafka's rules judges the history of the clients."""
     release: str = ""
+    tries: int = 20
+    """How many requests of a subject are tried until one is found of the wanted kind."""
 
 
 class Schedule(NamedTuple):
@@ -54,14 +56,25 @@ class Schedule(NamedTuple):
     focus: tuple[str, str]
 
 
+class Plan(NamedTuple):
+    """What a schedule is steered to (`steering`)."""
+
+    setting: Mapping[str, Any]
+    """The settings that are not left to chance."""
+    kinds: Sequence[str]
+    """The kinds of steps that it has, in this order."""
+
+
 def focus_of(seed: int) -> tuple[str, str]:
     """Returns the two kinds that often follow each other in the schedule with this seed."""
     number = seed * STRIDE % (len(KINDS) ** 2)
     return KINDS[number // len(KINDS)], KINDS[number % len(KINDS)]
 
 
-def schedule_of(seed: int) -> Schedule:
-    """Returns the schedule with this seed."""
+def schedule_of(seed: int, plan: Plan | None = None) -> Schedule:
+    """Returns the schedule with this seed, or with this seed and a plan."""
+    if plan is not None:
+        return _planned(seed, plan)
     chance = random.Random(f"whole {seed}")
     first, second = focus = focus_of(seed)
     kinds = [*chance.choices(SETUP_KINDS, k=8), *chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=_length(chance))]
@@ -73,6 +86,16 @@ def schedule_of(seed: int) -> Schedule:
     if setting.judged:
         kinds = [kind for kind in kinds if kind in ASKED or kind in focus or kind in NO_CHANGE]
     return Schedule(setting, [Step(kind, chance.getrandbits(32)) for kind in kinds], focus)
+
+
+def _planned(seed: int, plan: Plan) -> Schedule:
+    chance = random.Random(f"planned {seed}")
+    setting = Setting(
+        seed, **plan.setting, secured=chance.random() < 0.3, sliced=chance.random() < 0.2, warm=chance.random() < 0.7,
+        traced=chance.random() < 0.15, tries=300,
+    )  # fmt: skip
+    kinds = [*chance.choices(SETUP_KINDS, k=6), *plan.kinds]
+    return Schedule(setting, [Step(kind, chance.getrandbits(32)) for kind in kinds], (plan.kinds[0], plan.kinds[-1]))
 
 
 def _length(chance: random.Random) -> int:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kafkawire.declare import Struct
-from kafkawire.entities import holders, struct_lists
+from kafkawire.entities import Entity, has_field, holders, mentions, struct_lists
+from kafkawire.registry import KEYS, request_class
 
 Things = frozenset[str]
 CLUSTER = "the cluster"
@@ -30,10 +31,33 @@ def node_thing(node_id: int) -> str:
     return f"broker {node_id}"
 
 
+NAMING: dict[str, tuple[Entity, ...]] = {
+    "topic": ("topicName", "topicId"), "group": ("groupId",), "transaction": ("transactionalId",),
+}  # fmt: skip
+"""The sorts of things that requests name, and the entities of the fields that name them."""
+
+SORTS = frozenset({*NAMING, "broker"})
+"""The sorts of which there are several things."""
+
+
+def sorts_of(api: str) -> frozenset[str]:
+    """Returns the sorts of things that a request can be about: sorts of which there are several things, each family, and the
+    whole cluster."""
+    cls = request_class(KEYS[api])
+    found = {sort for sort, entities in NAMING.items() if any(mentions(cls, each) for each in entities)}
+    found |= {"topic", "group"} if has_field(cls, "resource_name") else set()
+    always = any(holders(cls, entity) for entities in NAMING.values() for entity in entities[:1] if entity != "topicName")
+    return frozenset(found if always else found | {_family(api)})
+
+
+def _family(api: str) -> str:
+    return next((thing for part, thing in FAMILIES.items() if part in api), CLUSTER)
+
+
 def things_of(api: str, request: Struct, names: Mapping[bytes, str]) -> Things:
     """Returns the things that a request names. `names` has the names of topics by id."""
     found = frozenset(_named(request, names))
-    return found or frozenset({next((thing for part, thing in FAMILIES.items() if part in api), CLUSTER)})
+    return found or frozenset({_family(api)})
 
 
 def _named(struct: Struct, names: Mapping[bytes, str]) -> Iterator[str]:

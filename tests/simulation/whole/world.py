@@ -140,6 +140,8 @@ class World:
         self.at_repair: list[Callable[[], object]] = []
         """What must be called to undo what acts have broken."""
         self.expects_closes = self.disk_failed = False
+        self._kind = ""
+        """The kind of the present step. A subject may have sent another request than was wanted."""
         self._faulty = 0
         self.following = Following()
         self.sessions = Sessions()
@@ -154,7 +156,7 @@ class World:
         self.disk = None if self._folder is None else Disk(self._folder, self._patch)
         self._profile = setting.release
         self.engine = self.new_engine(first=True)
-        self.speaker = Speaker(setting.seed, setting.brokers)
+        self.speaker = Speaker(setting.seed, setting.brokers, setting.tries)
         self._learn_topics()
 
     def new_engine(self, *, first: bool = False) -> Engine:
@@ -222,6 +224,7 @@ class World:
         self._faulty = self._faulty + 1 if self.engine.faults is not None else 0
         if self._faulty > FAULTY:
             self.clear_faults()
+        self._kind = step.kind
         known, trouble = len(self.judging.history) if self.judging else 0, self.in_trouble
         with self.watch.guarding(step.kind, lenient=trouble):
             if step.kind in ACTS:
@@ -234,10 +237,8 @@ class World:
             self.judging.stop(known)
             self.judging = None
         fired = self.watch.take_fired()
-        if things is not None:
-            self.met.note(step.kind, things)
-        for name in fired:
-            self.met.note(f"timer: {name}", frozenset({CLUSTER}))
+        done = [] if things is None else [(self._kind, things)]
+        self.met.note(done + [(f"timer: {name}", frozenset({CLUSTER})) for name in fired])
         with self.watch.guarding(step.kind, lenient=True):
             holding.after_step(self, fired)
 
@@ -291,6 +292,7 @@ class World:
             return None
         self.history.append(sent)
         self.sessions.sent(sent)
+        self._kind = sent.api
         link.arrived.append(frame)
         link.awaited.append(sent)
         names = {topic.topic_id: topic.name for topic in self.engine.cluster.topics.values()}

@@ -1,0 +1,103 @@
+"""Steering: plans of schedules that meet pairs that have not been met yet.
+
+A plan is a list of kinds of steps, which a schedule contains in this order. Each next kind of a plan is the one that makes the
+most new pairs with the kinds before it. A pair that was planned and not met counts less each time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from itertools import cycle
+from random import Random
+from typing import Any
+
+from simulation.whole.pairs import EVERY_KIND, NEEDS, WITHIN, Pair, all_pairs
+from simulation.whole.schedule import Plan
+from simulation.whole.timers import PREFIX, TIMERS
+
+LENGTH = 60
+"""The number of steps of a plan."""
+BEFORE = {
+    "restore": ("snapshot",), "cluster: thaw_replica": ("cluster: freeze_replica",),
+    "a member's session ends": ("JoinGroup", "JoinGroup"), "cluster: start_broker": ("cluster: kill_broker",),
+    "acl: remove_acl": ("acl: add_acl",), "quota: remove": ("quota: set",), "SyncGroup": ("JoinGroup",),
+    "a client leaves": ("Metadata",), "state: truncate": ("Produce",),
+}  # fmt: skip
+"""The kinds without which another one is mostly impossible."""
+SETTINGS: list[dict[str, Any]] = [
+    {"data": False, "brokers": 1}, {"data": True, "brokers": 3}, {"data": False, "brokers": 3},
+    {"data": True, "brokers": 3, "release": "kafka-4.3"}, {"data": True, "brokers": 3, "sync": "interval"},
+    {"data": False, "brokers": 3, "release": "kafka-4.3"}, {"data": True, "brokers": 1, "release": "kafka-4.3", "sync": "interval"},
+    {"data": True, "brokers": 3, "release": "kafka-4.3", "sync": "interval"},
+]  # fmt: skip
+"""The clusters of the plans, one after the other."""
+DEFAULTS = {"sync": "never", "release": ""}
+ALWAYS = [PREFIX + name for name, timer in TIMERS.items() if not timer.first]
+"""The timers that fire whenever hours pass."""
+
+
+class Steering:
+    """Plans schedules. `met` has the pairs that have been met; it changes while they are played."""
+
+    def __init__(self, met: Iterable[Pair]) -> None:
+        self._wanted: dict[str, Counter[str]] = {kind: Counter() for kind in EVERY_KIND}
+        """How many pairs with two kinds are wanted: about the same thing, about different things, or both."""
+        self._planned: Counter[tuple[str, str]] = Counter()
+        for before, kind, _ in set(all_pairs()).difference(met):
+            self._wanted[before][kind] += 1
+        self._known = set(met)
+        self._settings = cycle(SETTINGS)
+
+    @property
+    def left(self) -> int:
+        """The number of pairs that can be met and have not been met."""
+        return sum(map(Counter.total, self._wanted.values()))
+
+    def note(self, pairs: Iterable[Pair]) -> None:
+        """These pairs have been met."""
+        for pair in pairs:
+            before, kind, _ = pair
+            if pair not in self._known and before in self._wanted:
+                self._known.add(pair)
+                self._wanted[before][kind] -= 1
+
+    def plan(self, seed: int) -> Plan:
+        """Returns the next plan."""
+        chance, setting = Random(f"plan {seed}"), next(self._settings)
+        able = {kind for kind in EVERY_KIND if NEEDS.get(kind, {}).items() <= (DEFAULTS | setting).items()}
+        found: list[str] = []
+        window = deque[list[str]](maxlen=WITHIN)
+        while len(found) < LENGTH:
+            best = self._best(window, able, chance)
+            steps = _steps(best)
+            for number, step in enumerate(steps, 1):
+                done = [step]
+                if number == len(steps) and best.startswith(PREFIX):
+                    done.append(best)
+                if step in ("clock: hours", "clock: days"):
+                    done += [each for each in ALWAYS if each in able and each != best]
+                for earlier in [each for before in window for each in before]:
+                    self._planned.update((earlier, kind) for kind in done)
+                window.append(done)
+                found.append(step)
+        return Plan(setting, found)
+
+    def _best(self, window: Iterable[list[str]], able: set[str], chance: Random) -> str:
+        scores: dict[str, float] = {}
+        for before in window:
+            for earlier in before:
+                for kind, wanted in self._wanted[earlier].items():
+                    if wanted and kind in able:
+                        scores[kind] = scores.get(kind, 0) + wanted / (1 + self._planned[earlier, kind])
+        if not scores:  # the plan begins: the kind with the most to do
+            scores = {kind: self._wanted[kind].total() for kind in EVERY_KIND if kind in able}
+        return max(scores, key=lambda kind: scores[kind] / len(_steps(kind)) * (0.7 + 0.6 * chance.random()))
+
+
+def _steps(kind: str) -> list[str]:
+    """Returns the steps that lead to a kind, and the step itself or the one in which the timer fires."""
+    if kind.startswith(PREFIX):
+        timer = TIMERS[kind.removeprefix(PREFIX)]
+        return [*timer.first, timer.clock]
+    return [*BEFORE.get(kind, ()), kind]

@@ -1,0 +1,68 @@
+"""The timers of the broker, by the names of their actions: how a schedule comes to each, or why none can."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+PREFIX = "timer: "
+"""The kind of a timer is its name after this."""
+
+
+class Timer(NamedTuple):
+    """A timer that a schedule can meet."""
+
+    first: tuple[str, ...] = ()
+    """The kinds of steps that set the timer."""
+    clock: str = "clock: minutes"
+    """The step in which it fires."""
+
+
+HOURS, DAYS, SECONDS = "clock: hours", "clock: days", "clock: seconds"
+TIMERS: dict[str, Timer] = {
+    "Compaction._rounds": Timer(),
+    "Controller._check_lag": Timer(("cluster: freeze_replica",)),
+    "Controller.balance": Timer((), HOURS),
+    "Controller.reassign.<locals>.<lambda>": Timer(("reassignments are slow", "AlterPartitionReassignments"), HOURS),
+    "Decisions._again": Timer(("the disk is full", "CreateTopics", "the disk is well again"), SECONDS),
+    "Delayed._finish": Timer(("cluster: freeze_replica", "Produce", "Produce"), SECONDS),
+    "Engine.unauthenticated.<locals>.end": Timer(("SaslHandshake", "SaslAuthenticate"), SECONDS),
+    "Exchange.mute.<locals>.end": Timer(("fault: throttle", "Metadata", "Fetch", "Produce"), SECONDS),
+    "FaultPlan._close_later.<locals>.<lambda>": Timer(("fault: close", "Metadata", "Fetch", "Produce"), SECONDS),
+    "FaultPlan.hold.<locals>.<lambda>": Timer(("fault: delay", "Metadata", "Fetch", "Produce")),
+    "Fetch._finish": Timer(("Fetch", "Fetch")),
+    "FolderStore._sync_by_timer": Timer((), HOURS),
+    "FolderStore.checkpoint": Timer((), HOURS),
+    "FolderStore.compact": Timer((), HOURS),
+    "Group._await_heartbeat.<locals>.expire": Timer(("JoinGroup", "JoinGroup", "SyncGroup"), HOURS),
+    "Group._complete_join": Timer(("JoinGroup", "JoinGroup", "SyncGroup", "JoinGroup"), SECONDS),
+    "Group._complete_late_join": Timer(("JoinGroup", "JoinGroup", "SyncGroup", "LeaveGroup"), HOURS),
+    "Group._sync_expired": Timer(("JoinGroup", "JoinGroup")),
+    "Group.add_pending.<locals>.expire": Timer(("JoinGroup",), HOURS),
+    "GroupCoordinator._expire_offsets": Timer((), HOURS),
+    "Maintenance._expire_producers": Timer((), HOURS),
+    "Maintenance._expire_tokens": Timer((), HOURS),
+    "Maintenance._retain": Timer((), HOURS),
+    "ModernGroup.set_timer.<locals>.<lambda>": Timer(("ConsumerGroupHeartbeat", "ShareGroupHeartbeat")),
+    "ShareCoordinator._prune": Timer((), HOURS),
+    "ShareCoordinator._write_again": Timer((), HOURS),
+    "ShareFetch._expire": Timer(("ShareGroupHeartbeat", "ShareFetch", "ShareFetch"), SECONDS),
+    "SharePartition.lock.<locals>.<lambda>": Timer(("Produce", "ShareGroupHeartbeat", "ShareFetch", "ShareFetch")),
+    "TransactionCoordinator._abort_timed_out": Timer((), HOURS),
+    "TransactionCoordinator._expire": Timer((), HOURS),
+    "TransactionCoordinator._retry.<locals>.again": Timer(("Produce", "a partition goes offline", "EndTxn"), SECONDS),
+    "Upgrading.proceed": Timer(("upgrade",), SECONDS),
+}
+"""The timers that schedules can meet."""
+NO_TIMERS = {
+    "Cluster.auto_create_topic.<locals>.<lambda>": "topics are created at once unless the clock is the system's",
+    "Cluster.create_internal_topic.<locals>.<lambda>": "coordinators load at once unless the clock is the system's",
+    "Cluster.keep_name.<locals>.free": "only releases with ZooKeeper keep names, and schedules have none",
+    "DeadLetters._sent.<locals>.<lambda>": "no dialogue asks for dead letters",
+    "Engine._hold_back.<locals>.<lambda>": "a quota on connections would hold back the world's own administrator, too",
+    "Exchange._send_later.<locals>.<lambda>": "a test's own function decides on the delay, and schedules have none",
+    "Group._wait_for_first_members.<locals>.over": "group.initial.rebalance.delay.ms is 0, because schedules are short",
+    "Handshakes._stall.<locals>.go_on": "there are no handshakes without sockets",
+    "Interest._end": "only a proxy observes",
+    "handle.<locals>.<lambda>": "a schedule opens fewer share sessions than the broker allows",
+}
+"""The other timers, and why no schedule can meet them."""
