@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import wirebroker
 from fuzzing.script import Finding
 from simulation.whole import acts, kinds, watching
 from simulation.whole.campaign import play_case
 from simulation.whole.schedule import focus_of, schedule_of
+from simulation.whole.timers import NO_TIMERS, TIMERS
 from simulation.whole.world import run
 from wirebroker.apis import SERVED, TELEMETRY
 from wirebroker.core.partition import Partition
@@ -33,6 +37,49 @@ def test_every_request_every_deed_and_every_fault_is_a_kind_of_step() -> None:
     deeds = {each.function.__name__ for holder in Deeds.__subclasses__() for each in deeds_in(holder)}
     assert deeds <= {name.partition(": ")[2] for name in acts.ACTS}
     assert set(KINDS) == {name.partition(": ")[2] for name in acts.ACTS if name.startswith("fault: ")} | set(acts.NO_ACTS)
+
+
+class Actions(ast.NodeVisitor):
+    """Finds the names of the actions of timers, as `purgatory.name_of` gives them."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.found = set[str]()
+        self._within: list[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef] = []
+        self.visit(tree)
+
+    def _enter(self, node: Any) -> None:
+        self._within.append(node)
+        self.generic_visit(node)
+        self._within.pop()
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _enter  # noqa: N815
+
+    def visit_Call(self, node: ast.Call) -> None:
+        object_, _, method = ast.unparse(node.func).rpartition(".")
+        if object_.endswith("timers") and method in ("at", "every"):
+            self.found.add(self._name(node.args[1 if method == "at" else 2]))
+        self.generic_visit(node)
+
+    def _name(self, action: ast.expr) -> str:
+        if isinstance(action, ast.Attribute):
+            return f"{self._within[-2].name}.{action.attr}"
+        function = self._within[-1]
+        within = ".".join(each.name for each in self._within) + ".<locals>."
+        if isinstance(action, ast.Lambda):
+            return within + "<lambda>"
+        assert isinstance(action, ast.Name)
+        if any(isinstance(each, ast.FunctionDef) and each.name == action.id for each in ast.walk(function)):
+            return within + action.id
+        calls = [each for each in ast.walk(function) if isinstance(each, ast.Call)]
+        return self._name(next(each.args[0] for each in calls if ast.unparse(each.func) == "partial"))
+
+
+def test_every_timer_is_met_or_has_a_reason() -> None:
+    root = Path(wirebroker.__file__).parent
+    texts = [path.read_text(encoding="utf-8") for path in root.rglob("*.py")]
+    found = set().union(*(Actions(ast.parse(text)).found for text in texts if "timers" in text))
+    assert found == TIMERS.keys() | NO_TIMERS.keys()
+    assert not TIMERS.keys() & NO_TIMERS.keys()
 
 
 def test_a_schedule_of_the_world_is_the_same_each_time() -> None:

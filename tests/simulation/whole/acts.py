@@ -112,9 +112,10 @@ ARGUMENTS: dict[str, Callable[[World, Random], Any]] = {
     "mode": lambda _, chance: chance.choice(["clean", "kill"]), "unclean": lambda _, chance: chance.random() < 0.5,
     "partitions": lambda _, chance: chance.choice([1, 2, 3]), "replication_factor": lambda _, chance: chance.choice([None, 1]),
     "configs": lambda _, chance: chance.choice([None, {"retention.ms": 60_000}, {"cleanup.policy": "compact"}]),
-    "user": lambda _, chance: chance.choice(["alice", "u"]), "client_id": lambda _, chance: chance.choice([None, "c"]),
-    "ip": lambda *_: None, "producer_byte_rate": lambda _, chance: chance.choice([None, 1e9]),
-    "consumer_byte_rate": lambda *_: None, "request_percentage": lambda *_: None, "controller_mutation_rate": lambda *_: None,
+    "user": lambda _, chance: chance.choice(["alice", None]), "client_id": lambda _, chance: chance.choice([None, "c"]),
+    "ip": lambda *_: None, "producer_byte_rate": lambda _, chance: chance.choice([1e9, 1.0]),
+    "consumer_byte_rate": lambda _, chance: chance.choice([None, 1.0]),
+    "request_percentage": lambda *_: None, "controller_mutation_rate": lambda *_: None,
     "connection_creation_rate": lambda *_: None, "metrics": lambda *_: ("*",), "interval_ms": lambda *_: 1000,
     "match": lambda *_: (), "name": lambda *_: "s",
     # of faults

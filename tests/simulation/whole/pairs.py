@@ -51,6 +51,7 @@ class Met:
 EVERY_KIND = [*KINDS, *(PREFIX + name for name in TIMERS)]
 DISK: Mapping[str, Any] = {"data": True}
 CLUSTERED: Mapping[str, Any] = {"brokers": 3}
+SECURED: Mapping[str, Any] = {"secured": True}
 EARLIER: Mapping[str, Any] = {"release": "kafka-4.3"}
 NEEDS: dict[str, Mapping[str, Any]] = {
     "restore": {"data": False}, "timer: Compaction._rounds": {"data": False},
@@ -59,7 +60,8 @@ NEEDS: dict[str, Mapping[str, Any]] = {
     "timer: FolderStore._sync_by_timer": {"data": True, "sync": "interval"},
     "cluster: freeze_replica": CLUSTERED, "cluster: thaw_replica": CLUSTERED, "timer: Controller._check_lag": CLUSTERED,
     "timer: Delayed._finish": CLUSTERED, "timer: Controller.reassign.<locals>.<lambda>": CLUSTERED,
-    "upgrade": EARLIER, "timer: Upgrading.proceed": {"brokers": 3, "release": "kafka-4.3"},
+    "acl: add_acl": SECURED, "acl: remove_acl": SECURED,
+    "upgrade": EARLIER, "timer: Upgrading.go_on": {"brokers": 3, "release": "kafka-4.3"},
 }  # fmt: skip
 """The settings that a kind of step or a timer needs."""
 

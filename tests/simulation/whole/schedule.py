@@ -90,10 +90,11 @@ def schedule_of(seed: int, plan: Plan | None = None) -> Schedule:
 
 def _planned(seed: int, plan: Plan) -> Schedule:
     chance = random.Random(f"planned {seed}")
-    setting = Setting(
-        seed, **plan.setting, secured=chance.random() < 0.3, sliced=chance.random() < 0.2, warm=chance.random() < 0.7,
-        traced=chance.random() < 0.15, tries=300,
-    )  # fmt: skip
+    chosen: dict[str, Any] = {
+        "secured": chance.random() < 0.3, "sliced": chance.random() < 0.2, "warm": chance.random() < 0.7,
+        "traced": chance.random() < 0.15,
+    }  # fmt: skip
+    setting = Setting(seed, **chosen | dict(plan.setting), tries=300)
     kinds = [*chance.choices(SETUP_KINDS, k=6), *plan.kinds]
     return Schedule(setting, [Step(kind, chance.getrandbits(32)) for kind in kinds], (plan.kinds[0], plan.kinds[-1]))
 

@@ -12,7 +12,7 @@ from itertools import cycle
 from random import Random
 from typing import Any
 
-from simulation.whole.pairs import EVERY_KIND, NEEDS, WITHIN, Pair, all_pairs
+from simulation.whole.pairs import EARLIER, EVERY_KIND, NEEDS, WITHIN, Pair, all_pairs
 from simulation.whole.schedule import Plan
 from simulation.whole.timers import PREFIX, TIMERS
 
@@ -26,10 +26,9 @@ BEFORE = {
 }  # fmt: skip
 """The kinds without which another one is mostly impossible."""
 SETTINGS: list[dict[str, Any]] = [
-    {"data": False, "brokers": 1}, {"data": True, "brokers": 3}, {"data": False, "brokers": 3},
-    {"data": True, "brokers": 3, "release": "kafka-4.3"}, {"data": True, "brokers": 3, "sync": "interval"},
-    {"data": False, "brokers": 3, "release": "kafka-4.3"}, {"data": True, "brokers": 1, "release": "kafka-4.3", "sync": "interval"},
-    {"data": True, "brokers": 3, "release": "kafka-4.3", "sync": "interval"},
+    {"data": data, "brokers": brokers, "secured": secured} | more
+    for more in ({}, EARLIER, {"sync": "interval"}, {**EARLIER, "sync": "interval"})
+    for secured in (True, False) for brokers in (1, 3) for data in (False, True) if data or "sync" not in more
 ]  # fmt: skip
 """The clusters of the plans, one after the other."""
 DEFAULTS = {"sync": "never", "release": ""}
@@ -61,6 +60,10 @@ class Steering:
             if pair not in self._known and before in self._wanted:
                 self._known.add(pair)
                 self._wanted[before][kind] -= 1
+
+    def plans(self, seed: int, count: int) -> list[Plan]:
+        """Returns the next plans, for this seed and those after it."""
+        return [self.plan(each) for each in range(seed, seed + count)]
 
     def plan(self, seed: int) -> Plan:
         """Returns the next plan."""

@@ -23,10 +23,10 @@ TIMERS: dict[str, Timer] = {
     "Controller._check_lag": Timer(("cluster: freeze_replica",)),
     "Controller.balance": Timer((), HOURS),
     "Controller.reassign.<locals>.<lambda>": Timer(("reassignments are slow", "AlterPartitionReassignments"), HOURS),
-    "Decisions._again": Timer(("the disk is full", "CreateTopics", "the disk is well again"), SECONDS),
+    "Decisions._again": Timer(("the disk is full", "CreateAcls", "AlterClientQuotas", "the disk is well again"), SECONDS),
     "Delayed._finish": Timer(("cluster: freeze_replica", "Produce", "Produce"), SECONDS),
     "Engine.unauthenticated.<locals>.end": Timer(("SaslHandshake", "SaslAuthenticate"), SECONDS),
-    "Exchange.mute.<locals>.end": Timer(("fault: throttle", "Metadata", "Fetch", "Produce"), SECONDS),
+    "Exchange.mute.<locals>.end": Timer(("quota: set", "Produce", "Produce", "Produce"), SECONDS),
     "FaultPlan._close_later.<locals>.<lambda>": Timer(("fault: close", "Metadata", "Fetch", "Produce"), SECONDS),
     "FaultPlan.hold.<locals>.<lambda>": Timer(("fault: delay", "Metadata", "Fetch", "Produce")),
     "Fetch._finish": Timer(("Fetch", "Fetch")),
@@ -35,7 +35,6 @@ TIMERS: dict[str, Timer] = {
     "FolderStore.compact": Timer((), HOURS),
     "Group._await_heartbeat.<locals>.expire": Timer(("JoinGroup", "JoinGroup", "SyncGroup"), HOURS),
     "Group._complete_join": Timer(("JoinGroup", "JoinGroup", "SyncGroup", "JoinGroup"), SECONDS),
-    "Group._complete_late_join": Timer(("JoinGroup", "JoinGroup", "SyncGroup", "LeaveGroup"), HOURS),
     "Group._sync_expired": Timer(("JoinGroup", "JoinGroup")),
     "Group.add_pending.<locals>.expire": Timer(("JoinGroup",), HOURS),
     "GroupCoordinator._expire_offsets": Timer((), HOURS),
@@ -46,11 +45,13 @@ TIMERS: dict[str, Timer] = {
     "ShareCoordinator._prune": Timer((), HOURS),
     "ShareCoordinator._write_again": Timer((), HOURS),
     "ShareFetch._expire": Timer(("ShareGroupHeartbeat", "ShareFetch", "ShareFetch"), SECONDS),
-    "SharePartition.lock.<locals>.<lambda>": Timer(("Produce", "ShareGroupHeartbeat", "ShareFetch", "ShareFetch")),
+    "SharePartition.lock.<locals>.<lambda>": Timer(
+        ("ShareGroupHeartbeat", "ShareFetch", "Produce", "ShareFetch", "ShareFetch")
+    ),
     "TransactionCoordinator._abort_timed_out": Timer((), HOURS),
     "TransactionCoordinator._expire": Timer((), HOURS),
     "TransactionCoordinator._retry.<locals>.again": Timer(("Produce", "a partition goes offline", "EndTxn"), SECONDS),
-    "Upgrading.proceed": Timer(("upgrade",), SECONDS),
+    "Upgrading.go_on": Timer(("upgrade",), SECONDS),
 }
 """The timers that schedules can meet."""
 NO_TIMERS = {
@@ -60,6 +61,7 @@ NO_TIMERS = {
     "DeadLetters._sent.<locals>.<lambda>": "no dialogue asks for dead letters",
     "Engine._hold_back.<locals>.<lambda>": "a quota on connections would hold back the world's own administrator, too",
     "Exchange._send_later.<locals>.<lambda>": "a test's own function decides on the delay, and schedules have none",
+    "Group._complete_late_join": "the sessions of static members in the dialogues end before the rebalance does",
     "Group._wait_for_first_members.<locals>.over": "group.initial.rebalance.delay.ms is 0, because schedules are short",
     "Handshakes._stall.<locals>.go_on": "there are no handshakes without sockets",
     "Interest._end": "only a proxy observes",

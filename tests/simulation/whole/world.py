@@ -54,7 +54,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "2", "transaction.state.log.num.partitions": "2", "group.initial.rebalance.delay.ms": "0",
     "share.coordinator.state.topic.num.partitions": "2", "delegation.token.secret.key": "secret", "num.partitions": "2",
     "transactional.id.expiration.ms": "604800000", "offsets.retention.minutes": "10080",
-    "delegation.token.expiry.time.ms": "3600000",
+    "delegation.token.expiry.time.ms": "3600000", "connection.failed.authentication.delay.ms": "100",
 }  # fmt: skip
 SECURED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
