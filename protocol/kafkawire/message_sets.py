@@ -110,7 +110,7 @@ def messages_in(wrapper: LegacyRecord, limit: int = DECOMPRESSED_LIMIT) -> list[
     messages get its timestamp.
 
     Raises InvalidSet for a set that Kafka refuses, CorruptBatch for a damaged message inside, ProtocolError for damaged
-    compression, CodecMissing.
+    compression, and CodecMissing.
     """
     if wrapper.compression == ZSTD:
         raise InvalidSet(f"a wrapper of magic {wrapper.magic} cannot be compressed with zstd")

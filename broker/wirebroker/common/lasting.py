@@ -65,8 +65,8 @@ class LastingFile:
 
     Each file begins with `start`. Log messages call the contents `what`. With `replaces` an existing file is not continued: it
     is emptied, or rotated if there is a rotation. If a write fails, the log reports the failure, and the file keeps its whole
-    pieces. The first piece after `RETRY_MS` is written again. Writing to a special file such as a pipe is not tried again.
-    Raises OSError.
+    pieces. Writing is tried again with the first piece after `RETRY_MS`. Writing to a special file such as a pipe is not tried
+    again. Raises OSError.
     """
 
     def __init__(

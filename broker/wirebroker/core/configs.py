@@ -3,8 +3,8 @@
 A broker setting takes its value from the first of these sources that has a value: the dynamic settings of one broker, the
 dynamic settings of all brokers, the static settings, the defaults (Kafka's DynamicBrokerConfig). A topic setting takes the
 topic's own value, or else the value of the corresponding broker setting. In wirebroker all brokers of a cluster are one
-process, so a dynamic setting of one broker takes effect for all brokers. DescribeConfigs shows such a setting only for the one
-broker.
+process, so a dynamic setting of one broker takes effect for all brokers. But DescribeConfigs shows this setting only for the
+broker for which it was set.
 """
 
 from __future__ import annotations

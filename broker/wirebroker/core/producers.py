@@ -254,9 +254,9 @@ def _judge_in_transaction(
     """Decide about a transactional batch, or a batch of a producer that has an open transaction or is about to begin a
     transaction.
 
-    The order of the checks is that of UnifiedLog.analyzeAndValidateProducerState and ProducerAppendInfo. The first check
-    recognises a retry, the second check compares the epoch, the third check requires that the coordinator knows the batch's
-    transaction, and the last check compares the sequence.
+    The checks have the order of UnifiedLog.analyzeAndValidateProducerState and ProducerAppendInfo. The first check recognises a
+    retry, the second check compares the epoch, the third check requires that the coordinator knows the batch's transaction, and
+    the last check compares the sequence.
     """
     epoch, flags, last = (-1, 0, -1) if state is None else _QUICK.unpack_from(state)
     client = origin is Origin.CLIENT

@@ -34,8 +34,8 @@ PeriodicWork = Callable[[int], Idle | Generator[None, Any, Idle]]
 _TIDY_FROM = 1024
 """Cancelled timers are removed from the heap only when the heap has more timers than this."""
 MOST_AT_ONCE = 1000
-"""For each timer of a millisecond that was set before this millisecond, the running timers may set this many further timers for
-the same millisecond."""
+"""A limit against endless timers. In one millisecond, running timers may set this many further timers for the same millisecond,
+multiplied by the number of timers that were set earlier."""
 MOST_AGAIN = 50_000
 """While the clock is moved once, timers of one name may set themselves again this many times, and periodic work may change
 something or fail this many times."""

@@ -558,7 +558,7 @@ class Engine:
         return self.timers.deadline()
 
     def emit(self, effect: Effect) -> None:
-        """Add an effect to those that `take_effects` returns next: a response to send, or a connection to close."""
+        """Add an effect, which the next `take_effects` will return: a response to send, or a connection to close."""
         self.effects.append(effect)
 
     def take_effects(self) -> list[Effect]:
@@ -636,7 +636,7 @@ class Engine:
                 self.close(connection, reason)
 
     def run_release(self, broker: Broker, rules: Rules) -> None:
-        """Change the release of a broker to that of `rules`. The broker must have no connections."""
+        """Change the release of a broker to the release of `rules`. The broker must have no connections."""
         if rules not in self._served:
             self._served[rules] = served_versions(rules, self._max_versions, telemetry=self._offers_telemetry)
         broker.rules, broker.versions = rules, self._served[rules]

@@ -38,7 +38,7 @@ class Snapshot:
     now: int
     """The time of the snapshot on the broker's clock, in ms since the epoch."""
     of: object = field(repr=False)
-    """The host (the object that runs the engine) of the broker that the snapshot was taken of."""
+    """The host (the object that runs the engine) of the broker from which the snapshot was taken."""
     image: Image = field(repr=False)
     """The cluster's metadata without its topics."""
     topics: tuple[TopicCopy, ...] = field(repr=False)

@@ -49,7 +49,7 @@ class Engine(Protocol):
         """Close the connections to a broker."""
 
     def run_release(self, broker: Broker, rules: Rules) -> None:
-        """Change the release of a broker to that of `rules`."""
+        """Change the release of a broker to the release of `rules`."""
 
     def become(self, rules: Rules) -> None:
         """Change the cluster's rules to `rules`, because now all brokers have these rules."""

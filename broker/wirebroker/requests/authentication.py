@@ -1,6 +1,6 @@
 """Authenticates the clients of a cluster: the SASL dialogues, the interceptor that runs them, and the sessions' expiry.
 
-The rules are those of SaslServerAuthenticator and KafkaChannel: before a client is authenticated it may send ApiVersions once,
+The rules come from SaslServerAuthenticator and KafkaChannel: before a client is authenticated it may send ApiVersions once,
 SaslHandshake, and its tokens. SaslHandshake and SaslAuthenticate have handlers like all other APIs, so faults and the trace
 also apply to them. After authentication a connection keeps its interceptor only if its session will expire (KIP-368).
 """
@@ -281,7 +281,7 @@ class Authenticator:
             message = f"Cannot change principals during re-authentication from {before}: {after}"
             return self._failed(connection, message, message)
         if outcome.expires_at is not None and outcome.expires_at - now >= LATEST:
-            return self._failed(connection, "its token does not expire before Kafka's clock ends")._replace(responds=False)
+            return self._failed(connection, "its token expires later than Kafka can represent")._replace(responds=False)
         self._succeeded(connection, principal, outcome, now)
         return outcome
 

@@ -39,7 +39,8 @@ class OffsetManager:
         unknown group: the commit creates the group.
 
         `version` is the version of OffsetCommit, or None for a transactional commit. The error for an unknown group depends on
-        `version`. `where` are the partitions (topic id, index). They are checked if a member commits with an old epoch.
+        `version`. `where` are the partitions (topic id, index). These partitions are checked if a member commits with an old
+        epoch.
         """
         if by.generation < 0:
             self.begin_early(group_id, now)

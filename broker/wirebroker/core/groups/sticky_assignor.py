@@ -233,7 +233,7 @@ def sticky(
     members: Sequence[Assignable], work: Sequence[Work], standbys: int, *, is_newest: bool
 ) -> Generator[None, Any, Mapping[str, Tasks]]:
     """Returns the target assignment of each member. `members` are in the order of Kafka's hash table, and `work` is in the
-    order of the subtopologies' ids. With `is_newest`, the assignor is that of Kafka 4.4: members whose process already has a
+    order of the subtopologies' ids. With `is_newest`, the assignor follows Kafka 4.4: members whose process already has a
     standby task are not considered for this task."""
     if not members:
         return {}

@@ -15,8 +15,8 @@ _RELEASE = re.compile(r"(?:kafka[-_ ]?)?([0-9]{1,4}\.[0-9]{1,4})(?:\.[0-9]{1,4})
 
 
 def unknown(name: object, known: Iterable[str], what: str = "profile") -> str:
-    """Returns a sentence about `name`, which is not in `known`. The sentence suggests the profile of the same release, or of
-    the nearest recorded release, or with the most similar name.
+    """Returns a sentence about `name`, which is not in `known`. The sentence suggests the profile of the same release, of the
+    nearest recorded release, or the profile with the most similar name.
     """
     if not isinstance(name, str):
         return f"the name of a {what} must be a string such as {RELEASE_PROFILES[-1]!r}, not {name!r}"
