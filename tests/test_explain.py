@@ -124,7 +124,7 @@ def test_a_quota(staged: Callable[..., Stage]) -> None:
     first = found(stage.proxy.trace)[0]
     assert "twice" in first.sentence
     assert "on orders" in first.sentence
-    assert "producer_byte_rate (request_percentage lets nobody wait for more than a window" in first.sentence
+    assert "producer_byte_rate (with request_percentage, no wait is longer than a window" in first.sentence
     assert all(row.throttle_time_ms > 0 for row in stage.proxy.trace.where("api=Produce throttle_time_ms>0 event=reply"))
 
 
@@ -153,14 +153,14 @@ def test_what_a_fault_made_says_so(staged: Callable[..., Stage]) -> None:
     wire.request(produce_request("orders", batch()), 9)
     (finding,) = found(stage.kafka.trace)
     assert "INVALID_RECORD" in finding.sentence
-    assert "It was made by a fault: error" in finding.sentence
+    assert "A fault caused it: error" in finding.sentence
     assert finding.cause.startswith("the test asked for it: error")
 
 
 LOGINS = {
-    "Cannot change principals during re-authentication from User.a: User.b": "its user is another one than before",
-    "it must authenticate again by PLAIN": "its mechanism is another one than before",
-    "Authentication failed during re-authentication due to invalid credentials with SASL mechanism PLAIN": "no longer right",
+    "Cannot change principals during re-authentication from User.a: User.b": "but as another user",
+    "it must authenticate again by PLAIN": "but with another mechanism",
+    "Authentication failed during re-authentication due to invalid credentials with SASL mechanism PLAIN": "no longer valid",
     "the session of User:a ended, and the client did not authenticate again": "does not renew it",
     "it asked for the SASL mechanism 'GSSAPI'; enabled: PLAIN": "does not have the mechanism PLAIN",
     "it sent Metadata instead of SaslAuthenticate request": "before its login is complete",
@@ -416,8 +416,8 @@ def test_a_coordinator_that_is_not_there(staged: Callable[..., Stage]) -> None:
     ("reason", "cause"),
     [
         (upstream.NO_TLS, "the broker's port is plaintext, and the proxy speaks TLS"),
-        (upstream.REFUSED_CERTIFICATE, "the proxy has none or another"),
-        (upstream.WANTS_CERTIFICATE, "the proxy has none"),
+        (upstream.REFUSED_CERTIFICATE, "the proxy has no certificate or another one"),
+        (upstream.WANTS_CERTIFICATE, "the proxy has no certificate"),
     ],
 )
 def test_the_cause_fits_what_the_broker_refused(reason: str, cause: str) -> None:
@@ -512,7 +512,7 @@ def test_only_the_deleted_topic_is_named(staged: Callable[..., Stage], in_sessio
     assert f"got {error} from Fetch {named}" in first.sentence
     assert "other" not in first.sentence
     assert ("Topic orders was deleted at" in first.sentence) is in_session
-    assert ("the topic of this name is another one now" if in_session else "the topic was deleted") in first.cause
+    assert ("the name now belongs to another topic" if in_session else "the topic was deleted") in first.cause
 
 
 def test_a_record_that_is_too_large(staged: Callable[..., Stage]) -> None:

@@ -181,4 +181,4 @@ def test_a_fence_without_a_successor() -> None:
         ((kind, text),) = told(kafka)
     assert kind == "denied"
     assert "PRODUCER_FENCED from Produce" in text
-    assert "It was made by a fault" in text
+    assert "A fault caused it" in text

@@ -1,4 +1,4 @@
-"""The tools: what looks at a broker from outside. The broker imports none of them; `TOOLS` is what it may ask for.
+"""The tools, which observe a broker from outside. The broker does not import them; it calls them only through `TOOLS`.
 
 commands     the tools' commands and their flags
 explain      what is wrong in a trace

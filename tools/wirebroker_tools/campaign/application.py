@@ -72,7 +72,7 @@ class Run:
     output: str = ""
 
     def take(self, parts: Sequence[Left]) -> None:
-        """Take what the command has left in the broker: what each of its tests has left, and what was there at the end."""
+        """Add the contents of the broker after each test of the command, and at the end of the run."""
         for number, part in enumerate(parts):
             for topic, records in part.stored.items():
                 self.stored.setdefault(topic, []).extend(records)
@@ -141,7 +141,7 @@ class Application:
         def begin_part() -> None:
             nonlocal begin
             begin = ends()
-            for rule in rules:  # the same rules, so that they go on counting
+            for rule in rules:  # the same rule objects, because they count the requests of all tests
                 kafka.faults.add(rule)
 
         kafka._call(lambda machine: machine.trace.sinks.append(watch))
@@ -203,7 +203,7 @@ class Application:
             return None if ended.is_set() else process.returncode, _tail(output)
 
     def _environment(self, kafka: MockKafka | ProxyKafka) -> dict[str, str]:
-        """Returns the environment of a command, which has the addresses of the broker and of its control."""
+        """Returns the environment of a command, with the addresses of the broker and of its control."""
         first, *_ = kafka.bootstrap_servers.split(",")  # only one address, because the application may not accept a list
         made = {**os.environ, **dict.fromkeys((*VARIABLES, *self.variables), first)}
         made.pop(CONTROL, None)
@@ -280,8 +280,7 @@ def _ends(kafka: MockKafka) -> Ends:
 
 
 def left_in(kafka: MockKafka, begin: Ends, rows: Iterable[Row] = ()) -> Left:
-    """Returns the records, offsets and transactions in a run's broker. `begin` are the offsets at which the logs ended before
-    the run."""
+    """Returns the records, offsets and transactions in a run's broker. `begin` has the log end offsets before the run."""
     groups, stored = kafka.groups(), {}
     writers: set[int] = set()
     for topic in kafka.topics():
@@ -289,7 +288,7 @@ def left_in(kafka: MockKafka, begin: Ends, rows: Iterable[Row] = ()) -> Left:
         for each in kafka.records(topic):
             logs.setdefault(each.partition, []).append(each)
         writers |= {each for log in logs.values() for each in open_producers(log)}
-        shown = [each for log in logs.values() for each in visible(log)[0]]  # even after an open transaction
+        shown = [each for log in logs.values() for each in visible(log)[0]]  # also the records after an open transaction
         stored[topic] = [each for each in shown if each.offset >= begin.get((topic, each.partition), 0)]
     return Left(
         stored,

@@ -1,7 +1,7 @@
 """The control of a run's broker. The libraries under clients/ attach to it (`WIREBROKER_CONTROL`).
 
-A library empties the broker before each test. What the earlier tests have left is read before that, and the faults of the run
-stay loaded.
+A library empties the broker before each test. Before that, this module reads the records that earlier tests have written. The
+faults of the run stay loaded.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 CONTROL = "WIREBROKER_CONTROL"
 """The environment variable that has the address of the control."""
 IN_TURN = {"GOFLAGS": "-p=1 -count=1", "RUST_TEST_THREADS": "1"}
-"""Settings of test programs: all processes and threads of tests use the run's broker, so they run one after the other. Go also
-runs a test again whose code is the same."""
+"""Environment variables with which test programs run their tests one after the other, because all tests use the same broker.
+With `-count=1`, Go does not take a test's result from its cache."""
 
 
 def _nothing() -> None:
@@ -44,11 +44,11 @@ class Tests:
     after: Callable[[], None] = _nothing
     begun: int = 0
     differences: list[str] = field(default_factory=list)
-    """what tests said about records that were not as they expected"""
+    """the tests' messages about records that they did not expect"""
 
     @contextmanager
     def next(self) -> Iterator[None]:
-        """The next test begins: empty the broker in this context."""
+        """A context for the beginning of a test: the caller empties the broker in it."""
         self.begun += 1
         self.before()
         yield
@@ -56,7 +56,7 @@ class Tests:
 
     def control(self, host: Host, new_engine: Callable[[], Engine]) -> Control:
         """Returns the control of a run's broker."""
-        from wirebroker.control.server import Control  # needs the extra control
+        from wirebroker.control.server import Control  # needs the packages of the extra `control`
 
         return Control(_Explored(host, new_engine, self), _endpoints())
 

@@ -150,11 +150,11 @@ def pairs(
 ) -> list[Case]:  # fmt: skip
     """Returns the cases with two faults, the most promising cases first.
 
-    Runs that have the same dialogue after their fault are one class. Second faults are added to the first run of each class
-    that the application survived, unless the run without faults has the same dialogue after the same request (`plain`). The
-    second fault matches the first request of each class after the first fault: retries before other classes, and requests that
-    change something before requests that read. If several faults led to one dialogue, only one of these faults is a second
-    fault. A fault that broke the application by itself is never a second fault.
+    Runs that have the same dialogue after their fault are one class. In each class, second faults are added to the first run
+    that the application survived. They are not added if the run without faults has the same dialogue after the same request
+    (`plain`). The second fault matches the first request of each class after the first fault: retries before other classes, and
+    requests that change something before requests that read. If several faults led to the same dialogue, only one of these
+    faults is tried as a second fault. A fault that broke the application by itself is never tried as a second fault.
     """
     results = [each for each in results if not each.get("second")]
     broke = {_alike(each["fault"]) for each in results if each["outcomes"] not in (["as_before"], ["failed"])}

@@ -88,7 +88,7 @@ ERRORS: dict[str, tuple[str, ...]] = {
     "OffsetDelete": (*GROUP, "GROUP_SUBSCRIBED_TO_TOPIC", "GROUP_ID_NOT_FOUND"),
     "DeleteGroups": (*GROUP, "NON_EMPTY_GROUP", "GROUP_ID_NOT_FOUND"),
 }  # fmt: skip
-"""For each API, the errors with which Kafka refuses a request. Of errors that are alike the likeliest culprit comes first."""
+"""For each API, the errors with which Kafka refuses a request. Among similar errors, the likeliest culprit comes first."""
 
 DONE: dict[str, tuple[str, ...]] = {
     "Produce": ("REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "NOT_LEADER_OR_FOLLOWER"),

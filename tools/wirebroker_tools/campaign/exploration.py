@@ -250,7 +250,7 @@ class Exploration:
 
 
 def _begins_late(rows: Iterable[Row]) -> bool:
-    """Tells whether the first batch of a producer's epoch that a partition accepted does not begin at sequence 0."""
+    """Tells whether, for any producer epoch, the first batch that a partition accepted begins after sequence 0."""
     seen: set[tuple[str, int, int, int]] = set()
     for row in rows:
         if isinstance(row, ProduceRow) and row.producer_id >= 0 and row.verdict == "accepted":

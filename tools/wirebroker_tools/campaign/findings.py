@@ -1,6 +1,7 @@
 """Findings: all runs that broke an application for the same reason, with the usual cause and where to look.
 
-`explain` tells why a broker refuses a request. These causes are in the application: what it makes of the refusal.
+`explain` finds the reasons for which a broker refuses requests. The causes in this module are mistakes in the way in which the
+application handles such a refusal.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def _of_loss(result: Result, found: Mapping[Place, Sequence[Asked]]) -> Cause:
 
 
 def _faults(outcome: str, same: Iterable[Result], results: Iterable[Result]) -> str:
-    """Returns the faults of a finding in words: sorts of fault if several of a sort broke the application."""
+    """Returns the faults of a finding in words. If several faults of a sort broke the application, the sort is named."""
     tried: dict[tuple[str, str], dict[str, bool]] = {}
     for result in results:
         where = sort_of(result["fault"], result.get("second")), place_of(result)

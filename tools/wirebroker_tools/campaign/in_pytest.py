@@ -128,7 +128,7 @@ def budget_of(wanted: Any) -> float | None:
 
 
 def _say(item: pytest.Item, sentence: str) -> None:
-    """Print a sentence about the test. A worker of xdist has no terminal."""
+    """Print a sentence about the test, unless this process is a worker of xdist, which has no terminal."""
     terminal = item.config.pluginmanager.get_plugin("terminalreporter")
     if terminal is not None:
         terminal.ensure_newline()

@@ -101,7 +101,7 @@ class Asked:
     """the acks of a Produce"""
     idempotent: bool = False
     before: tuple[int, int, int] | None = None
-    """for a Produce: the partition, the base offset of the batch before this one, and the number of earlier batches"""
+    """for a Produce: its partition, the base offset of the preceding batch, and the number of earlier batches"""
     transactional_ids: tuple[str, ...] = ()
     fetched: list[FetchRow] = field(default_factory=list)
 

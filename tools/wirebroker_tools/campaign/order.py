@@ -1,8 +1,8 @@
 """The order in which cases are tried: a budget buys the likely culprits first.
 
-The requests of one client, API and topic have a queue of cases. A queue begins with one fault of each sort: an error
-that is final, a lost response that outlives the client's timeout, a retriable error, an error from which clients recover. The
-queues take turns; those of APIs whose loss matters most have more turns.
+The requests of one client, API and topic have a queue of cases. A queue begins with one fault of each sort: an error that is
+final, a lost response that outlives the client's timeout, a retriable error, an error from which clients recover. The queues
+take turns. Queues of the APIs whose loss matters most get more turns.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ RANKS = (
 )  # fmt: skip
 """The sorts with which a queue begins, the likely culprits first."""
 ANOTHER, LATER = 8, 5.5
-"""How many ranks behind the first one another fault of the same sort is, and the same fault at a later request."""
+"""How many ranks a further fault of the same sort comes after the first fault of the sort, and how many ranks the same fault at
+a later request comes after the fault at the first request."""
 WRITE, OTHER, QUESTION, HANDSHAKE = 1.0, 1.5, 3.0, 6.0
-"""The distance between two turns of a queue."""
+"""The distance between two turns of a queue, by kind of API."""
 QUESTIONS = READING - {"Fetch"} | {"InitProducerId", "LeaveGroup"}
 """APIs whose errors rarely make an application lose records."""
 
@@ -92,9 +93,10 @@ def _distance(api: str) -> float:
 
 
 class Queue(Iterator[Case]):
-    """The cases that are still to be tried. Each case that is taken gets the number of its `order`.
+    """The cases that are still to be tried. Each case that is taken gets its place in the order, as `order`.
 
-    Cases that wait for a client's own timeout need no processor, but a worker each: at most `slow_at_once` of them run.
+    A case that waits for a client's own timeout occupies a worker, but no processor. At most `slow_at_once` of these cases run
+    at the same time.
     """
 
     def __init__(self, table: Iterable[Case], slow_at_once: int) -> None:

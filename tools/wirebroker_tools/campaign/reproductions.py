@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 Words = Mapping[str, Any]
 OF_GOS_TESTS = "-test."
-"""The beginning of the flags of a compiled test in Go."""
+"""The prefix of the flags that a compiled Go test accepts."""
 MOST_RECORDS = 20
 """A test compares at most this many records of a topic."""
 NEEDED = {
@@ -44,12 +44,12 @@ class Reproduction(NamedTuple):
 
     @property
     def call(self) -> str:
-        """What the user adds."""
+        """The comment that asks the user to add a call."""
         return f"Call the code under test here, as `{self.command}` does"
 
     @property
     def flags(self) -> list[str]:
-        """The flags of a broker of its own."""
+        """The flags of the broker that the test starts, or none if the default broker suffices."""
         return ["--brokers", str(self.brokers)] if self.brokers > 1 else []
 
 
@@ -242,7 +242,8 @@ LANGUAGES = (
 
 
 def comparable(records: Iterable[tuple[bytes | None, bytes | None]]) -> list[tuple[str | None, str]] | None:
-    """Returns keys and values as text; None if a test cannot or need not have them."""
+    """Returns keys and values as text, or None if a test does not compare these records: there are none or too many, or one is
+    not printable text."""
     made: list[tuple[str | None, str]] = []
     for key, value in records:
         try:

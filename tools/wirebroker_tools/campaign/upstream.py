@@ -82,7 +82,7 @@ def open_producers(records: Iterable[StoredRecord]) -> set[int]:
 
 
 class Upstream:
-    """Knows the cluster to which the broker at `address` belongs.
+    """The cluster to which the broker at `address` belongs.
 
     All requests work with Kafka 3.0 and newer. Not safe for several threads.
 
@@ -147,7 +147,7 @@ class Upstream:
         """
         return any(instance_id for _, instance_id, _ in self._members(group))
 
-    # One request each
+    # Each of these methods sends one request
 
     def _create(self) -> None:
         made = [

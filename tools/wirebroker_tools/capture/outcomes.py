@@ -91,7 +91,7 @@ class Outcomes:
         last = lines[-1] if lines else None
         if last is not None and last.text == line.text:
             if line.start < 0 or (last.start <= line.start <= last.end and line.end <= last.end):
-                return  # the same again
+                return  # the last line already has this outcome
             if line.start == last.end + 1:
                 last.end = line.end
                 return

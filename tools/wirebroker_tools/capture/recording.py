@@ -161,8 +161,9 @@ _Awaited = tuple[int | None, int, int]
 
 
 def _may_be_request(key: int, version: int) -> bool:
-    """Tells whether a frame may begin with this key and version, also of an API that is not known yet. A SASL token without a
-    handshake does not: PLAIN begins with a zero byte and a name, and a name and a password have no control characters.
+    """Tells whether a request may begin with this API key and version. The API may be a newer one that this program cannot
+    read. A SASL token without a handshake never begins like this: PLAIN begins with a zero byte and a name, and names and
+    passwords have no control characters.
     """
     return 0 <= key < 256 and 0 <= version < ord(" ")
 

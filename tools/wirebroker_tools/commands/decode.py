@@ -66,7 +66,7 @@ def _check(name: str, data: bytes) -> None:
 
 
 def _absent(text: str) -> str:
-    """Returns the end of a complaint about an argument that may have been meant as a file's name."""
+    """Returns the end of the error message if the user may have meant the argument as the name of a file."""
     may_be_name = text != "-" and len(text) < LONGEST_NAME and not any(map(str.isspace, text)) and set(text) - set(hexdigits)
     return "; there is no file of this name" if may_be_name and not os.path.lexists(text) else ""
 

@@ -63,7 +63,7 @@ def _of_file(name: str) -> Told:
         unread = io.StringIO()
         explanation = Explanation().take_all(_rows(name, checked(file, name), unread))
     if not explanation.rows:
-        raise ValueError(unread.getvalue().strip().removeprefix(f"{name}: ") or "there is no row in it")
+        raise ValueError(unread.getvalue().strip().removeprefix(f"{name}: ") or "the input has no row")
     sys.stderr.write(unread.getvalue())
     return {
         "is_partial": bool(unread.getvalue()),
@@ -74,7 +74,8 @@ def _of_file(name: str) -> Told:
 
 
 def _rows(name: str, file: BinaryIO, unread: TextIO) -> Iterator[Row]:
-    """Yields the rows of a trace or a capture, and writes to `unread` what cannot be read of a capture."""
+    """Yields the rows of a trace or a capture, and writes a message to `unread` for each part of a capture that cannot be
+    read."""
     if isinstance(file, io.BufferedReader) and is_capture(file.peek(4)[:4]):
         return captured(name, file, unread)
     return read_rows(name, file)

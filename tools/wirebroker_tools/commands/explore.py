@@ -34,7 +34,8 @@ SUMMARY, RESULTS = "explore.json", "runs.jsonl"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explore. Returns 0 if nothing broke silently, 1 if something did, 2 if the exploration failed."""
+    """Explore. Returns 0 if no fault broke the command silently, 1 if a fault broke it silently, 2 if the exploration
+    failed."""
     application: Application | None = None
     before = signal.signal(
         signal.SIGTERM, signal.default_int_handler
@@ -106,7 +107,7 @@ def _baseline(path: str | None) -> dict[str, list[str]]:
 
 
 def _is_known(result: Result, known: dict[str, list[str]]) -> bool:
-    """Tells whether the baseline has all outcomes of this case, so that none of them is new."""
+    """Tells whether the baseline already has all outcomes of this case."""
     return set(result["outcomes"]) <= set(known.get(result["id"], ()))
 
 

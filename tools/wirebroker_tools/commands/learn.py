@@ -103,7 +103,9 @@ def _summary(learned: Learned, bootstrap: str, out: str) -> Iterator[str]:
     release = f"Kafka {learned.release}" if learned.exact else f"like Kafka {learned.release}" if learned.release else "Kafka"
     partitions = sum(len(each.replicas) for each in learned.topics)
     yield f"{bootstrap} is {release}, by the versions of {len(learned.api_versions)} APIs" + (
-        "" if learned.exact or not learned.release else "; no release announces exactly these; this is the nearest release"
+        ""
+        if learned.exact or not learned.release
+        else "; no release announces exactly these versions; this is the nearest release"
     )
     counts = [
         plural(len(learned.brokers), "broker"), plural(len(learned.topics), "topic"), plural(partitions, "partition"),
@@ -122,7 +124,7 @@ def _summary(learned: Learned, bootstrap: str, out: str) -> Iterator[str]:
 
 
 def _compare(one: str, other: str) -> int:
-    """Print what differs. Raises FileError."""
+    """Print the differences between two files. Raises FileError."""
     names = (one, other)
     found = compare(read(one), read(other), names)
     for note in found.notes:

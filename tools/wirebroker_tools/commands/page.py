@@ -12,7 +12,7 @@ from wirebroker.commands.usage import UsageError
 def show(arguments: argparse.Namespace) -> int:
     """Serve the page until a signal. Returns 0. Raises UsageError, OSError, ValueError."""
     if arguments.file == "-":
-        raise UsageError("--page needs a file, because it reads parts of it again and again")
+        raise UsageError("--page needs a file, because the page reads parts of the file again and again")
     try:
         from wirebroker.control.server import Control
         from wirebroker_tools.live.saved_file import SavedFile

@@ -38,7 +38,7 @@ from wirebroker_tools.capture.session import Observer, Recorded, RecordedExchang
 from wirebroker_tools.commands.diff import report
 
 METADATA_VERSION, CREATE_VERSION, INIT_VERSION, FIND_VERSION = 12, 5, 4, 3
-"""API versions that every broker since Kafka 2.8 knows."""
+"""API versions that every broker since Kafka 2.8 supports."""
 NOT_REPLAYED = frozenset(KEYS[name] for name in ("SaslHandshake", "SaslAuthenticate"))
 """Recorded logins are not replayed, because a capture has no secrets. Each connection logs in with the settings in
 --command-config."""
@@ -71,7 +71,7 @@ class CannotReplay(ValueError):
 def run(arguments: argparse.Namespace) -> int:
     """Send the session, and compare the outcomes.
 
-    Returns 0 if no difference matters, 1 if one matters, 2 if the session cannot be sent.
+    Returns 0 if no difference matters, 1 if a difference matters, 2 if the session cannot be sent.
     """
     recorded, events = Outcomes(), list[Recorded]()
 
@@ -333,7 +333,7 @@ class Replay:
         """
         if time.monotonic() < line.connection.session_ends:
             return
-        sent = len(line.awaited) - 1  # the last awaited request has not been sent yet
+        sent = len(line.awaited) - 1  # the last request in `awaited` has not been sent yet
         while len(line.arrived) < sent:
             line.arrived.append(bytes(line.connection.frame()))
         self._brokers.renew(line.connection)

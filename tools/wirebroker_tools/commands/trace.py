@@ -130,7 +130,7 @@ def captured(name: str, file: BinaryIO, complaints: TextIO | None) -> Iterator[R
 
 
 def _nothing(rows: int, options: argparse.Namespace) -> str:
-    """The sentence that is printed if no row is shown."""
+    """Returns the sentence to print if no row is shown."""
     name = _name_of(options.file)
     if not rows:
         return f"{name} is empty: nothing was traced"
@@ -237,8 +237,8 @@ def _in_its_place(file: BinaryIO) -> BinaryIO | None:
 
 
 def read_rows(name: str, lines: Iterable[bytes], *, follows: bool = False) -> Iterator[Row]:
-    """Yields the rows in these lines. Lines that are not rows are left out. The first ones are reported, at once if `follows`,
-    else when a row comes. Raises OtherFile if there are lines and none is a row."""
+    """Yields the rows in these lines. Lines that are not rows are left out. The first MOST_UNREAD of such lines are reported:
+    with `follows` at once, else as soon as a row comes. Raises OtherFile if the input has lines, but no rows."""
     name, told, unread, rows = _name_of(name), list[str](), 0, 0
     for number, text in enumerate(lines, 1):
         row = None
@@ -348,7 +348,8 @@ def _partitions(row: Row, topic: str | None) -> set[tuple[str | None, int | None
 def moment(text: str, day: int) -> int:
     """Returns ms since the epoch.
 
-    The text is a number of ms since the epoch, an ISO date and time, or a time of the day on `day`. ValueError for neither.
+    The text is a number of ms since the epoch, an ISO date and time, or a time of the day on `day`. Raises ValueError for any
+    other text.
     """
     if text.isdigit():
         return int(text)

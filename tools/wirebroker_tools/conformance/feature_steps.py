@@ -19,7 +19,7 @@ def _levels(run: Run) -> dict[str, int]:
 def _update(run: Run, step: Json) -> Json:
     """Update features.
 
-    In Kafka the controller makes the change, so the step waits until the addressed broker knows the change.
+    In Kafka the controller makes the change, so the step waits until the addressed broker shows the change.
     """
     third = FORM[run.version("UpdateFeatures", step, 2)]
     updates = [dict(zip(("feature", "max_version_level", third), each, strict=True)) for each in step["features"]]

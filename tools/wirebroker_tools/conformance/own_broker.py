@@ -36,13 +36,15 @@ class OwnBroker:
 
     def __enter__(self) -> OwnBroker:
         self.kafka.start()
-        # Topics are created immediately, because a replay retries immediately: between the retries of the recorded client there
-        # was enough time for Kafka to create a topic.
+        # Topics are created at once. The recorded client paused between its retries, and Kafka created the topic in a pause; a
+        # replay retries without a pause.
         self.kafka._call(lambda engine: setattr(engine.cluster, "auto_creation_ms", 0))
-        # The name of a deleted topic stays taken for as long as coordinators load, because a replay may be slow.
+        # The name of a deleted topic can be used again only after LOADING_MS, because the replay may be slower than the
+        # recording.
         self.kafka._call(lambda engine: setattr(engine.cluster, "deletion_ms", LOADING_MS))
-        # Coordinators load for 900 ms: long enough that a request which met a loading coordinator in the recording also meets
-        # one in a slow replay. After a step that pauses for 1 s, the coordinator must be loaded.
+        # Coordinators load for 900 ms. This is long enough for a slow replay: requests that met a loading coordinator in the
+        # recording meet a loading coordinator again. It is short enough for steps that pause for 1 s: after the pause the
+        # coordinator must be loaded.
         self.kafka._call(lambda engine: setattr(engine.cluster, "loading_ms", LOADING_MS))
         self.address = self.addresses["PLAINTEXT"] = address_of(self.kafka.bootstrap_servers)
         if self.kafka._options.users:

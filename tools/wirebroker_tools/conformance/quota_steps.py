@@ -35,7 +35,7 @@ def _alter(run: Run, step: Json) -> Json:
 
 
 def _wait(run: Run, step: Json, altered: set[str]) -> None:
-    """Wait until the addressed broker knows the change.
+    """Wait until the addressed broker shows the change.
 
     In Kafka the controller makes the change, and the broker learns of the change later.
     """

@@ -39,11 +39,11 @@ _NOBODY = 2**62
 
 
 def prepare(run: Run) -> None:
-    """Make the broker create its internal topics and load the coordinators of the scenario's groups and transactional ids, as
-    was done before the recording.
+    """Make the broker create its internal topics and load the coordinators of the scenario's groups and transactional ids. The
+    recorded broker was prepared in the same way.
 
-    The coordinators of groups whose names begin with "cold" are not loaded. If the broker does not serve one of the requests
-    that this function sends, the scenario's own steps show it.
+    The coordinators of groups whose names begin with "cold" are not loaded. If the broker does not serve a request of this
+    function, no error is raised here: the scenario's own steps then fail.
     """
     if run.scenario.ran_on.startswith("cold"):
         return

@@ -179,7 +179,7 @@ class Normaliser:
     def _object(self, observed: Json, key: str) -> Json:
         if key == "" and isinstance(observed.get("partitions"), list):
             observed = observed | {"partitions": sorted(observed["partitions"], key=lambda p: p.get("part", -1))}
-        # A response with an error has no producer id. The 0 or −1 in the field of the producer id is a default, and is compared
+        # A response with an error has no producer id, but 0 or −1 in the producer id's field. This default is compared
         # unchanged.
         plain = ("pid",) if str(observed.get("error", NO_ERROR)) != NO_ERROR else ()
         return {k: v if k in plain else self(v, k) for k, v in observed.items() if k not in NOT_COMPARED}

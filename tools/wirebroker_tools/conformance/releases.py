@@ -1,8 +1,8 @@
-"""The recordings of other releases: the steps of scenarios in which the response of a release differs from that of the base.
+"""The recordings of other releases. They have only the steps whose response differs from the response of the base release.
 
 Each scenario was played twice with the API versions that it names, and twice with lower versions that the release announces. A
-step whose two responses differ is left out. Observations are stored in the form in which they are compared: ids are numbered by
-first appearance, and times are left out.
+step is left out if its two plays gave different responses. Observations are stored in the form in which they are compared: ids
+are numbered by first appearance, and times are left out.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ def recorded_releases() -> list[str]:
 
 
 def release_recording(release: str) -> ReleaseRecording:
-    """The recording of a release. Raises ValueError if there is none."""
+    """The recording of a release. Raises ValueError if the release has no recording."""
     if release not in recorded_releases():
-        raise ValueError(f"no recording of Kafka {release} is here; there are {', '.join(recorded_releases())}")
+        raise ValueError(f"there is no recording of Kafka {release}, only of {', '.join(recorded_releases())}")
     return read(_folder().joinpath(f"kafka-{release}.json.xz").read_bytes())
 
 

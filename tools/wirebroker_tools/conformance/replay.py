@@ -85,4 +85,4 @@ class RemoteBroker:
 
     def restart(self, mode: str) -> None:
         """Raises NotImplementedError, because a broker at an address cannot be restarted."""
-        raise NotImplementedError("a broker by address cannot be restarted from here")
+        raise NotImplementedError("the replay cannot restart a broker at an address")

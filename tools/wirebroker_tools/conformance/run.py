@@ -75,7 +75,7 @@ class Run:
         self.results: dict[str, Json] = {}
         """The observations to which later steps may refer, by name."""
         self.topic_names: dict[bytes, str] = {}
-        """The names of topics by topic id, for those topics of the run whose ids a step `exchange` has needed."""
+        """The names of the run's topics by topic id. It has only topics whose ids a step `exchange` has needed."""
         self.tokens: dict[str, Token] = {}
         """The delegation tokens of the run, by name."""
         self._prefix = f"o{secrets.token_hex(4)}-{scenario.name}"
@@ -118,8 +118,8 @@ class Run:
     def version(self, api: str, step: Json, version: int) -> int:
         """Returns the version of a step's request: the version that the step names, else `version`.
 
-        If the broker does not announce this version, the version is lowered in two cases: if versions are "clamped", and if the
-        request is the replay's own, so that `step` has no operation.
+        If the broker does not announce this version, the version is lowered in two cases: versions are "clamped", or the
+        request belongs to no step of the scenario (then `step` has no operation).
         """
         named: int = step.get("v", version)
         lowered = self.announced.lowered(api, named)
@@ -129,7 +129,8 @@ class Run:
         return lowered if self.versions == "clamped" else named
 
     def ask(self, api: str, step: Json, version: int, **fields: Any) -> Any:
-        """Send a request with these fields, in the step's version or, if it names none, in `version`. Returns the response."""
+        """Send a request with these fields. Its version is the step's version, or `version` if the step names no version.
+        Returns the response."""
         request = from_plain(request_class(KEYS[api]), fields)
         return self.client_of(step).request(request, self.version(api, step, version), step.get("conn", "main"))
 
@@ -155,7 +156,8 @@ class Run:
         return topic_id
 
     def batch_timestamp(self, entry: Json) -> int:
-        """Returns the timestamp of the next batch: the step's own timestamp, else one that no other batch of this run has."""
+        """Returns the timestamp of the next batch: the step's own timestamp, or else a new timestamp that no other batch of
+        this run has."""
         if "ts" in entry:
             timestamp = int(entry["ts"])
         elif "ts_offset_ms" in entry:

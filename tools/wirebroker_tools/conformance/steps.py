@@ -54,7 +54,7 @@ def _repeated(again: Callable[[Json], Codes]) -> Callable[[Operation], Operation
 
 
 def shown(code: int) -> str:
-    """A code as recordings write it: `45 OUT_OF_ORDER_SEQUENCE_NUMBER`."""
+    """An error code in the form of recordings: `45 OUT_OF_ORDER_SEQUENCE_NUMBER`."""
     return f"{code} {error_name(code)}"
 
 
@@ -69,7 +69,8 @@ def _repeat(run: Run, ask: Callable[[], Json], again: Codes) -> Json:
 
 
 def _concurrent(step: Json) -> Codes:
-    """The error to retry on: Kafka returns it while the producer's last transaction is still being ended."""
+    """The error after which a step is repeated: CONCURRENT_TRANSACTIONS, while the producer's last transaction is still
+    ending."""
     return () if step.get("no_retry") else (CONCURRENT,)
 
 

@@ -50,8 +50,8 @@ CUT = "cut_batch_of"
 
 class RecordData:
     """Reads record data. `complaints` has a sentence about each damaged part, with the position of the part in the whole
-    input. If the data `may_be_cut`, as in a response to Fetch, which Kafka cuts at `partition_max_bytes`, an incomplete last
-    batch is not damage."""
+    input. With `may_be_cut`, an incomplete last batch is not damage: Kafka cuts the records of a Fetch response at
+    `partition_max_bytes`."""
 
     def __init__(self, may_be_cut: bool = False) -> None:
         self.complaints: list[str] = []

@@ -30,7 +30,7 @@ OWN_FIELDS = {
     "attributes": "int16", "last_offset_delta": "int32", "base_timestamp": "int64", "max_timestamp": "int64",
     "producer_id": "int64", "producer_epoch": "int16", "base_sequence": "int32", "records_count": "int32",
 }  # fmt: skip
-"""The types of the fields that are not in messages but in headers of frames, in batches and in records."""
+"""The types of the fields of frame headers, batches and records. No message declares these fields."""
 
 
 def lua() -> Iterator[str]:

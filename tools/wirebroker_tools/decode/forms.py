@@ -90,7 +90,7 @@ def _from_python(text: str) -> bytes:
     except (ValueError, SyntaxError, MemoryError, RecursionError) as wrong:
         raise UnknownForm(f"this is not a literal of Python: {getattr(wrong, 'msg', wrong)}") from None
     if not isinstance(value, bytes):
-        raise UnknownForm("this literal of Python is not one of bytes")
+        raise UnknownForm("this Python literal is not a bytes literal")
     return value
 
 

@@ -82,8 +82,8 @@ def key_of(api: str) -> int:
 
 
 def are_batches(data: Buffer) -> bool:
-    """Tells whether the data begins with a whole record batch, or with a message of magic 0 or 1 (Kafka before 0.11) and its
-    right CRC."""
+    """Tells whether the data begins with a whole record batch, or with a whole message of magic 0 or 1 (Kafka before 0.11)
+    whose CRC is right."""
     view = memoryview(data)
     try:
         size = next_batch_size(view, 0)
@@ -183,7 +183,7 @@ def _body(cls: type[Message], data: bytes, version: int, pos: int, reader: Recor
     path = "records"
 
     def records(node: Node) -> Any:
-        if node.name == "unaligned_records" and not are_batches(node.value):  # a later part of a snapshot
+        if node.name == "unaligned_records" and not are_batches(node.value):  # a part of a snapshot that begins inside a batch
             return {"hex": bytes(node.value).hex()}
         return reader.read(node.value, topic, node.end - len(node.value), path)
 

@@ -13,8 +13,8 @@ from wirebroker_tools.decode.plain import bytes_of, plain_bytes
 
 
 def plain_entry(entry: memoryview, topic: str | None) -> tuple[dict[str, Any], str]:
-    """Returns a whole entry as plain data, and a sentence about the damage of the entry, or "" if it has none. Raises
-    ProtocolError if the plain data could not be converted back to the same bytes.
+    """Returns a whole entry as plain data, and a sentence about the damage of the entry, or "" if the entry is undamaged.
+    Raises ProtocolError if the plain data could not be converted back to the same bytes.
     """
     message = read_message(entry)
     complaint = "" if has_valid_crc(entry) else "the CRC of the message does not match"

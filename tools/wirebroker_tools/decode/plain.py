@@ -72,7 +72,7 @@ def bytes_of(plain: Any, from_plain: FromPlain, path: str) -> bytes | None:
         except UnicodeEncodeError:
             raise PlainError(f"{path}: this text is not valid Unicode") from None
     if not isinstance(plain, Mapping):
-        raise PlainError(f'{path}: {plain!r} is not a text, and not {{"hex": …}}')
+        raise PlainError(f'{path}: {plain!r} is neither a text nor {{"hex": …}}')
     if set(plain) != {"hex"}:
         return from_plain(dict(plain), path)
     try:
@@ -94,7 +94,7 @@ def message_of(
     for name, value in plain.items():
         where = f"{path}.{name}" if path else name
         if name.startswith(UNKNOWN_TAG):
-            raise PlainError(f"{where}: wirebroker writes no tagged field that Kafka does not have; leave it out")
+            raise PlainError(f"{where}: wirebroker cannot write a tagged field that Kafka does not have; leave the field out")
         if name not in specs:
             raise PlainError(f"{where}: {cls.__name__} has no such field{did_you_mean(name, specs)}")
         values[name] = _value(specs[name], value, from_plain, where, records)

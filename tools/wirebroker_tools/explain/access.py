@@ -39,9 +39,9 @@ TLS = "SSL"
 ADVICE_ON_TLS = (
     ("not to speak TLS", "the broker's port is plaintext, and the proxy speaks TLS",
      "--upstream-tls-ca of the proxy, and the port"),
-    ("proxy's certificate", "the broker wants a certificate that it trusts, and the proxy has none or another",
+    ("proxy's certificate", "the broker wants a certificate that it trusts, and the proxy has no certificate or another one",
      "--upstream-tls-cert of the proxy, and ssl.truststore of the broker"),
-    ("wants a certificate", "the broker wants a certificate from its clients, and the proxy has none",
+    ("wants a certificate", "the broker wants a certificate from its clients, and the proxy has no certificate",
      "--upstream-tls-cert of the proxy"),
     ("ssl.principal.mapping.rules", "the broker finds no user name in the client's certificate",
      "ssl.principal.mapping.rules of the broker, and the subject of the client's certificate"),
@@ -114,7 +114,7 @@ class TlsFailures(Detector):
                  "certificate", "ssl.enabled.protocols, ssl.cipher.suites and ssl.truststore.location of the client"),
             )  # fmt: skip
             if host:
-                look_at += f". A handshake does not name its client: look for what on {host} connects at these times"
+                look_at += f". A handshake does not name its client: look for a program on {host} that connects at these times"
             where = "event=authentication outcome=failed mechanism=SSL" if host else f"change=closed {equal('reason', reason)}"
             yield Finding("tls_failed", sentence, cause, look_at, where, evidence, evidence.count, Shot("sequence", "", where))
 
@@ -126,8 +126,8 @@ class TlsFailures(Detector):
             return ""
         before = f", all before the first failure ({at(passed.last_time)} or earlier)" * (passed.last_time < failed.first_time)
         return (
-            f" {counted(passed.count, 'login')} succeeded at the same listener{before}, so others accept its certificate: look "
-            "at this client first."
+            f" {counted(passed.count, 'login')} succeeded at the same listener{before}, so other clients accept the broker's "
+            "certificate: look at this client first."
         )
 
 
@@ -165,31 +165,32 @@ ADVICE_ON_LOGINS: tuple[tuple[str, str, str], ...] = (
      "sasl.mechanism of the client; sasl.enabled.mechanisms"),
     ("asked for the SASL mechanism", "the listener does not have the mechanism {mechanism}",
      "sasl.mechanism of the client; sasl.enabled.mechanisms"),
-    (_PRINCIPALS, "the client logs in again on an open connection (re-authentication), and its user is another one than "
-     "before: its login callback or sasl.jaas.config has other credentials now", "sasl.jaas.config and the login callback of "
-     "the client; a client that changes its user needs a new connection"),
-    ("must authenticate again by", "the client logs in again on an open connection, and its mechanism is another one than "
-     "before", "sasl.mechanism of the client; a client that changes its mechanism needs a new connection"),
+    (_PRINCIPALS, "the client logs in again on an open connection (re-authentication), but as another user: its login callback "
+     "or sasl.jaas.config has other credentials now", "sasl.jaas.config and the login callback of the client; a "
+     "client that changes its user needs a new connection"),
+    ("must authenticate again by", "the client logs in again on an open connection, but with another mechanism",
+     "sasl.mechanism of the client; a client that changes its mechanism needs a new connection"),
     ("did not authenticate again", "the session has ended, and the client does not renew it",
      "connections.max.reauth.ms, and the client's version"),
-    ("during re-authentication", "the client logs in again on an open connection, and its credentials are no longer right: "
+    ("during re-authentication", "the client logs in again on an open connection, but its credentials are no longer valid: "
      "the password was changed, or the user or the token was deleted", "sasl.jaas.config of the client; "
      "connections.max.reauth.ms"),
     ("instead of", "the client sends a request before its login is complete", "security.protocol of the client; its version"),
     ("sasl.jaas.config of this listener", "the listener's own login module cannot be used",
      "sasl.jaas.config of the listener"),
-    ("authorization id", "the client asks to be another user than the one that it proves to be",
+    ("authorization id", "the client asks to act as another user, but its credentials prove only its own user",
      "the authorization id (authzid) in sasl.jaas.config of the client"),
-    ("asks for another name", "the client asks to be another user than its token proves",
+    ("asks for another name", "the client asks to act as another user than the user in its token",
      "the authorization id (authzid) in the client's settings; sasl.oauthbearer.sub.claim.name"),
     ("malformed", "the client's library does not follow the mechanism", "the version of the client's library"),
-    ("delegation token", "the delegation token has expired or was never made", tool("kafka-delegation-tokens", "--describe")),
+    ("delegation token", "the delegation token has expired or was never created",
+     tool("kafka-delegation-tokens", "--describe")),
 )  # fmt: skip
 """For each text that may occur in the reason of a failed login: the usual cause, and the setting to look at."""
 OF_TOKENS = {
     _PRINCIPALS: (
-        "the client logs in again on an open connection (re-authentication), and the subject of its new token is not the "
-        "subject of the one before",
+        "the client logs in again on an open connection (re-authentication), but its new token has another subject than its "
+        "previous token",
         "the claim that names the user (sasl.oauthbearer.sub.claim.name of the broker) in both tokens; the client's login "
         "callback; a client that changes its user needs a new connection",
     )
@@ -481,8 +482,8 @@ class Throttling(Detector):
             entity = f"--entity-type users --entity-name {shell(user)}" if named else "--entity-type clients"
             yield Finding(
                 "throttled", sentence,
-                "the client sends or reads more than its quota allows. No request fails at first: they wait, until waits reach "
-                "request.timeout.ms or delivery.timeout.ms of the client and requests or records expire",
+                "the client sends or reads more than its quota allows. At first its requests only wait. Requests or records "
+                "expire once a wait reaches request.timeout.ms or delivery.timeout.ms of the client",
                 f"{tool('kafka-configs', f'--describe {entity}')}; the quotas of the client id and the defaults count, too",
                 f"event=throttle {client.chosen}", found.evidence, found.total,
                 Shot("sequence", "", client.chosen),
@@ -493,7 +494,7 @@ def _likely(found: _Waits) -> str:
     names = {QUOTAS.get(api, "controller_mutation_rate" if api in MUTATIONS else "request_percentage") for api in found.apis}
     if names & set(QUOTAS.values()):
         if found.longest > QUOTA_WINDOW:
-            return " or ".join(sorted(names)) + " (request_percentage lets nobody wait for more than a window, 1 s by default)"
+            return " or ".join(sorted(names)) + " (with request_percentage, no wait is longer than a window, 1 s by default)"
         names.add("request_percentage")
     return " or ".join(sorted(names))
 

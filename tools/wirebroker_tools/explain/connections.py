@@ -27,7 +27,7 @@ NAMED = 20
 SHOWN = 5
 """The largest number of clients that a sentence names."""
 SIGN = 5 * SECOND
-"""If a broker closes connections at most this many ms before a connection is lost, they are a first sign of the loss."""
+"""Connections that a broker closes at most this many ms before a connection is lost count as a first sign of the loss."""
 ASKED = 3
 """After this number of FindCoordinator requests on one connection, the coordinator is considered missing."""
 ASKED_IN_ALL = 10
@@ -131,7 +131,10 @@ class LostConnections(Detector):
 
 def _advice(reason: str) -> tuple[str, str]:
     if UNREACHABLE in reason and ("not known" in reason or "resolv" in reason or "no address" in reason.lower()):
-        return "the address that the broker advertises is not known here", "advertised.listeners of the broker, and the DNS"
+        return (
+            "this machine cannot resolve the address that the broker advertises",
+            "advertised.listeners of the broker, and the DNS",
+        )
     if UNREACHABLE in reason:
         return "the broker is down, or a firewall or a wrong address is in the way", (
             "the broker's process and its log; advertised.listeners of the broker"
@@ -151,7 +154,7 @@ class _Question:
     errors: dict[str, int] = field(default_factory=dict)
     """the errors in the responses, and how often each occurred"""
     named: dict[str, int] = field(default_factory=dict)
-    """the coordinators that brokers named, and how often they named each"""
+    """the coordinators that brokers named, and how often they named each coordinator"""
     ended: int = 0
     """the time at which the coordinator responded; 0 if it has not responded yet"""
 
@@ -224,7 +227,7 @@ class MissingCoordinators(Detector):
         clients = ", ".join(map(str, list(questions)[:SHOWN])) + f" and {len(asked) - SHOWN} more" * (len(asked) > SHOWN)
         named, errors = (_counts(each.named for each in asked), _counts(each.errors for each in asked))
         told = " and ".join(filter(None, (_said("named", named), _said("answered", errors))))
-        told = f"brokers {told}" if told else "no broker named one"
+        told = f"brokers {told}" if told else "no broker named a coordinator"
         nodes = [int(match[1]) for each in named if (match := NODE.match(each))]
         lost = {node: outage for node in nodes if (outage := self._outages.get(node)) is not None and outage.evidence.count}
         down = "".join(

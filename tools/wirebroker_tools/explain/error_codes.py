@@ -24,7 +24,7 @@ BETWEEN_NODES = frozenset((
     "AllocateProducerIds", "ControllerRegistration", "AssignReplicasToDirs", "UpdateRaftVoter", "InitializeShareGroupState",
     "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState", "ReadShareGroupStateSummary",
 ))  # fmt: skip
-"""The APIs that nodes of a cluster use among themselves. They repeat what is refused until it succeeds."""
+"""The APIs that nodes of a cluster use among themselves. Nodes repeat a refused request until it succeeds."""
 WRITES = frozenset(
     ("Produce", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit", "ShareAcknowledge")
 )
@@ -36,13 +36,13 @@ HANDLED = QUIET | frozenset((
     "OFFSET_MOVED_TO_TIERED_STORAGE", "DUPLICATE_SEQUENCE_NUMBER", "INVALID_RECORD_STATE", "UNKNOWN_SUBSCRIPTION_ID",
     "REBOOTSTRAP_REQUIRED", "STREAMS_INVALID_TOPOLOGY_EPOCH", "NEW_LEADER_ELECTED",
 ))  # fmt: skip
-"""Errors that are a part of the protocol: a client does what they ask for and goes on."""
+"""Errors that are a part of the protocol: a client does what the error asks for, and continues."""
 RECOVERED = frozenset(
     ("OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "INVALID_PRODUCER_EPOCH", "TRANSACTION_ABORTABLE")
 )
 """Errors after which a producer may begin again with a new epoch or a new transaction, and then loses nothing."""
 FENCED = frozenset(("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"))
-"""The errors that a producer gets if another one has its transactional id, or if its transaction has timed out."""
+"""The errors that a producer gets if another producer has its transactional id, or if its transaction has timed out."""
 _OF_GROUPS = frozenset(("GROUP_ID_NOT_FOUND",))
 ANSWERS: Mapping[str, frozenset[str]] = {
     "CreateTopics": frozenset(("TOPIC_ALREADY_EXISTS",)),
@@ -75,7 +75,8 @@ LONG = {"CONCURRENT_TRANSACTIONS": 2 * MINUTE, "UNSTABLE_OFFSET_COMMIT": MINUTE}
 
 
 def lasts(api: str, error: str) -> int:
-    """Returns for how many ms a client has to get this error in a row until this is a finding. Returns 0 if it never is."""
+    """Returns the number of ms after which an error that repeats without a success becomes a finding, or 0 if it never becomes
+    a finding."""
     return 0 if error == "UNSUPPORTED_VERSION" or is_answer(api, error) else LONG.get(error, LASTS)
 
 
@@ -106,8 +107,8 @@ ADVICE: dict[str, Advice] = {
     "NOT_ENOUGH_REPLICAS": ("fewer replicas are in sync than min.insync.replicas", "the other brokers; min.insync.replicas"),
     "UNKNOWN_TOPIC_OR_PARTITION": ("the topic or partition does not exist, or this broker does not know it yet",
      f"the topic's name; auto.create.topics.enable; {tool('kafka-topics', '--describe')}"),
-    "UNKNOWN_TOPIC_ID": ("the topic was deleted; if it was made again, it has another id", "Metadata of the client "
-     "(--where api=Metadata); what deletes topics (--where event=topic)"),
+    "UNKNOWN_TOPIC_ID": ("the topic was deleted; if it was created again, the new topic has another id", "Metadata of the "
+     "client (--where api=Metadata); what deletes topics (--where event=topic)"),
     "NOT_LEADER_OR_FOLLOWER": ("the client asks a broker that no longer leads the partition, and gets no newer metadata",
      "Metadata of the client (--where api=Metadata); the leader of the partition"),
     "LEADER_NOT_AVAILABLE": ("the partition has no leader", tool("kafka-topics", "--describe --unavailable-partitions")),
@@ -127,7 +128,7 @@ ADVICE: dict[str, Advice] = {
      "message.timestamp.before.max.ms and message.timestamp.after.max.ms; the timestamps that the application sets"),
     "UNSUPPORTED_COMPRESSION_TYPE": ("the request's version is too old for this compression", "compression.type of the topic "
      "and of the producer; the version of the client's library"),
-    "UNSUPPORTED_FOR_MESSAGE_FORMAT": ("the records have an old format, which does not have what the client asks for",
+    "UNSUPPORTED_FOR_MESSAGE_FORMAT": ("the records have an old format, which does not support what the client asks for",
      "log.message.format.version; the version of the client's library"),
     "INVALID_TOPIC_EXCEPTION": ("the name is not a legal topic name, or the topic is internal", "the topic's name: letters, "
      "digits, '.', '_' and '-', at most 249"),
@@ -160,8 +161,8 @@ ADVICE: dict[str, Advice] = {
     "INVALID_PRODUCER_ID_MAPPING": ("the coordinator has forgotten the transactional id", "transactional.id.expiration.ms"),
     "POLICY_VIOLATION": ("a policy of the broker forbids it", "create.topic.policy.class.name, alter.config.policy.class.name"),
     "INVALID_REPLICATION_FACTOR": ("there are fewer brokers than replicas", "the topic's replication factor"),
-    "UNKNOWN_SERVER_ERROR": ("the broker failed in a way that it does not expect", "the broker's log at that time"),
+    "UNKNOWN_SERVER_ERROR": ("the broker failed with an unexpected exception", "the broker's log at that time"),
 }  # fmt: skip
 """For each error: the usual cause, and the setting to look at. `{topics}` stands for the commands that describe the topics."""
 REPEATED = "the client retries before the cause is gone", "the error; retry.backoff.ms of the client"
-REFUSED = "what the client sends cannot succeed, however often it is sent", "the error, and what the application asks for"
+REFUSED = "the request cannot succeed, however often the client sends it", "the error, and what the application asks for"

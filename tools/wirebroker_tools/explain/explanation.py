@@ -79,16 +79,16 @@ class Explanation:
         return ranked(map(self._with_faults, found))
 
     def _with_faults(self, finding: Finding) -> Finding:
-        """Returns the finding with a remark if a fault of the test made it."""
+        """Returns the finding, with a remark if a fault of the test caused it."""
         rows = finding.evidence.rows
         rules = [rule for each in rows if (rule := self._faults.get(_exchange(each.row)))]
         if not rules:
             return finding
         named = ", ".join(dict.fromkeys(rules))
         if len(rules) < len(rows):
-            return replace(finding, sentence=f"{finding.sentence} Some of it was made by a fault: {named}.")
+            return replace(finding, sentence=f"{finding.sentence} A fault caused some of it: {named}.")
         return replace(
-            finding, sentence=f"{finding.sentence} It was made by a fault: {named}.", cause=f"the test asked for it: {named}"
+            finding, sentence=f"{finding.sentence} A fault caused it: {named}.", cause=f"the test asked for it: {named}"
         )
 
     @property

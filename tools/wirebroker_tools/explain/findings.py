@@ -44,9 +44,9 @@ FIRST, LAST = 3, 2
 
 
 AROUND = 1000
-"""The commands of a finding also show this many ms before and after it."""
+"""The commands of a finding also show this many ms before and after the finding."""
 LONGEST_SEQUENCE = 5_000
-"""A sequence diagram shows at most this many ms, because a longer one would fill many pages."""
+"""A sequence diagram shows at most this many ms, because a longer diagram would fill many pages."""
 ABOUT: Mapping[str, Callable[[Row], Iterable[Any]]] = {
     "client": NAMES["client"],
     "principal": NAMES["principal"],
@@ -106,7 +106,7 @@ class Evidence:
             self._last.append(Shown(number, row))
 
     def extend(self, time: int) -> None:
-        """Note that what the rows prove lasted until `time`."""
+        """Note that the problem, which the rows prove, lasted until `time`."""
         self.last_time = max(self.last_time, time)
 
     @classmethod
@@ -160,8 +160,9 @@ class Finding:
         return (began - AROUND) // 1000 * 1000, -(-(self.evidence.last_time + AROUND) // 1000) * 1000
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the finding as JSON. `rows` has its rows, and `numbers` has their numbers in the trace, counted from 1.
-        `about` has the names in these rows, by kind. `picture` has the flags of `trace show` that draw the finding."""
+        """Returns the finding as JSON. `rows` has the finding's rows, and `numbers` has the numbers of these rows in the trace,
+        counted from 1. `about` has the names in these rows, by kind. `picture` has the flags of `trace show` that draw the
+        finding."""
         return {
             "kind": self.kind,
             "sentence": self.sentence,

@@ -98,8 +98,8 @@ class Rejoins(Detector):
                     restless.pop(next(iter(restless)))
 
     def _join(self, group: str, client: Client) -> None:
-        """A client has joined. Count this for each client of the group that had left it before and so made the others join
-        again."""
+        """Note that a client has joined. Each client that had left the group before made the others join again, so the join is
+        counted for each of these clients."""
         for each in self._restless.get(group) or ():
             if each == client or (restless := self._members.get((group, each))) is None:
                 continue
@@ -157,7 +157,7 @@ class Rejoins(Detector):
             poll, began = f" ({ms(member.poll_interval)}, as its JoinGroup says)" if member.poll_interval else "", 0
             if by_itself and member.poll_interval:
                 began = evidence.first_time - member.poll_interval
-                poll += f" between two polls. Then the first stall began about {at(began)}, that long before it left"
+                poll += f" between two polls. If so, the first stall began about {at(began)}"
             session = f" ({ms(member.session_timeout)})" if member.session_timeout else ""
             cause, look_at = (
                 (f"its application takes longer than max.poll.interval.ms{poll or ' between two polls'}",
@@ -182,7 +182,7 @@ def _comings(member: _Member, by_itself: bool) -> str:
 
 def _suffered(member: _Member) -> str:
     """Returns the part of a sentence about the effect on the other members."""
-    moved = f", and {', '.join(list(member.gave_up)[:NAMES])}{' …' * (len(member.gave_up) > NAMES)} change hands"
+    moved = f", and {', '.join(list(member.gave_up)[:NAMES])}{' …' * (len(member.gave_up) > NAMES)} get other owners"
     others = sum(member.others.values())
     joined = f": {', '.join(sorted(filter(None, member.others))[:NAMES]) or 'others'} had to join again {times(others)} in all"
     return joined * bool(others) + moved * bool(member.gave_up)
@@ -210,7 +210,7 @@ class _Reader:
     """the time of the first fetch with records after the group's latest commit, or 0 if there was no such fetch"""
     ended: int = 0
     refused: dict[str, int] = field(default_factory=dict)
-    """for each error, the number of commits since then that failed with it"""
+    """for each error, the number of commits after `since` that failed with this error"""
     evidence: Evidence = field(default_factory=Evidence)
 
 
@@ -325,7 +325,7 @@ class PoisonRecords(Detector):
         """For each client, the offsets from which it has fetched since it last left its group, with the time of the latest
         fetch."""
         self._committed: Known[tuple[str, str], tuple[int, int]] = Known(lambda: (-1, 0))
-        """For each group and partition, the committed offset and the time since which it has been the same."""
+        """For each group and partition, the committed offset and the time since which this offset is unchanged."""
 
     def take(self, number: int, row: Row) -> None:
         if isinstance(row, ReplyRow):
@@ -430,12 +430,12 @@ class PoisonRecords(Detector):
 
 
 def _which(offset: int, seen: _Return) -> str:
-    """Returns a sentence about which record it is, as far as the trace can tell. A trace does not show which record a consumer
-    processes."""
+    """Returns a sentence about the record on which the application fails. The sentence is cautious, because a trace does not
+    show which record a consumer processes."""
     quickly = max(seen.after, default=QUICKLY + 1)
     if len(seen.after) >= RETURNS and quickly <= QUICKLY and seen.farthest <= offset:
         return (
             f"the application fails on the record at {offset}: each time it left its group {ms(quickly)} or less after the "
-            "fetch. A record soon after it cannot be ruled out"
+            "fetch. It may also be a record soon after this record"
         )
-    return f"the application fails on the record at {offset} or on one that it fetched with it; the trace cannot tell which"
+    return f"the application fails on the record at {offset} or on a later record of the same fetch: the trace shows no more"

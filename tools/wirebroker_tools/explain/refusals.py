@@ -55,7 +55,7 @@ REFRESHES = 60
 """If a client gets this many Metadata responses within the window, this is a finding."""
 GIVEN_UP = 30 * SECOND
 """A client that has sent nothing for this many ms after a temporary error has given up."""
-_REMADE = "what it means belongs to a topic that is gone"
+_REMADE = "its offsets and ids belong to a topic that was deleted"
 _GIVEN_UP = "the client gave up, and no later request of this kind succeeded"
 TOO_LARGE = "MESSAGE_TOO_LARGE"
 LOST_OFFSET = "OFFSET_OUT_OF_RANGE"
@@ -65,7 +65,7 @@ OF_OTHER_TOPICS = frozenset((
     "UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH", "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID",
     "NOT_LEADER_OR_FOLLOWER",
 ))  # fmt: skip
-"""The errors that a client gets if it means a topic that was deleted, whether or not another topic has its name now."""
+"""The errors that a client gets for a topic that was deleted, whether or not another topic has the name now."""
 OF_REMADE = frozenset((
     LOST_OFFSET, "UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID", "FETCH_SESSION_TOPIC_ID_ERROR",
 ))  # fmt: skip
@@ -90,10 +90,10 @@ class _Errors:
     about: Counter[str] = field(default_factory=Counter)
     """how often each name was in the requests"""
     failed: Counter[str] = field(default_factory=Counter)
-    """how often each partition had the error, if the rows tell it"""
+    """how often each partition had the error, if the rows name partitions"""
     connection: int = -1
     connections: int = 0
-    """how often an error occurred on another connection than the previous error"""
+    """how often an error came on another connection than the error before it"""
     node: int = -1
     producer: tuple[int, int] = (-1, -1)
     """the id and epoch of the producer that got the latest error"""
@@ -104,7 +104,8 @@ class _Errors:
     records: int = 0
     """the number of records in the batches that were refused"""
     unsent: set[tuple[str, int, int, int, int]] | None = None
-    """the refused batches of idempotent producers that were not stored later; None if there were others"""
+    """the refused batches that were not stored later; None if a batch was refused that cannot be recognised, such as a batch
+    without a producer id"""
 
     def add(self, number: int, row: ReplyRow | ProduceRow, about: tuple[str, ...], api: str, error: str) -> None:
         """Add the next response with the error."""
@@ -128,7 +129,7 @@ class _Errors:
         )
 
     def heal(self) -> None:
-        """Note that a request succeeded. What was a finding before stays one."""
+        """Note that a request succeeded. An earlier finding remains a finding."""
         if not self.raged and not self.endless:
             self.evidence, self.connections = Evidence(), 0
             self.about.clear()
@@ -146,14 +147,15 @@ class _Errors:
 
     @property
     def was_sent_later(self) -> bool:
-        """Tells whether the producer has stored each of the refused batches later, such as a Java producer that splits a batch
-        which is too large."""
+        """Tells whether the producer has stored each of the refused batches later. For example, a Java producer splits a batch
+        that is too large."""
         return self.unsent is not None and self.evidence.count > 0 and not self.unsent
 
 
 @dataclass
 class _Producer:
-    """The latest epoch of a producer id, its transaction timeout in ms, and since when it has had no longer transaction."""
+    """The latest epoch of a producer id, its transaction timeout in ms, and the time since which it can have an open
+    transaction."""
 
     epoch: int = -1
     timeout: int = 0
@@ -162,7 +164,8 @@ class _Producer:
 
 @dataclass
 class _Remade:
-    """When a topic was deleted, and when another topic got its name; 0 if no other topic got it."""
+    """The time at which a topic was deleted, and the time at which another topic got its name, or 0 if no other topic got the
+    name."""
 
     deleted: int
     created: int = 0
@@ -263,8 +266,8 @@ class Refusals(Detector):
                     each.heal()
 
     def _heals(self, row: ReplyRow | ProduceRow, about: tuple[str, ...], errors: _Errors) -> bool:
-        """Tells whether a success is one of the same client and about the same as the errors. Clients that share an id have
-        different connections."""
+        """Tells whether a success ends the errors: it comes from the same client, and is about the same partitions or names.
+        Clients that share an id have different connections."""
         same = not about or not errors.about or any(name in errors.about for name in about)
         gone = errors.connection < 0 or self._closed.get(errors.connection) or row.node != errors.node
         return same and (row.connection == errors.connection or bool(gone))
@@ -315,8 +318,8 @@ class Refusals(Detector):
         return api in LOGINS and bool(self._logins.get(client.host))
 
     def _is_replaced(self, error: str, errors: _Errors) -> bool:
-        """Tells whether the producer has a successor, which is normal, or whether its transaction has timed out, which is a
-        finding of its own."""
+        """Tells whether another producer has replaced this producer, or its transaction has timed out. The first is normal, and
+        the second is a finding of another kind."""
         if error not in FENCED or (known := self._producers.get(errors.producer[0])) is None:
             return False
         late = known.timeout > 0 and errors.evidence.last_time - known.since >= known.timeout
@@ -372,7 +375,7 @@ def _advice(kind: Kind, error: str, errors: _Errors, remade: str) -> tuple[str, 
     if remade:
         is_back = AGAIN in remade
         return (
-            "the topic of this name is another one now: ids, offsets and sequences of the client belong to the deleted topic"
+            "the name now belongs to another topic: ids, offsets and sequences of the client belong to the deleted topic"
             if is_back else "the topic was deleted while the client used it",
             "what deletes the topic; the client's committed offsets (kafka-consumer-groups --reset-offsets)",
         )  # fmt: skip
@@ -401,7 +404,8 @@ def _exactly(evidence: Evidence) -> str:
 
 
 def _shares(errors: _Errors) -> str:
-    """Returns the partitions with the error, or else the names in the requests. If there are several, their numbers follow."""
+    """Returns the partitions with the error, or else the names in the requests. If there are several, each is followed by how
+    often it occurred."""
     names = errors.failed or errors.about
     found = names.most_common(SHOWN)
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""

@@ -18,7 +18,7 @@ OFTEN = 3
 LONG_POLLS = frozenset(("Fetch", "ShareFetch", "JoinGroup", "SyncGroup"))
 """The APIs whose requests may wait for records or for members, so that a late response does not mean a slow broker."""
 MAYBE_SILENT = "Produce"
-"""The API whose requests may get no response. With acks=0 a Produce gets none, and the rows do not show acks."""
+"""The API whose requests may get no response. With acks=0 a Produce gets no response, and the rows do not show acks."""
 
 
 @dataclass
@@ -102,7 +102,7 @@ class SlowBrokers(Detector):
         if slow is not None:
             apis = ", ".join(sorted(slow.apis))
             network = slow.transfer > slow.upstream
-            what = "sending the response" if network else "the broker until its response began"
+            what = "sending the response" if network else "the time until the broker began its response"
             parts.append(
                 f"took {ms(SLOW)} or more for {counted(evidence.count, 'response')} {_when(evidence)}, "
                 f"at most {ms(slow.longest)} ({apis}); most of it was {what}"

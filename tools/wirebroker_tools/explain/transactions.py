@@ -1,4 +1,4 @@
-"""Finds transactions that exceeded their timeout, and open transactions whose producer does nothing any more."""
+"""Finds transactions that exceeded their timeout, and open transactions whose producer is inactive."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class Transactions(Detector):
             self._ended.append(ended)
 
     def _changed(self, number: int, row: TransactionRow) -> None:
-        """Handle a row which tells that the coordinator has aborted a transaction. Only a trace of a wirebroker broker has such
+        """Handle a row that shows that the coordinator has aborted a transaction. Only a trace of a wirebroker broker has such
         rows."""
         known = self._known.get(row.transactional_id)
         if known is None or not known.began or known.aborted or row.state not in ABORTED:

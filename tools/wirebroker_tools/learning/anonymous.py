@@ -76,7 +76,7 @@ class Hashed:
         return name if name in INTERNAL_TOPICS else self.name("topic", name)
 
     def settings(self, settings: Mapping[str, str]) -> Settings:
-        """Returns those of the settings that reveal no name."""
+        """Returns the settings that reveal no name."""
         kept: Settings = {}
         for name, value in settings.items():
             known = BROKER_SETTINGS.get(name) or TOPIC_SETTINGS.get(name)

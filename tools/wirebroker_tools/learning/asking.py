@@ -28,7 +28,7 @@ class CannotLearn(Exception):
 
 
 class NotOffered(Exception):
-    """Raised if the broker offers no version of an API that wirebroker knows."""
+    """Raised if the broker and wirebroker have no version of an API in common."""
 
 
 class Unreachable(Exception):

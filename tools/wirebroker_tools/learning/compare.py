@@ -55,7 +55,7 @@ def compare(one: Learned, other: Learned, names: tuple[str, str]) -> Comparison:
 
 
 def _without_names(learned: Learned) -> Learned:
-    """Returns the cluster without its racks and super users. Racks and super users are hashed, too, so they cannot be
+    """Returns the cluster without its racks and super users. Racks and super users are hashed like names, so they cannot be
     compared."""
     brokers = [msgspec.structs.replace(each, rack=None) for each in learned.brokers]
     settings = {name: value for name, value in learned.settings.items() if name != SUPER_USERS}
@@ -80,7 +80,7 @@ def _differences(
 ) -> Iterator[Difference]:
     """Yields the differences between two mappings. If only one of the clusters has a part, this is one difference.
 
-    `partly` says for each cluster whether the section could not be read completely. Then a part that is missing is not a
+    `partly` says for each cluster whether its section was read only partly. A part that is missing in such a section is not a
     difference, because the cluster may have the part.
     """
     for place in sorted(one.keys() | other.keys()):

@@ -88,7 +88,7 @@ def _compare(result: ClientResult, kafka: MockKafka, topic: str, acknowledged: d
     result.twice = len(values) - len(set(values))
     expectations = {
         "each record is stored once": sorted(values) == sorted(VALUES),
-        "the offsets acknowledged are those stored": offsets == [(record.partition, record.offset) for record in stored],
+        "the acknowledged offsets are the stored offsets": offsets == [(record.partition, record.offset) for record in stored],
         "every batch carries a producer id": all(record.producer_id >= 0 for record in stored),
         "every batch is accepted": all(row.verdict == "accepted" for row in result.rows),
         "the group reads each record once": sorted(read) == sorted(VALUES),
