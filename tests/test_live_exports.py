@@ -71,7 +71,7 @@ def test_a_capture_has_the_exchanges_and_remarks(kafka: MockKafka, tmp_path: Pat
 
 def test_a_capture_of_forgotten_exchanges_is_refused(kafka: MockKafka) -> None:
     problem = ControlClient(kafka.control_url).refused("POST", "/export/capture", {"exchanges": [{"number": 3}]})
-    assert problem["detail"] == "the bytes of none of these exchanges are kept"
+    assert problem["detail"] == "the control keeps no bytes of these exchanges"
 
 
 def test_a_scenario_of_rows_is_played_by_the_mock(kafka: MockKafka, tmp_path: Path) -> None:

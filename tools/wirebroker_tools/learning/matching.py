@@ -18,8 +18,8 @@ Ranges = Mapping[str, tuple[int, int]]
 
 
 def release_of(announced: Ranges, features: Mapping[str, tuple[int, int, int]]) -> tuple[str, bool]:
-    """Returns the release whose versions and features are most similar to the announced ones, and whether they are exactly the
-    same. If several releases are equally similar, returns the newest of them.
+    """Returns the release whose versions and features are most similar to the announced versions and features, and whether both
+    are exactly the same. If several releases are equally similar, returns the newest of them.
     """
     best: tuple[tuple[bool, int, tuple[int, ...]], str] | None = None
     announced = _of_clients(announced)
@@ -36,8 +36,8 @@ def release_of(announced: Ranges, features: Mapping[str, tuple[int, int, int]]) 
 
 
 def _of_clients(ranges: Ranges) -> Ranges:
-    """Returns the versions of the APIs that clients use. Only these are compared, because old brokers also announce APIs that
-    only brokers use."""
+    """Returns the versions of the APIs that clients use. Only these versions are compared, because old brokers also announce
+    APIs that only brokers use."""
     return {name: versions for name, versions in ranges.items() if name in KEYS and name not in TELEMETRY}
 
 

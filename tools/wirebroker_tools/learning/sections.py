@@ -84,7 +84,7 @@ def _of_broker(asked: Asked, node_id: int) -> DescribeConfigsResult | None:
         message = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
         results: list[DescribeConfigsResult] = asked.request(message, node_id).results
         if len(results) != 1:
-            raise CannotLearn(f"broker {node_id} describes {len(results)} resources, and one was asked for")
+            raise CannotLearn(f"broker {node_id} describes {len(results)} resources, although the request names one")
         check(results[0].error_code)
         return results[0]
 
@@ -96,7 +96,7 @@ def _with_source(asked: Asked, result: DescribeConfigsResult | None, source: Sou
     left out."""
     found: Settings = {}
     for each in result.configs if result is not None else ():
-        # A broker that does not return synonyms does not return the source, either. Then a value that is not a default is
+        # A broker that returns no synonyms returns no source, either. From such a broker, a value that is not a default is
         # static.
         values = [synonym.value for synonym in each.synonyms if synonym.source == source and synonym.name == each.name]
         if not values and each.config_source == source:
@@ -203,8 +203,8 @@ def _described(asked: Asked, described: Iterable[T]) -> Iterable[T]:
 
 
 def visible(asked: Asked) -> None:
-    """Notes that topics and groups may be missing if the user is not allowed to describe all of them. If so, Kafka lists only
-    those that the user is allowed to describe, without an error.
+    """Notes that topics and groups may be missing if the user is not allowed to describe all of them. For such a user, Kafka
+    lists only the allowed topics and groups, without an error.
     """
 
     def read() -> int:

@@ -80,7 +80,7 @@ async def _opened(request: Request) -> str:
     """Stores the file and opens its page. Returns the page's path. Raises Problem."""
     state, controlled = request.app.state, request.app.state.controlled
     if state.opened >= MOST_OPENED:
-        raise Problem(409, f"{MOST_OPENED} files are open; wirebroker trace show FILE --page opens another one")
+        raise Problem(409, f"{MOST_OPENED} files are open; wirebroker trace show FILE --page opens another file")
     given = request.headers.get("content-length", "")
     if not given.isdigit():
         raise Problem(411, "the size of the file is missing (Content-Length)")

@@ -164,12 +164,12 @@ class SavedFile(Readable):
         return (await asyncio.to_thread(window, self.rows, self.rows, first, MOST_DRAWN, lambda: False))[0]
 
     async def explained(self) -> tuple[list[Finding], Explanation]:
-        """Read on, and return the findings so far."""
+        """Read more rows, and return the findings so far."""
         await asyncio.to_thread(self.explain_on)
         return self.explanation.findings(), self.explanation
 
     def why_no_bytes(self) -> str:
-        return "the capture lacks a part of them" if self.is_capture else "a trace has no bytes; --capture writes them"
+        return "the capture lacks a part of the bytes" if self.is_capture else "a trace has no bytes; --capture writes them"
 
     def exchange(self, number: int) -> KeptExchange | None:
         """Returns the exchange of a `reply` row, or None if the file has no bytes of the exchange."""
@@ -202,8 +202,8 @@ class SavedFile(Readable):
     # Progress
 
     def progress(self, where: str) -> dict[str, Any]:
-        """Returns how much of the file has been indexed and searched and, for the chart over time, the numbers of rows, of rows
-        with a problem and of found rows.
+        """Returns the progress of indexing and searching the file. For the chart over time, it also returns the numbers of
+        rows, of rows with a problem and of found rows in each bar.
         """
         search, rows = self.search(where), self.rows
         read = self._given.tell() if self._spool is not None and not rows.done else self.size

@@ -1,4 +1,4 @@
-"""The tables of the tools' endpoints: beside the control of a broker or a proxy, and of the page of a saved file."""
+"""The tables of the tools' endpoints: for the control of a broker or a proxy, and for the page of a saved file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page and `/explain` know of the rows of a running broker, a running proxy or a file."""
+"""The rows and findings that the page and `/explain` show, from a running broker, a running proxy or a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wirebroker_tools.traces.saved import Numbered
 
 
 async def rows_for_picture(source: Readable, number: int) -> Sequence[Numbered]:
-    """Returns the rows that are kept for pictures; from a file, the rows around the row `number`."""
+    """Returns the rows that are kept for pictures or, for a file, the rows around the row `number`."""
     if isinstance(source, SavedFile):
         return await source.rows_around(number)
     running = cast(Controlled, source)
@@ -31,7 +31,7 @@ def _kept_rows(_: Readable) -> KeptRows:
 
 
 async def explained(source: Readable) -> tuple[Sequence[Finding], Explanation]:
-    """Returns the findings in the rows, and the explanation, which knows how many rows were read."""
+    """Returns the findings in the rows, and the explanation, which has the number of rows that were read."""
     if isinstance(source, SavedFile):
         return await source.explained()
     follower = cast(Controlled, source).own(Follower)

@@ -31,7 +31,7 @@ class Wish:
     width: int = 1000
     lines: int = 60
     of: str = ""
-    """the partition, group or producer that is drawn, or "" for the one with the most rows"""
+    """the partition, group or producer that is drawn, or "" for the subject with the most rows"""
 
 
 def _sequence(rows: Sequence[Numbered], wish: Wish) -> Picture:

@@ -84,7 +84,7 @@ def client_lane(client_id: str | None) -> Lane:
 
 
 def broker_lane(node: int) -> Lane:
-    """Returns the lane of a broker. A proxy does not know the id of its bootstrap broker until a response names it."""
+    """Returns the lane of a broker. A proxy gets the id of its bootstrap broker only from a response."""
     return "broker", f"broker {node}" if node >= 0 else "bootstrap"
 
 

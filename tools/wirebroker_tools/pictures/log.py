@@ -35,11 +35,12 @@ LEFT = 92
 HEADING = 36.0
 """The y coordinate of the base line of the text below the heading."""
 MOST_LINES = 12
-"""At most this many readers and groups are drawn. If there are more, those whose offsets changed last are drawn."""
+"""At most this many readers and groups are drawn. If there are more, the readers and groups whose offsets changed last are
+drawn."""
 TALLEST = 620
 NAMELESS = "(no client id)"
 MOST_DOTS = 200
-"""If a reader has at most this many fetches, each of them has a dot."""
+"""If a reader has at most this many fetches, each fetch has a dot."""
 MOST_BATCHES = 1000
 """If there are at least this many batches, neighbouring batches share a mark."""
 MEANINGS = {
@@ -116,7 +117,7 @@ class Story:
     returns: set[tuple[str, int]] = field(default_factory=set)
     """each return of a reader to an offset that it had read before: the reader and the time"""
     unmarked: list[Transaction] = field(default_factory=list)
-    """transactions that a coordinator has aborted, and whose markers have offsets that are not known yet"""
+    """transactions that a coordinator has aborted, while the offsets of their markers are not known yet"""
 
     def moved(self, kind: str, name: str, time: int, offset: int, again: bool = False) -> None:
         """Add a point to a line, unless the line's last point has the same offset. With `again`, add the point even in this
@@ -296,7 +297,8 @@ def _committed(story: Story, row: ReplyRow, name: str) -> None:
 
 
 def _since(story: Story, first: int, began: int) -> Story:
-    """Removes the events before the row `first`; each reader and group keeps its last earlier position. Returns the story."""
+    """Removes the events before the row `first`; for each reader and group, the last position before this row is kept. Changes
+    the story, and returns it."""
     story.batches = [batch for batch in story.batches if batch.number >= first]
     story.transactions = [each for each in story.transactions if each.ended < 0 or each.ended >= began]
     story.notes = [each for each in story.notes if each[0] >= began]

@@ -108,8 +108,8 @@ def fitted(text: str, width: float) -> str:
 
 
 def named(name: str, width: float, letter: float = LETTER) -> str:
-    """Returns the name. If it is too long for the width, its middle is left out, because names that begin alike, such as those
-    of members and partitions, differ at the end."""
+    """Returns the name. A name that is too long for the width loses its middle, because names of members and of partitions
+    often begin alike and differ at the end."""
     name, letters = printable(name), int(width / letter)
     if len(name) <= letters:
         return name

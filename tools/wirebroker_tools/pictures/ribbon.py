@@ -27,7 +27,7 @@ class Piece(NamedTuple):
 
 
 def sequences(first: int, last: int) -> str:
-    """Returns the sequences of a batch in words, or "" if it has none."""
+    """Returns the sequences of a batch in words, or "" if the batch has no sequences."""
     return f"seq {span_of(first, last)}" if first >= 0 else ""
 
 

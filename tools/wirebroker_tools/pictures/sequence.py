@@ -50,8 +50,8 @@ from wirebroker_tools.pictures.marks import (
 )
 
 MOST_CLIENTS, MOST_BROKERS = 10, 6
-"""The largest numbers of lanes for clients and for brokers. If there are more clients or brokers, the remaining ones share the
-last lane."""
+"""The largest numbers of lanes for clients and for brokers. If there are more clients or brokers, the remaining clients or
+brokers share the last lane."""
 DETAILED = 20_000
 """In a window of at most this many rows, the steps are read one by one. In a larger window, rows are only counted."""
 PAUSE_MS = 1000
@@ -68,7 +68,7 @@ SHORTEST_LINE = 8
 TALLEST_HEAD = 170
 """The largest height in px for the names of narrow lanes, which are upright."""
 USUAL_STEP, WIDEST_STEP = 130, 200
-"""The distance in px between two lanes: usually, and at most if names are long."""
+"""The usual distance in px between two lanes, and the largest distance if the names are long."""
 OTHERS = "others"
 MEANINGS = (
     "two heads: a request and its response", "broad: several", "grey: idle polls, connections", "boxed: a change",
@@ -301,7 +301,7 @@ def words_of(fold: Fold) -> str:
 
 
 class _Lanes:
-    """Places the lanes of clients on the left, those of brokers on the right, and the words between them."""
+    """Places the lanes of clients on the left, the lanes of brokers on the right, and the words between them."""
 
     def __init__(self, drawn: Iterable[Line], width: int) -> None:
         seen = dict.fromkeys(lane for each in drawn for lane in (each.client, each.broker) if lane is not None)
@@ -410,7 +410,7 @@ def _drawn(drawn: Sequence[Line], lanes: _Lanes) -> tuple[list[Mark], int]:
         marks.append(text(lanes.gutter, lanes.top + 16, "no request was traced", "say dim"))
         return [*marks, lanes.heads()], lanes.top + 30
     meanings, bottom = legend(MEANINGS, 8, y + 16, lanes.width - 8)
-    hour = time_of_day(_began(drawn[0]))[:5] if lanes.gutter <= 60 else ""  # the lines have no room for it
+    hour = time_of_day(_began(drawn[0]))[:5] if lanes.gutter <= 60 else ""  # narrow lines show only minutes and seconds
     return [*lanes.lines(y), *waits, *marks, *meanings, lanes.heads(hour)], int(bottom + 6)
 
 

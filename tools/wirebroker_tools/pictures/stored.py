@@ -27,8 +27,8 @@ class Stored(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A finding and its range of offsets. If `is_other` is set, the range is that of the other copy of the records that the
-    finding is about."""
+    """A finding and its range of offsets. With `is_other`, the range belongs to the other copy of the records that the finding
+    is about."""
 
     kind: str
     severity: str

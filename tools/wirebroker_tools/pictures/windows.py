@@ -32,7 +32,7 @@ Span = tuple[int, int]
 WINDOW = 5
 """The number of batches that Kafka remembers for a producer on a partition."""
 RUN = 8
-"""If at least this many accepted batches follow each other, those in the middle share a line."""
+"""If at least this many accepted batches follow each other, the batches in the middle share a line."""
 TOP = 40
 MEANINGS = (
     "green: stored",
@@ -45,7 +45,7 @@ MEANINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A batch that arrives, the window after this, and the batch that left the window because of it."""
+    """A batch that arrives, the window after its arrival, and the batch that the arrival pushed out of the window."""
 
     sending: Sending
     window: tuple[tuple[int, Span], ...]

@@ -1,4 +1,4 @@
-"""Sends, with the wire client, what other applications and administrators request in a scenario."""
+"""Sends the requests of other applications and of administrators in a scenario, with the wire client."""
 
 from __future__ import annotations
 

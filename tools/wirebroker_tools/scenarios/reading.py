@@ -149,7 +149,7 @@ def _table(kind: type[T], said: Any, where: str) -> T:
 
 
 def _reason(text: str, hints: Mapping[str, Any]) -> str:
-    """Rewords an error message of msgspec: it names the place, the error, and the nearest valid word."""
+    """Rewords an error message of msgspec: the new message names the place, the error, and the nearest valid word."""
     if missing := re.fullmatch(r"Object missing required field `(\w+)`", text):
         return f"{missing[1]!r} is missing"
     reason, _, place = text.partition(" - at ")

@@ -1,4 +1,5 @@
-"""The scenario that `serve --scenario` plays: its settings become flags, and its state is brought about in the new broker."""
+"""The scenario that `serve --scenario` plays: its settings become flags of the broker, and the new broker is brought into the
+state in which the scenario begins."""
 
 from __future__ import annotations
 

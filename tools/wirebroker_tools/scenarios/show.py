@@ -26,7 +26,7 @@ VERDICTS = {"accepted": "green", "duplicate": "yellow", "rejected": "red"}
 WIDTH = 110
 """The number of columns if there is no terminal."""
 LINES = 40
-"""The output for one run has at most this many lines; a last line says how many more there were."""
+"""The output for one run has at most this many lines; a last line says how many lines were left out."""
 AUDITED = 6
 """The output for one run shows at most this many audit findings."""
 MARKS = {"recovers": "green", "fails cleanly": "cyan", "refuses": "cyan", "duplicates": "yellow", "reorders": "yellow",
@@ -246,7 +246,7 @@ def summary(counts: Counts) -> str:
     """Returns the counts as one line of text."""
     shown = [f"{getattr(counts, field)} {name}" for field, name in COUNTED.items() if getattr(counts, field)]
     if counts.failed_stored:
-        shown.append(f"{counts.failed_stored} of the failed stored all the same")
+        shown.append(f"{counts.failed_stored} failed but stored")
     if counts.untold:
         shown.append(f"{counts.untold} without a report of the client")
     return ", ".join(shown)

@@ -71,7 +71,7 @@ class Watch:
         self._marks.append((len(self._rows()), what))
 
     def events(self) -> list[Event]:
-        """Everything so far."""
+        """Returns the events so far, in order."""
         rows = self._rows()
         join = _Join(str(self._rule), self._seen, rows)
         found: list[Event] = []

@@ -280,7 +280,7 @@ class Workload:
         return found
 
     def _known(self) -> int:
-        """Returns the input offset after the last processed record, which the results contain."""
+        """Reads the input offsets that the results contain, and returns the offset after the last of them."""
         if not self._kafka.records(RESULTS):
             return 0
         reader = self._reader(RESULTS, "results")

@@ -125,8 +125,8 @@ class SavedRows:
                 continue
 
     def number_at(self, time: int) -> int:
-        """Returns the number of a row at most a block before the first row whose time is `time` or later; the index has only
-        the times of blocks.
+        """Returns the number of a row that is at most a block before the first row at `time` or later. The result is not exact,
+        because the index has only the times of blocks.
         """
         low, high = 0, len(self.times)
         while low < high:

@@ -25,7 +25,7 @@ LINES = 60
 """A picture has at most this many lines. If there are more, consecutive lines are joined."""
 VERDICTS = ("accepted", "duplicate", "rejected")
 FAULT = "fault"
-"""The word that takes the place of a verdict if a fault stopped the batch before the validator saw it."""
+"""The word that takes the place of a verdict if a fault stopped the batch before the validator judged it."""
 MARKS = {"accepted": "█", "duplicate": "▒", "rejected": "×", FAULT: "!"}
 MISSING = "·"
 
@@ -280,8 +280,8 @@ def _summary(batches: list[Batch], whole: Span | None, following: list[Sending])
 
 
 def _sent_again(lacking: list[Span], following: list[Sending]) -> str:
-    """Returns a text about where the missing records of an epoch may be. A client sends them again in its next epoch, from
-    sequence 0 on.
+    """Returns a text about the batches of the next epoch that may contain the missing records: a client sends missing records
+    again in its next epoch, from sequence 0 on.
     """
     stored = [each for each in following if _is_stored(each)]
     if not stored:

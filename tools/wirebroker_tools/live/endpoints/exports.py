@@ -42,7 +42,7 @@ def capture(controlled: Controlled, body: Chosen) -> bytes:
     found = [(kept_exchange(controlled, each.number, body.run), each.remarks) for each in body.exchanges]
     kept = [(exchange, remarks) for exchange, remarks in found if exchange is not None]
     if not kept:
-        raise Problem(404, "the bytes of none of these exchanges are kept", "exchanges")
+        raise Problem(404, "the control keeps no bytes of these exchanges", "exchanges")
     return captured(kept)
 
 

@@ -22,7 +22,7 @@ class Wanted(Form):
     latest: Annotated[int, about("draw this many of the latest rows, in place of `first` and `last`", ge=0)] = 0
     width: Annotated[int, about("the width in px", ge=NARROWEST, le=WIDEST)] = 1000
     lines: Annotated[int, about("the largest number of lines of a sequence diagram", ge=5, le=MOST_LINES)] = 60
-    of: Annotated[str, about("the partition, group or producer to draw; by default the one with the most rows")] = ""
+    of: Annotated[str, about("the partition, group or producer to draw; by default the subject with the most rows")] = ""
 
 
 class Drawn(Form):

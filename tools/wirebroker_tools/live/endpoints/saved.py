@@ -140,7 +140,7 @@ async def capture(controlled: SavedFile, query: Filtered) -> bytes:
             if len(found) > MOST_EXPORTED:
                 raise Problem(422, f"there are more than {MOST_EXPORTED:,} exchanges; choose fewer with a filter", "where")
     if not found:
-        raise Problem(404, "the file has the bytes of none of these exchanges", "where")
+        raise Problem(404, "the file has no bytes of these exchanges", "where")
     return await asyncio.to_thread(captured, [found[number] for number in sorted(found)])
 
 

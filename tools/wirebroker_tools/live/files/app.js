@@ -19,15 +19,15 @@ const POLL_MS = 1000;
 const TYPING_MS = 300;
 const DRAW_MS = 250; // time between two drawings of a view that is not drawn in each frame
 const byId = (id) => document.getElementById(id);
-const LIVE = new Set(["producers", "faults"]); // views of a running broker, which a file does not have
+const LIVE = new Set(["producers", "faults"]); // views that exist for a running broker, but not for a file
 const feed = new Feed();
 let view = null; // the open view: {element, update? (in each frame), walk? and draw? (at times), poll?, key?}
-let drawn = -DRAW_MS, waiting = 0, stale = true; // when the view was drawn, and whether a poll has found a change since
+let drawn = -DRAW_MS, waiting = 0, stale = true; // when the view was last drawn, and whether a poll has found a change since then
 let name = "";
 
-/** The view and the words after ? in the address. */
+/** The view and the parameters (after ?) in the page's address. */
 function place() {
-  const [path, query = ""] = location.hash.replace(/^#\/?(timeline\b)?/, (_, old) => (old ? "log" : "")).split("?"); // timeline: its former name
+  const [path, query = ""] = location.hash.replace(/^#\/?(timeline\b)?/, (_, old) => (old ? "log" : "")).split("?"); // timeline: the former name of log
   return { path: VIEWS[path] ? path : "exchanges", words: new URLSearchParams(query) };
 }
 
@@ -73,7 +73,7 @@ async function choose(where) {
 }
 
 let choosing = 0;
-/** Choose what has been typed; a file is searched only when the typing has paused. */
+/** Apply the filter that the user types. A file is searched only when the user pauses. */
 function typed(where) {
   clearTimeout(choosing);
   if (feed.run.of === "file" && where) choosing = setTimeout(() => choose(where), TYPING_MS); else choose(where);
@@ -86,7 +86,7 @@ function update() {
   byId("state").textContent = feed.state === "live" ? `${some}${feed.rows.length.toLocaleString("en")} row${feed.rows.length === 1 ? "" : "s"}${missed} · ${feed.run.of}`
     : feed.state === "lost" ? "the connection is lost; trying again" : "connecting …";
   byId("state").className = feed.state === "live" ? "" : "bad";
-  byId("problem").textContent = feed.state === "lost" ? `Nothing has answered at ${location.host} since ${time(feed.lost)}. The rows stay; new ones appear when it answers again.` : feed.problem && `${feed.problem}.`;
+  byId("problem").textContent = feed.state === "lost" ? `Nothing has answered at ${location.host} since ${time(feed.lost)}. The rows stay, and new rows appear when the address answers again.` : feed.problem && `${feed.problem}.`;
   byId("traced").hidden = feed.run.of === "file";
   for (const link of byId("views").children) link.hidden = feed.run.of === "file" && LIVE.has(link.textContent);
   if (file) byId("state").textContent = feed.state === "live" ? `${feed.rows.length.toLocaleString("en")} of ${(feed.where ? file.found : file.rows).toLocaleString("en")} rows are loaded` : byId("state").textContent;
@@ -113,7 +113,7 @@ async function poll() {
   const asked = view;
   if (!asked?.poll || feed.state === "lost" || (feed.run.of === "file" && name !== "explain") || document.hidden) return;
   const found = JSON.stringify(await asked.poll().catch(() => polled));
-  if (asked !== view || found === polled) return; // what is drawn already stays, so that a text can be selected
+  if (asked !== view || found === polled) return; // an unchanged view is not drawn again, so that selected text stays selected
   polled = found;
   stale = true;
   update();
@@ -129,7 +129,7 @@ const typing = () => ["INPUT", "TEXTAREA", "SELECT"].includes(document.activeEle
 function key(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape" && document.activeElement === byId("where") && byId("where").value) {
-    event.preventDefault(); // the browser would empty the box and tell nobody
+    event.preventDefault(); // the browser would empty the box without an `input` event
     byId("where").value = "";
     choose("");
     return;

@@ -1,9 +1,10 @@
-// Commands for a shell. Names come from clients, so each is quoted: a pasted command must not run what a client has named.
+// Commands for a shell. Names come from clients, so each name is quoted: otherwise the shell could run a part of a name as a
+// command.
 
 import { h } from "./dom.js";
 
-/** A value in a shell command, to be written after `=`: it may begin with `-`. */
+/** Quotes a value for a shell command. The value may begin with `-`, so write it after `=`. */
 export const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
 
-/** Commands with what they do, and a remark. */
+/** The heading `what` says what the commands do; the commands and a remark follow. */
 export const commands = (what, lines, remark) => h("div", {}, h("h2", {}, what), h("pre", {}, lines.join("\n")), h("p", { class: "note" }, remark));

@@ -1,10 +1,11 @@
-// Elements with text. Data of clients becomes text nodes and attributes' values only, never markup. Invisible characters are shown.
+// Elements with text. Data of clients becomes only text nodes and values of attributes, never markup. Invisible characters are
+// shown as escapes.
 
 const SVG = "http://www.w3.org/2000/svg";
-const READ = ["title", "aria-label"]; // attributes for people
+const READ = ["title", "aria-label"]; // attributes that people read
 const UNSEEN = /(?![ \n])[\p{C}\p{Z}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\u{e0100}-\u{e01ef}]/gu;
 
-/** A value in words, whatever it is: every value that the page shows comes through here. */
+/** Returns any value as text. Every value on the page is converted by this function. */
 export function words(value) {
   if (value === null || value === undefined) return "";
   if (Array.isArray(value)) return value.map(words).join(", ");
@@ -14,13 +15,13 @@ export function words(value) {
   return Object.entries(value).map(([name, each]) => `${name} ${each !== null && typeof each === "object" ? `(${words(each)})` : words(each)}`).join(", ");
 }
 
-/** Whether a value says nothing: an empty text, list or object. */
+/** Whether a value is an empty text, list or object. */
 export const isEmpty = (value) => words(value) === "";
 
-/** The words of a value, with each character that cannot be seen as JSON writes it, as wirebroker/printable.py does; line ends stay. */
+/** Returns a value as text, with JSON escapes in place of invisible characters except line ends, like wirebroker/printable.py. */
 export const printable = (value) => words(value).replace(UNSEEN, (each) => [...Array(each.length).keys()].map((at) => `\\u${each.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""));
 
-/** An element, or one of SVG if its name begins with "svg:". Children are elements, texts or numbers; null is left out. */
+/** An HTML element, or an SVG element if the name begins with "svg:". Children are elements, texts or numbers; null is left out. */
 export function h(name, attributes = {}, ...children) {
   const made = name.startsWith("svg:") ? document.createElementNS(SVG, name.slice(4)) : document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -39,7 +40,7 @@ export function table(headings, rows) {
     h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((each, at) => h("td", { "data-label": headings[at] }, h("div", {}, each))))))));
 }
 
-/** What a view without content shows: advice on what to do. */
+/** The advice that a view without content shows. */
 export const empty = (...sentences) => h("p", { class: "empty" }, ...sentences);
 
 const two = (number, digits = 2) => String(number).padStart(digits, "0");
@@ -50,14 +51,14 @@ export function time(ms) {
   return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${two(at.getMilliseconds(), 3)}`;
 }
 
-/** Send a request to the control; its response. Throws an Error with the problem's sentence. */
+/** Send a request to the control, and return its response. Throws an Error with the sentence of the problem. */
 export async function sent(method, path, body) {
   const answer = await fetch(`../${path}`, { method, body: body === undefined || typeof body === "string" ? body : JSON.stringify(body) });
   if (!answer.ok) throw new Error((await answer.json()).detail);
   return answer;
 }
 
-/** Ask the control; its response as JSON. Throws as `sent` does. */
+/** Send a request to the control, and return the JSON of its response. Throws the errors of `sent`. */
 export async function ask(method, path, body) {
   return (await sent(method, path, body)).json();
 }

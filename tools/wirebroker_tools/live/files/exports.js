@@ -5,7 +5,7 @@ import { h, sent } from "./dom.js";
 const MOST = 20_000; // rows in one request
 const SAYING = new Set(["produce", "shadow", "reply", "fault", "transaction"]);
 
-/** What each kind of export saves. */
+/** For each kind of export, the function that saves its file. */
 export const EXPORTS = {
   async lines(feed) {
     if (feed.run.of === "file") { download("export/lines", feed); return; }
@@ -23,10 +23,10 @@ export const EXPORTS = {
   },
 };
 
-/** A file is exported by the control, which has all of its rows. */
+/** The path of an export from a saved file. The control makes this export, because the page does not have all rows of the file. */
 const filtered = (path, feed) => `${path}?where=${encodeURIComponent(feed.where)}`;
 
-/** Download a large file without keeping it. */
+/** Download a large file without loading it into the page. */
 function download(path, feed) {
   h("a", { href: `../${filtered(path, feed)}`, download: "trace.jsonl" }).click();
 }
@@ -35,11 +35,11 @@ const plain = ({ id, parts, ...row }) => row;
 const keyOf = (row) => (row.correlation_id >= 0 ? `${row.node} ${row.connection} ${row.correlation_id}` : null);
 
 function few(found, what) {
-  if (found.length > MOST) throw new Error(`these are ${found.length.toLocaleString("en")} ${what}, and a file takes ${MOST.toLocaleString("en")}: choose fewer with a filter`);
+  if (found.length > MOST) throw new Error(`these are ${found.length.toLocaleString("en")} ${what}, and a file can have ${MOST.toLocaleString("en")}: choose fewer with a filter`);
   return found;
 }
 
-/** The exchanges that chosen rows belong to, with the verdicts on them. */
+/** The exchanges of the chosen rows, with their verdicts and faults as remarks. */
 function exchangesOf(feed) {
   const remarks = new Map(feed.chosen.map(keyOf).filter((key) => key !== null).map((key) => [key, []]));
   const found = [];

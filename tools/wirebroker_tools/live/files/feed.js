@@ -9,17 +9,17 @@ const SPARE = 10_000; // dropped at once, so that arrays are seldom moved
 const WINDOW = 50_000; // rows of a file that are loaded at once
 const BEFORE = 1000; // rows of a file that are loaded before the wanted row
 const AGAIN_MS = 1000;
-const SLICE_MS = 12; // a longer filter goes on in the next frame
+const SLICE_MS = 12; // filtering that takes longer continues in the next frame
 
 export class Feed extends EventTarget {
-  rows = []; // the window of a file, which only has rows that meet the filter
+  rows = []; // of a file: the loaded window, with only the rows that meet the filter
   chosen = []; // the rows that meet the filter
   run = { run: "", of: "broker", lowest: {} };
   missed = 0;
   state = "connecting";
   lost = 0; // since when the connection is lost, in ms since the epoch
   problem = ""; // which broker a proxy cannot reach
-  file = null; // how far a file is indexed and searched: see wirebroker/control/saved_file.py
+  file = null; // how far a file is indexed and searched: see wirebroker_tools/live/saved_file.py
   last = 0; // the number of the last row of this run
   base = 0; // a row's id minus its number: the rows of earlier runs have the lower ids
   older = 0; // rows of earlier runs, at the beginning
@@ -111,7 +111,7 @@ export class Feed extends EventTarget {
     this.#tell();
   }
 
-  /** Choose the rows that meet a filter: its tree, and its text, with which a file is searched. */
+  /** Choose the rows that meet a filter. `tree` is the parsed filter, and `where` its text, with which the control searches a file. */
   choose(tree, where) {
     this.#wanted = met(tree);
     if (this.run.of === "file" && where === this.where) return;
@@ -122,7 +122,7 @@ export class Feed extends EventTarget {
     this.#tell();
   }
 
-  /** Show another part of a file: around a row, from a time on, after or before a row; by default its beginning. */
+  /** Show another part of a file: around a row, from a time on, after a row or before a row; by default the beginning of the file. */
   go({ row = 0, time = -1, after = 0, until = 0 }) {
     this.#place = row ? { after: row, before: BEFORE } : time >= 0 ? { after: 0, time } : until ? { after: until, before: WINDOW } : { after };
     this.near = row;
@@ -135,10 +135,10 @@ export class Feed extends EventTarget {
     return { ...more, most: this.#place ? WINDOW : Math.max(WINDOW - this.rows.length, 0), where: this.where };
   }
 
-  /** The number by which the control knows a row, 0 for a row of an earlier run. */
+  /** The control's number of a row, or 0 for a row of an earlier run. */
   number(row) { return Math.max(row.id - this.base, 0); }
 
-  /** The other rows of a row's exchange, as far as they are known. */
+  /** The other rows of a row's exchange, as far as the page or the file has them. */
   async related(row) {
     const same = (other) => other.id !== row.id && other.connection === row.connection && other.correlation_id === row.correlation_id && other.node === row.node;
     if (!(row.correlation_id >= 0)) return [];
@@ -200,7 +200,7 @@ export class Walk {
     Object.assign(this, { feed, begin, visit });
   }
 
-  /** Visit the rows that have arrived since; returns whether all are visited. */
+  /** Visit the rows that have arrived since the last call. Returns whether all rows have been visited. */
   go() {
     const { rows, dropped, older, began } = this.feed;
     if (this.#began !== began) {

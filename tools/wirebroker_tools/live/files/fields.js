@@ -1,12 +1,12 @@
-// Filters, as trees that the control has read. The same rules as in wirebroker/trace/filters.py; a test compares them.
+// Filters, as trees that the control has parsed. The same rules as in wirebroker/trace/filters.py; a test compares them.
 
 const IN_NAME = /^([^]*)-(\d+)$/;
 const API_OF = { produce: "Produce", shadow: "Produce", fetch: "Fetch" };
-/** What a row has beside the fields of its event. */
+/** The properties of a row that are not fields of its event. */
 export const BESIDE_FIELDS = new Set(["id", "event", "parts"]);
 const LONGEST = 60; // longer texts seldom repeat
 
-/** What a field has: nothing, one value, or several. */
+/** The values of a field as a list: none, one or several. */
 const several = (value) => (value === null || value === undefined ? [] : typeof value === "object" ? Object.values(value) : [value]);
 
 /** The names in a request: of topics, groups and transactions. */
@@ -22,7 +22,7 @@ export function topics(row) {
   return struck.concat(about(row).flatMap(placesOf));
 }
 
-const places = new Map(); // names are few, rows many
+const places = new Map(); // many rows have the same few names
 const MOST_PLACES = 20_000;
 
 /** The topics and partitions that a name in a request can mean. */
@@ -55,7 +55,7 @@ const NAMES = {
 
 export const values = (row, field) => (NAMES[field] ? NAMES[field](row) : several(row[field] ?? row.details?.[field]));
 
-/** Whether some field of a row has this text in it. Rows are many and their texts few, so each text is searched once. */
+/** Whether a field of a row contains this text. Many rows have the same few texts, so each text is searched once. */
 function hasWord(word) {
   const known = new Map();
   const maybeNumber = /^[-\d.e+]*$/.test(word);
@@ -71,7 +71,7 @@ function hasWord(word) {
     if (value === null || value === undefined) return false;
     return typeof value === "object" ? Object.values(value).some(has) : inText(String(value));
   };
-  const fields = {}; // rows of an event have the same fields, and a field that is a number in one is never a text in another
+  const fields = {}; // rows of an event have the same fields, and a field that is a number in one row is never a text in another row
   const wanted = (row, name) => (name === "event" || !BESIDE_FIELDS.has(name)) && (maybeNumber || typeof row[name] !== "number");
   return (row) => {
     const names = fields[row.event] ??= Object.keys(row).filter((name) => wanted(row, name));
@@ -80,7 +80,7 @@ function hasWord(word) {
   };
 }
 
-/** Values of fields that no row has itself and that are no part of another value. */
+/** The values that a search for a text also has to find, although no property of the row contains them. */
 const DERIVED = { fetch: () => ["Fetch"], produce: () => ["Produce"], shadow: () => ["Produce"], reply: (row) => NAMES.error(row) };
 
 const COMPARE = {
@@ -92,10 +92,10 @@ const COMPARE = {
   ">=": (value, wanted) => typeof value === "number" && value >= Number(wanted),
 };
 
-/** Fields with which a row that has them itself names one value: no list has to be made. */
+/** Fields that have a single value if the row has a property of this name. For them, no list of values is made. */
 const SINGLE = new Set(["topic", "partition", "offset", "version", "bytes", "proxy_us", "upstream_us", "transfer_us"]);
 
-/** Whether a row meets a filter, as a function of the row. */
+/** Returns a function that tells whether a row meets the filter. */
 export function met([kind, ...rest]) {
   if (kind === "word") return hasWord(rest[0]);
   if (kind === "not") { const inner = met(rest[0]); return (row) => !inner(row); }
@@ -119,7 +119,7 @@ export function met([kind, ...rest]) {
 const NEAREST = 0.4; // the largest part of a word that may be misspelt
 const LOOKED_AT = 20_000; // rows whose values are compared
 
-/** The filter with a misspelt value replaced by the most similar value of some row, or "" if none is similar. */
+/** The filter with a misspelt value replaced by the most similar value of some row, or "" if no value is similar. */
 export function similar(where, rows) {
   for (const [whole, field, operator, given] of where.matchAll(/([\w]+)(=|~)"?([^\s()"]+)"?/g)) {
     const wanted = given.toLowerCase();

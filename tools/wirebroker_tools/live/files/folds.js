@@ -77,7 +77,7 @@ class Exchanges {
     return [row];
   }
 
-  /** The requests of a closed connection, which nothing will answer. */
+  /** The requests of a closed connection that got no response. They are forgotten. */
   #unanswered({ node, connection }) {
     const left = [...this.waiting].filter(([, row]) => row.node === node && row.connection === connection);
     for (const [exchange] of left) this.waiting.delete(exchange);
@@ -137,7 +137,7 @@ export class Lines {
     this.entries.splice(-FEWEST, FEWEST, this.#fold);
   }
 
-  /** Show or hide the rows of a fold. */
+  /** Show the rows of a fold, or hide them. */
   toggle(fold) {
     const at = this.entries.indexOf(fold);
     if (at < 0) return;
@@ -146,7 +146,7 @@ export class Lines {
     else this.entries.splice(at + 1, fold.rows.length);
   }
 
-  /** The index of the line with a row, or of its fold if the fold is closed; −1 if there is none. */
+  /** The index of the line with a row, or of the row's fold if the fold is closed, or −1 if no line shows the row. */
   at(wanted) {
     const id = this.#exchanges?.instead.get(wanted) ?? wanted;
     let low = 0, high = this.entries.length;

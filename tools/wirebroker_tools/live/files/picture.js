@@ -2,9 +2,9 @@
 
 import { h, printable } from "./dom.js";
 
-const STEP_MS = 120; // between two questions to the control
+const STEP_MS = 120; // between two requests to the control
 const LEAST = 10; // rows in the smallest window
-const LATEST = 400; // rows in the window that follows the latest
+const LATEST = 400; // rows in the window that follows the latest rows
 const DRAWN = 50_000; // rows of a file that the control draws at once
 const SCREENS = 3; // the height of a drawing
 
@@ -24,7 +24,7 @@ export function above(view, parts) {
   return { ...view, element: h("div", { class: "stacked" }, element, view.element), update, key, moved };
 }
 
-/** A picture with its overview, and buttons and keys that move its window. `changed(window)` is told each window. */
+/** A picture with its overview, and buttons and keys that move its window. `changed(window)` is called with each window. */
 export function picture({ kind, feed, words, remember, ask }) {
   const choice = h("select", { "aria-label": "of", hidden: true, onchange: () => { of = choice.value; remember({ at: of }); go(); } });
   const strip = h("div", { class: "strip", title: "drag: choose the rows that are drawn" });
@@ -37,13 +37,13 @@ export function picture({ kind, feed, words, remember, ask }) {
   const element_ = h("div", { class: "pictured" }, tools, strip, h("div", { class: "split" }, sheet));
   const split = sheet.parentElement;
   const link = tools.lastChild;
-  let first, last, of; // the window, 0 and 0: the latest rows, 1 and 0: all; and the subject
+  let first, last, of; // the window (0 and 0: the latest rows, 1 and 0: all rows), and the subject
   const read = (words) => { first = Number(words.get("from")) || 0; last = Number(words.get("to")) || 0; of = words.get("at") ?? ""; };
   read(words);
   let drawn = { first: 0, last: 0 }, all = { first: 1, last: 0 }, asked = "", asking = false, dragged = null;
 
   const query = (more) => new URLSearchParams({ width: Math.max(Math.floor(sheet.clientWidth) - 2, 320), of, ...more });
-  const isWhole = () => feed.run.of === "file" && (feed.file?.rows ?? 0) <= DRAWN; // of a file nothing follows
+  const isWhole = () => feed.run.of === "file" && (feed.file?.rows ?? 0) <= DRAWN; // a file gets no new rows
   const bounds = () => (first || last ? { first, last } : isWhole() ? { first: 1 } : { latest: LATEST });
 
   async function go(again = false) {
@@ -112,7 +112,7 @@ export function picture({ kind, feed, words, remember, ask }) {
     tell(Number(row), part.querySelector(":scope > title")?.textContent ?? "");
   }
 
-  /** What is known of a row: its words, and the way to its fields and bytes. */
+  /** Show the clicked row: its text, and a link to its fields and bytes. */
   function tell(row, title) {
     said.replaceChildren(h("button", { onclick: close, title: "Esc" }, "close"), h("h2", {}, `row ${row}`), h("pre", {}, title),
       h("a", { href: `#/exchanges?row=${row}` }, "its fields and bytes"));
@@ -133,7 +133,7 @@ export function picture({ kind, feed, words, remember, ask }) {
     if (to - from >= LEAST) show(from, to);
     else { const half = Math.ceil(span() / 2); show(Math.max(from - half, all.first), Math.min(from + half, all.last)); }
   });
-  /** The names of the lanes stay in sight. */
+  /** Keep the names of the lanes visible while the user scrolls. */
   function keepHeads() { sheet.querySelector("g.heads")?.setAttribute("transform", `translate(0, ${sheet.scrollTop})`); }
   sheet.addEventListener("scroll", keepHeads);
   sheet.addEventListener("click", clicked);
@@ -148,7 +148,7 @@ export function picture({ kind, feed, words, remember, ask }) {
   return {
     element: element_,
     update() { if (!first && !last) go(); else if (!asked) go(); },
-    /** Show what the address names, if a link has changed it. */
+    /** Called when a link has changed the page's address: show the window and the subject in the address. */
     moved(words) { read(words); go(); },
     key(event) {
       const acts = { "[": () => move(-1), "]": () => move(1), "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: () => show(1, 0), End: () => show(0, 0), Escape: close };

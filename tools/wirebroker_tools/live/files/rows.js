@@ -17,7 +17,7 @@ export function rowOf(values, id, { columns, accepted }) {
   return event === "stored" ? produced(row, accepted) : row;
 }
 
-/** The verdict on a batch that was stored as it should be, of the 13 fields of its header. */
+/** Makes the verdict on a batch that was stored normally from the 13 fields of the batch's header. */
 function produced({ id, time, node, connection, client_id, software, version, correlation_id, acks, topic, partition, base_offset, rule, header, principal, client_host }, accepted) {
   const [, length, , , , attributes, delta, , , producer_id, producer_epoch, base, count] = header;
   const idempotent = producer_id >= 0;
@@ -42,7 +42,7 @@ export function partsOf(row) {
   return row.parts ?? WORDS[row.event](row);
 }
 
-/** What a response names: a coordinator, and how long a quota holds the client. */
+/** The remarks on a response: the coordinator that it names, the throttle time, and the time for which the request waited. */
 function remarks({ details, throttle_time_ms, waited, latency }) {
   const throttled = throttle_time_ms > 0 ? `throttled for ${throttle_time_ms} ms` : "";
   return [details.coordinator, throttled, waited > 0 && latency > waited ? `${waited} ms of it waited` : ""].filter(Boolean).join(", ");

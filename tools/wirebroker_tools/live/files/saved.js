@@ -1,4 +1,5 @@
-// A saved file: how far it is read and searched, and its rows over time, where a click goes to a time. Files dropped on the page.
+// The strip above a saved file: the progress of reading and searching, and a chart of the rows over time, in which a click
+// jumps to a time. Also opens files that users drop on the page.
 
 import { h, time } from "./dom.js";
 
@@ -44,7 +45,7 @@ export function strip(feed, element) {
   };
 }
 
-/** Open a file that is dropped on the page, or chosen. `say` gets what happens in words. */
+/** Open a file that is dropped on the page, or chosen. `say` is called with sentences about the progress. */
 export function takeFiles(input, say) {
   input.addEventListener("change", () => { if (input.files[0]) send(input.files[0], say); });
   addEventListener("dragover", (event) => event.preventDefault());
@@ -57,7 +58,7 @@ export function takeFiles(input, say) {
 function send(file, say) {
   const request = new XMLHttpRequest();
   request.open("POST", `/open?name=${encodeURIComponent(file.name)}`);
-  request.upload.addEventListener("progress", ({ loaded, total }) => say(`${file.name}: ${words(loaded / total)} is there`));
+  request.upload.addEventListener("progress", ({ loaded, total }) => say(`${file.name}: ${words(loaded / total)} uploaded`));
   request.addEventListener("error", () => say(`${file.name} could not be sent`));
   request.addEventListener("load", () => {
     const answer = JSON.parse(request.responseText);

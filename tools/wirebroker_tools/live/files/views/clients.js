@@ -6,7 +6,7 @@ import { topics, values } from "../fields.js";
 
 const NAMED = 12; // names in a cell
 const MOST = 200; // clients that are shown
-const KEPT = 2000; // clients, and names of one, that are counted
+const KEPT = 2000; // clients that are counted, and names that are counted for a client
 
 export function open({ feed }) {
   const element = h("div", { class: "pad" });
@@ -20,7 +20,7 @@ export function open({ feed }) {
       clients.set(key, { id: row.client_id, software: "", connections: new Set(), apis: new Map(), topics: new Set(), names: new Set(), errors: new Map() });
     const found = clients.get(key);
     if (!found) return true;
-    found.software ||= row.software; // the first request of a connection does not have it yet
+    found.software ||= row.software; // rows of a connection's first request have no software yet
     note(found.connections, row.connection);
     if (row.producer_id >= 0) note(found.names, `producer ${row.producer_id}`);
     if (row.event !== "reply" && row.event !== "request" && row.event !== "unsupported") {
@@ -52,7 +52,7 @@ export function open({ feed }) {
   function draw() {
     const some = (names) => [...[...names].slice(0, NAMED).map((name) => h("span", { class: "box" }, name)), names.size > NAMED ? `and ${names.size - NAMED} more` : null];
     const rows = [...clients.values()].slice(0, MOST).map((each) => [h("code", {}, each.id ?? "–"), each.software || h("span", { class: "note" }, "does not say"), each.connections.size,
-      [...each.apis].map(([api, { count, old }]) => h("span", { class: old ? "box bad" : "box", title: old ? "Kafka 4 no longer speaks this version (KIP-896)" : null }, `${api} ×${count.toLocaleString("en")}`)),
+      [...each.apis].map(([api, { count, old }]) => h("span", { class: old ? "box bad" : "box", title: old ? "Kafka 4 no longer supports this version (KIP-896)" : null }, `${api} ×${count.toLocaleString("en")}`)),
       some(each.topics), some(each.names), [...each.errors].map(([error, count]) => h("span", { class: "box bad" }, `${error} ×${count.toLocaleString("en")}`))]);
     const left = clients.size - rows.length;
     element.replaceChildren(rows.length ? table(["client id", "software", "connections", "APIs and versions", "topics", "producers, groups, transactions", "errors"], rows)

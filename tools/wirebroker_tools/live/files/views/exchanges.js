@@ -33,7 +33,7 @@ export function open({ feed, words: address, remember, ask }) {
   let drawing = 0, began = feed.began;
   if (chosen && feed.run.of === "file" && Feed.at(feed.rows, chosen) < 0) feed.go({ row: chosen });
 
-  /** Add the rows that have come; begin again if rows have gone. */
+  /** Add the new rows. If rows were dropped, begin again. */
   function collect() {
     const rows = feed.chosen;
     if (rows !== source || rows.length < added || rows[0]?.id !== firstId) {
@@ -72,7 +72,7 @@ export function open({ feed, words: address, remember, ask }) {
     drawAround();
   }
 
-  /** In a file: what is before and after the window. */
+  /** For a file: the buttons for the rows before and after the window. */
   function drawAround() {
     const { file, rows } = feed;
     around.hidden = !file || !rows.length;
@@ -84,7 +84,7 @@ export function open({ feed, words: address, remember, ask }) {
     later.textContent = `later rows ▼`;
   }
 
-  /** What to do if there is no row. */
+  /** The advice if no row is shown. */
   function whyNothing() {
     const { file } = feed;
     if (file && (!file.done || file.searching)) return [empty(file.searching ? "Searching the file …" : "Reading the file …")];
@@ -152,14 +152,14 @@ export function open({ feed, words: address, remember, ask }) {
   }
 
   async function showFrames(into, row) {
-    if (!feed.number(row)) return; // its run is over
+    if (!feed.number(row)) return; // the row belongs to an earlier run, whose bytes are gone
     try {
       const found = await ask("GET", `exchanges/${feed.number(row)}${feed.run.of === "file" ? "" : `?run=${encodeURIComponent(feed.run.run)}`}`);
       into.append(...frame("request", found.request, ""), ...frame("response", found.response, ` --api ${row.api} --version ${row.version}`));
     } catch (absent) { into.append(h("p", { class: "note" }, absent.message)); }
   }
 
-  /** A request or a response: its fields, with those bytes marked on which the pointer is. */
+  /** Shows a request or a response: its fields and bytes. The bytes of the field under the pointer are marked. */
   function frame(name, found, flags) {
     const bytes = found.hex.match(/../g) ?? [];
     const cells = bytes.map((each) => h("span", {}, each));
@@ -172,7 +172,7 @@ export function open({ feed, words: address, remember, ask }) {
     const size = found.size.toString(16).padStart(8, "0"); // the first bytes of a frame, which `decode` reads
     return [h("h2", {}, `${name}, ${found.size.toLocaleString()} bytes`), h("p", {}, copyButton("copy hex", () => found.hex, whole ? null : "the first 16 KiB"),
       whole ? copyButton("copy command", () => `wirebroker decode ${size}${found.hex}${flags}`, "wirebroker decode, with these bytes") : null), found.damage ? h("p", { class: "bad" }, found.damage) : null,
-      h("pre", { class: "fields" }, listed), h("details", {}, h("summary", {}, "with the records in it"), h("pre", {}, found.lines.join("\n"))), dump].filter(Boolean);
+      h("pre", { class: "fields" }, listed), h("details", {}, h("summary", {}, "with its records"), h("pre", {}, found.lines.join("\n"))), dump].filter(Boolean);
   }
 
   /** The index of a line, or −1. */

@@ -22,7 +22,7 @@ export function open({ ask }) {
   return { element, draw, async poll() { told = await ask("GET", "explain"); return told; } };
 }
 
-/** A row in a line: its event, and its fields with a text or a number that say something. */
+/** A row as one line: its event, and those fields whose value is neither empty nor a default. */
 function summary(row) {
   const skipped = ["event", "time", "node", "client_host", "software"];
   const said = Object.entries(row).filter(([name, value]) => !skipped.includes(name) && !isEmpty(value) && value !== -1 && value !== 0 && typeof value !== "boolean");

@@ -37,10 +37,10 @@ export function open(parts) {
     const parts = [];
     if (held.length) parts.push(h("h2", {}, "groups"), table(["group", "type", "state", "generation", "members", "committed, and lag"], held.map((each) => [h("code", {}, each.group_id), each.type, each.state, each.generation,
       each.members.map((one) => h("span", { class: "box", title: one.member_id }, `${one.client_id} at ${one.client_host.replace(/^\//, "")}${assigned(one)}`)), each.offsets.map((one) => h("span", { class: one.lag > 0 ? "box warn" : "box" }, `${one.topic}-${one.partition} at ${one.offset}${one.lag >= 0 ? `, lag ${one.lag}` : ""}${one.pending ? ", pending" : ""}`))])));
-    if (held.length) parts.push(commands("commands that look at a group, and remove a member that is stuck", held.slice(0, 3).flatMap((each) => [
+    if (held.length) parts.push(commands("commands that describe a group, and that remove a member that is stuck", held.slice(0, 3).flatMap((each) => [
       `${TOOLS[each.type] ?? TOOLS.classic} --bootstrap-server ${servers} --describe --members --group=${quoted(each.group_id)}`,
       ...(each.type === "classic" && each.members.length ? [`python -m kafka.admin --bootstrap-servers ${servers} groups remove-members --group-id=${quoted(each.group_id)} --member-id=${quoted(each.members[0].member_id)}`] : []),
-    ]), "Kafka's own tools remove no member; kafka-python does, from classic groups. A client that still runs joins again: stop it, its host is above."));
+    ]), "Kafka's own tools cannot remove a member; kafka-python can remove members of classic groups. A client that still runs joins again, so stop it first: the table above names its host."));
     if (changes.length) parts.push(h("h2", {}, "as they changed, newest first"), table(["time", "group", "state", "generation", "members"], changes.toReversed().map((row) => [time(row.time), h("code", {}, row.group), row.state, row.generation, row.members])));
     if (groups.size) parts.push(h("h2", {}, "asked through this proxy"), table(["group", "requests", "errors"], [...groups].map(([group, found]) => [h("code", {}, group), boxes(found.apis, ""), boxes(found.errors, "bad")])));
     element.replaceChildren(...(parts.length ? parts : [empty("No group yet. A consumer with a group.id appears here when it joins.")]));

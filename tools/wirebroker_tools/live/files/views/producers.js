@@ -1,4 +1,4 @@
-// The validator's window of each producer on each partition, as it stands, and its latest verdict.
+// The current window of each producer on each partition, and the latest verdict on a batch of the producer.
 
 import { empty, h, table } from "../dom.js";
 import { Walk } from "../feed.js";
@@ -26,7 +26,7 @@ export function open(parts) {
       const verdict = latest.get(`${each.producer_id} ${each.topic}-${each.partition}`);
       const who = each.name ?? `${each.producer_id} / ${each.producer_epoch}`;
       return [h("a", { href: `#/timeline?at=${encodeURIComponent(`${each.topic}-${each.partition}`)}` }, `${each.topic}-${each.partition}`), h("code", {}, who),
-        [each.whole ? null : h("span", { class: "box warn", title: "batches have not passed this proxy" }, "…"), ...each.batches.map((batch) => h("span", { class: "box", title: `offsets ${batch.first_offset}–${batch.last_offset}` }, `${batch.first_sequence}–${batch.last_sequence}`))],
+        [each.whole ? null : h("span", { class: "box warn", title: "some batches have not passed through this proxy" }, "…"), ...each.batches.map((batch) => h("span", { class: "box", title: `offsets ${batch.first_offset}–${batch.last_offset}` }, `${batch.first_sequence}–${batch.last_sequence}`))],
         String((each.last_sequence + 1) & 0x7fffffff), each.poisoned ? h("span", { class: "bad" }, "refused until it has a new id") : each.current_txn_start_offset >= 0 ? h("span", { class: "note" }, `transaction open from offset ${each.current_txn_start_offset}`) : "",
         verdict ? h("span", { class: verdict.verdict, title: verdict.explain }, verdict.verdict) : ""];
     });

@@ -1,4 +1,4 @@
-// Transactions that are open, how long already, and what they wait for.
+// The state of each transactional id, and for how long its transaction has been open.
 
 import { commands, quoted } from "../commands.js";
 import { empty, h, table, time } from "../dom.js";
@@ -24,7 +24,7 @@ export function open({ feed, ask }) {
         each.partitions.flatMap((one) => one.partitions.map((index) => (index < 0 ? one.topic : `${one.topic}-${index}`))).join(", "), [each.client_id, each.client_host].filter(Boolean).join(" at ")])));
       const open = held.filter((each) => each.state === "Ongoing").slice(0, 3);
       if (open.length) parts.push(commands("commands that end an open transaction", open.map((each) => `kafka-transactions.sh --bootstrap-server ${servers} forceTerminateTransaction --transactionalId=${quoted(each.transactional_id)}`),
-        "The tool is that of Kafka 4.3. Older tools abort a partition of the transaction: abort --topic … --partition … --start-offset …, which find-hanging names."));
+        "This is the tool of Kafka 4.3. Older tools abort the transaction on one partition at a time: abort --topic … --partition … --start-offset …, with the values that find-hanging prints."));
     }
     if (changes.length) parts.push(h("h2", {}, "as they changed, newest first"), table(["time", "id", "state", "partitions"], changes.toReversed().map((row) => [time(row.time), h("code", {}, row.transactional_id), row.state, row.partitions.join(", ")])));
     if (!parts.length) parts.push(empty(`No transactional producer has begun${feed.run.of === "proxy" ? " through this proxy" : ""} yet. At the trace level changes, each change of a transaction appears here.`));
