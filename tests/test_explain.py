@@ -165,7 +165,7 @@ LOGINS = {
     "it asked for the SASL mechanism 'GSSAPI'; enabled: PLAIN": "does not have the mechanism PLAIN",
     "it sent Metadata instead of SaslAuthenticate request": "before its login is complete",
     "sasl.jaas.config of this listener cannot be used: x": "the listener's own login module",
-    "Authentication failed: Client requested an authorization id that is different from username": "to be another user",
+    "Authentication failed: Client requested an authorization id that is different from username": "to act as another user",
     "the client's first SCRAM message is malformed": "does not follow the mechanism",
     "there is no delegation token 'x'": "the delegation token has expired",
     "user 'alice': the password is wrong": "the password is wrong",
@@ -184,7 +184,7 @@ def test_a_token_of_another_user_changes_the_principal() -> None:
     reason = "Cannot change principals during re-authentication from User.a: User.b"
     row = AuthenticationRow(0, 1, 1, "127.0.0.1", "SASL", "OAUTHBEARER", "failed", "User:a", True, -1, reason)
     (finding,) = Explanation().take_all([row]).findings()
-    assert "the subject of its new token" in finding.cause
+    assert "its new token has another subject" in finding.cause
     assert "sasl.oauthbearer.sub.claim.name" in finding.look_at
 
 
@@ -684,7 +684,7 @@ def test_handshakes_that_fail_where_others_log_in() -> None:
     assert "look at this client first" not in told_by(*failed)
     assert "2 logins succeeded at the same listener, all before the first failure" in told_by(*well, *failed)
     later = login(9000, "succeeded", "PLAIN")
-    assert "3 logins succeeded at the same listener, so others accept" in told_by(*well, *failed, later)
+    assert "3 logins succeeded at the same listener, so other clients accept" in told_by(*well, *failed, later)
 
 
 def test_what_a_throttled_client_achieves() -> None:

@@ -3,7 +3,7 @@
     wirebroker audit --path DIR --out REPORT
     python -m wirebroker_audit --path DIR --out REPORT          the same, for spark-submit
 
-Exit codes: 0 no finding fails the audit, 1 a finding does (`--fail-on`), 2 the audit failed or could not read everything,
+Exit codes: 0 no finding fails the audit, 1 a finding fails it (`--fail-on`), 2 the audit failed or could not read everything,
 130 Ctrl-C.
 """
 
@@ -46,7 +46,7 @@ SHOWN = 3
 TOPICS_SHOWN = 40
 """The number of topics that the terminal shows, largest first."""
 REFRESH, EVERY = 0.25, 60.0
-"""Seconds between two looks at Spark's tasks, and between two lines where there is no terminal."""
+"""Seconds between two requests for the state of Spark's tasks, and between two lines of output if there is no terminal."""
 PLACES, INPUTS = ("out", "policy", "since", "command_config", "junit", "sarif", "prometheus"), ("trace", "intended")
 """Flags with a path. Spark itself reads the paths of `INPUTS`."""
 ONCE_ONLY = ("policy", "since", "findings-table", "pipeline", "remote-store")
@@ -87,7 +87,7 @@ def _resolve(options: argparse.Namespace) -> None:
 
 def _left_behind(out: Path, *, follows: bool) -> str:
     if follows and out.exists():
-        return f"{out} has the findings until then; run the same command to continue"
+        return f"{out} has the findings so far; run the same command to continue"
     return f"{out} was not changed" if out.exists() else "no report was written"
 
 
@@ -213,7 +213,7 @@ def show(result: Result, console: Console, out: Path) -> None:
     summary = result.summary
     table = Table(box=None, pad_edge=False)
     names = ("partitions", "batches", "records", "producers", "committed", "aborted")
-    for name in ("topic", *names[:-2], "commit markers", "abort markers"):  # a transaction has one in each partition
+    for name in ("topic", *names[:-2], "commit markers", "abort markers"):  # a transaction has a marker in each partition
         table.add_column(name, justify="left" if name == "topic" else "right")
     topics: dict[str, dict[str, int]] = summary["topics"]
     largest = set(sorted(topics, key=lambda name: -topics[name]["batches"])[:TOPICS_SHOWN])

@@ -9,8 +9,7 @@ micro-batch is repeated with the same number and the same batches, and writes th
 Folders of earlier micro-batches are joined from time to time (see `micro_batches`), and so are runs that continue (see
 `folding.runs`). So a segment has about as many runs as producers, even in an old stream. Rows below the log start no longer
 count, and joining leaves them out, so the state holds no more than the log. If a partition restarted because its topic was
-deleted and created again, its earlier batches are left out. A full audit would not see the rows below the log start and the
-batches of a deleted topic either.
+deleted and created again, its earlier batches are left out. A full audit would not read these rows and batches, either.
 """
 
 from __future__ import annotations

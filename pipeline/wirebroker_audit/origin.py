@@ -59,11 +59,12 @@ class Origin(ABC):
     """The origin knows the unclean elections since this time. The time is set when the replicas are compared; −1 if the origin
     knows no elections, as in a live cluster."""
     unsure: frozenset[str] = frozenset()
-    """topics that may be compacted, as no file or broker tells; so compaction may explain their missing offsets"""
+    """topics of which no file or broker says whether they are compacted; compaction may explain missing offsets in these
+    topics"""
     is_small: bool = False
     """whether the driver can read the log as fast as the executors; set by `pin`"""
     durability: Mapping[str, Durability]
-    """the topics' settings, known once the replicas are compared; empty if the origin does not tell them"""
+    """the topics' settings, known once the replicas are compared; empty if the origin does not have them"""
     problems: list[str]
     """sentences about files that cannot be read; problems with batches are rows of the scan, not sentences"""
     notices: list[str]
@@ -283,8 +284,8 @@ class Cluster(Origin):
             client.close()
 
     def look(self) -> None:
-        """Asks for the end of `__consumer_offsets` first. So the audit reads every record that a group wrote before a commit
-        that it reads."""
+        """Asks for the end of `__consumer_offsets` first. So, for every commit that the audit reads, it also reads the records
+        that the group wrote before the commit."""
         self._commits = self._partitions_of(OFFSETS_TOPIC)
         client = Client(self.name, self._access)
         try:

@@ -162,7 +162,7 @@ class Client:
         return [f"{each.host}:{each.port}" for each in response.brokers]
 
     def leader(self, topic: str, partition: int) -> str:
-        """Returns the address of a partition's leader, as of the last `refresh`, "" if it has none."""
+        """Returns the address of a partition's leader, as of the last `refresh`, "" if the partition has no leader."""
         return self._leaders.get((topic, partition), "")
 
     def ask(self, address: str, request: Message) -> Any:
@@ -286,7 +286,7 @@ class Client:
                 leader = self._leaders.get((topic, partition), "")
                 if not leader:
                     if code := self._refused.get(topic):
-                        why = f"a broker says {code} {error_name(code)} of this topic"
+                        why = f"a broker returned {code} {error_name(code)} for this topic"
                     continue
                 code, response = ask(leader)
             except BrokerError as broken:

@@ -61,14 +61,16 @@ def test_what_the_coordinator_says_of_an_open_transaction(logs: Path) -> None:
     )
     assert owned == ". It belongs to 'till 3', and the coordinator aborts it 60 s after its start"
     assert evidence == {"transactional_id": "till 3", "timeout_ms": 60_000}
-    assert other.startswith(". It hangs: the coordinator of 'till 3' knows no transaction of it on this partition")
+    assert other.startswith(
+        ". It hangs: the coordinator of 'till 3' has no open transaction of this producer on this partition"
+    )
     assert unknown.startswith(". It hangs: no coordinator knows a transactional id of producer 4711")
     abort = "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic orders --partition 0 --start-offset 7"
     assert unknown.endswith(abort)
     assert command == {"hangs": True, "abort": abort}
     late = told(logs, Open("orders", 0, producer, 0, 2, open_ms=60_001))[0][0]
     assert late.endswith("aborts it 60 s after its start; that time is over")
-    assert "has gone on since" in told(logs, Open("payments", 3, producer, 0, 9), began_ms=0)[0][0]
+    assert "has continued since the log was read" in told(logs, Open("payments", 3, producer, 0, 9), began_ms=0)[0][0]
 
 
 def test_with_some_of_the_coordinators_partitions_nothing_is_concluded_from_silence(logs: Path) -> None:

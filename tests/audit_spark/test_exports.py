@@ -238,7 +238,7 @@ def test_file_addresses_are_paths() -> None:
         (["--path", "ftp://host/logs"], "--path ftp://host/logs: the audit cannot open ftp: addresses"),
         (["--path", "s3a://bucket/logs", "--follow", "1"], "--follow reads paths of this machine, not s3a:"),
         (["--follow", "1", "--since", "."], "--since does not work together with --follow"),
-        (["--since", "."], "this is not a report that an audit can go on from"),
+        (["--since", "."], "this is not a report that an audit can continue"),
         (["--max-rate", "1k"], "--max-rate does nothing without --bootstrap"),
         (["--command-config", "x"], "--command-config does nothing without --bootstrap or --findings-to"),
         (["--out", "hdfs:/reports/x"], "--out hdfs:/reports/x: the audit cannot open hdfs: addresses"),

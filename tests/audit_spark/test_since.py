@@ -155,7 +155,7 @@ def test_reports_that_cannot_be_continued(tmp_path: Path) -> None:
             read_state(tmp_path, **({"is_cluster": False, "expiration_ms": 1} | told))
         return str(why.value)
 
-    assert "this is not a report that an audit can go on from" in refused()
+    assert "this is not a report that an audit can continue" in refused()
     ReportState(False, 1, 7, {}).save(tmp_path)
     summary = {"complete": True, "origin": "/logs", "audited_at": "now", "problems": []}
     (tmp_path / "summary.json").write_text(json.dumps(summary))
@@ -169,7 +169,7 @@ def test_reports_that_cannot_be_continued(tmp_path: Path) -> None:
     (tmp_path / "covered.json").write_text("{")
     assert "covered.json or summary.json is damaged; audit the whole log once" in refused()
     (tmp_path / "covered.json").write_text(whole)
-    assert "that audit read /logs; --path goes on from --path" in refused(is_cluster=True)
+    assert "that audit read /logs; --path continues only an audit with --path" in refused(is_cluster=True)
     assert "that audit had --producer-expiration 1, this one 2" in refused(expiration_ms=2)
     (tmp_path / "summary.json").write_text(json.dumps(summary | {"complete": False, "problems": ["x is missing"]}))
     assert "could not read everything (x is missing)" in refused()

@@ -308,7 +308,7 @@ def test_without_metadata_a_notice_says_where_the_store_begins(tmp_path: Path) -
     min(tier.remote.glob("*.log")).unlink()
     found = tier.read()
     assert found.folders[0].begins_at == 20
-    assert "begins at offset 0, and the remote store has it from offset 20 on" in found.notices[-1]
+    assert "begins at offset 0, but the remote store has records only from offset 20 on" in found.notices[-1]
 
 
 def test_a_place_without_these_segments_is_refused(tmp_path: Path) -> None:

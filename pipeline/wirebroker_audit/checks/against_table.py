@@ -1,4 +1,4 @@
-"""Uses the application's own table as the journal: which rows have no record, and how late are the records of the others?
+"""Uses the application's own table as the journal: which rows have no record, and how late are the records of the other rows?
 
 A TOML file describes the table; see docs/how-to/audit-spark/inputs.md. Rows and records are matched by topic, key and, if the
 table has it, value. A pair is a row and its record. If a key has as many rows as records, the first row belongs to the first
@@ -91,7 +91,7 @@ def read_description(path: str) -> Description:
     """Returns the description of a journal's table in a file. Raises BadTable, OSError."""
     given = _settings(path, ("key", "time"))
     if ("topic" in given) == ("topic_from" in given):
-        raise BadTable(f"{path}: give either topic, one topic for all rows, or topic_from, the column with the topic")
+        raise BadTable(f"{path}: give either topic (one topic for all rows) or topic_from (the column with the topic)")
     topic = given.pop("topic", None)
     if topic is not None:
         given["topic_from"] = "'" + topic.replace("\\", "\\\\").replace("'", "\\'") + "'"
@@ -130,7 +130,8 @@ def _described(path: str, given: dict[str, Any]) -> Description:
 
 
 def _option(path: str, name: str, value: Any) -> str:
-    """Returns an option of the format; `{ env = "NAME" }` is the value of a variable, so that no file holds a password."""
+    """Returns an option of the format; `{ env = "NAME" }` stands for the value of an environment variable, so that no file
+    holds a password."""
     if not isinstance(value, dict):
         return str(value).lower() if isinstance(value, bool) else str(value)
     variable = str(value.get("env"))
@@ -201,7 +202,7 @@ def paired(rows: DataFrame, units: DataFrame) -> DataFrame:
     numbered = (
         both.withColumn("rows", sf.sum(1 - ROW.side).over(name))
         .withColumn("records", sf.sum("side").over(name))
-        .withColumn("level", depth + ROW.side)  # a record closes the level that the latest row without a record has opened
+        .withColumn("level", depth + ROW.side)  # as with brackets: a row opens a level, and the next record closes it
         .withColumn("turn", sf.row_number().over(Window.partitionBy(*NAME, "level").orderBy(*order)))
         .withColumn("rank", sf.row_number().over(Window.partitionBy(*NAME, "side").orderBy(*order)))
     )

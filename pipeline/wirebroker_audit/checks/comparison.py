@@ -1,8 +1,9 @@
 """Compares the replicas of a partition batch by batch, like `kafka-replica-verification`. The logs must be at rest.
 
 A follower stores its leader's batches unchanged, so below the high watermark two replicas have the same batches with the same
-checksums. So has the copy of a segment in a remote store. A task compares one segment of another replica or of the store with
-the same offsets of the audited replica. Memory does not grow with the logs, and a segment has at most one finding of each kind.
+checksums. The copy of a segment in a remote store has the same batches, too. A task compares one segment, of another replica or
+of the store, with the same offsets of the audited replica. Memory does not grow with the logs, and a segment has at most one
+finding of each kind.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _truncated(folder: PartitionFolder) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One segment of another replica, or a copy in a remote store, and the audited replica."""
+    """A comparison to make: the audited replica, and a segment of another replica or its copy in a remote store."""
 
     read: PartitionFolder
     other: PartitionFolder
@@ -175,7 +176,7 @@ def _limit(pair: Pair) -> int:
 
 
 def _files(folder: PartitionFolder) -> list[tuple[int, Path]]:
-    """Returns the base offsets and the paths of the segments that are read of a replica."""
+    """Returns the base offset and the path of each segment of a replica."""
     local = [(first, folder.path / file_name(first, LOG)) for first in offsets_in(folder.path, LOG)]
     return [*((each.first, each.path) for each in folder.remote), *local]
 
@@ -241,12 +242,12 @@ def _diverging(pair: Pair, found: _Stretch) -> Iterator[Finding]:
         if 0 <= read.tail.end <= found.first < read.high_watermark:
             words += (
                 f". {read.owner} has lost these records, and {other.owner} still has them. Copy {other.path} before the "
-                "brokers start: if they start as they are, followers delete what their leader lacks"
+                "brokers start: otherwise followers delete the records that their leader lacks"
             )
         elif other.tail.leader_epoch < read.tail.leader_epoch:
             words += (
-                f". {other.owner} was left behind in leader epoch {other.tail.leader_epoch}: records that it had committed "
-                "are not in the cluster any more, as after an unclean election"
+                f". {other.owner} was left behind in leader epoch {other.tail.leader_epoch}: the cluster no longer has records "
+                f"that this replica had committed, as after an unclean election"
             )
         evidence = {"batches": found.count, "read": str(read.path), "replica": str(other.path)}
         yield _finding("replica_divergence", "certain", other, (found.first, found.last), words, **evidence)

@@ -54,7 +54,7 @@ class Open(NamedTuple):
 
 
 class Told(NamedTuple):
-    """The coordinator's knowledge about an open transaction, which a finding repeats."""
+    """The coordinator's state of an open transaction, which is added to the finding."""
 
     words: str
     """the text after the finding's sentence; "" if nothing is known"""
@@ -116,7 +116,7 @@ class Coordinators:
             return _hangs(opened, f"no coordinator knows a transactional id of producer {opened.producer_id}")
         name, state = found[0]
         if state.transaction_last_update_timestamp_ms >= began_ms:
-            return _told(f"The coordinator of {name!r} has gone on since", "info", transactional_id=name)
+            return _told(f"The coordinator of {name!r} has continued since the log was read", "info", transactional_id=name)
         if (opened.topic, opened.partition) in _partitions(state) and state.producer_epoch >= opened.producer_epoch:
             severity = self._severity(opened, state)
             if (decision := _DECIDED.get(state.transaction_status)) is not None:
@@ -128,7 +128,9 @@ class Coordinators:
                 return _told(f"It belongs to {name!r}, and the coordinator aborts it {seconds:,.0f} s after its start{late}",
                              severity, transactional_id=name, timeout_ms=state.transaction_timeout_ms)  # fmt: skip
         return _hangs(
-            opened, f"the coordinator of {name!r} knows no transaction of it on this partition", transactional_id=name
+            opened,
+            f"the coordinator of {name!r} has no open transaction of this producer on this partition",
+            transactional_id=name,
         )
 
     def _severity(self, opened: Open, state: TransactionLogValue) -> Severity:
@@ -155,7 +157,8 @@ def _partitions(state: TransactionLogValue) -> set[tuple[str, int]]:
 
 
 def _has_all(folders: Sequence[PartitionFolder]) -> bool:
-    """Tells whether `folders` has every partition of the topic that the cluster's metadata names. One broker may lack some."""
+    """Tells whether `folders` has every partition of the topic that the cluster's metadata names. A single broker may lack some
+    partitions."""
     images = [written.image for each in {each.path.parent for each in folders} if (written := written_image(each)) is not None]
     counts = [len(each.partitions) for image in images for each in image.topics.values() if each.name == TRANSACTION_TOPIC]
     return bool(counts) and len(folders) >= max(counts)

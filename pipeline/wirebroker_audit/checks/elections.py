@@ -53,11 +53,11 @@ def findings_of(folders: Iterable[PartitionFolder], elections: Elections) -> Ite
 
 
 def _doubt(election: UncleanElection, replicas: Sequence[PartitionFolder], begun: int, ends: Mapping[int, int]) -> _Doubt:
-    """Returns what this election may have lost. `begun` is the epoch of the previous unclean election; replicas with an older
-    epoch concern that election, not this one."""
+    """Returns the offsets that this election may have lost. `begun` is the epoch of the previous unclean election. Replicas
+    with an older epoch concern the previous election, not this election."""
     start = _start_of(election.leader_epoch, replicas)
     if start < 0:
-        unknown = "no leader-epoch-checkpoint here tells at which offset it began, so how many records are lost is not known"
+        unknown = "no leader-epoch-checkpoint here has the offset at which it began, so the number of lost records is unknown"
         return _Doubt("likely", -1, -1, unknown)
     left = [each for each in replicas if begun <= each.tail.leader_epoch < election.leader_epoch]
     holder = max(left, key=lambda each: each.tail.end, default=None)
@@ -65,7 +65,7 @@ def _doubt(election: UncleanElection, replicas: Sequence[PartitionFolder], begun
         first, last = max(start, holder.begins_at), holder.tail.end - 1
         words = (
             f"{holder.owner} still has {_offsets(first, last)} from before the election; the elected leader lacks them. "
-            f"Copy {holder.path} before that broker starts: a replica deletes what its leader lacks"
+            f"Copy {holder.path} before that broker starts: a replica deletes the records that its leader lacks"
         )
         return _Doubt("certain", first, last, words, holder)
     former = next((each for each in left if each.node == election.former_leader), None)
@@ -85,7 +85,7 @@ def _start_of(epoch: int, replicas: Sequence[PartitionFolder]) -> int:
     """Returns the first offset of this leader epoch; −1 if no checkpoint has it. An epoch without an entry has no records, so
     it began at the first offset of the next epoch."""
     for each in replicas:
-        with suppress(OSError):  # DamagedFile is one
+        with suppress(OSError):  # DamagedFile is an OSError
             entries = read_epochs(each.path / LEADER_EPOCHS)
             at = next((index for index, (held, _) in enumerate(entries) if held >= epoch), None)
             if at is not None and (at > 0 or entries[at][0] == epoch):

@@ -92,7 +92,7 @@ class Seen:
     reached: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """the highest committed offset of each group and partition"""
     largest: dict[tuple[str, str, int], int] = field(default_factory=dict)
-    """the largest number of records that a commit passed; of the first commit, its offset"""
+    """the largest number of records that a commit passed; the first commit counts with its offset"""
     back: list[Step] = field(default_factory=list)
     more_back: int = 0
     jumps: list[Step] = field(default_factory=list)
@@ -305,7 +305,8 @@ def findings_of(
         elif commit.offset > end and commit.at_ms < began_ms:
             words = (
                 f"group {commit.group!r} has committed offset {commit.offset}, but the log ends at {end}: the log was "
-                f"truncated or created again, and what is written below {commit.offset} from now on may never reach the group"
+                f"truncated or created again, and records that are written below {commit.offset} from now on may never reach "
+                f"the group"
             )
             yield _finding("group_skipped", "info", commit, (end, commit.offset - 1), words, log_end=end)
 
@@ -328,7 +329,7 @@ def _jumped(step: Step, without: int | None) -> Finding:
     passed = commit.offset - before.offset
     words = (
         f"group {commit.group!r} committed offset {commit.offset} at {_time(commit.at_ms)}, after {before.offset} at "
-        f"{_time(before.at_ms)}: it passed {passed:,} offsets, and never more than {largest:,} at once before"
+        f"{_time(before.at_ms)}: it passed {passed:,} offsets; no earlier commit passed more than {largest:,}"
     )
     words += "; it may have skipped records" if without is None else f"; {without:,} inputs among them have no output"
     offsets = (before.offset, commit.offset - 1)

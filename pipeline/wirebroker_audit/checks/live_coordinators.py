@@ -1,5 +1,5 @@
-"""Looks up a live cluster's open transactions: which of them have ended since, and what do their coordinators know
-(KIP-664)?
+"""Looks up a live cluster's open transactions: which of them have ended since the log was read, and which states do their
+coordinators have (KIP-664)?
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds the *odd* names: those that do not occur exactly once in the journal and once in the log.
+"""Finds the *odd* names: the names that do not occur exactly once in the journal and once in the log.
 
 A name is two 64-bit hashes, see `naming`, which tasks write beside the rows. Spark shuffles names as arrays, which
 costs much less than rows, in buckets that tasks sort one after the other. So memory grows neither with the journal nor with the
@@ -27,8 +27,8 @@ MOST_BUCKETS = 10_000
 MOST_HIDDEN = 100_000
 """The largest number of batches without a commit whose places each task holds."""
 NAME = np.dtype([("hash", "<i8"), ("check", "<i8"), ("partition", "<i4"), ("failed", "i1"), ("stored", "i1")])
-"""`check` tells apart names with the same hash. `partition` is −1 if the journal names none, `failed` is 1 if sending was
-reported as failed, `stored` is 1 for a stored record and 0 for an intended one."""
+"""`check` distinguishes names with the same hash. `partition` is −1 if the journal names no partition, `failed` is 1 if sending
+was reported as failed, `stored` is 1 for a stored record and 0 for an intended record."""
 PACKED = StructType([StructField("bucket", IntegerType()), StructField("names", BinaryType())])
 ODD = StructType([StructField(name, LongType()) for name in ("hash", "stored", "wanted")])
 
@@ -46,12 +46,12 @@ class LeftOut(NamedTuple):
     batches: pa.Table | None = None
     """the place of each batch whose transaction is not committed; None without such batches"""
     many: DataFrame | None = None
-    """the same for more batches than a task can hold; their records are then left out by Spark"""
+    """the same places, if there are more of them than a task can hold; Spark then leaves out the records of these batches"""
     starts: pa.Table | None = None
     """the `log_start` of each partition that does not begin at 0; None if all begin at 0"""
 
     def without(self, rows: pa.RecordBatch) -> pa.Table:
-        """Returns the other rows."""
+        """Returns the rows without these records."""
         rest = pa.Table.from_batches([rows])
         if self.batches is not None:
             rest = rest.join(self.batches, list(AT), join_type="left anti", use_threads=False)
@@ -84,7 +84,8 @@ def left_out(hidden: DataFrame | None, starts: Sequence[tuple[str, int, int]]) -
 def odd_names(stored: DataFrame, wanted: DataFrame, left_out: LeftOut, count: int) -> DataFrame:
     """Returns the hashes of the odd names, with the numbers of their rows that are `stored` and `wanted`; numbers above 2 may
     be too low. A name is also odd if the journal and the log have different partitions for it, or if sending was reported as
-    failed. `count` is the approximate number of all rows. Filters of `stored` and `wanted` may not apply."""
+    failed. `count` is the approximate number of all rows. Filters of `stored` and `wanted` are ignored if their files can be
+    read directly."""
     buckets = max(1, min(count // BUCKET, MOST_BUCKETS))
     if left_out.many is not None:
         stored = settled(stored.select(*_COLUMNS, *left_out.columns).join(left_out.many, [*AT], "left_anti"))
@@ -128,7 +129,8 @@ def _names(rows: pa.Table, failed: Array | int, stored: int) -> Array:
 
 
 def pack(names: Iterable[Array], buckets: int) -> Iterator[pa.RecordBatch]:
-    """Packs the names of each bucket, about `BUCKET` names at a time. All are stored, or all are intended."""
+    """Packs the names of each bucket, about `BUCKET` names at a time. The names are either all of stored records, or all of
+    intended records."""
     held: list[Array] = []
     for each in names:
         held.append(each)
@@ -178,7 +180,7 @@ MOST_PICKED = 1_000_000
 
 
 def picked(rows: DataFrame, odd: DataFrame) -> DataFrame:
-    """Returns the rows whose hash is among the odd ones. Filters of `rows` may not apply."""
+    """Returns the rows whose hash is in `odd`. Filters of `rows` are ignored if the files can be read directly."""
 
     def joined() -> DataFrame:
         return rows.join(odd.select("hash"), ["hash"], "left_semi")

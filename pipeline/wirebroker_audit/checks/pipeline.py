@@ -29,7 +29,7 @@ class Pipeline:
     """what an input and its outputs have in common; None: a transaction"""
     table: Description | None = None
     match_out: Part | None = None
-    """where outputs have what they share with their input; None: where inputs have it"""
+    """the part of an output that its input has in the part `match`; None: the same part as in inputs"""
     group: str | None = None
     fan_out: tuple[int, int | None] = (1, 1)
     """the least and the greatest number of outputs of an input; None: any number"""
@@ -38,7 +38,8 @@ class Pipeline:
     may_merge: bool = False
     """whether several inputs with the same identity may have one output"""
     order: bool | Part = True
-    """whether outputs must have the order of their inputs; a part that distinguishes inputs with the same identity"""
+    """whether outputs must have the order of their inputs; or the part of a record that distinguishes inputs with the same
+    identity"""
     begin: str = BEGINS[0]
     """latest: inputs before the first processed input do not count"""
     isolation: str = ISOLATIONS[0]

@@ -2,9 +2,9 @@
 
 A group's commit passes the inputs since the group's previous commit. These checks count records by batch headers, and read no
 records. A producer has a new epoch in each transaction since KIP-890, so offsets and outputs with the same epoch belong
-together. Under an older protocol they belong together by the brokers' clocks: the offsets of a transaction are stored before
-its first marker, and after the last marker of the transaction before it. Under an older protocol, findings have only the
-severity `likely`.
+together. Under an older protocol, the brokers' clocks show which offsets and outputs belong together: the offsets of a
+transaction are stored before its first marker, and after the last marker of the previous transaction. For this reason, findings
+then have only the severity `likely`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wirebroker_audit.spark.wording import ROW, WORDS
 PRODUCED = ("producer_id", "producer_epoch")
 NUMBER = ("group", "number")
 MOST = 1 << 30
-"""A number of outputs that no input reaches."""
+"""More outputs than any input can have."""
 
 
 class Counted(NamedTuple):
@@ -53,7 +53,8 @@ class _Transactions:
         self.steps = settled(self._judgeable(mine, log_starts, max(holes, default=0)))
 
     def _judgeable(self, mine: DataFrame, log_starts: DataFrame, holes: int) -> DataFrame:
-        """Adds `known` to each commit: whether the previous commit is known, and the log still has all inputs between the two.
+        """Adds `known` to each commit: whether the previous commit is known, and the log still has all inputs between the two
+        commits.
 
         Before its first commit, a group read from the log's start, unless the pipeline begins at `latest`.
         """
@@ -96,7 +97,7 @@ class _Transactions:
         return Counted(found, counts)
 
     def _passed(self) -> DataFrame:
-        """Counts the inputs that each commit passed (`ins`), and those among them that an earlier commit had passed
+        """Counts the inputs that each commit passed (`ins`), and how many of these inputs an earlier commit had already passed
         (`again`)."""
         data = data_batches(self.batches).where(ROW.topic.isin(*self.pipeline.inputs))
         if self.pipeline.isolation == "read_committed":
@@ -139,8 +140,8 @@ class _Transactions:
         )  # fmt: skip
 
     def _judged(self) -> DataFrame:
-        """Returns the transactions with their outputs, and what is wrong with them. Outputs of a transaction that commits no
-        offsets have no number.
+        """Returns the transactions with their outputs and their errors. Outputs of a transaction that commits no offsets have
+        no number.
 
         A transaction has one marker in a partition: outputs with a second marker belong to another transaction.
         """

@@ -38,7 +38,7 @@ _BOUND = StructType(
     ]
 )  # fmt: skip
 _FAR = 1 << 30
-"""A number of outputs that no input reaches."""
+"""More outputs than any input can have."""
 Bounds = Mapping[tuple[int, str, int], int]
 """An offset for each partition of each pipeline."""
 
@@ -192,9 +192,9 @@ class _Comparison:
         and the input precedes the first processed input; "waiting" if the group has not committed the input, or its output is
         in an open transaction; and otherwise "due".
 
-        If some inputs of one identity have too few outputs, the method first chooses those without an output for their `part`,
-        then those that the group has not committed, then those with the highest offsets. `committed` is the offset that the
-        group has committed, or without a group the offset of the last input with an output.
+        For each identity, the method chooses as many inputs as outputs are missing: first inputs without an output for their
+        `part`, then inputs that the group has not committed, then inputs with the highest offsets. `committed` is the offset
+        that the group has committed. Without a group, it is the offset of the last input with an output.
         """
         reached: dict[tuple[int, str, int], int] = {}
         begins: dict[tuple[int, str, int], int] = {}
@@ -318,10 +318,11 @@ def _with(counts: Sequence[Mapping[str, int]], name: str) -> list[int]:
 
 
 def _explained(pipeline: Pipeline, known: Facts, counts: Mapping[str, int], most_ins: int) -> dict[str, int]:
-    """Returns the counts that change because removed records explain what is missing: at least as many offsets were removed.
-    A topic that was not read whole explains any number.
+    """Returns the counts that change because removed or unread records explain the missing records. Removed records are an
+    explanation if at least as many offsets were removed. A topic that was not read completely explains any number of missing
+    records.
 
-    An output that its inputs do not account for may belong to a removed input, unless each identity has a single input.
+    If an output has too few inputs, it may belong to a removed input, unless each identity has a single input.
     """
     explained: dict[str, int] = {}
     if counts["unprocessed"] and not known.unread.isdisjoint(pipeline.outputs):
@@ -364,7 +365,7 @@ _OF_POLICY = ("name", "group", "least", "is_table", "what", "few_inputs", "few_o
 
 
 def _stretches(rows: DataFrame, keys: Sequence[str], offsets: Sequence[str], others: Sequence[str]) -> DataFrame:
-    """Merges neighbours of a pipeline: rows with equal `keys` whose `offsets` all go on.
+    """Merges neighbours of a pipeline: rows with equal `keys` and consecutive `offsets`.
 
     A merged row has the number of `records`, the first and the last of the offsets, and the first row's `id` and `others`. The
     marker of a transaction may lie between neighbours. Rows of a table, with offset −1, have no neighbours.
@@ -398,8 +399,8 @@ def _found(rows: DataFrame, kind: Column | str, evidence: Column, words: Column,
 
 
 def of_tables(keys: Mapping[int, DataFrame], pipelines: Sequence[Pipeline], none: DataFrame) -> DataFrame:
-    """Returns the rows of the tables that pipelines write, as outputs that are not in a log; their topic is the input's, for
-    the findings. `none` is an empty DataFrame with all columns."""
+    """Returns the rows of the tables that pipelines write, as outputs without a log. For the findings, each row has the topic
+    of the input. `none` is an empty DataFrame with all columns."""
     tables = [
         rows.select(
             sf.col("key").alias("id"), sf.lit(number).alias("pipeline"), sf.lit(OUT).alias("side"),

@@ -1,7 +1,8 @@
 """Checks epochs and sequences: duplicates, gaps, disorder, and epochs that fall back.
 
 The checks do not look at every batch. `suspects` finds the producers whose runs have gaps or overlaps. `examined` returns only
-their suspicious epochs: as whole runs if these do not overlap, else as parts of runs, and as batches if the parts overlap.
+the suspicious epochs of these producers: as whole runs if the runs do not overlap, else as parts of runs. If the parts overlap,
+too, it returns their batches.
 """
 
 from __future__ import annotations

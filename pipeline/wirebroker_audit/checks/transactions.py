@@ -28,7 +28,7 @@ def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> l
     """Returns transactions without an end, and ends without a beginning.
 
     A damaged batch counts where it prevents a finding: as a marker it ends an open transaction, and as data it is the beginning
-    that an end lacks. It never begins a transaction that is then reported as open.
+    that an end lacks. A damaged batch never begins a transaction that is then reported as open.
     """
     damaged = troubled.where(sf.col("problem").isin(*DAMAGE) & (sf.col("producer_id") >= 0)).withColumn("kind", kind_of_row())
     unsound = damaged.select(*ABOUT, "kind").withColumns({"sound": sf.lit(False), "reach": sf.col("base_offset")})

@@ -48,12 +48,12 @@ HIGHEST = ("marked", "max_timestamp", "compacted_to")
 FAR = 1 << 62
 """A position beyond all others."""
 HELD = 50_000
-"""A worker that holds more runs than this emits those that cannot continue."""
+"""A worker that holds more runs than this emits the runs that cannot continue."""
 
 
 def merged(runs: pa.RecordBatch, order: Array, starts: Array) -> pa.RecordBatch:
-    """Takes the runs in `order`, and merges each group of them into one run. A group reaches from one of the `starts` up to the
-    next, and begins with its first run.
+    """Takes the runs in `order`, and merges each group of them into one run. `starts` has the index at which each group begins
+    in `order`; the first run of a group is its beginning.
     """
     at, sizes = np.arange(len(order)), np.diff(np.append(starts, len(order)))
 

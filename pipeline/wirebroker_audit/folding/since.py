@@ -64,7 +64,7 @@ def read_state(report: Path, *, is_cluster: bool, expiration_ms: int, with_remot
         summary = json.loads((report / SUMMARY).read_text(encoding="utf-8"))
     except OSError as refused:
         lacks = f"{Path(refused.filename or COVERED).name}: {refused.strerror}"
-        raise BadReport(f"{where}: this is not a report that an audit can go on from; {lacks}") from None
+        raise BadReport(f"{where}: this is not a report that an audit can continue; {lacks}") from None
     except ValueError:
         raise BadReport(f"{where}: {COVERED} or {SUMMARY} is damaged; audit the whole log once") from None
     if missing := [name for name in (RUNS, BATCHES) if not (report / name).is_dir()]:
@@ -75,7 +75,8 @@ def read_state(report: Path, *, is_cluster: bool, expiration_ms: int, with_remot
         raise BadReport(f"{where}: that audit could not read everything ({summary['problems'][0]}); audit the whole log again")
     if told["is_cluster"] != is_cluster:
         raise BadReport(
-            f"{where}: that audit read {summary['origin']}; --path goes on from --path, --bootstrap from --bootstrap"
+            f"{where}: that audit read {summary['origin']}; --path continues only an audit with --path, and --bootstrap only "
+            f"an audit with --bootstrap"
         )
     if (summary.get("remote_store") is not None) != with_remote:
         raise BadReport(
@@ -108,7 +109,8 @@ class Onward:
     """the partitions whose earlier rows count, with the mark where reading continues"""
     notices: list[str] = field(default_factory=list)
     physical: dict[str, int] = field(default_factory=dict)
-    """maps each segment name in rows that differs from its file's name to the segment's base offset"""
+    """In the rows, some segments have another name than their file has. For each such name, this is the segment's base
+    offset."""
 
 
 def onward(state: ReportState, folders: Sequence[PartitionFolder], pieces: Iterable[Piece]) -> Onward:

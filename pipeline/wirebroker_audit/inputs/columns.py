@@ -38,8 +38,8 @@ _DECODER = msgspec.json.Decoder(_ROW)
 def parsed(block: bytes) -> pa.Table | None:
     """Returns the objects in the lines of this block, or None if they are not all ordinary JSON objects.
 
-    Each line must begin and end with a brace. A JSON string cannot contain a line feed, and no field of a journal is a list or
-    an object, so such lines hold as many objects as lines only if each line is an object.
+    Each line must begin and end with a brace. No JSON string contains a line feed, and no field of a journal is a list or an
+    object. So if there are as many objects as lines, each line is an object.
     """
     raw = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(raw == ord("\n"))

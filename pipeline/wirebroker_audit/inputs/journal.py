@@ -48,7 +48,7 @@ CASTS = {"topic": "string", "partition": "int", "acknowledged": "boolean", "prod
 are null."""
 
 PART, BLOCK = 64 * 1024 * 1024, 1024 * 1024
-"""The number of bytes of a file that a task reads, and the number that are parsed together."""
+"""The number of bytes of a file that a task reads, and the number of bytes that are parsed together."""
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate", ".xz")
 """Spark reads files with these suffixes."""
 LOOKED_AT = 20_000
@@ -165,7 +165,7 @@ def blocks(path: Path, begin: int, end: int) -> Iterator[bytes]:
     with path.open("rb") as file:
         file.seek(max(begin - 1, 0))
         if begin:
-            file.readline()  # the rest of a line that begins before
+            file.readline()  # the rest of a line that begins before `begin`
         while (at := file.tell()) < end:
             block = file.read(min(BLOCK, end - at))
             block += file.readline() if not block.endswith(b"\n") else b""
@@ -243,7 +243,7 @@ def _check_names(names: list[str], where: str) -> None:
 
 
 def _merged(parts: DataFrame) -> DataFrame:
-    """Merges the rows with the same id into one record. Each row adds fields that are null in the others; `acknowledged` is
+    """Merges the rows with the same id into one record. Each row adds fields that are null in the other rows; `acknowledged` is
     true if any row says so.
 
     `problem` describes a mistake that no single row shows, such as two forms of a key.

@@ -154,8 +154,8 @@ def _one_of(where: str, name: str, given: Any, allowed: tuple[str, ...]) -> str:
 
 
 def turns_of(pipelines: Iterable[Pipeline]) -> dict[str, int]:
-    """Returns the order in which topics are read to their ends: inputs after their outputs. So what is read of a live log has
-    the input of every output."""
+    """Returns the order in which topics are read to their ends: inputs after their outputs. So, for every output that is read
+    from a live log, its input is read, too."""
     chain = list(pipelines)
     turns: dict[str, int] = {}
     for _ in chain:

@@ -29,7 +29,7 @@ from typing import Any
 from wirebroker.audit.findings import KINDS, SEVERITIES
 
 FAIL_ON = ("certain", "likely", "never")
-"""The least grave findings that fail an audit."""
+"""The least severity of a finding that fails an audit."""
 IGNORED = "ignored"
 """The severity of a finding that does not count."""
 

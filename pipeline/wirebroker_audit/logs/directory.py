@@ -266,7 +266,7 @@ def _partitions_in(by_log_dir: Mapping[Path, list[Path]], log_dirs: Mapping[Path
 
 
 def _topic_id(folder: Path) -> bytes | None:
-    with suppress(OSError):  # DamagedFile is one
+    with suppress(OSError):  # DamagedFile is an OSError
         return read_partition_metadata(folder / PARTITION_METADATA)
     return None
 

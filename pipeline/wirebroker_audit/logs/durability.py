@@ -42,7 +42,7 @@ def durability_in(image: Image) -> dict[str, Durability]:
 
 def notices_of(durability: Mapping[str, Durability], idempotent: Mapping[str, int]) -> list[str]:
     """Returns sentences about topics that may lose acknowledged records. `idempotent` counts the idempotent producers of each
-    audited topic: those use acks=all. A log does not show which acks the other producers use."""
+    audited topic; these producers use acks=all. A log does not show which acks the other producers use."""
     known = {topic: durability[topic] for topic in sorted(idempotent) if topic in durability}
     risky = [topic for topic, each in known.items() if each.unclean and each.replicas > 1]
     weak = [

@@ -78,7 +78,7 @@ def choose(alike: Sequence[PartitionFolder], cluster: Cluster) -> Choice:
 
 def _newest_topic(found: list[PartitionFolder]) -> tuple[list[PartitionFolder], list[PartitionFolder]]:
     """Returns the replicas of one topic, and the replicas of other topics. Without metadata, the topic with the newest last
-    record counts as the current one."""
+    record counts as the current topic."""
     ids = {each.topic_id for each in found if each.topic_id is not None}
     if len(ids) < 2:
         return found, []
@@ -118,6 +118,6 @@ def _is_ahead(other: PartitionFolder, best: PartitionFolder) -> bool:
 def _reaches_farther(other: PartitionFolder, best: PartitionFolder) -> str:
     return (
         f"{other.name}: the replica of {other.owner} reaches offset {other.tail.end}, in leader epoch "
-        f"{other.tail.leader_epoch}; that of {best.owner}, which was read, reaches {best.tail.end}, in leader epoch "
-        f"{best.tail.leader_epoch}. The cluster no longer has the records that only the first one holds"
+        f"{other.tail.leader_epoch}; the replica of {best.owner}, which was read, reaches {best.tail.end}, in leader epoch "
+        f"{best.tail.leader_epoch}. The cluster no longer has the records that only {other.owner} holds"
     )

@@ -1,9 +1,9 @@
 """Tiered storage (KIP-405): finds the segments of each partition in a remote store, and chooses the segments that are read.
 
-Brokers move closed segments to the store and keep only the newest ones. The records of `__remote_log_metadata` say which
-segments the store has. If the directory lacks these records, only the names in the store tell. Two layouts are known: that of
-Kafka's LocalTieredStorage, `orders-0-<topic id>/<offset>-<id>.log`, and that of Aiven's plugin,
-`orders-<topic id>/0/<offset>-<id>.log`, with a manifest beside each segment.
+Brokers copy closed segments to the store, and keep only the newest segments in their logs. The records of
+`__remote_log_metadata` say which segments the store has. If the directory lacks these records, only the names in the store show
+the segments. Two layouts are known: the layout of Kafka's LocalTieredStorage, `orders-0-<topic id>/<offset>-<id>.log`, and the
+layout of Aiven's plugin, `orders-<topic id>/0/<offset>-<id>.log`, with a manifest beside each segment.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ class Tiering:
     problems: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     facts: dict[Key, dict[str, Any]] = field(default_factory=dict)
-    """for each tiered partition: the number of remote `segments` that are read, the number of `missing` offsets, which the
-    store has or should have and which are not read, and the first stretches of these offsets (`missing_offsets`)"""
+    """for each tiered partition: the number of remote `segments` that are read, the number of `missing` offsets, and the first
+    stretches of missing offsets (`missing_offsets`). An offset is missing if the store has it or should have it, but it is not
+    read."""
 
 
 class _Found(NamedTuple):
@@ -65,7 +66,7 @@ class _Found(NamedTuple):
 
     files: Sequence[RemoteFile]
     missing: Sequence[Span] = ()
-    """offsets that the store should have and does not"""
+    """offsets that the store should have, but does not have"""
     first: int = EVERYTHING
     """the first offset that the store has or should have"""
     notices: Sequence[str] = ()
@@ -143,9 +144,7 @@ def _read_metadata(folders: Sequence[PartitionFolder], root: Path, made: Tiering
         for each in find_partitions(root.resolve().parent if alone else root, (REMOTE_METADATA,)):
             made.problems += read_remote_segments(each.path, known)
     except NotALogDirectory:
-        made.notices.append(
-            f"{root} holds no {REMOTE_METADATA}, so the names in the remote store alone tell which segments there are"
-        )
+        made.notices.append(f"{root} holds no {REMOTE_METADATA}, so the audit finds the remote segments only by their names")
     except OSError as refused:
         made.problems.append(f"{refused.filename}: {reason(refused)}")
     return known
@@ -198,7 +197,7 @@ def _of(
     if known is not None:
         return _by_metadata(folder, known.values(), place, sizes, manifests=manifests)
     firsts: dict[int, str] = {}
-    for name in sorted(sizes, key=lambda each: sizes[each]):  # of several copies the largest is read
+    for name in sorted(sizes, key=lambda each: sizes[each]):  # if a segment has several copies, the largest copy is read
         if (first := remote_offset_of(name)) is not None and first < folder.first_segment:
             firsts[first] = name
     starts = [*sorted(firsts), folder.first_segment]
@@ -210,9 +209,11 @@ def _of(
     begins = starts[0] if files else folder.first_segment
     if begins <= folder.log_start or not (folder.is_tiered or files):
         return _Found(files, (), begins)
-    told = f"{folder.name}: the log begins at offset {folder.log_start}, and the remote store has it from offset {begins} on"
-    return _Found(files, [(folder.log_start, begins - 1)] if place is None else (), begins,
-                  [f"{told}; without {REMOTE_METADATA} nothing tells whether retention has deleted the rest"])  # fmt: skip
+    told = (
+        f"{folder.name}: the log begins at offset {folder.log_start}, but the remote store has records only from offset "
+        f"{begins} on; without {REMOTE_METADATA} the audit cannot tell whether retention has deleted the earlier records"
+    )
+    return _Found(files, [(folder.log_start, begins - 1)] if place is None else (), begins, [told])
 
 
 def _by_metadata(
@@ -231,10 +232,12 @@ def _by_metadata(
     spans = [*((each.start, each.end) for each in chosen), (local, EVERYTHING)]
     missing = [gap for span in _joined(wanted) for gap in _gaps(spans, (max(span[0], folder.log_start), span[1]))]
     if missing:
-        notices.append(f"{folder.name}: the remote store lacks {_offsets(missing)}, which {REMOTE_METADATA} says it has")
+        notices.append(f"{folder.name}: the remote store lacks {_offsets(missing)}, although {REMOTE_METADATA} lists them")
     if alone := _joined(each for each in wanted if each.name not in sizes and each.end >= local):
-        notices.append(f"{folder.name}: the remote store lacks the copy of {_offsets(alone)}, so the local log alone has the "
-                       "records there. They will be lost when local retention deletes them")  # fmt: skip
+        notices.append(
+            f"{folder.name}: the remote store lacks the copy of {_offsets(alone)}, so only the local log has these records. "
+            "They will be lost when local retention deletes them"
+        )
     copying = [each for each in known if each.state == COPY_STARTED]
     if unfinished := [gap for span in _joined(copying) for gap in _gaps(spans, (max(span[0], folder.log_start), span[1]))]:
         notices.append(f"{folder.name}: the copy of {_offsets(unfinished)} to the remote store was never finished")

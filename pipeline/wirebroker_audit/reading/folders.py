@@ -16,8 +16,8 @@ class Tail(NamedTuple):
     end: int = -1
     """the offset after the last whole batch; 0 if there is no segment; −1 if the log cannot be read"""
     leader_epoch: int = -1
-    """the higher of two leader epochs: that of the last entry in leader-epoch-checkpoint, and that of the last batch; −1 if
-    both are missing"""
+    """the leader epoch of the last entry in leader-epoch-checkpoint or of the last batch, whichever is higher; −1 if both are
+    missing"""
     timestamp: int = -1
     """the last batch's largest timestamp, in ms since the epoch"""
 
@@ -37,7 +37,7 @@ class RemoteFile(NamedTuple):
     size: int
     """bytes"""
     manifest: str = ""
-    """the name of the file that tells how the segment is stored; "" if it is stored as it was"""
+    """the name of the file that tells how the segment is stored; "" if the segment is stored unchanged"""
 
     @property
     def path(self) -> Path:
@@ -55,7 +55,7 @@ class PartitionFolder:
     log_start: int
     """the log start offset in the checkpoint: lower offsets are no longer part of the log"""
     cleaned_until: int
-    """compaction may have removed offsets below this one; −1 if the cleaner never ran"""
+    """compaction may have removed offsets below this offset; −1 if the cleaner never ran"""
     first_segment: int = 0
     """the first segment's base offset, local or remote. Kafka writes no checkpoint when retention deletes whole segments"""
     node: int | None = None

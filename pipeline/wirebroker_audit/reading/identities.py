@@ -57,7 +57,7 @@ class Part:
             return record.key
         if self.kind == "timestamp":
             return str(timestamp).encode()
-        if self.kind == "header":  # the last one counts, as in Kafka's Headers.lastHeader
+        if self.kind == "header":  # the last header of the name counts, as in Kafka's Headers.lastHeader
             return next((content for name, content in reversed(record.headers) if name == self.name), None)
         if record.value is None:
             return None
@@ -110,7 +110,7 @@ class _Number(str):
 
 
 class Condition(NamedTuple):
-    """A condition that a record meets if this part of it has this text."""
+    """A condition that a record meets if this part of the record has this text."""
 
     part: Part
     text: bytes

@@ -1,7 +1,7 @@
 """Finds where the batches in a buffer begin and end, and computes a digest of each.
 
-The loops run compiled where the wheel has machine code; `bytes` is what compiled code reads without a call. Compiled modules
-import no NumPy: what builds them installs the compiler alone.
+The loops run compiled if the wheel has machine code. Buffers are `bytes`, because compiled code reads `bytes` without a
+function call. Compiled modules do not import NumPy, because it is not installed where they are compiled.
 """
 
 from __future__ import annotations

@@ -75,13 +75,14 @@ class Events:
         self._columns[_COLUMN[field]] = values
 
     def at(self, chosen: Array | slice) -> Events:
-        """Returns the events at these indexes, or those where a mask is true; a slice shares memory with this object."""
+        """Returns the events at these indexes, or the events for which a mask is true. A slice shares memory with this
+        object."""
         if isinstance(chosen, slice):
             return Events(self._columns[:, chosen])
         return Events(self._columns.take(np.flatnonzero(chosen) if chosen.dtype == bool else chosen, axis=1))
 
     def followed_by(self, other: Events) -> Events:
-        """Returns these events and then the others."""
+        """Returns the events of this object, followed by the events of `other`."""
         return Events(np.concatenate([self._columns, other._columns], axis=1))
 
 

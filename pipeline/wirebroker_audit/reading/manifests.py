@@ -14,7 +14,7 @@ from wirebroker_audit.reading.scan import looks_like_batch
 def why_unreadable(path: Path, manifest: str) -> str:
     """Returns why the audit cannot read a segment: it is compressed or encrypted; "" if it has the bytes that a broker wrote.
 
-    The plugin writes the manifest last. Without a manifest the beginning of the segment decides.
+    The plugin writes the manifest last. Without a manifest, the function looks at the beginning of the segment.
     """
     try:
         told = json.loads(read_whole(path.with_name(manifest)))

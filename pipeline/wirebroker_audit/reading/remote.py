@@ -174,7 +174,7 @@ def _azure(host: str) -> fs.FileSystem:
     """Connects to the storage account of a host such as `account.dfs.core.windows.net`, or to the address in
     `AZURE_STORAGE_ENDPOINT`.
 
-    The credentials are a key or a token from an environment variable, or else those that Azure's own libraries find.
+    The credentials are a key or a token from an environment variable, or else the credentials that Azure's own libraries find.
     """
     account, _, cloud = host.partition(".")
     secrets = {"account_key": os.environ.get("AZURE_STORAGE_KEY"), "sas_token": os.environ.get("AZURE_STORAGE_SAS_TOKEN")}

@@ -78,7 +78,7 @@ class Chunk(NamedTuple):
     begin: int
     """the view's position in its segment; −1 for rows about damage without batches"""
     places: dict[int, int] | None = None
-    """for each of `positions`, its place in the view, if that is not the distance from `begin`"""
+    """the place of each of `positions` in the view; None if every place is the distance from `begin`"""
 
 
 def headers_at(view: Buffer, positions: Array) -> Array:

@@ -161,7 +161,7 @@ class _FileReader:
         return self._size > before
 
     def _is_same(self, file: BinaryIO) -> bool:
-        """Tells whether the file is still the one that was planned to be read."""
+        """Tells whether the file is still the file for which the piece was planned."""
         return bool(self.piece.inode) and os.fstat(file.fileno()).st_ino == self.piece.inode
 
 
@@ -203,7 +203,7 @@ def _what_is_wrong(view: memoryview, left: int) -> str:
 
 
 def _read_at(file: BinaryIO, position: int, size: int) -> bytes:
-    """Returns `size` bytes from `position` on, or those up to the end of the file."""
+    """Returns `size` bytes from `position` on, or the bytes up to the end of the file."""
     file.seek(position)
     data = file.read(max(size, 0))
     while len(data) < size and (more := file.read(size - len(data))):

@@ -67,8 +67,8 @@ def _transactional(pipelines: Sequence[Row]) -> Iterable[str]:
     yield table(["group", *names.values()], rows)
     if any(each["first_commits"] for each in pipelines):
         yield (
-            "<p class='about'>Nothing shows how many offsets the first commit of a partition passed, so they are not among the "
-            "offsets passed; the records of that transaction are among the records committed. Markers and aborted inputs have "
+            "<p class='about'>A log does not show how many offsets the first commit of a partition passed, so these offsets do "
+            "not count as passed. The records of the transaction count as committed. Markers and aborted inputs have "
             "offsets, too.</p>"
         )
 
@@ -102,7 +102,7 @@ def _lines(groups: Sequence[Row], ranges: Sequence[Row], shown: Sequence[Row]) -
 
 
 def _progress(lines: Sequence[Line]) -> str:
-    """Draws the offsets of each partition: those that its group has committed, the others, and those in doubt."""
+    """Draws the offsets of each partition: committed offsets, uncommitted offsets, and offsets in doubt."""
 
     def draw(figure: Figure, axes: Axes, size: Size) -> None:
         places = range(len(lines), 0, -1)

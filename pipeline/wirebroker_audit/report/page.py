@@ -139,7 +139,7 @@ def _coverage(coverage: Mapping[str, Any]) -> Iterable[str]:
     since = coverage["elections_from_ms"]
     known = f"known since {_minute(since)} UTC" if since >= 0 else "not known: no metadata of the cluster was read"
     yield f"<p class='about'>Unclean elections are {known}.</p>"
-    yield f"<p class='about'>SHA-256 of what was read: <code>{coverage['digest']}</code></p>"
+    yield f"<p class='about'>SHA-256 of the batches that were read: <code>{coverage['digest']}</code></p>"
 
 
 def _minute(ms: int) -> str:

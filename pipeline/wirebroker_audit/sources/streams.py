@@ -95,8 +95,8 @@ class BrokerStream(_StreamReader):
         return self._at | {name: each.text() for name, each in taken.items()}
 
     def _begin(self, each: LivePartition) -> Mark:
-        """Returns the mark at which to continue: the beginning if the topic is another one of the same name, or if the log
-        ends before the last offset read."""
+        """Returns the mark at which to continue: the beginning if the topic was created again, or if the log ends before the
+        last offset read."""
         text = self._at.get(f"{each.topic}-{each.partition}")
         fresh = Mark(each.start, start=each.start, compacted=int(each.compacted is not False), topic_id=each.topic_id)
         if text is None:

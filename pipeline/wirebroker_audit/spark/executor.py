@@ -1,4 +1,5 @@
-"""Spark as a `concurrent.futures.Executor`: each call is a task. Spark gives the tasks of a lost executor to another one."""
+"""Spark as a `concurrent.futures.Executor`: each call is a task. Spark gives the tasks of a lost executor to another
+executor."""
 
 from __future__ import annotations
 

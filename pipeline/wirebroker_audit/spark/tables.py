@@ -92,7 +92,7 @@ def settled(rows: DataFrame) -> DataFrame:
 
 
 def is_light(rows: DataFrame) -> bool:
-    """Tells whether the rows come from nothing but local relations."""
+    """Tells whether the rows come only from local relations."""
     leaves = rows._jdf.queryExecution().optimizedPlan().collectLeaves()
     return all(leaves.apply(index).nodeName() == "LocalRelation" for index in range(leaves.size()))
 

@@ -36,7 +36,7 @@ local function range(c, size)
   return c.tvb(c.pos, size)
 end
 
--- A range that may be empty: an empty one at the very end is not possible, so it gets the byte before.
+-- A range that may be empty. Wireshark allows no empty range after the last byte, so such a range gets the last byte.
 local function shown(c, from, to)
   if to > from then return c.tvb(from, to - from) end
   return from < c.tvb:len() and c.tvb(from, 0) or c.tvb(from - 1, 1)
@@ -212,7 +212,7 @@ local function record(tree, c, at)
   c.pos = after
 end
 
--- Newer releases of Wireshark have another name for it; asking for one that is not there is an error.
+-- Newer releases of Wireshark have another name for this method. A call of an absent method is an error, hence `pcall`.
 local function uncompressed(r)
   local done, found = pcall(function() return r:uncompress_zlib("records") end)
   if not done then done, found = pcall(function() return r:uncompress("records") end) end
@@ -381,7 +381,7 @@ function kafka4.dissector(tvb, pinfo, root)
   held.tls = held.tls or is_tls(tvb)
   if held.tls and not held.decrypts then
     held.decrypts = true
-    pinfo.can_desegment = 2 -- one call of a dissector uses one up
+    pinfo.can_desegment = 2 -- each call of a dissector uses up one of these
     tls:call(tvb, pinfo, root)
     held.decrypts = false
     return tvb:len()

@@ -438,4 +438,4 @@ def _which(offset: int, seen: _Return) -> str:
             f"the application fails on the record at {offset}: each time it left its group {ms(quickly)} or less after the "
             "fetch. It may also be a record soon after this record"
         )
-    return f"the application fails on the record at {offset} or on a later record of the same fetch: the trace shows no more"
+    return f"the application fails on the record at {offset} or a later record of the same fetch; the trace cannot tell which"
