@@ -1,4 +1,4 @@
-"""Measures this checkout and another one in the same rounds: has a change made Produce or Fetch slower?"""
+"""Measures this checkout and another checkout in the same rounds: has a change made Produce or Fetch slower?"""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ OTHER = "other: "
 
 
 def contenders(checkout: Path, loop: str) -> list[Contender]:
-    """Returns each contender twice, from this checkout and from the other. This Python and its libraries run both."""
+    """Returns each contender twice, from this checkout and from the other checkout. The same Python and libraries run both
+    contenders."""
     found = []
     for name, flags in MEASURED.items():
         ours = Contender(
@@ -43,7 +44,7 @@ def serve(checkout: Path, loop: str, flags: Sequence[str], command: str = "serve
 
 
 def environment(checkout: Path, *others: Path) -> tuple[str, str]:
-    """Returns the words that, before a Python command, make it import the sources of a checkout and of other folders."""
+    """Returns the words to put before a Python command, so that it imports the sources of a checkout and of other folders."""
     paths = (*(checkout / root for root in sources()), *others)
     return "env", f"PYTHONPATH={':'.join(map(str, paths))}"
 
@@ -82,7 +83,7 @@ def measure(
 
 
 def text(case: throughput.Case) -> str:
-    """Prints one case: this checkout's figures, and their ratios to the other checkout's within each round."""
+    """Prints one case: this checkout's figures, and their ratios to the other checkout's figures within each round."""
     fetch = case.mode == "fetch"
     rate, cpu = (
         ("megabytes_per_second", "server_cpu_us_per_megabyte")

@@ -36,7 +36,7 @@ class Contender:
 
 @dataclass(slots=True)
 class Field:
-    """The contenders that can run here, the load generator's command, and what is missing, with the reasons."""
+    """The contenders that can run here, the command of the load generator, and the missing programs with the reasons."""
 
     contenders: list[Contender]
     load: tuple[str, ...]
@@ -44,7 +44,7 @@ class Field:
     missing: list[Missing]
 
     def named(self, *names: str) -> list[Contender]:
-        """Returns those of the named contenders that can run, in the order of the names."""
+        """Returns the named contenders that can run, in the order of the names."""
         return [found for name in names for found in self.contenders if found.name == name]
 
 
@@ -54,7 +54,7 @@ def field(loop: str = "asyncio") -> Field:
     servers = _python_servers(loop, missing)
     load = go_binary("loadgen")
     if isinstance(load, Missing):
-        missing.append(Missing("the Go load generator", f"{load.why}; a slower one in Python takes its place"))
+        missing.append(Missing("the Go load generator", f"{load.why}; a slower load generator in Python takes its place"))
         missing.append(Missing("kfake, Fetch, more than one connection and varied records", "they need Go"))
         plain = [server for server in servers if not server.load]
         return Field(plain, (sys.executable, str(PARTS / "load.py")), False, missing)

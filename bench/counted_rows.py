@@ -38,7 +38,7 @@ PROXIED = (
 
 
 def broker_rows(address: str, secured: str, wanted: Wanted) -> Iterator[tuple[str, Step]]:
-    """Yields the rows for a broker with a plain and a TLS listener. A row is yielded when its setup is done."""
+    """Yields the rows for a broker with a plaintext and a TLS listener. Each row is yielded after its setup."""
     makers = {f"Produce, {name}": _producing(address, records, codec) for name, (records, codec) in _batches().items()}
     mixed = _mixed(70)
     makers["Produce over TLS, 100 equal records"] = _producing(secured, _equal(100, 92), NONE, _tls())
@@ -77,7 +77,7 @@ def _equal(number: int, size: int) -> list[Record]:
 
 
 def _mixed(number: int) -> list[Record]:
-    """Returns records of a real load. The timestamp of each is a millisecond after the previous one."""
+    """Returns records of a real load. The timestamp of each record is a millisecond after the previous timestamp."""
     found = []
     for i, line in zip(range(number), lines(), strict=False):
         key, header, value = line.encode().split(b"\t", 2)
@@ -136,7 +136,7 @@ def fetching(address: str, records: list[Record], codec: int, tls: ssl.SSLContex
 
 
 def classic_heartbeat(address: str) -> Step:
-    """Send the heartbeats of the one member of a classic group."""
+    """Send the heartbeats of the only member of a classic group."""
     connection = Connection(address_of(address), WITHIN)
     group = f"bench-{time.time_ns()}"
     protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
@@ -154,7 +154,7 @@ def classic_heartbeat(address: str) -> Step:
 
 
 def heartbeat(address: str) -> Step:
-    """Send the heartbeats of the one member of a consumer group."""
+    """Send the heartbeats of the only member of a consumer group."""
     connection = Connection(address_of(address), WITHIN)
     topic, _ = create_topic(connection)
     joins = ConsumerGroupHeartbeatRequest(

@@ -1,5 +1,5 @@
-"""Measures the cost of an exploration: how many runs a second an explored test of 0.1 s makes, and how much longer an explored
-command takes.
+"""Measures the cost of an exploration: the runs a second of an explored test that takes 0.1 s, and the time that a run adds to
+an explored command.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ for _ in range(20):
 
 
 def measure(rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Returns the runs a second and the CPU ms of a run in one worker of pytest, and the ms that a run adds to its command."""
+    """Returns the runs a second and the CPU time of a run in one worker of pytest, and the time that a run adds to its command.
+    Times are ms."""
     found: dict[str, Any] = {"runs_per_s": [], "cpu_ms": [], "overhead_ms": [], "own_ms": []}
     for number in range(rounds):
         say(f"exploration: round {number + 1} of {rounds}")

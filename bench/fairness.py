@@ -97,7 +97,7 @@ def laid_out(address: tuple[str, int], pid: int) -> Iterator[WireClient]:
 
 
 def cores() -> tuple[int, int] | None:
-    """Returns a core for the server and one for the clients, or None if there is only one, or the system cannot pin."""
+    """Returns a core for the server and a core for the clients, or None if there is only one core, or the system cannot pin."""
     if not hasattr(os, "sched_getaffinity"):
         return None
     available = sorted(os.sched_getaffinity(0))
@@ -138,7 +138,7 @@ def one_row(row: Row, client: WireClient, pid: int) -> dict[str, Any]:
 
 
 class Good:
-    """The good client: it sends small requests, and has one in flight at a time."""
+    """The good client: it sends small requests, one after the other."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._socket = socket.create_connection(address, LONGEST)

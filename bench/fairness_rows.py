@@ -89,7 +89,7 @@ def small_batch() -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One rude client: its name on the command line, its name in the table, and the function that makes it."""
+    """A rude client: its name on the command line, its name in the table, and the function that makes the client."""
 
     name: str
     title: str
@@ -136,7 +136,7 @@ def find_coordinator(client: WireClient, group: str) -> None:
 
 
 def join_large(client: WireClient) -> None:
-    """Make a stable group with one member, whose metadata has 1 MB."""
+    """Make a stable group with one member that has 1 MB of metadata."""
     find_coordinator(client, GROUP)
     joining = JoinGroupRequest(
         group_id=GROUP, session_timeout_ms=300_000, rebalance_timeout_ms=60_000, member_id="", protocol_type="consumer",
@@ -190,7 +190,7 @@ def coordinated(client: WireClient) -> None:
     many_groups(client, 0)
 
 
-# What they send
+# The requests of the rude clients
 
 
 def metadata(read: bool) -> Attack:
@@ -329,8 +329,8 @@ def join_sharers() -> Attack:
 
 
 def create_partitions() -> Attack:
-    """Returns a request that adds almost 9,000 partitions to a topic. A request may make 10,000 records in the cluster's
-    metadata."""
+    """Returns a request that adds almost 9,000 partitions to a topic, because a request may cause at most 10,000 records
+    in the cluster's metadata."""
     topics = [CreatePartitionsTopic(name=ANY, count=9_000, assignments=None)]
     return once(CreatePartitionsRequest(topics=topics, timeout_ms=10_000, validate_only=False), 1)
 

@@ -1,4 +1,4 @@
-"""A minimal server in Python, with which the bench compares: it does only what the checks of a Produce require.
+"""A minimal server in Python, with which wirebroker is compared: it does only what the checks of a Produce require.
 
 The floor supports one topic-partition per request, idempotent producers, and one consumer's Fetch without a session. It has no
 transactions, no retries, no faults, no trace and no second broker. The floor reads the 61 header bytes of a batch, computes the
@@ -24,7 +24,7 @@ from crc32c import crc32c
 
 PRODUCE, FETCH, METADATA, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 3, 19, 22
 SHARED = 256 * 1024
-"""The size of the buffer that all connections receive into. A frame of more than half of it gets its own buffer."""
+"""The size of the buffer into which all connections receive. A frame of more than half of this size gets its own buffer."""
 PEEK = 4096
 """After a large frame, at most this many bytes of the next frame are received into the shared buffer, because that frame is
 probably large, too.
@@ -51,7 +51,7 @@ class Arena:
 
     @classmethod
     def take(cls, size: int) -> memoryview:
-        """Returns a writable piece that no other caller has."""
+        """Returns a writable piece that is given to no other caller."""
         if not hasattr(mmap, "MAP_PRIVATE"):  # Windows
             return memoryview(bytearray(size))
         if size > len(cls.current):
@@ -89,7 +89,8 @@ class Log:
         self.chunk, self.at, self.capacity = chunk, len(chunk), len(chunk)
 
     def read(self, offset: int, most: int) -> memoryview:
-        """Returns whole batches from `offset` to the end of their chunk, at least one batch if there is any."""
+        """Returns whole batches from `offset` to the end of their chunk, at least one batch unless `offset` is the end of the
+        log."""
         index = bisect_right(self.bases, offset) - 1
         if index < 0 or offset >= self.end:
             return memoryview(b"")
@@ -242,7 +243,7 @@ class Floor(asyncio.BufferedProtocol):
         responses: list[bytes], owned: bool,
     ) -> None:  # fmt: skip
         at = pos + shape.batch_at
-        if shape.flexible:  # the length of the records is a varint; the rest of the frame tells the size of this varint
+        if shape.flexible:  # the length of the records is a varint, whose size follows from the size of the rest of the frame
             stop -= 3
             rest = stop - at
             at += 1 if rest < 128 else 2 if rest < 16385 else 3

@@ -1,7 +1,7 @@
 """Measures the gain from compiled modules in the simulator, the fuzzers, the conformance replay and the audit.
 
-Each load runs in a separate process, alternately with and without this checkout's compiled modules. The CPU time is that
-of the process after its imports. Each ratio compares two runs of one round. The audit's log has batches of 200 bytes.
+Each load runs in a separate process, alternately with and without this checkout's compiled modules. The CPU time is the time of
+the process after its imports. Each ratio compares two runs of one round. The audit's log has batches of 200 bytes.
 
     gains.py LOAD FOLDER     one load, with the caller's Python and sources; prints its parts and seconds of CPU
 """
@@ -144,7 +144,7 @@ def text(found: Seconds) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Prepare a load, and print the CPU seconds that it takes."""
+    """Prepare a load, run it, and print its CPU seconds."""
     name, folder = arguments
     load = LOADS[name](Path(folder))
     next(load)

@@ -1,15 +1,15 @@
-"""Counts a server's instructions, system calls and copied bytes for each request. The counts do not depend on the machine's
-load.
+"""Counts a server's instructions, system calls and copied bytes for each request. The machine's load does not change the
+counts.
 
-Valgrind counts the instructions and the system calls of one server. A second server runs with a library made from `copied.c`
-between it and the C library, which counts the copied bytes; this needs a C compiler. Each server first handles requests that
+Valgrind counts the instructions and the system calls of one server. A second server counts the copied bytes: a library made
+from `copied.c` stands between this server and the C library. This needs a C compiler. Each server first handles requests that
 are not counted, so that their code is loaded and compiled. Each server then handles several runs of requests. The lowest count
-of these runs is the result: timers and the garbage collector only add to a run, and they add more on a busy machine.
-Instructions of the kernel and waits for memory are not counted. To see their cost, measure the time with `--beside`.
+of these runs is the result, because timers and the garbage collector only add to a count, and add more on a busy machine.
+Instructions of the kernel and waits for memory are not counted. To measure the cost of these, measure the time with `--beside`.
 
-The counts depend on the interpreter, the C library and the processor. So `budgets.json` names the interpreter,
-library and processor of its counts. On a machine where these differ, the script also counts the commit that wrote
-`budgets.json`, and compares with these counts.
+The counts depend on the interpreter, the C library and the processor. So `budgets.json` names the interpreter, library and
+processor of its counts. If these differ on a machine, the script also counts the commit that wrote `budgets.json`, and compares
+both counts.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ FORMS = {INSTRUCTIONS: ",.0f", SYSTEM_CALLS: ".2f", COPIED: ",.0f"}
 SPARE = {INSTRUCTIONS: 0.0, SYSTEM_CALLS: 0.25, COPIED: 100.0}
 """The least amount by which a count may exceed its budget, because the allocator takes memory now and then."""
 SPARE_IF_LARGE = {INSTRUCTIONS: 0.0, SYSTEM_CALLS: 1.5, COPIED: 64_000.0}
-"""The same for rows with large batches, because the client and the system decide in how many pieces a batch arrives."""
+"""The least excess for rows with large batches, which is larger because the client and the system decide in how many pieces a
+batch arrives."""
 COMMAND = "scripts/bench --only instructions --write-budgets"
 LIBRARIES = ("crc32c", "cramjam")
 
@@ -129,7 +130,7 @@ def write(counted: Counted) -> None:
 
 
 def _committed(folder: Path) -> Path | None:
-    """Returns the sources of the commit that wrote the budgets; None if the clone does not have that commit."""
+    """Returns the sources of the commit that wrote the budgets; None if this clone of the repository lacks the commit."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(ROOT), *arguments]
@@ -242,7 +243,7 @@ class CopyMeter(Meter):
 
 
 def _control(*arguments: object) -> None:
-    """Switch the counting on or off, or write down the latest counts and start again at 0."""
+    """Switch the counting on or off, or make the server write the counts and begin again at 0."""
     done = subprocess.run([CONTROL, *map(str, arguments)], capture_output=True, text=True, timeout=READY_WITHIN)
     if done.returncode:
         raise ServerFailed(f"{CONTROL} failed: {done.stderr.strip()[-200:]}")

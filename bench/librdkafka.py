@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 
 def main() -> None:
-    """Say ready, wait for a line, produce or consume, say done."""
+    """Print "ready", wait for a line, produce or consume, and print "done"."""
     mode, address, topic, file, codec, count = sys.argv[1:]
     lines = [line.split("\t", 2) for line in Path(file).read_text().splitlines()]
     print("ready", flush=True)
@@ -44,7 +44,7 @@ def produce(address: str, topic: str, lines: list[list[str]], codec: str, count:
 
 
 def consume(address: str, topic: str, count: int) -> None:
-    """Read this number of records from the beginning. Raises RuntimeError if they do not come."""
+    """Read this number of records from the beginning. Raises RuntimeError if fewer records arrive."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "bench", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     while count > 0:

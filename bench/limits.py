@@ -1,8 +1,8 @@
 """Measures the cost of a full broker: 1,000 connections, 10,000 topics, 100,000 partitions, 1,000 groups.
 
 Each case starts a fresh server, in memory or with `--data`, and fills it over the wire. The script then measures the server's
-resident memory, its open descriptors, its CPU without requests, and how long one client waits for Metadata of one topic and for
-Produce of one record. With `--data` the server is then stopped by SIGTERM and started again.
+resident memory, its open descriptors, its CPU without requests, and the time for which a client waits for Metadata of one topic
+and for Produce of one record. With `--data` the server is then stopped by SIGTERM and started again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Fill = Callable[[WireClient, ExitStack], None]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The contents with which a server is filled."""
+    """One kind of content with which a server is filled."""
 
     title: str
     fill: Fill
@@ -80,7 +80,7 @@ def groups(client: WireClient, kept: ExitStack) -> None:
 
 
 def join(client: WireClient, group: str) -> tuple[str, int]:
-    """Returns the id and generation of a member with an assignment of 100 bytes."""
+    """Joins a group, and returns the id and generation of the member, whose assignment has 100 bytes."""
     joining = JoinGroupRequest(
         group_id=group, session_timeout_ms=300_000, rebalance_timeout_ms=60_000, protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=bytes(100))],

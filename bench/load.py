@@ -1,8 +1,7 @@
 """The load generator for a machine without Go: a producer in Python with one connection.
 
-The generator takes a part of the Go generator's options, and prints the same line of JSON. Most of the time the server
-waits for this generator. So the requests per second show the generator's speed, and only the CPU time per request
-shows the server's.
+The generator accepts a part of the Go generator's options, and prints the same line of JSON. Most of the time the server waits
+for this generator. So the requests per second show the generator's speed, and only the CPU time per request shows the server's.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ class Producer:
         self.sent += 1
 
     def produce(self, count: int, until: float) -> None:
-        """Send `count` requests, or fewer if the time is up, and take all responses."""
+        """Send `count` requests, or fewer if the time is up, and read all responses."""
         last = self.sent + count
         while self.answered < last:
             if time.monotonic() > until:

@@ -17,8 +17,8 @@ PARTS = Path(__file__).resolve().parent
 
 
 def contenders(loop: str, folder: Path) -> list[Contender]:
-    """Returns a server for each setup. The trace is off and no rule is loaded, except in the setups that name them. Ratios are
-    to the first server.
+    """Returns a server for each setup. The trace is off and no rule is loaded, except in the setups for the trace and for
+    rules. Ratios are to the first server.
     """
     rules = folder / "faults.toml"
     rules.write_text(RULE)

@@ -1,4 +1,4 @@
-"""Measures the live page under load: what an open page costs the broker, and how smoothly a browser draws it."""
+"""Measures the live page under load: the cost of an open page for the broker, and how smoothly a browser draws the page."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def available_bytes() -> int:
-    """Returns the memory that is still available; 2 GiB if the system does not tell."""
+    """Returns the memory that is still available, or 2 GiB if it is unknown."""
     with suppress(OSError):
         found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
         if found:

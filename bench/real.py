@@ -74,7 +74,7 @@ def measure(
 
 
 def own(folder: Path) -> list[Contender]:
-    """Returns this checkout as pure Python, and also as compiled if `scripts/compile` compiled it."""
+    """Returns this checkout as pure Python and, if `scripts/compile` has compiled it, also as compiled."""
     flags = ("--record-checks", "full")
     if not is_compiled():
         return [Contender(PURE, serve(ROOT, "asyncio", flags))]
@@ -90,7 +90,7 @@ def is_compiled() -> bool:
 
 
 def _clients(folder: Path) -> tuple[dict[str, tuple[str, ...]], list[Missing]]:
-    """Returns the command of each client that can run here, and what is missing for the other clients."""
+    """Returns the command of each client that can run here, and the reason why each other client cannot run."""
     found, missing = {"librdkafka": (sys.executable, str(PARTS / "librdkafka.py"))}, list[Missing]()
     try:
         jars = fetch_jars()
@@ -166,8 +166,8 @@ def _command(client: Sequence[str], mode: str, address: str, topic: str, file: s
 
 
 def _run(command: Sequence[str], pid: int) -> tuple[float, int]:
-    """Run a client. Returns the seconds between its lines "ready" and "done", and the server's CPU time for them in ns. Raises
-    ServerFailed."""
+    """Run a client. Returns the seconds between the client's lines "ready" and "done", and the server's CPU time in this
+    period, in ns. Raises ServerFailed."""
     with tempfile.TemporaryFile() as errors:
         client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
         assert client.stdin is not None

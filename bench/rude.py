@@ -33,7 +33,7 @@ class Attack:
     pause: float = 0.0
     """Seconds between two pieces."""
     silent: bool = False
-    """True if the server does not respond to the client's bytes, so that the client does not wait for a response."""
+    """True if the server sends no response to the client's bytes. The client then waits for no response."""
 
 
 class Rude:
@@ -77,7 +77,7 @@ def _run(attack: Attack, address: tuple[str, int], core: int | None, longest: fl
 
 
 def _once(attack: Attack, address: tuple[str, int], until: float) -> int:
-    """Connect, send, and read or wait until sending stalls. Returns how many responses came."""
+    """Connect, send, and read or wait until sending stalls. Returns the number of responses."""
     opened = [socket.create_connection(address, BACKLOG_WITHIN) for _ in range(attack.connections)]
     if attack.responses == 0 and not attack.silent:
         _send_unread(opened[0], attack.payload, until)

@@ -1,4 +1,4 @@
-"""Compares TLS and share groups with those of kfake and a real Kafka: Produce at 16 KiB, handshakes, deliveries.
+"""Compares TLS and share groups of wirebroker, kfake and a real Kafka: Produce at 16 KiB, handshakes, deliveries.
 
 All servers have the same certificate (ECDSA, P-256). No client resumes a TLS session.
 """
@@ -25,7 +25,7 @@ PLAIN = {BROKER: ("--port", "0"), KFAKE: ("--port", "0")}
 
 
 def measure(entered: Field, rounds: int, share: float, say: Callable[[str], None]) -> list[Case]:
-    """Measures all cases, round by round. The failures of a case name each contender that could not run."""
+    """Measures all cases, round by round. The failures of a case name the contenders that could not run."""
     running = entered.named(BROKER, KFAKE)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

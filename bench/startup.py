@@ -122,7 +122,7 @@ def _interpreter(code: str) -> tuple[float, str]:
 
 
 def _imports(runs: int) -> dict[str, Any]:
-    """Measures each import in a fresh interpreter: the time of the import itself, and of the whole process."""
+    """Measures each import in a fresh interpreter: the time of the import itself, and the time of the whole process."""
     for statement in IMPORTS.values():
         _interpreter(statement)  # Python compiles the modules now, and not in the measurement
     own: dict[str, list[float]] = {name: [] for name in IMPORTS}

@@ -23,7 +23,7 @@ WITHOUT = {"                and faults is None\n": "", WITH: "        self.handl
 source = inspect.getsource(engine.Engine.receive)
 for asked, instead in WITHOUT.items():
     if asked not in source:
-        sys.exit("Engine.receive does not look as it did; bring without_faults.py up to date")
+        sys.exit("the source of Engine.receive has changed; update without_faults.py")
     source = source.replace(asked, instead)
 space = vars(engine)
 exec(compile("from __future__ import annotations\n" + textwrap.dedent(source), engine.__file__, "exec"), space)

@@ -14,7 +14,7 @@ import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** The Java client as a real load; see realLoad in go/franzgen. Arguments: mode, address, topic, file, codec, count. */
+/** A real load with the Java client; see realLoad in go/franzgen. Arguments: mode, address, topic, file, codec, count. */
 public class RealLoad {
     record Line(byte[] key, List<Header> headers, byte[] value) {}
 

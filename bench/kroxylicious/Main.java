@@ -3,7 +3,7 @@ import io.kroxylicious.proxy.config.ConfigParser;
 import io.kroxylicious.proxy.internal.config.Features;
 import java.net.ServerSocket;
 
-/** Kroxylicious without filters before the broker that is named; its own start script is not on Maven Central. */
+/** Starts Kroxylicious without filters in front of a broker, because Kroxylicious' own start script is not on Maven Central. */
 public class Main {
     public static void main(String[] arguments) throws Exception {
         int port;

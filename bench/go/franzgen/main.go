@@ -1,6 +1,6 @@
-// Command franzgen is franz-go's client as a load. It measures how many records a second a broker delivers to the one member of
-// a share group, which accepts all of them; it fills a topic first, and prints one line of JSON, as loadgen does. With -mode it
-// is a real load instead.
+// Command franzgen is a load with franz-go's client. It first fills a topic. Then it measures how many records a second a
+// broker delivers to the only member of a share group, which accepts all records. It prints one line of JSON, as loadgen does.
+// With -mode, it is a real load instead.
 package main
 
 import (
@@ -78,7 +78,7 @@ func run(address, name string, records, size, batch, pid int) (map[string]any, e
 	}, nil
 }
 
-// fill makes a topic with these records, and lets the group begin at its start.
+// fill makes a topic with these records, and lets the group begin at the start of the topic.
 func fill(ctx context.Context, address, name string, records, size, batch int) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerLinger(0))
@@ -119,7 +119,7 @@ func fill(ctx context.Context, address, name string, records, size, batch int) e
 	return nil
 }
 
-// processCPU is the CPU time that all threads of a process have used; 0 if it cannot be known.
+// processCPU is the CPU time that all threads of a process have used, or 0 if it is unknown.
 func processCPU(pid int) (total time.Duration) {
 	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	for _, task := range tasks {

@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A real load: it says "ready", waits for a line, produces or consumes so many records, and says "done". The records are the
-// lines of a file again and again: key, header (which may be empty) and value, separated by tabs.
+// A real load: it prints "ready", waits for a line, produces or consumes `count` records, and prints "done". The records are
+// the lines of a file, which is read repeatedly: key, header (which may be empty) and value, separated by tabs.
 func realLoad(mode, address, topic, file, codec string, count int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
 	defer cancel()

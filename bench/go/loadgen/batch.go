@@ -6,7 +6,7 @@ import (
 	"math/rand"
 )
 
-// The record batch's header, and where in it the fields are that change from batch to batch.
+// The size of the header of a record batch, and the positions of the fields that change from batch to batch.
 const (
 	batchHeaderSize = 61
 	crcAt           = 17
@@ -21,8 +21,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// batchShape is a batch whose records never change. Its CRC for another header is put together from the header's CRC
-// and the records', which takes 32 steps and not a walk over a megabyte, so that the generator stays cheap.
+// batchShape is a batch whose records never change. For another header, its CRC is combined from the CRCs of the header and of
+// the records. This takes 32 steps instead of a walk over a megabyte, so the generator needs little CPU time.
 type batchShape struct {
 	header   [batchHeaderSize]byte
 	body     []byte
@@ -44,7 +44,7 @@ func newBatchShape(o Options) *batchShape {
 	binary.BigEndian.PutUint32(h[lastDeltaAt:], uint32(o.Records-1))
 	binary.BigEndian.PutUint32(h[57:], uint32(o.Records))
 	s.bodyCRC = crc32.Checksum(s.body, castagnoli)
-	// CRC is affine: crc(h+b) = crc(b) ^ L(crc(h)) with L linear, so L can be read off single bits.
+	// CRC is affine: crc(h+b) = crc(b) ^ L(crc(h)) with L linear, so L follows from its results for single bits.
 	zero := make([]byte, len(s.body))
 	base := crc32.Update(0, castagnoli, zero)
 	for i := range s.shift {
@@ -65,8 +65,9 @@ func (s *batchShape) crc(header []byte) uint32 {
 	return crc
 }
 
-// makeRecords builds the records of one batch, and says how much later than the first the last one is, in ms. Uniform
-// records have one size, no key and one time; varied ones differ in all three, as those of real producers do.
+// makeRecords builds the records of one batch, and returns the time from the first record to the last record, in ms. Uniform
+// records have the same size and time, and no key. Varied records differ in size, key and time, like the records of real
+// producers.
 func makeRecords(o Options) ([]byte, int64) {
 	random := rand.New(rand.NewSource(1))
 	room := o.BatchBytes - batchHeaderSize
@@ -97,7 +98,7 @@ func makeRecords(o Options) ([]byte, int64) {
 	return body, delta
 }
 
-// valueFor is the largest value with which a record stays within `size` bytes, but at least 1.
+// valueFor is the size of the largest value with which a record has at most `size` bytes, but at least 1.
 func valueFor(size int, delta int64, index int, key []byte) int {
 	for value := size; value > 1; value-- {
 		var w writer

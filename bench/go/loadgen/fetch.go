@@ -58,7 +58,7 @@ func (f *fetcher) measure(until time.Time) error {
 
 func (f *fetcher) result() measured { return measured{len(f.latencies), f.bytes, f.latencies} }
 
-// fetch asks for what follows and goes on behind it; at the end it begins again.
+// fetch requests the next batches, and advances to the offset after them. At the end of the log, it begins again.
 func (f *fetcher) fetch(verify bool) error {
 	f.correlation++
 	start := time.Now()
@@ -125,7 +125,7 @@ func (f *fetcher) request() []byte {
 	return w
 }
 
-// read takes one whole response.
+// read reads one whole response.
 func (f *fetcher) read() ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(f.producer.conn, size[:]); err != nil {
@@ -139,7 +139,7 @@ func (f *fetcher) read() ([]byte, error) {
 	return f.buffer[:n], err
 }
 
-// records are what the response carries for the one partition that was asked for.
+// records are the records in the response, which has only the requested partition.
 func (f *fetcher) records(answer []byte) ([]byte, error) {
 	version := f.options.FetchVersion
 	flexible := version >= fetchFlexibleFrom
@@ -179,7 +179,7 @@ func (f *fetcher) records(answer []byte) ([]byte, error) {
 	return records, nil
 }
 
-// advance walks over the batches, which must follow each other without a gap.
+// advance moves the offset past the batches, which must follow each other without a gap.
 func (f *fetcher) advance(records []byte, verify bool) error {
 	for len(records) >= batchHeaderSize {
 		base := int64(binary.BigEndian.Uint64(records))

@@ -1,12 +1,12 @@
 // Command loadgen puts load on one Kafka broker over raw sockets and prints what it measured as one line of JSON.
 //
-// Produce: every connection is an idempotent producer with a partition of its own; batches carry a real CRC-32C,
-// sequences without gaps and the time of sending. Every response's error code and base offset is checked. Fetch: every
-// connection fills its partition first and then reads it from end to end, again and again; what comes back must be the
-// batches that follow each other, and in the first round their CRCs must be right. Handshake: every worker connects, asks
-// for the versions of the APIs, closes, and begins again. Anything unexpected ends the run.
+// Produce: every connection is an idempotent producer with a partition of its own. Batches have a real CRC-32C, sequences
+// without gaps, and the time of sending. The generator checks the error code and base offset of every response. Fetch: every
+// connection first fills its partition, and then reads the whole partition repeatedly. The batches must follow each other
+// without a gap, and in the first round their CRCs must be right. Handshake: every worker connects, sends ApiVersions, closes,
+// and begins again. Anything unexpected ends the run.
 //
-// The server's CPU time over the measured window comes from /proc, by its process id (Linux).
+// The server's CPU time in the measured period is read from /proc by the server's process id (Linux).
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// Options are what a run is asked to do.
+// Options are the options of a run.
 type Options struct {
 	Address      string
 	Topic        string
@@ -86,7 +86,7 @@ func (o Options) check() error {
 	return nil
 }
 
-// Report is what a run prints. The times of a request are microseconds.
+// Report is the output of a run. Times of a request are in microseconds.
 type Report struct {
 	Mode              string  `json:"mode"`
 	Version           int     `json:"version"`
@@ -104,7 +104,7 @@ type Report struct {
 	OwnCPU            float64 `json:"generator_cpu_us_per_request"`
 }
 
-// A worker is one connection's part in a run.
+// A worker does the work of one connection in a run.
 type worker interface {
 	prepare() error
 	measure(until time.Time) error
@@ -125,7 +125,7 @@ func main() {
 	}
 	debug.SetGCPercent(400)
 	if o.Connections == 1 {
-		runtime.GOMAXPROCS(1) // one loop: a second thread would only take turns with it
+		runtime.GOMAXPROCS(1) // there is one loop: a second thread would only alternate with it
 	}
 	report, err := run(o)
 	if err != nil {
@@ -196,7 +196,7 @@ func summary(o Options, shape *batchShape, workers []worker, seconds float64, se
 		total.latencies = append(total.latencies, r.latencies...)
 	}
 	requests, megabytes := float64(total.requests), float64(total.bytes)/1e6
-	perMB := 0.0 // handshakes move none
+	perMB := 0.0 // handshakes transfer no records
 	if megabytes > 0 {
 		perMB = float64(server.Nanoseconds()) / 1e3 / megabytes
 	}

@@ -12,8 +12,8 @@ import (
 // clockTick is the unit of /proc/<pid>/stat on every Linux that Go runs on.
 const clockTick = 10 * time.Millisecond
 
-// processCPU is the CPU time, user and system, that a process has used so far; 0 if it cannot be known. The scheduler's
-// own account is exact to the nanosecond; where the kernel keeps none, /proc/<pid>/stat counts in ticks.
+// processCPU is the user and system CPU time that a process has used so far, or 0 if it is unknown. The scheduler's own count
+// is exact to the nanosecond. If the kernel has no such count, /proc/<pid>/stat has the time in ticks.
 func processCPU(pid int) time.Duration {
 	if pid <= 0 {
 		return 0
@@ -41,7 +41,7 @@ func processCPU(pid int) time.Duration {
 	return time.Duration(user+system) * clockTick
 }
 
-// percentile of times in nanoseconds, as microseconds.
+// percentile is a percentile, in microseconds, of times in nanoseconds.
 func percentile(latencies []uint32, share float64) float64 {
 	if len(latencies) == 0 {
 		return 0

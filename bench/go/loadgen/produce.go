@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// producer keeps up to five Produce requests in flight on one connection. One loop writes and reads: it refills the
-// pipe with one write, then takes whatever answers have come.
+// producer keeps up to five Produce requests in flight on one connection. One loop writes and reads: it sends all requests that
+// may be in flight with one write, and then reads the responses that have arrived.
 type producer struct {
 	options   Options
 	shape     *batchShape
@@ -17,7 +17,7 @@ type producer struct {
 	conn      net.Conn
 
 	prefix   []byte // the request up to the records
-	tail     []byte // what follows the records
+	tail     []byte // the bytes after the records
 	slots    [][]byte
 	sentAt   [8]time.Time
 	answers  []byte
@@ -48,7 +48,7 @@ func newProducer(o Options, shape *batchShape, topicID []byte, partition int) *p
 	}
 	w.count(1, flexible)
 	w.i32(int32(partition))
-	w.count(shape.size(), flexible) // a byte string's length has the form of an array's
+	w.count(shape.size(), flexible) // the length of a byte string has the form of an array's length
 	if flexible {
 		p.tail = []byte{0, 0, 0}
 	}
@@ -98,11 +98,11 @@ func (p *producer) result() measured {
 	return measured{requests, int64(requests) * int64(p.shape.size()), p.latencies}
 }
 
-// produce sends `count` requests, or fewer if the time is up, and returns when all are answered.
+// produce sends `count` requests, or fewer if the time is up, and returns after the last response.
 func (p *producer) produce(count int, until time.Time) error {
 	last := p.sent + count
 	joined := make([]byte, 0, p.options.InFlight*(len(p.prefix)+p.shape.size()+len(p.tail)))
-	// A large batch is sent from where it is; small ones go out as one buffer.
+	// A large batch is sent without a copy. Small batches are copied into one buffer.
 	small := p.shape.size() <= 32*1024
 	for p.sent < last || p.answered < p.sent {
 		now := time.Now()
@@ -137,7 +137,7 @@ func (p *producer) produce(count int, until time.Time) error {
 	return nil
 }
 
-// patch makes the next request's slot: its correlation id, time, sequence and CRC.
+// patch sets the fields of the next request that differ: its correlation id, time, sequence and CRC.
 func (p *producer) patch(now time.Time) []byte {
 	slot := p.slots[p.sent%len(p.slots)]
 	binary.BigEndian.PutUint32(slot[8:], uint32(p.sent))
@@ -151,7 +151,7 @@ func (p *producer) patch(now time.Time) []byte {
 	return slot
 }
 
-// take reads what has come and checks every whole response in it.
+// take reads the bytes that have arrived, and checks every whole response in them.
 func (p *producer) take() error {
 	n, err := p.conn.Read(p.answers[p.filled:])
 	if err != nil {

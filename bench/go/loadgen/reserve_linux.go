@@ -4,9 +4,9 @@ import "syscall"
 
 const madvHugepage = 14
 
-// reserve makes sure that there is free memory which the kernel can hand out at once: it touches as much and gives it
-// back. A virtual machine's host may have taken away what nobody was using, and to
-// get that back costs twenty times what a page costs otherwise; it would be measured as the server's time.
+// reserve makes sure that the kernel has free memory at hand: it touches this much memory and gives it back. The host of a
+// virtual machine may have taken unused memory away. Then each page costs twenty times as much to get back, and this would be
+// measured as the server's time.
 func reserve(megabytes int) {
 	if megabytes <= 0 {
 		return

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// API keys and the versions that this generator speaks where it has no choice.
+// API keys, and the versions that this generator uses for APIs whose version cannot be chosen.
 const (
 	keyProduce        = 0
 	keyFetch          = 1
@@ -75,12 +75,12 @@ func request(key, version, correlation int, flexible bool) writer {
 	return w
 }
 
-// setSize writes the size of a frame of which `more` bytes follow what is here.
+// setSize writes the size of a frame: the bytes in the writer and `more` bytes that follow.
 func (w writer) setSize(more int) { binary.BigEndian.PutUint32(w, uint32(len(w)-4+more)) }
 
 var errShort = errors.New("the response ends too early")
 
-// reader takes Kafka's primitive types off a response; after the first error everything reads as zero.
+// reader reads Kafka's primitive types from a response. After the first error, it returns zero for everything.
 type reader struct {
 	data []byte
 	err  error
@@ -140,7 +140,7 @@ func (r *reader) tags() {
 	}
 }
 
-// exchange sends one request and reads its response: what follows the correlation id.
+// exchange sends one request, and returns its response without the correlation id.
 func exchange(conn net.Conn, w writer) (*reader, error) {
 	w.setSize(0)
 	if _, err := conn.Write(w); err != nil {
@@ -158,7 +158,7 @@ func exchange(conn net.Conn, w writer) (*reader, error) {
 	return &reader{data: body}, err
 }
 
-// createTopic makes the topic with a partition for each connection; its id.
+// createTopic makes the topic with a partition for each connection, and returns the topic's id.
 func createTopic(o Options) ([]byte, error) {
 	conn, err := o.dial()
 	if err != nil {
@@ -191,7 +191,8 @@ func createTopic(o Options) ([]byte, error) {
 	return id, nil
 }
 
-// initProducerID asks for an idempotent producer's id and epoch, again while a Kafka that has just started has none.
+// initProducerID gets an idempotent producer's id and epoch. It repeats the request while a Kafka that has just started has no
+// ids yet.
 func initProducerID(conn net.Conn) (id int64, epoch int16, err error) {
 	code := int16(coordinatorLoading)
 	for tries := 0; tries < 100 && code == coordinatorLoading && err == nil; tries++ {

@@ -1,4 +1,4 @@
-// Package ten holds the ten tests of clients/go/acceptance against kfake, as far as it can express them.
+// Package ten holds the ten tests of clients/go/acceptance against kfake, as far as kfake can express them.
 package ten
 
 import (
@@ -27,7 +27,7 @@ func TestProduceAndConsume(t *testing.T) {
 
 func TestALostAcknowledgementDoublesNothing(t *testing.T) {
 	broker := start(t, kfake.SeedTopics(3, "orders"))
-	// The response cannot be lost. With this error the batch is stored, and the client sends it again.
+	// kfake cannot lose a response. With this error instead, the batch is stored, and the client sends it again.
 	lost := broker.Fault(kfake.Fault{Keys: produce, Topic: "orders", Err: kerr.NotEnoughReplicasAfterAppend})
 	send(t, client(t, broker), order("order-1", "tea"))
 	if lost.Hits() != 1 {
@@ -158,7 +158,7 @@ func start(t *testing.T, more ...kfake.Opt) *kfake.Cluster {
 	return broker
 }
 
-// expect reads the committed records of a topic; there may be no more than these.
+// expect reads the committed records of a topic, and fails if there are other records than these.
 func expect(t *testing.T, broker *kfake.Cluster, topic string, wanted ...string) {
 	t.Helper()
 	reader := client(t, broker, kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()))

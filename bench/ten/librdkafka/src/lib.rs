@@ -1,1 +1,1 @@
-//! The tests of this folder are the crate.
+//! The crate has only tests.

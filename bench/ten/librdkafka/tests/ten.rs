@@ -1,4 +1,4 @@
-//! The ten tests of clients/rust/acceptance against librdkafka's mock cluster, as far as it can express them.
+//! The ten tests of clients/rust/acceptance against librdkafka's mock cluster, as far as the mock cluster can express them.
 use std::sync::Mutex;
 use std::thread::scope;
 use std::time::{Duration, Instant};
@@ -119,7 +119,7 @@ fn start(partitions: i32) -> Cluster {
     cluster
 }
 
-/// Reads the committed records of the topic; there may be no more than these.
+/// Reads the committed records of the topic, and fails if there are other records than these.
 fn expect(broker: &Cluster, wanted: &[&str]) {
     let reader = member(broker, "reader", &[]);
     let mut got = poll(&reader, wanted.len());
@@ -128,7 +128,7 @@ fn expect(broker: &Cluster, wanted: &[&str]) {
     assert!(reader.poll(Duration::from_millis(300)).is_none());
 }
 
-/// What became of the record that was sent last.
+/// The outcome of the record that was sent last.
 #[derive(Default)]
 struct Outcome(Mutex<Option<KafkaResult<()>>>);
 

@@ -35,7 +35,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInfo;
 import org.springframework.kafka.test.EmbeddedKafkaKraftBroker;
 
-/** The ten tests of clients/java against spring-kafka's EmbeddedKafka, as far as it can express them. */
+/** The ten tests of clients/java against spring-kafka's EmbeddedKafka, as far as EmbeddedKafka can express them. */
 class TenTest {
     private static final String NO_FAULTS = "it has no faults";
     private static final EmbeddedKafkaKraftBroker BROKER = new EmbeddedKafkaKraftBroker(1, 1);
@@ -52,7 +52,7 @@ class TenTest {
     private final List<AutoCloseable> open = new ArrayList<>();
     private final String orders;
 
-    /** Each test has a topic of its own: EmbeddedKafka cannot be emptied. */
+    /** Each test has its own topic, because EmbeddedKafka cannot be emptied. */
     TenTest(TestInfo test) {
         orders = "orders-" + test.getTestMethod().orElseThrow().getName();
         BROKER.addTopics(new NewTopic(orders, 2, (short) 1));
@@ -151,7 +151,7 @@ class TenTest {
         assertEquals("abc-7", new String(stored.headers().lastHeader("trace").value(), StandardCharsets.UTF_8));
     }
 
-    /** Why an order is refused, or null. */
+    /** The reason why an order is refused, or null. */
     private Throwable refused() {
         try {
             send(producer(), "order-1", "tea");
