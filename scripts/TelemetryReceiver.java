@@ -5,7 +5,7 @@ import org.apache.kafka.common.metrics.MetricsReporter;
 import org.apache.kafka.server.telemetry.ClientTelemetry;
 import org.apache.kafka.server.telemetry.ClientTelemetryReceiver;
 
-/** Makes a Kafka accept what clients push (KIP-714): a broker without such a plugin does not offer the requests. */
+/** A plugin that makes a Kafka broker offer the requests with which clients push metrics (KIP-714). */
 public class TelemetryReceiver implements MetricsReporter, ClientTelemetry {
     @Override public ClientTelemetryReceiver clientReceiver() { return (context, payload) -> payload.data(); }
     @Override public void configure(Map<String, ?> configs) { }

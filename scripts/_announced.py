@@ -1,4 +1,5 @@
-"""Records what a running broker announces: API versions, features, and the settings that differ from those of 4.3.1.
+"""Records the API versions and features that a running broker announces, and the settings that differ from the settings of
+4.3.1.
 
 The output has the form of broker/wirebroker/core/releases/kafka-X.Y.json.
 """
@@ -37,7 +38,7 @@ SETTINGS = {
     "group": GROUP_SETTINGS,
     "client metrics": CLIENT_METRICS_SETTINGS,
 }
-"""Ours, those of 4.3.1."""
+"""The settings of wirebroker, which are the settings of 4.3.1."""
 TELLS_TYPES = ROOT / "broker" / "wirebroker" / "core" / "releases" / "kafka-2.8.json"
 DEFAULTS = ROOT / "tests" / "data" / "defaults-4.3.1.json"
 NEWEST_ASKED = 4
@@ -95,7 +96,7 @@ def described_settings(client: WireClient, apis: dict[str, tuple[int, int]]) -> 
 
 
 def make_topic(client: WireClient) -> None:
-    """Make the topic `t`, and wait until the broker knows it."""
+    """Make the topic `t`, and wait until the broker has it."""
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
     client.request(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 2)
     asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
@@ -129,8 +130,8 @@ def _changes(kind: str, settings: dict[str, Any]) -> Json:
 
 
 def _is_unknown(entry: Any, known: Setting | None) -> bool:
-    """Tells whether the release does not have the setting. A broker that was started with an unknown setting returns
-    it as a secret without a type.
+    """Tells whether the release does not have the setting. A broker that was started with an unknown setting returns this
+    setting as a secret without a type.
     """
     return known is not None and not known.sensitive and entry.is_sensitive and not entry.config_type
 

@@ -1,4 +1,4 @@
-"""The broker for the clients of a script: wirebroker, a real Kafka or another broker, with a proxy in front if wanted.
+"""The broker for the clients of a script: wirebroker, a real Kafka or another broker, optionally behind a proxy.
 
 with ExitStack() as stack:
     address = through_proxy(stack, real_kafka(stack, {"num.partitions": "2"}), "verdicts")
@@ -67,8 +67,8 @@ def kafka_cluster(
     port: int = 0, advertised: str = "",
 ) -> Addresses:  # fmt: skip
     """Starts a real Kafka of several brokers, and returns their listeners. `port` and `advertised` belong to the first broker;
-    the other brokers have the next ports. Brokers that advertise an address talk to each other through a listener of their
-    own. Raises KafkaUnavailable.
+    the other brokers have the next ports. If brokers advertise another address, they reach each other through an additional
+    listener. Raises KafkaUnavailable.
     """
     first, servers = int(settings.get("node.id", "1")), list[KafkaServer]()
     if advertised:
@@ -83,7 +83,7 @@ def kafka_cluster(
         until = time.monotonic() + READY_WITHIN
         while len(client.request(MetadataRequest(topics=[]), 4).brokers) < brokers:
             if time.monotonic() > until:
-                raise KafkaUnavailable(f"the {brokers} brokers of Kafka did not find each other in {READY_WITHIN:.0f} s")
+                raise KafkaUnavailable(f"the {brokers} brokers of Kafka did not form a cluster within {READY_WITHIN:.0f} s")
             time.sleep(0.1)
     return [{name: f"{host}:{port}" for name, (host, port) in each.addresses.items()} for each in servers]
 
@@ -113,8 +113,8 @@ def own_cluster(
 
 
 def through_proxy(stack: ExitStack, address: str, level: str | None, flags: Sequence[str] = ()) -> str:
-    """Starts a proxy in front of this broker, and returns its address. Without a level there is no proxy: returns the broker's
-    own address. Raises ServerFailed."""
+    """Starts a proxy in front of this broker, and returns its address. Without a trace level, starts no proxy and returns the
+    broker's own address. Raises ServerFailed."""
     if level is None:
         return address
     command = [*WIREBROKER, "proxy", "--upstream", address, "--listen", "127.0.0.1:0", "--trace-level", level, *flags]

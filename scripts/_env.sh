@@ -1,4 +1,5 @@
-# Sourced by the other scripts: makes the environment .venv at the repository's root, once, and puts it first on PATH.
+# Sourced by the other scripts: creates the environment .venv at the repository's root if it does not exist, and puts it first
+# on PATH.
 
 # help_if_asked ARGUMENT ...: for --help, prints the comment at the beginning of the script, and ends it. Scripts call it first.
 help_if_asked() {
@@ -19,12 +20,12 @@ python_for_venv() {
     return 1
 }
 
-# ensure_env GROUP: installs the project with an extra (demo or audit, and the control) or with a dependency group (dev, compile,
-# docs). The second call costs nothing.
+# ensure_env GROUP: installs the project with an extra (demo or audit, and the control) or with a dependency group (dev,
+# compile, docs). A second call does nothing.
 ensure_env() {
     local group=$1 stamp python extras is_group=
     case $group in dev | compile | docs) is_group=yes ;; esac
-    for stamp in .venv/.wirebroker-dev ".venv/.wirebroker-$group"; do  # the group dev has all that the others have
+    for stamp in .venv/.wirebroker-dev ".venv/.wirebroker-$group"; do  # the group dev has the packages of all other groups
         if [ "$stamp" -nt pyproject.toml ] && [ "$stamp" -nt uv.lock ]; then
             return
         fi

@@ -1,6 +1,6 @@
-"""Runs scripts in the environment .venv, whichever Python starts them.
+"""Runs scripts in the environment .venv, even if another Python starts them.
 
-Scripts import this module first. The module needs nothing but Python itself.
+Scripts import this module first. The module needs only Python itself.
 """
 
 import importlib.util
@@ -27,7 +27,7 @@ def enter(*needed: str) -> None:
         print(sys.modules["__main__"].__doc__)
         sys.exit()
     if missing:
-        problem = f"the environment .venv, which `scripts/test --collect-only` makes; {', '.join(missing)} is not there"
+        problem = f"the environment .venv, which `scripts/test --collect-only` makes; {', '.join(missing)} is missing"
         print(f"scripts/{script} needs {problem}.", file=sys.stderr)
         sys.exit(2)
     os.environ.setdefault(

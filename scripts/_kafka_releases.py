@@ -1,4 +1,4 @@
-"""What each release of Apache Kafka needs to run: its artifacts, options of the JVM, and ZooKeeper before 3.3.
+"""The requirements of each release of Apache Kafka: its artifacts, options of the JVM, and ZooKeeper before 3.3.
 
 All releases run on Java 17.
 """
@@ -60,7 +60,7 @@ def numbers(version: str) -> tuple[int, ...]:
 def version_of(release: str) -> str:
     """Returns the version that is played for a release such as "3.9". Raises KafkaUnavailable for an unknown release."""
     if release not in RELEASES:
-        raise KafkaUnavailable(f"there is no release {release!r}; known are {', '.join(RELEASES)}")
+        raise KafkaUnavailable(f"there is no release {release!r}; there are {', '.join(RELEASES)}")
     return RELEASES[release]
 
 
@@ -95,7 +95,7 @@ def java_options(version: str) -> list[str]:
 def free_port() -> int:
     """Returns a loopback port that is free at this moment and was not returned before. Raises KafkaUnavailable."""
     for port in random.sample(PORTS, len(PORTS)):
-        if port in _given:  # a broker that has got this port may not have opened it yet
+        if port in _given:  # a broker that was given this port may not have opened it yet
             continue
         with socket.socket() as probe:
             try:
@@ -132,13 +132,13 @@ def fetch_jars(version: str = VERSION) -> Path:
         try:
             jars.rename(target)
         except OSError:
-            if not target.is_dir():  # if the folder exists, another process was faster
+            if not target.is_dir():  # if the folder exists, another process has made it in the meantime
                 raise
     return target
 
 
 def fetch_jar_of(artifact: str, classifier: str, version: str = VERSION) -> Path:
-    """Returns a jar that `fetch_jars` leaves out, such as that of Kafka's own tests. Raises KafkaUnavailable."""
+    """Returns a jar that `fetch_jars` leaves out, such as the jar of Kafka's own tests. Raises KafkaUnavailable."""
     jar = jar_folder(version).with_name(f"{artifact}-{version}-{classifier}.jar")
     if not jar.is_file():
         coordinates = f"org.apache.kafka:{artifact}:{version}:jar:{classifier}"

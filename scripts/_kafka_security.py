@@ -5,10 +5,10 @@
         kafka.security.folder / "ca.pem"             # what clients trust
         kafka.security.folder / "client.pem"         # a client's key and certificate (CN=client), for mutual TLS
 
-Each listener takes PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 for the same users. SSL requests a client's certificate, but does not
-require it (`ssl.client.auth=requested`). Brokers talk in plaintext. Other settings, such as an authorizer
-(`authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer` with `super.users=User:ANONYMOUS`) or
-`delegation.token.secret.key`, go into the settings of KafkaServer. With `oauth` the listeners take OAUTHBEARER as well. Needs
+Each listener accepts PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 for the same users. SSL requests a client's certificate, but does
+not require it (`ssl.client.auth=requested`). Brokers communicate with each other in plaintext. Other settings, such as an
+authorizer (`authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer` with `super.users=User:ANONYMOUS`)
+or `delegation.token.secret.key`, go into the settings of KafkaServer. With `oauth` the listeners also accept OAUTHBEARER. Needs
 trustme.
 """
 
@@ -36,7 +36,7 @@ JAAS = "jaas.conf"
 
 @dataclass(frozen=True)
 class OAuth:
-    """How a broker checks OAUTHBEARER tokens: as unsecured tokens with these options, or by the keys in a file."""
+    """The way in which a broker checks OAUTHBEARER tokens: as unsecured tokens with these options, or by the keys in a file."""
 
     options: Mapping[str, str] = field(default_factory=dict)
     keys: Path | None = None
@@ -98,7 +98,8 @@ class Security:
         return "".join(f' user_{name}="{password}"' for name, password in self.users.items())
 
     def _stores(self) -> dict[str, str]:
-        """The key is in the settings themselves, because Kafka 2.7 and 2.8 read a file only if its key is encrypted."""
+        """The settings contain the key itself, because Kafka 2.7 and 2.8 read a file only if the key in the file is
+        encrypted."""
         key = (self.folder / SERVER).read_text().replace("\n", "\\n")
         return {
             "ssl.keystore.type": "PEM",
@@ -126,7 +127,7 @@ class Security:
 
 
 def _write(path: Path, issued: object) -> None:
-    """Writes the key followed by the certificates. The key has the form PKCS #8, the only one that Java reads."""
+    """Writes the key followed by the certificates. The key has the form PKCS #8, the only form that Java reads."""
     from cryptography.hazmat.primitives import serialization as form
 
     key = form.load_pem_private_key(issued.private_key_pem.bytes(), None)  # type: ignore[attr-defined]

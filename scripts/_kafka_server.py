@@ -41,12 +41,12 @@ TELEMETRY_RECEIVER = "TelemetryReceiver"
 class KafkaServer:
     """One broker and controller in one process, with the settings of the recordings unless `settings` says otherwise.
 
-    `data` is the folder for its files (else a temporary folder), in the subfolders that `log.dirs` names. With `port`
-    0 the broker gets a free port, and keeps it when it restarts. `security` adds listeners; `addresses` has their
-    addresses by protocol. With `joins` the broker joins the cluster of the server `joins`, and its settings need
-    another `node.id`. `advertised` is the address that clients use, if it is not the broker's own. With `quorum`, the
-    addresses of all controllers by node id, the broker is one of several that are controllers, too: start them with
-    `start_together`. Raises KafkaUnavailable if Kafka is not on this machine or does not start.
+    `data` is the folder for its files (else a temporary folder), in the subfolders that `log.dirs` names. With `port` 0 the
+    broker gets a free port, and keeps it when it restarts. `security` adds listeners; `addresses` has their addresses by
+    protocol. With `joins` the broker joins the cluster of the server `joins`, and its settings need another `node.id`.
+    `advertised` is the address that clients use, if it is not the broker's own. `quorum` has the addresses of all controllers
+    by node id. With it, the broker is also a controller, and one of several brokers that `start_together` starts. Raises
+    KafkaUnavailable if Kafka is not on this machine or does not start.
     """
 
     SETTINGS: Mapping[str, str] = {
@@ -60,7 +60,7 @@ class KafkaServer:
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
-        "log.initial.task.delay.ms": "100",  # the default is 30 s, but the recorded broker had already run for longer than that
+        "log.initial.task.delay.ms": "100",  # the default is 30 s, but the recorded broker had already run for longer than 30 s
     }
 
     def __init__(
@@ -93,7 +93,7 @@ class KafkaServer:
         self._folder = Path(tempfile.mkdtemp(prefix="kafka-")) if data is None else data
         self._process: subprocess.Popen[bytes] | None = None
         self.zookeeper = self._zookeeper()
-        """The ZooKeeper of the cluster, None for a KRaft broker."""
+        """The ZooKeeper of the cluster, or None for a KRaft broker."""
 
     def __enter__(self) -> KafkaServer:
         try:
@@ -279,7 +279,8 @@ class KafkaServer:
 
 
 def start_together(servers: Sequence[KafkaServer]) -> None:
-    """Start the brokers of a quorum, and wait until all respond: one alone elects no controller. Raises KafkaUnavailable."""
+    """Start the brokers of a quorum, and wait until all respond. They start together, because a single broker elects no
+    controller. Raises KafkaUnavailable."""
     for server in servers:
         server.launch()
     for server in servers:
@@ -287,7 +288,7 @@ def start_together(servers: Sequence[KafkaServer]) -> None:
 
 
 def until(condition: Callable[[], bool], what: str, within: float = 120.0) -> None:
-    """Wait until the condition is true; a broker that cannot be reached is asked again. Exits after `within` seconds."""
+    """Wait until the condition is true. Errors of a broker that cannot be reached are ignored. Exits after `within` seconds."""
     end = time.monotonic() + within
     while time.monotonic() < end:
         try:
@@ -296,4 +297,4 @@ def until(condition: Callable[[], bool], what: str, within: float = 120.0) -> No
         except (OSError, WireError):
             pass
         time.sleep(0.2)
-    raise SystemExit(f"{what}: not within {within:.0f} s")
+    raise SystemExit(f"{what}: this did not happen within {within:.0f} s")

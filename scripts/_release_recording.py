@@ -27,13 +27,15 @@ NEEDS_NEW_BROKER = (
     "cold", "controller", "cold_shares", "cold_shares_alter", "features", "log_dirs", "log_dirs_new",
     "loggers", "secured_acls",
 )  # fmt: skip
-"""The groups of scenarios that leave state which would disturb the next turn. So each turn of them needs a new broker."""
+"""The groups of scenarios whose state would disturb the next turn of the group. So each turn of such a group needs a new
+broker."""
 APART = ("features", "log_dirs", "loggers")
-"""The groups whose scenarios leave state that would disturb each other, such as levels of features and of loggers, and logs in
-directories. So each scenario of them needs its own broker."""
+"""The groups whose scenarios would disturb each other by their state, such as levels of features and of loggers, and logs in
+directories. So each scenario of such a group needs its own broker."""
 SECURED_AT_ONCE = ("secured_sessions", "secured_tokens")
 AT_ONCE = ("slow", "secured", "groups", "expire", "expire_txnid", "expire_off_retention", *SECURED_AT_ONCE)
-"""The groups of scenarios that wait for long and are independent of each other. Their scenarios are played at the same time."""
+"""The groups of scenarios that wait for a long time, and that are independent of each other. Their scenarios are played at the
+same time."""
 PAUSE = 0.3
 """The seconds after which even a broker on a busy machine has applied changed settings of a group."""
 RETENTION_AFTER = 31
@@ -58,7 +60,7 @@ def cannot(scenario: Scenario, version: str, apis: Iterable[str]) -> str | None:
     if scenario.telemetry and release < (3, 7):
         return "needs metrics of clients (KIP-714)"
     if scenario.ran_on == "features" and release < (4,):
-        return "needs levels of features that came later"
+        return "needs levels of features that later releases have"
     if scenario.ran_on == "secured_tokens" and release < (2,):
         return "needs OAUTHBEARER (KIP-255)"
     if scenario.ran_on.startswith("log_dirs") and has_kraft(version) and release < (3, 7):
@@ -103,8 +105,8 @@ def record(recording: ReleaseRecording, scenarios: Iterable[Scenario], *, again:
 
 
 def _play_group(name: str, group: list[Scenario], version: str) -> dict[tuple[str, Turn], list[Json]]:
-    """Returns the observations of each scenario in each turn. If a scenario's requests need no lower version, its clamped turns
-    equal its named turns."""
+    """Returns the observations of each scenario in each turn. If no request of a scenario needs a lower version, the
+    observations of its clamped turns are the observations of its named turns."""
     seen: dict[tuple[str, Turn], list[Json]] = {}
     same: set[str] = set()
 
@@ -129,7 +131,7 @@ def _play_group(name: str, group: list[Scenario], version: str) -> dict[tuple[st
                 with started(group[0], version) as server:
                     play_all(server, *turn)
         return seen
-    # If a turn fails, the broker stops first, and the other turns end because nobody responds to them.
+    # If a turn fails, the broker stops first. The other turns then end, because their requests get no response.
     with ThreadPoolExecutor(len(TURNS) if name in AT_ONCE else 1) as threads, started(group[0], version) as server:
         list(threads.map(lambda turn: play_all(server, *turn), TURNS))
     return seen
@@ -137,7 +139,8 @@ def _play_group(name: str, group: list[Scenario], version: str) -> dict[tuple[st
 
 @contextmanager
 def started(scenario: Scenario, version: str) -> Iterator[KafkaServer]:
-    """Yields a broker for a scenario. If the scenario needs it, the broker has run for as long as the recorded broker had."""
+    """Yields a broker for a scenario. If the scenario needs it, the broker has already run for as long as the recorded broker
+    had run."""
     with server_for(scenario, version) as server:
         if scenario.ran_on == "expire_off_retention" and numbers(version) < (3, 8):
             time.sleep(RETENTION_AFTER)

@@ -1,4 +1,4 @@
-"""Runs checks on wirebroker as several releases of Kafka and, with `--beside-kafka`, on real brokers of these.
+"""Runs checks on wirebroker as several releases of Kafka and, with `--beside-kafka`, on real brokers of these releases.
 
 add_release_flags(parser)
 if chosen.releases:
@@ -20,14 +20,14 @@ NAMED = 4
 """At most this number of checks that differ are named in a cell of the table."""
 BESIDE = (
     "A number counts the checks that a {row} passes on wirebroker, of those that it passes on a real Kafka of the "
-    "release. After the number: checks that pass only here (+) or only there (−)."
+    "release. After the number: checks that pass only on wirebroker (+) or only on the real Kafka (−)."
 )
 ALONE = "A number counts the checks that a {row} passes, of those that it should pass. After the number: checks that fail."
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The checks of one client or suite on one broker. `missing` is the reason why it did not run, or ""."""
+    """The checks of one client or suite on one broker. `missing` is the reason why the checks did not run, or ""."""
 
     name: str
     version: str
@@ -37,7 +37,7 @@ class Checked:
 
 
 Passing = Mapping[str, Collection[str]] | None
-"""The names of the checks that pass on a real Kafka of the release, for each client or suite; None without such a Kafka."""
+"""The names of the checks that pass on a real Kafka of the release, for each client or suite; None without a real Kafka."""
 Play = Callable[[str, bool, Passing], list[Checked]]
 """Runs everything on a broker of a release. The broker is a real Kafka if the second argument is true."""
 
@@ -69,7 +69,7 @@ def add_release_flags(parser: argparse.ArgumentParser) -> None:
 def check_release_flags(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> None:
     """End the script with an error if flags contradict each other."""
     if chosen.releases and (chosen.bootstrap or chosen.on_kafka):
-        parser.error("--releases starts the brokers itself, so it goes with neither --bootstrap nor --on-kafka")
+        parser.error("--releases starts the brokers itself, so it cannot be used with --bootstrap or --on-kafka")
     if chosen.beside_kafka and not chosen.releases:
         parser.error("--beside-kafka needs --releases")
 

@@ -22,7 +22,7 @@ CHECKS = {
     "groups": "list, describe, delete groups",
     "transactions": "list and describe transactions",
     "tls": "produce and consume over TLS",
-    "mtls": "the same with a client's certificate",
+    "mtls": "produce and consume over TLS with a client's certificate",
     "sasl-plain": "log in by SASL PLAIN",
     "scram-sha-256": "log in by SCRAM, over TLS",
     "scram-sha-512": "log in by SCRAM",
@@ -46,7 +46,7 @@ class Result:
 
 @dataclass(slots=True)
 class Outcome:
-    """The results of one client. `missing` says why the client did not run, or is ""."""
+    """The results of one client. `missing` is the reason why the client did not run, or ""."""
 
     client: str
     version: str = ""

@@ -127,13 +127,14 @@ def old_kafka_python(pinned: str = "") -> Command:
 
 
 def old_confluent() -> Command:
-    """confluent-kafka of 2022 on librdkafka of the same version, both compiled: they have no wheel for Python 3.11."""
+    """confluent-kafka of 2022 on librdkafka of the same version. Both are compiled, because they have no wheel for Python
+    3.11."""
     for name in ("make", "gcc"):
         tool(name)
     folder = cache() / f"librdkafka-{OLD_CONFLUENT}"
     if not (folder / "complete").exists():
         source = crate("rdkafka-sys", OLD_LIBRDKAFKA, folder) / "librdkafka"
-        options = ["--disable-curl", "--disable-optimization", f"--prefix={folder}"]  # compiles in half the time
+        options = ["--disable-curl", "--disable-optimization", f"--prefix={folder}"]  # with this, compiling takes half the time
         call(["./configure", *options], source, "librdkafka's configure")
         for goals in ([f"-j{os.cpu_count() or 1}", "lib"], ["install"]):
             call(["make", "-C", "src", *goals], source, "making librdkafka")
@@ -194,7 +195,7 @@ def kafka_streams() -> Command:
 
 
 def spring_service() -> Command:
-    """A service of Spring for Apache Kafka, with the client that comes with it."""
+    """A service of Spring for Apache Kafka, with the Kafka client that Spring depends on."""
     folder = jars_of(spring_folder(), "org.springframework.kafka", "spring-kafka", SPRING)
     options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
     return Command([tool("java"), *options, "-cp", f"{folder}/*", PROGRAMS / "java" / "SpringService.java"])
@@ -235,7 +236,7 @@ def kcat() -> Command:
         making = cache() / f"kcat.{os.getpid()}"
         making.mkdir()
         try:
-            # The names of the package and of those dependencies that are not installed.
+            # The names of the package and of its dependencies that are not installed.
             wanted = call(["apt-get", "install", "--print-uris", "-qq", "kcat"], making, "`apt-get install kcat`")
             packages = [line.split()[1].split("_")[0] for line in wanted.splitlines() if line.startswith("'")]
             call(["apt-get", "download", "-qq", *packages], making, f"`apt-get download {' '.join(packages)}`")

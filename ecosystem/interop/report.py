@@ -45,5 +45,5 @@ def markdown(outcomes: Sequence[Outcome], checks: Sequence[str]) -> str:
             lines.append(f"| {outcome.client} | {outcome.version} | {marks} |")
     headings = {check.replace("-", " "): CHECKS[check] for check in checks}
     told = "; ".join(f"{heading}: {text}" for heading, text in headings.items() if heading != text)
-    explained = textwrap.fill(f"✓ passes, ✗ fails, – is not offered by the client. What was run: {told}.", 120)
+    explained = textwrap.fill(f"✓ passes, ✗ fails, – is not offered by the client. The checks: {told}.", 120)
     return "\n".join(lines) + f"\n\n{explained}\n"

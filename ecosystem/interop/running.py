@@ -40,7 +40,7 @@ def run(
     while left:
         problem = _listen(command, bootstrap, prefix, left, outcome, told)
         if left:
-            result = Result(FAIL, problem or "the program ended before its checks did")
+            result = Result(FAIL, problem or "the program ended before its checks ended")
             outcome.results[left[0]] = result
             told(left.pop(0), result)
     return outcome

@@ -1,4 +1,4 @@
-"""The applications, and their kills."""
+"""The applications of the test, which are killed and started again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ APPLICATIONS: dict[str, tuple[Callable[[str], Command], tuple[str, ...]]] = {
     "go": (lambda _: go("transform")(), ()),
     "plain": (lambda _: python("transform"), ("--at-least-once",)),
 }
-"""The command of each application, and its further words."""
+"""The command of each application, and further arguments."""
 
 
 class Process:
@@ -50,7 +50,7 @@ class Process:
     def __init__(self, words: Sequence[str | Path], log: Path) -> None:
         self.words, self.log = [str(word) for word in words], log
         self.exits = 0
-        """how often it ended by itself"""
+        """how often the program ended by itself"""
         self.due = 0.0
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -62,7 +62,7 @@ class Process:
             )
 
     def tend(self) -> None:
-        """Start it if it is due, or has ended by itself."""
+        """Start the program if it is due, or if it has ended by itself."""
         if self.process is not None and self.process.poll() is not None:
             self.exits += 1
             self.process, self.due = None, time.monotonic() + 1
@@ -70,14 +70,14 @@ class Process:
             self.start()
 
     def kill(self, away: float) -> None:
-        """Kill it, and let it be away for these seconds."""
+        """Kill the program, and start it again after these seconds."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
         self.process, self.due = None, time.monotonic() + away
 
     def end(self, within: float = 60.0) -> str:
-        """End it cleanly. Returns the last line of its output."""
+        """End the program cleanly. Returns the last line of its output."""
         if self.process is not None:
             process, self.process = self.process, None
             process.send_signal(signal.SIGTERM)
@@ -89,7 +89,7 @@ class Process:
         return self.log.read_text(errors="replace").rstrip().rpartition("\n")[2]
 
     def aborts(self) -> int:
-        """How many transactions it aborted."""
+        """The number of transactions that the program aborted."""
         return self.log.read_bytes().count(b"aborts: ")
 
 
@@ -107,7 +107,8 @@ def feeds(bootstrap: str, rate: int, folder: Path) -> list[Process]:
 
 
 class Chaos:
-    """Kills one instance of an application, a broker, or both, again and again. Processes without a name are only tended."""
+    """Repeatedly kills an instance of an application, a broker, or both. Processes without a name are not killed, but started
+    again if they end."""
 
     def __init__(self, cluster: Cluster, processes: dict[str, list[Process]], seed: int, say: Callable[[str], None]) -> None:
         self.cluster, self.processes, self.random, self.say = cluster, processes, random.Random(seed), say
@@ -115,7 +116,7 @@ class Chaos:
         self.threads: list[threading.Thread] = []
 
     def run(self, seconds: float) -> None:
-        """Kill for this long, then let all that was killed come back."""
+        """Kill for this long, and then wait until all killed processes run again."""
         end = time.monotonic() + seconds
         strike = time.monotonic() + 15
         while time.monotonic() < end:

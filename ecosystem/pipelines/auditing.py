@@ -1,4 +1,4 @@
-"""The audit of the pipelines of `applications`, and what it should have told."""
+"""The audit of the pipelines of `applications`, and the comparison of its report with the expected counts."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def audit(folder: Path, name: str, policies: str, *where: str) -> dict[str, Any]
 
 NAMES = {"inputs": "inputs", "outputs": "outputs", "lost": "unprocessed", "doubled": "processed_twice",
          "invented": "without_input", "disordered": "out_of_order", "dropped": "dropped"}  # fmt: skip
-"""The counts of this script, and their names in the audit's summary."""
+"""The counts of this script, each with its name in the audit's summary."""
 
 
 REPEATS = ("processed_twice", "session_duplicate", "epoch_duplicate", "application_duplicate")

@@ -1,4 +1,4 @@
-"""Counts of both sides of an application, by a consumer of our own that knows nothing of the audit."""
+"""Counts the inputs and outputs of an application with a separate consumer, without any code of the audit."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def is_drained(cluster: Cluster, name: str, last: dict[int, int]) -> bool:
 
 
 def drain(cluster: Cluster, names: Iterable[str], tend: Callable[[], object]) -> None:
-    """Waits until these applications have processed all inputs, and calls `tend` meanwhile."""
+    """Waits until these applications have processed all inputs, and calls `tend` repeatedly while it waits."""
     last = {name: last_inputs(cluster, name) for name in names}
 
     def drained() -> bool:

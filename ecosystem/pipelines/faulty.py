@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 PARTITIONS = 3
 WITHIN = 60.0
 OLD = "likely"
-"""The severity of findings by transactions: librdkafka uses the protocol before KIP-890."""
+"""The severity of findings about transactions, because librdkafka uses the protocol before KIP-890."""
 
 
 class Expected(NamedTuple):
@@ -30,7 +30,7 @@ class Expected(NamedTuple):
 
 
 class Application:
-    """Consumes with a real group, and produces in transactions or without. Input n has one of six keys and the id `on`."""
+    """Consumes with a real group, and produces with or without transactions. Input n has one of six keys and the id `on`."""
 
     def __init__(self, bootstrap: str, name: str, inputs: int = 60, **topic: str) -> None:
         self.bootstrap, self.name = bootstrap, name
@@ -87,7 +87,7 @@ class Application:
         own = producer or self.producer
         own.produce(self.sink, value, record.key(), headers=headers or record.headers(),
                     on_delivery=lambda error, stored: place.extend([stored.partition(), stored.offset()]))  # fmt: skip
-        own.flush(WITHIN)  # a batch for each output, so that the order is that of the calls
+        own.flush(WITHIN)  # each output has its own batch, so that the outputs have the order of the calls
         return Expected("", self.sink, *place)
 
     def transform(
@@ -120,7 +120,7 @@ class Application:
             self.consumer = None
 
     def reset(self, offsets: dict[int, int]) -> None:
-        """Set the group's offsets, as an operator does while no member is there."""
+        """Set the group's offsets, as an operator does while the group has no member."""
         self.restart()
         operator = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.name, "enable.auto.commit": False})
         operator.commit(offsets=[TopicPartition(self.source, *each) for each in offsets.items()], asynchronous=False)
@@ -128,7 +128,7 @@ class Application:
         self.begun |= offsets
 
     def passed(self, records: Sequence[Message], begun: dict[int, int]) -> list[tuple[int, int]]:
-        """The inputs of the first partition that the commit after these records passed."""
+        """Returns the inputs of the first partition that the commit after these records passed."""
         first = min(each.partition() for each in records)
         return [(first, offset) for offset in range(begun.get(first, 0), self.begun[first])]
 
@@ -203,7 +203,7 @@ def jumps_to_the_end(app: Application) -> list[Expected]:
     app.reset(dict.fromkeys(range(PARTITIONS), target))
     app.transform(app.rest())
     passed = [(each, offset) for each in range(PARTITIONS) for offset in range(begun.get(each, 0), target)]
-    jumped = [each for each in passed if each[0] in begun]  # a first commit does not jump
+    jumped = [each for each in passed if each[0] in begun]  # the first commit of a group never counts as a jump
     return [Expected("input_unprocessed", app.source, *each) for each in passed] + [
         Expected("commit_jump", app.source, *each) for each in jumped
     ]
@@ -267,7 +267,7 @@ def is_killed_before_its_commit(app: Application) -> list[Expected]:
 
 @fault
 def commits_before_it_processes(app: Application) -> list[Expected]:
-    """At most once: it commits, and is killed before the outputs."""
+    """At most once: the application commits, and is killed before it produces the outputs."""
     app.transform(app.read(20))
     records = app.read(10)
     app.commit(records)
@@ -293,7 +293,7 @@ def ignores_a_failed_delivery(app: Application) -> list[Expected]:
 
 @fault
 def goes_on_as_a_zombie(app: Application) -> list[Expected]:
-    """Another member takes over, and the first one still produces the records that it has."""
+    """Another member takes over, and the first member still produces the outputs of the records that it has consumed."""
     held = app.read(12)
     app.restart()
     records = app.rest()

@@ -25,7 +25,7 @@ CONSEQUENCES = ("application_duplicate", "epoch_duplicate", "commit_regression")
 
 
 class RealKafka:
-    """The part of a MockKafka that a `Shop` uses, on a real Kafka."""
+    """Has the methods of a MockKafka that a `Shop` uses, but works on a real Kafka."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap_servers = bootstrap

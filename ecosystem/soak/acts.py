@@ -1,4 +1,4 @@
-"""What happens to the brokers and to the applications while they work."""
+"""The acts: failures of brokers, applications and connections, while the applications work."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Acts:
         self._next = time.monotonic() + QUIET[1]
 
     def tend(self) -> None:
-        """Do what is due."""
+        """Do the acts that are due."""
         now = time.monotonic()
         due = [action for when, action in self._later if when <= now]
         self._later = [each for each in self._later if each[0] > now]
@@ -41,7 +41,7 @@ class Acts:
             act()
 
     def end(self) -> None:
-        """Do at once what was to come, so that all brokers run."""
+        """Do at once the acts that are planned for later, so that all brokers run."""
         for _, action in self._later:
             action()
         self._later.clear()
@@ -62,7 +62,7 @@ class Acts:
         self._later.append((time.monotonic() + away, lambda: self.brokers.kafka.start_broker(node)))
 
     def connection(self) -> None:
-        """Lose a connection, or a response with it."""
+        """Close a connection, with or without losing a response."""
         api = self.random.choice(("Produce", "Fetch", "EndTxn", "AddOffsetsToTxn", "ConsumerGroupHeartbeat", "Heartbeat"))
         kind = self.random.choice((faults.disconnect, faults.lose_ack))
         say(f"{kind.__name__} at the next {api}")

@@ -26,7 +26,7 @@ SETTINGS = {
 
 
 class Size(NamedTuple):
-    """How large the process and its broker are."""
+    """The size of the process and of its brokers."""
 
     memory: int
     """the resident memory in MB"""
@@ -89,7 +89,7 @@ class Brokers:
 
 
 def _free_ports(count: int) -> int:
-    """Returns the first of some neighbouring ports that nobody uses. The system gives none of them to outgoing connections."""
+    """Returns the first of several neighbouring free ports. The system does not use these ports for outgoing connections."""
     while True:
         first = random.randrange(20_000, 32_000)
         try:

@@ -1,6 +1,6 @@
 """Listen on the ports that a suite's tests expect, and forward the connections to the brokers.
 
-forwarding.py LISTEN=HOST:PORT… [-- WORD…]     forward while the command runs, and end with its exit code
+forwarding.py LISTEN=HOST:PORT… [-- WORD…] forward while the command runs, and end with its exit code
 """
 
 from __future__ import annotations

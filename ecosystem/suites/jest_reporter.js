@@ -1,4 +1,4 @@
-// One line for each test of jest: `jest: PASSED src/a.spec.js > its full name`.
+// Prints a line for each test of jest: `jest: PASSED src/a.spec.js > its full name`.
 module.exports = class {
   constructor(config) {
     this.root = config.rootDir + '/'

@@ -1,4 +1,4 @@
-// One line for each test of `node --test`: `node: PASSED test/a.test.ts > its name`.
+// Prints a line for each test of `node --test`: `node: PASSED test/a.test.ts > its name`.
 const root = process.cwd() + '/'
 
 export default async function* (source) {

@@ -22,7 +22,8 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(slots=True)
 class Outcome:
-    """The results of one suite. `missing` says why the suite did not run. `lost` has the tests that pass on Kafka only."""
+    """The results of one suite. `missing` says why the suite did not run. `lost` has the tests that pass on Kafka, but not
+    here."""
 
     suite: Suite
     results: dict[str, str] = field(default_factory=dict)

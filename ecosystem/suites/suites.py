@@ -96,12 +96,12 @@ class Suite:
     port: int = 0
     """The port of the first broker if the tests expect it; the other brokers have the next ports."""
     advertised: str = ""
-    """The address that the first broker advertises if it is not its own; the other brokers advertise the next ports."""
+    """The address that the first broker advertises instead of its own address; the other brokers advertise the next ports."""
     listeners: Sequence[str] = ()
     """The secured listeners of each broker; the address is then `PLAINTEXT=127.0.0.1:9092 SSL=… CERTIFICATES=FOLDER`."""
     users: Mapping[str, str] = field(default_factory=dict)
     ports: Mapping[int, tuple[str, int]] = field(default_factory=dict)
-    """Ports that the tests cannot change, each with the listener and the number (from 0) of the broker that it leads to."""
+    """Ports that the tests cannot change. Each port leads to a listener and a broker, which is given by its number from 0."""
     not_offered: str = "$^"
     """Matches the names of tests that need a feature which wirebroker does not offer. The README lists these features."""
 
@@ -242,7 +242,7 @@ def librdkafka(address: str, version: str) -> Run:
 
 
 def confluent_kafka_python(address: str, _: str) -> Run:
-    """Those integration tests of the repository that need no schema registry, run with the package from PyPI."""
+    """The integration tests of the repository that need no schema registry, run with the package from PyPI."""
     folder = cache() / f"suite-confluent-kafka-python-{CONFLUENT_KAFKA_PYTHON}"
     if not (folder / "complete").exists():
         source = checkout("confluentinc/confluent-kafka-python", f"v{CONFLUENT_KAFKA_PYTHON}", folder)
@@ -366,7 +366,7 @@ def streams(address: str, _: str) -> Run:
 
 
 def of_kafka(address: str, artifact: str, classes: str) -> Run:
-    """Kafka's own tests, from a jar of Maven Central. A class that starts wirebroker replaces the one that starts Kafka."""
+    """Kafka's own tests, from a jar of Maven Central. A class that starts wirebroker replaces the class that starts Kafka."""
     folder = cache() / f"suite-kafka-{KAFKA}"
     if not (folder / "complete").exists():
         shutil.rmtree(folder, ignore_errors=True)
@@ -466,7 +466,7 @@ def at_most(version: str, known: str) -> str:
 
 
 GO_RESULT = re.compile(r"^ *--- (?P<word>PASS|FAIL|SKIP): (?P<name>\S+)")
-"""A line of `go test -v` about a test or a part of one."""
+"""A line of `go test -v` about a test or a subtest."""
 
 
 def go_only(name: str) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""The page docs/reference/behaviours.md and the tests whose names carry a behaviour's id."""
+"""The page docs/reference/behaviours.md, and the tests whose names begin with a behaviour's id."""
 
 from __future__ import annotations
 

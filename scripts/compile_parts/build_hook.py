@@ -13,8 +13,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 OLDEST = (3, 11)
-"""The oldest Python that wirebroker supports. Older ones load this file, too, before pip compares `requires-python` and says
-what is wrong. So the file imports nothing that they lack."""
+"""The oldest Python that wirebroker supports. Older versions load this file, too, before pip checks `requires-python` and
+prints the error. So the file imports only modules that these versions have."""
 
 
 class CompiledModules(BuildHookInterface[Any]):

@@ -19,7 +19,8 @@ from shutil import copy2
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LIBRARY = "wirebroker"
-"""The name of the library: `wirebroker__mypyc`, beside the packages. Each compiled module is a small file that loads it."""
+"""The name of the library: `wirebroker__mypyc`, beside the packages. Each compiled module is a small file that loads the
+library."""
 SUFFIXES = ("so", "pyd")
 
 

@@ -1,9 +1,9 @@
 """Joins the definitions of a message in several releases into one definition.
 
-A release that removes versions of a message also changes the versions of the fields ("0-2" disappears, "3+" becomes "0+").
-So the definition of each version is taken from a single release: one release defines the versions below a border, another
-release the versions from the border on. A field with different names in two releases is recognised by its position in the
-versions that both releases have.
+A release that removes versions of a message also changes the versions of the fields ("0-2" disappears, "3+" becomes "0+"). So
+the definition of each version is taken from a single release: one release defines the versions below a border, and another
+release defines the versions from the border on. A field with different names in two releases is recognised by its position in
+the versions that both releases have.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def _with_stability(found: dict[str, Json]) -> dict[str, Json]:
 
 
 def _joined(first: Json, second: Json, border: int, naming: Json) -> Json:
-    """Returns one definition. `first` describes the versions below `border`, `second` the others, and `naming` gives the names.
+    """Returns one definition. `first` describes the versions below `border`, `second` describes the versions from `border` on,
+    and `naming` has the names.
 
     A struct is defined inside the first field that uses it.
     """
@@ -117,8 +118,8 @@ def _has(field: Json, what: str, version: int) -> bool:
 
 
 class _Join:
-    """Joins two definitions of the same fields: for versions below `border` the first definition holds, for the others the
-    second."""
+    """Joins two definitions of the same fields: for versions below `border` the first definition applies, and for versions from
+    `border` on the second definition."""
 
     def __init__(self, name: str, low: int, border: int, high: int) -> None:
         self.name = name
@@ -136,7 +137,7 @@ class _Join:
             twin = twins.get(field["name"])
             if twin is not None:
                 at = second.index(twin)
-                assert at >= place, f"{field['name']} of {self.name} stands elsewhere"
+                assert at >= place, f"{field['name']} of {self.name} has another position"
                 made += [self._field(None, each) for each in second[place:at]]
                 place = at + 1
             made.append(self._field(field, twin))

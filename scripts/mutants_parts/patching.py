@@ -1,4 +1,4 @@
-"""Puts a changed text of a module into a running process: each function gets the code that the new text gives it.
+"""Puts a changed text of a module into a running process: each function gets its code from the new text.
 
 So a mutant needs no new process that imports everything again. This works if only the bodies of functions differ.
 """
@@ -17,7 +17,7 @@ def changed_functions(old: str, new: str) -> dict[CodeType, CodeType] | None:
 
 
 def _compare(old: CodeType, new: CodeType, found: dict[CodeType, CodeType]) -> bool:
-    """Compares the functions in two pieces of code. Returns whether the pieces are the same but for these functions."""
+    """Compares the functions in two pieces of code. Returns whether the pieces are the same except for these functions."""
     if len(old.co_consts) != len(new.co_consts) or old.co_code != new.co_code or old.co_names != new.co_names:
         return False
     for one, other in zip(old.co_consts, new.co_consts, strict=True):
@@ -26,7 +26,7 @@ def _compare(old: CodeType, new: CodeType, found: dict[CodeType, CodeType]) -> b
                 return False
         elif one.co_name != other.co_name:
             return False
-        elif one.co_flags & 2 and one != other:  # code of a function, not of a class
+        elif one.co_flags & 2 and one != other:  # the code of a function, and not of a class
             found[one] = other
         elif not one.co_flags & 2 and not _compare(one, other, found):
             return False
@@ -34,7 +34,7 @@ def _compare(old: CodeType, new: CodeType, found: dict[CodeType, CodeType]) -> b
 
 
 def patch(module: str, changed: dict[CodeType, CodeType]) -> bool:
-    """Gives the functions of a module their new code. Returns whether each of them was found."""
+    """Gives the functions of a module their new code. Returns whether each of these functions was found."""
     left = set(changed)
     gc.unfreeze()  # frozen objects are not listed
     for each in gc.get_objects():

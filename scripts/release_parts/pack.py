@@ -1,4 +1,5 @@
-"""Pack a folder so that the same files give the same archive: no times, no owners, one order. Writes its SHA-256 beside it.
+"""Pack a folder so that the same files always give the same archive: without times and owners, and in a fixed order. Writes its
+SHA-256 beside it.
 
 pack.py FOLDER ARCHIVE.tar.gz
 """

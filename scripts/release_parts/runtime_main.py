@@ -1,10 +1,12 @@
-"""The executable of the runtime: the command `wirebroker`, in a process whose children see the system's own libraries."""
+"""The executable of the runtime: the command `wirebroker`, in a process whose child processes use the system's own
+libraries."""
 
 import os
 import sys
 
 for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"):
-    # The frozen program finds its own libraries by this variable. The commands that `explore` runs must not find them there.
+    # The frozen program finds its own libraries by this variable. The commands that `explore` runs must not use these
+    # libraries.
     original = os.environ.pop(f"{name}_ORIG", None)
     os.environ.pop(name, None)
     if original is not None:

@@ -20,7 +20,7 @@ VALUE = "a pound of tea"
 
 
 def ask(address: str, body: object = None) -> Any:
-    """The control's response."""
+    """Returns the response of the control."""
     with urlopen(address, None if body is None else json.dumps(body).encode(), timeout=20) as response:
         return json.load(response)
 

@@ -11,7 +11,7 @@ import kafka.server.BrokerServer;
 import org.apache.kafka.metadata.BrokerState;
 import org.mockito.Mockito;
 
-/** The class of this name that Kafka Streams' tests start their brokers with, for the command in the property serve. */
+/** Replaces the class with which Kafka Streams' tests start brokers, and starts the command in the property `serve`. */
 public final class KafkaClusterTestKit implements AutoCloseable {
     private final int nodes;
     private final List<String> command;
@@ -26,7 +26,7 @@ public final class KafkaClusterTestKit implements AutoCloseable {
     /** The settings of the brokers. */
     public static final class Builder {
         private final int nodes;
-        private final Map<String, Object> settings = new LinkedHashMap<>(Map.of("node.id", 0)); // as the tests count them
+        private final Map<String, Object> settings = new LinkedHashMap<>(Map.of("node.id", 0)); // the tests count nodes from 0
 
         public Builder(TestKitNodes nodes) {
             this.nodes = nodes.brokerNodes().size();
@@ -47,7 +47,7 @@ public final class KafkaClusterTestKit implements AutoCloseable {
 
     public void format() {}
 
-    /** Starts them, and returns when they are ready. */
+    /** Starts the brokers, and returns when they are ready. */
     public void startup() throws IOException {
         process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
         Runtime.getRuntime().addShutdownHook(new Thread(process::destroyForcibly));
@@ -77,7 +77,7 @@ public final class KafkaClusterTestKit implements AutoCloseable {
         return bootstrap;
     }
 
-    /** One for each, which can only say that it runs. */
+    /** An object for each broker, which can only report that the broker runs. */
     public Map<Integer, BrokerServer> brokers() {
         var brokers = new LinkedHashMap<Integer, BrokerServer>();
         for (int id = 0; id < nodes; id++) {

@@ -19,7 +19,7 @@ import forwarding
 
 
 class Container:
-    """Stands in for a container. It only forwards ports."""
+    """Stands in for a container. The stand-in only forwards ports."""
 
     def __init__(self, wanted: dict[str, Any]) -> None:
         listeners = dict(each.split("=", 1) for each in os.environ["SUITE_LISTENERS"].split())

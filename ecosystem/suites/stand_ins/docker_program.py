@@ -1,5 +1,5 @@
-"""Stands in for the program docker in the suites of clients. `ps` prints one container. `exec ID bash -c COMMAND` does what a
-tool of Kafka's would do.
+"""Stands in for the program docker in the suites of clients. `ps` prints one container. `exec ID bash -c COMMAND` does the
+work of one of Kafka's tools.
 
 The tools support the options that these suites use, and send Kafka requests to the broker. SUITE_LISTENERS has the
 broker's addresses, as `PLAINTEXT=127.0.0.1:9092 SSL=…`.
@@ -29,7 +29,7 @@ SCRAM = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
 
 
 def tool(command: str) -> None:
-    """Do what kafka-acls, kafka-configs or kafka-topics would do. Raises ValueError if the broker refuses a request."""
+    """Do the work of kafka-acls, kafka-configs or kafka-topics. Raises ValueError if the broker refuses a request."""
     words = shlex.split(command)
     name, given = Path(words[0]).name.removesuffix(".sh"), _given(words[1:])
     address = re.findall(r"PLAINTEXT=(\S+)", os.environ["SUITE_LISTENERS"])[0]

@@ -1,4 +1,4 @@
-// The Java client, as the other programs here: java -cp 'JARS/*' Interop.java BOOTSTRAP PREFIX CHECK...
+// The checks with the Java client: java -cp 'JARS/*' Interop.java BOOTSTRAP PREFIX CHECK...
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -35,7 +35,7 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 public class Interop {
-    /** The client's version; the class that tells it has another package since 4.4. */
+    /** The client's version. The class that returns it is in another package since 4.4. */
     static String version() throws Exception {
         java.util.Properties told = new java.util.Properties();
         try (java.io.InputStream file = Interop.class.getResourceAsStream("/kafka/kafka-version.properties")) {
@@ -142,7 +142,7 @@ public class Interop {
         return new KafkaConsumer<>(all, new StringDeserializer(), new StringDeserializer());
     }
 
-    /** A new topic that has leaders; its first partition. */
+    /** Creates a topic, waits for its leaders, and returns its first partition. */
     static TopicPartition create(String topic, int partitions, Map<String, String> configs) throws Exception {
         try (Admin admin = admin()) {
             NewTopic wanted = new NewTopic(topic, Optional.of(partitions), Optional.empty()).configs(configs);
@@ -168,7 +168,7 @@ public class Interop {
         return told;
     }
 
-    /** All values from the beginning to the end that this isolation level shows. */
+    /** Returns all values, up to the end of the log that this isolation level shows. */
     static List<String> read(String topic, String isolation) throws Exception {
         List<String> found = new ArrayList<>();
         try (KafkaConsumer<String, String> consumer = consumer(Map.of("isolation.level", isolation))) {
@@ -310,7 +310,7 @@ public class Interop {
         return "";
     }
 
-    /** Two consumers of a share group get every record; what one of them releases, is delivered again. */
+    /** Two consumers of a share group get every record. A record that a consumer releases is delivered again. */
     static String shareGroup(String name) throws Exception {
         create(name, 2, Map.of());
         ConfigResource group = new ConfigResource(ConfigResource.Type.GROUP, name);
@@ -405,7 +405,7 @@ public class Interop {
         return "";
     }
 
-    /** A partition with three records, of the times 1000, 2000 and 3000 (ms since the epoch). */
+    /** Makes a partition with three records, whose timestamps are 1000, 2000 and 3000 (ms since the epoch). */
     static TopicPartition filled(String name) throws Exception {
         TopicPartition partition = create(name, 1, Map.of("retention.ms", "-1"));
         try (KafkaProducer<String, String> producer = producer(Map.of())) {
@@ -497,7 +497,7 @@ public class Interop {
 
     // Secured listeners
 
-    /** The settings with which the check of this name reaches the broker. */
+    /** The settings with which the check of this name connects and logs in. */
     static Map<String, Object> access(String name) throws Exception {
         JsonNode known = new ObjectMapper().readTree(new File(System.getenv("INTEROP_ACCESS")));
         Map<String, Object> settings = new HashMap<>();

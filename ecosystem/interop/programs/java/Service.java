@@ -7,7 +7,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** A service that lives on while its broker is reset: Service BOOTSTRAP. It answers each order with a result, and commits. */
+/** A service that keeps running when its broker is reset: Service BOOTSTRAP. It produces a result for each order, and commits. */
 public class Service {
     public static void main(String[] words) throws Exception {
         Map<String, Object> reads = Map.of("bootstrap.servers", words[0], "group.id", "service", "enable.auto.commit", false,

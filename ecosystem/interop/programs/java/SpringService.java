@@ -11,7 +11,7 @@ import org.springframework.kafka.core.DefaultKafkaConsumerFactory;
 import org.springframework.kafka.core.DefaultKafkaProducerFactory;
 import org.springframework.kafka.core.KafkaTemplate;
 
-/** A service of Spring that lives on while its broker is reset: SpringService BOOTSTRAP. It answers each order with a result. */
+/** A Spring service that keeps running while its broker is reset: SpringService BOOTSTRAP. It produces a result for each order. */
 @Configuration
 @EnableKafka
 public class SpringService {

@@ -1,5 +1,5 @@
-// Kafka Streams with streams groups (KIP-1071) and exactly-once v2, as the other programs here:
-// java -cp 'JARS/*' Streams.java BOOTSTRAP PREFIX CHECK...
+// The checks with Kafka Streams, with streams groups (KIP-1071) and exactly-once v2: java -cp 'JARS/*' Streams.java BOOTSTRAP
+// PREFIX CHECK...
 
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -50,7 +50,7 @@ public class Streams {
         System.exit(0);
     }
 
-    /** Words are counted by one instance, by two, and again by one; every count is exact. */
+    /** One instance counts words, then two instances, then again one instance. Every count must be exact. */
     static String counts(String name) throws Exception {
         String in = name + "-in", out = name + "-out";
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
@@ -138,7 +138,7 @@ public class Streams {
         return counts;
     }
 
-    /** All counts of each word that read_committed shows: 1, 2, 3 … if each word was counted exactly once. */
+    /** Returns all counts of each word that read_committed shows: 1, 2, 3 … if each word was counted exactly once. */
     static Map<String, List<Long>> found(String topic) {
         Map<String, List<Long>> counts = new TreeMap<>();
         Map<String, Object> settings = new HashMap<>(Map.of(

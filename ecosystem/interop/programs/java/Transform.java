@@ -67,7 +67,7 @@ public class Transform {
             try {
                 producer.commitTransaction();
                 return;
-            } catch (TimeoutException late) {  // the commit may be under way, so only a commit may follow
+            } catch (TimeoutException late) {  // the commit may have been sent, so the next call must be a commit, too
                 System.err.println("commits again: " + late);
             }
         }

@@ -1,4 +1,4 @@
-// kafkajs, as the other programs here: node kafkajs.js BOOTSTRAP PREFIX CHECK...
+// The checks with kafkajs: node kafkajs.js BOOTSTRAP PREFIX CHECK...
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -31,7 +31,7 @@ const using = async (client, work) => {
 
 const admin = work => using(kafka.admin(), work)
 const plain = () => kafka.producer({ idempotent: true, maxInFlightRequests: 1 })
-const member = settings => kafka.consumer({ maxWaitTimeInMs: 100, ...settings }) // it leaves only between two Fetches
+const member = settings => kafka.consumer({ maxWaitTimeInMs: 100, ...settings }) // it can leave only between two Fetches
 const transactional = transactionalId => kafka.producer({ transactionalId, idempotent: true, maxInFlightRequests: 1 })
 
 const create = (topic, numPartitions = 1, configs = {}) => admin(client => {
@@ -42,7 +42,7 @@ const create = (topic, numPartitions = 1, configs = {}) => admin(client => {
 const send = (sender, topic, values) =>
   sender.send({ topic, acks: -1, messages: values.map(value => ({ key: value, value })) })
 
-/** The values of a topic, of which there should be `count`; any that should not be there are given a while. */
+/** Returns the values of a topic, which should be `count` values, and waits a short time for unexpected values. */
 const read = (topic, count, readUncommitted = false) =>
   using(member({ groupId: `${topic}-${readUncommitted}`, readUncommitted }), async consumer => {
     const found = []
@@ -199,7 +199,7 @@ const checks = {
   async 'delete-records'(name) {
     await filled(name)
     await admin(async client => {
-      assert.equal((await client.fetchTopicOffsets(name))[0].low, '0') // deleteTopicRecords needs its metadata
+      assert.equal((await client.fetchTopicOffsets(name))[0].low, '0') // deleteTopicRecords needs the topic's metadata
       await client.deleteTopicRecords({ topic: name, partitions: [{ partition: 0, offset: '2' }] })
       assert.equal((await client.fetchTopicOffsets(name))[0].low, '2')
     })
@@ -227,7 +227,7 @@ const checks = {
   },
 }
 
-/** A topic with three records, of the times 1000, 2000 and 3000 (ms since the epoch). */
+/** Makes a topic with three records, whose timestamps are 1000, 2000 and 3000 (ms since the epoch). */
 async function filled(name) {
   await create(name, 1, { 'retention.ms': '-1' })
   const messages = ['1000', '2000', '3000'].map(timestamp => ({ value: 'x', timestamp }))

@@ -1,4 +1,5 @@
-// A service that lives on while its broker is reset: node service.js BOOTSTRAP. It answers each order with a result, and commits.
+// A service that keeps running while its broker is reset: node service.js BOOTSTRAP. For each order it produces a result, and
+// commits.
 import kafkajs from 'kafkajs'
 
 const kafka = new kafkajs.Kafka({ brokers: [process.argv[2]], logLevel: kafkajs.logLevel.ERROR })

@@ -307,7 +307,7 @@ OF_ADMIN = {
 }  # fmt: skip
 
 if __name__ == "__main__":
-    librdkafka = confluent_kafka.libversion()[0].partition("-")[0]  # without the options of the compiler
+    librdkafka = confluent_kafka.libversion()[0].partition("-")[0]  # the version without the compiler options in it
     run("confluent-kafka", f"{confluent_kafka.__version__} (librdkafka {librdkafka})", {
         "produce": produce, "commit": commit, "abort": abort, "fence": fence,
         "offsets-in-transaction": offsets_in_transaction, "rebalance": rebalance, **(OF_ADMIN if HAS_ADMIN else {}),

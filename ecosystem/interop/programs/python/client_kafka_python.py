@@ -120,7 +120,9 @@ def offsets_in_transaction(bootstrap: str, name: str) -> None:
                 source.topic, bootstrap_servers=bootstrap, group_id=name, auto_offset_reset="earliest",
                 enable_auto_commit=False, isolation_level="read_committed", max_poll_records=3,
             ) as consumer:  # fmt: skip
-                consumer.partitions_for_topic(source.topic)  # a member that learns of the topic later may hang, also on Kafka
+                consumer.partitions_for_topic(
+                    source.topic
+                )  # a member that gets the topic's metadata later may hang, also on Kafka
                 records: list[Any] = []
 
                 def polled(consumer: KafkaConsumer = consumer, records: list[Any] = records) -> bool:
@@ -144,7 +146,7 @@ def rebalance(bootstrap: str, name: str) -> None:
     one, two = KafkaConsumer(**settings), KafkaConsumer(**settings)
     for member in (one, two):
         member.subscribe([name])
-        member.partitions_for_topic(name)  # a member that learns of the topic after its join rejoins, and may hang
+        member.partitions_for_topic(name)  # a member that gets the topic's metadata after its join rejoins, and may hang
 
     def shared(*members: KafkaConsumer) -> bool:
         for member in members:
@@ -212,7 +214,7 @@ def delete_records(bootstrap: str, name: str) -> None:
 def groups(bootstrap: str, name: str) -> None:
     partition = filled(bootstrap, name)
     with KafkaConsumer(name, bootstrap_servers=bootstrap, group_id=name, auto_offset_reset="earliest") as consumer:
-        consumer.partitions_for_topic(name)  # a member that learns of the topic later may hang, also on Kafka
+        consumer.partitions_for_topic(name)  # a member that gets the topic's metadata later may hang, also on Kafka
         until(lambda: bool(consumer.poll(200)), "records")
         consumer.commit()
     with admin(bootstrap) as client:

@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer
 
 TICK = 0.2
-"""Seconds between two bursts."""
+"""Seconds between two bursts of records."""
 KEYS = 500
 
 
@@ -58,7 +58,7 @@ class Plain:
 
 
 class Transactional(Plain):
-    """A transaction for each burst; a failed one is aborted, and its records are not sent again."""
+    """Sends each burst in a transaction. A failed transaction is aborted, and its records are not sent again."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         super().__init__(bootstrap, topic)
@@ -77,7 +77,7 @@ class Transactional(Plain):
                 if self.turn % 8:
                     self.producer.commit_transaction(30)
                 else:
-                    self.producer.flush(30)  # so that the log has the records
+                    self.producer.flush(30)  # so that the log also has the records of the aborted transaction
                     self.producer.abort_transaction(30)
                 return
             except KafkaException as failed:
@@ -88,12 +88,12 @@ class Transactional(Plain):
 
 
 def bursts(rate: float) -> Iterator[int]:
-    """The numbers of records that are due, one after each tick."""
+    """Yields, after each tick, the numbers of the records that are due."""
     began, sent = time.monotonic(), 0
     while True:
         time.sleep(TICK)
         due = int((time.monotonic() - began) * rate)
-        yield min(due - sent, int(rate))  # after a pause it does not catch up
+        yield min(due - sent, int(rate))  # after a long pause, missed records are not made up
         sent = due
 
 

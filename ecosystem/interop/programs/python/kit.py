@@ -1,4 +1,5 @@
-"""What the programs of the Python clients share: they parse arguments, print a line of JSON for each check, and use helpers.
+"""The code that the programs of the Python clients share: it parses arguments, runs checks, prints a line of JSON for each
+check, and has helpers for checks.
 
 A program is called with the broker's address, a prefix for all names it uses, and the ids of checks. It prints
 `{"client": …, "version": …}` and then, for each check in the order given, `{"check": …, "result": …, "detail": …,
@@ -77,7 +78,7 @@ def _say(**line: object) -> None:
 
 
 def same(found: object, expected: object, what: str = "found") -> None:
-    """Raise AssertionError unless both are equal."""
+    """Raise AssertionError unless both values are equal."""
     if found != expected:
         raise AssertionError(f"{what} {found!r}, expected {expected!r}")
 

@@ -18,7 +18,7 @@ def kafka_python(address: str) -> None:
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=address, group_id=GROUP, enable_auto_commit=False, auto_offset_reset="earliest"
     )
-    assert consumer.partitions_for_topic(ORDERS)  # else the member gets no partitions until its next Metadata
+    assert consumer.partitions_for_topic(ORDERS)  # otherwise the member gets no partitions until its next Metadata request
     consumer.subscribe([ORDERS])
     producer = kafka.KafkaProducer(bootstrap_servers=address, enable_idempotence=True)
     while True:

@@ -1,8 +1,8 @@
 """Consumes NAME.in, produces NAME.out, and commits: transform.py BOOTSTRAP NAME INSTANCE [--at-least-once]
 
-Each output has the headers of its input and another value. Every tenth goes to NAME.rejected. With transactions each record is
-processed exactly once; with --at-least-once, a kill between outputs and their commit doubles the outputs. Ends with code 1
-after an error from which only a new producer recovers.
+Each output has the headers of its input and another value. Every tenth output goes to NAME.rejected. With transactions each
+record is processed exactly once; with --at-least-once, a kill between outputs and their commit doubles the outputs. Ends with
+code 1 after an error from which only a new producer recovers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Exactly:
         self.consumer = Consumer(reads)
         self.producer = Producer({"bootstrap.servers": bootstrap} | self.settings(instance))
         self.offsets: dict[tuple[str, int], int] = {}
-        """the next offsets of the records in hand"""
+        """for each partition, the offset after the records that are consumed but not yet committed"""
         self.began = 0.0
         self.stopped = False
         self.prepare()
@@ -74,7 +74,7 @@ class Exactly:
         self.producer.begin_transaction()
 
     def finish(self) -> None:
-        """Commit the records in hand; if that fails, abort and consume them again."""
+        """Commit the transaction. If the commit fails, abort the transaction, and consume its records again."""
         if not self.offsets:
             return
         try:
@@ -125,7 +125,7 @@ class AtLeastOnce(Exactly):
 
 
 def again(call: Any) -> None:
-    """Call until it works, or fails with an error that is not retriable."""
+    """Repeat the call until it succeeds, or fails with an error that is not retriable."""
     while True:
         try:
             call()

@@ -77,7 +77,7 @@ func send(client *kgo.Client, topic string, values []string) []*kgo.Record {
 	return records
 }
 
-// read is all values up to the end that the isolation level shows.
+// read returns all values up to the end of the log that this isolation level shows.
 func read(topic string, options ...kgo.Opt) []string {
 	consumer := client(append(options, kgo.ConsumeTopics(topic), kgo.KeepControlRecords())...)
 	defer consumer.Close()
@@ -105,7 +105,8 @@ func read(topic string, options ...kgo.Opt) []string {
 	return values
 }
 
-// shareGroup has two consumers of a share group, which get every record; what one of them releases, is delivered again.
+// shareGroup checks that two consumers of a share group get every record, and that a record that a consumer releases is
+// delivered again.
 func shareGroup(name string) string {
 	create(name, 2, nil)
 	producer := client()
@@ -255,7 +256,7 @@ func offsetsInTransaction(name string) string {
 	return ""
 }
 
-// member is a client that joins a group and polls; count is how many partitions it has.
+// member is a client that joins a group and polls; count is the number of partitions that the client has.
 func member(name string, options []kgo.Opt) (joined *kgo.Client, count func() int) {
 	var owned atomic.Int64
 	change := func(sign int64) func(context.Context, *kgo.Client, map[string][]int32) {
@@ -317,7 +318,7 @@ func configs(name string) string {
 	return ""
 }
 
-// filled is a topic with three records, of the times 1000, 2000 and 3000 (ms since the epoch).
+// filled makes a topic with three records, whose timestamps are 1000, 2000 and 3000 (ms since the epoch).
 func filled(name string) {
 	create(name, 1, map[string]*string{"retention.ms": kadm.StringPtr("-1")})
 	producer := client()
@@ -403,7 +404,7 @@ func transactions(name string) string {
 	return ""
 }
 
-// access is the options with which the check of this name reaches the broker.
+// access returns the options with which the check of this name connects and logs in.
 func access(name string, options ...kgo.Opt) *kgo.Client {
 	way := kit.AccessOf(name)
 	options = append(options, kgo.SeedBrokers(way.Brokers...), kgo.ClientID(name))
@@ -446,7 +447,7 @@ func acl(name string) string {
 	return "TopicAuthorizationFailed"
 }
 
-// throttles counts the responses that name a time to wait.
+// throttles counts the responses with a throttle time.
 type throttles struct{ longest atomic.Int64 }
 
 func (t *throttles) OnBrokerThrottle(_ kgo.BrokerMetadata, interval time.Duration, _ bool) {

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Refused is a topic that the user of the check acl may not write.
+// Refused is a topic to which the user of the check acl may not write.
 const Refused = "interop-refused"
 
-// Over is so much that it uses up the quota of the check quota for 1.5 s.
+// Over is the size in bytes of a record that uses up the quota of the check quota for 1.5 s.
 const Over = 115_000
 
-// Secured are the checks that only need another access.
+// Secured are the checks that differ only in how the client connects and logs in.
 var Secured = []string{"tls", "mtls", "sasl-plain", "scram-sha-256", "scram-sha-512", "oauthbearer"}
 
-// Access is how a check reaches the broker.
+// Access is the address, the login and the certificates that a check uses.
 type Access struct {
 	Brokers   []string `json:"seed_brokers"`
 	Mechanism string
@@ -30,7 +30,7 @@ type Access struct {
 	Client    string
 }
 
-// AccessOf is that of the check with this name.
+// AccessOf returns the access of the check with this name.
 func AccessOf(name string) (access Access) {
 	var known map[string]map[string]json.RawMessage
 	Must(json.Unmarshal(Get(os.ReadFile(os.Getenv("INTEROP_ACCESS"))), &known))
@@ -42,7 +42,7 @@ func AccessOf(name string) (access Access) {
 	return access
 }
 
-// TLS is the configuration of a client; nil without TLS.
+// TLS returns the TLS configuration of a client, or nil without TLS.
 func (access Access) TLS() *tls.Config {
 	if access.CA == "" {
 		return nil
@@ -55,7 +55,8 @@ func (access Access) TLS() *tls.Config {
 	return config
 }
 
-// Waited says how long it took; it panics if that is not as long as a used up quota takes.
+// Waited returns a text with the time that a client waited. It panics if the time is too short for a client that has used up
+// its quota.
 func Waited(began time.Time) string {
 	waited := time.Since(began)
 	Same(waited >= time.Second, true, fmt.Sprintf("waited %v:", waited))

@@ -1,5 +1,6 @@
-// Package kit is what the programs of Go clients share: they are called with the broker's address, a prefix for the
-// names they use, and checks; they print a JSON line about themselves and one for each check. What fails panics.
+// Package kit has the code that the programs of Go clients share. The arguments of a program are the broker's address, a prefix
+// for the names that it uses, and checks. A program prints a JSON line about its client and a JSON line for each check. A check
+// that fails panics.
 package kit
 
 import (
@@ -11,10 +12,10 @@ import (
 	"time"
 )
 
-// Limit is how long a program waits for anything.
+// Limit is the longest time for which a program waits for anything.
 const Limit = 20 * time.Second
 
-// Check is one check; it gets the name of what it creates and may return a detail.
+// Check is one check. Its argument is a name for the topics and groups that it creates; its result may be a remark.
 type Check func(name string) string
 
 // Bootstrap is the broker's address.
@@ -65,20 +66,20 @@ func Must(err error) {
 	}
 }
 
-// Get is the value of a call that may fail.
+// Get returns the value of a call, and panics if the call failed.
 func Get[T any](value T, err error) T {
 	Must(err)
 	return value
 }
 
-// Same panics unless both are equal.
+// Same panics unless both values are equal.
 func Same(found, expected any, what string) {
 	if !reflect.DeepEqual(found, expected) {
 		panic(fmt.Sprintf("%s %v, expected %v", what, found, expected))
 	}
 }
 
-// Until calls condition until it holds; it panics after Limit.
+// Until calls condition until it returns true, and panics after Limit.
 func Until(what string, condition func() bool) {
 	for deadline := time.Now().Add(Limit); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -87,7 +88,7 @@ func Until(what string, condition func() bool) {
 	}
 }
 
-// Numbered is word-0, word-1, …; count is at most ten, so that they are in order.
+// Numbered returns word-0, word-1, …; count is at most ten, so that the words are in alphabetical order.
 func Numbered(word string, count int) (values []string) {
 	for number := range count {
 		values = append(values, fmt.Sprintf("%s-%d", word, number))

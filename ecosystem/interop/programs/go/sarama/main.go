@@ -72,7 +72,8 @@ func messages(topic string, values []string) (all []*sarama.ProducerMessage) {
 	return all
 }
 
-// read is the values of a topic, of which there should be count; a while is given to any that should not be there.
+// read returns the values of a topic, which should be count values. After the last expected value, it waits a short time for
+// unexpected values.
 func read(topic string, isolation sarama.IsolationLevel, count int) []string {
 	config := config()
 	config.Consumer.IsolationLevel = isolation
@@ -171,7 +172,7 @@ func fence(name string) string {
 	return "ErrInvalidProducerEpoch"
 }
 
-// member handles a group's session: it counts its partitions and passes their messages on.
+// member handles a session of a group: it counts the assigned partitions, and passes on their messages.
 type member struct {
 	owned    atomic.Int64
 	messages chan *sarama.ConsumerMessage
@@ -206,7 +207,7 @@ func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 	}
 }
 
-// join joins a group, with or without committing what was consumed.
+// join joins a group, and commits the consumed messages or not.
 func join(group, topic string, commits bool) *member {
 	config := config()
 	config.Consumer.IsolationLevel = sarama.ReadCommitted
@@ -279,7 +280,7 @@ func offsetsInTransaction(name string) string {
 	return ""
 }
 
-// offset is what a group committed for a topic's first partition.
+// offset returns the offset that a group has committed for a topic's first partition.
 func offset(group, topic string) int64 {
 	client := admin()
 	defer client.Close()
@@ -327,7 +328,7 @@ func configs(name string) string {
 	return ""
 }
 
-// filled is a topic with three records, of the times 1000, 2000 and 3000 (ms since the epoch).
+// filled makes a topic with three records, whose timestamps are 1000, 2000 and 3000 (ms since the epoch).
 func filled(name string) {
 	forever := "-1"
 	create(name, 1, map[string]*string{"retention.ms": &forever})
@@ -387,7 +388,7 @@ func groups(name string) string {
 	return ""
 }
 
-// login is a SCRAM exchange, which sarama leaves to its users.
+// login is a SCRAM exchange, which users of sarama have to implement.
 type login struct {
 	hash scram.HashGeneratorFcn
 	*scram.ClientConversation
@@ -407,7 +408,7 @@ func (t token) Token() (*sarama.AccessToken, error) {
 	return &sarama.AccessToken{Token: string(t)}, nil
 }
 
-// access is the brokers and the settings with which the check of this name reaches them.
+// access returns the brokers' addresses and the settings with which the check of this name connects and logs in.
 func access(name string) ([]string, *sarama.Config) {
 	way, config := kit.AccessOf(name), config()
 	config.ClientID = name

@@ -1,4 +1,4 @@
-// A service that lives on while its broker is reset: service BOOTSTRAP. It answers each order with a result, and commits.
+// A service that keeps running while its broker is reset: service BOOTSTRAP. For each order it produces a result, and commits.
 package main
 
 import (
