@@ -14,15 +14,20 @@ from typing import Any
 import pytest
 
 import reassignment_steps
+from actors import TransactionalProducer
 from clusterkit import Cluster, Described, Read, Told
+from dialogue import Dialogue, accepted, answered
+from inprocess import InProcess
 from kafkawire.declare import Message
 from kafkawire.errors import error_name
 from requesting import (
     create_topics,
+    delete_records,
     end_txn,
     find_coordinator,
     init_producer_id,
     join_group,
+    list_offsets,
     new_topic,
     plain,
     produce_request,
@@ -929,3 +934,65 @@ def test_d3_a_frozen_replica_that_is_made_leader_loses_what_it_lacks(start: Star
     cluster.kafka.move_leader("g", to=3)  # broker 3's replica had more records, and truncated them as well
     assert dups(cluster, 3, "g", 2) == ["NONE"]
     assert cluster.kafka.partition("g").log_end_offset == 3
+
+
+# Offsets and epochs
+
+
+@pytest.fixture
+def three() -> InProcess:
+    return InProcess(brokers=3, topics={"t": {"replication_factor": 3}}, configs={"replica.lag.time.max.ms": 10_000})
+
+
+def test_list_offsets_finds_no_time_beyond_the_last_stable_offset() -> None:
+    producer = TransactionalProducer(InProcess(topics=["t"]))
+
+    def found(isolation: int) -> int:
+        return int(only(producer.ask(list_offsets(0, topic="t", isolation_level=isolation), 6)).offset)
+
+    assert producer.init() == producer.send("v", topic="t").error_code == 0
+    assert (found(0), found(1)) == (0, -1)  # the transaction is open
+    assert producer.end() == 0
+    assert (found(0), found(1)) == (0, 0)
+
+
+def test_list_offsets_finds_no_time_beyond_the_high_watermark(three: InProcess) -> None:
+    three.freeze_replica("t", 0, 2)
+    Dialogue(three) >> produce_request("t", batch(-1, 1, pid=-1, epoch=-1), acks=1) << accepted(at=0)
+    assert three.engine.cluster.topics["t"].partitions[0].high_watermark == 0
+    Dialogue(three) >> list_offsets(0, topic="t") << answered(error_code=0, offset=-1)
+
+
+def test_only_a_replica_in_sync_may_be_made_the_leader(three: InProcess) -> None:
+    three.freeze_replica("t", 0, 2)
+    Dialogue(three) >> produce_request("t", batch(-1, 1, pid=-1, epoch=-1), acks=1) << accepted(at=0)
+    three.clock.advance(seconds=16)
+    partition = three.engine.cluster.topics["t"].partitions[0]
+    assert 2 not in partition.in_sync
+    with pytest.raises(ValueError, match="broker 2 cannot lead t-0, which has"):
+        three.engine.controller.move_leader("t", 0, 2, three.clock.now())
+    assert partition.leader == 1
+
+
+def test_an_epoch_without_records_is_forgotten(three: InProcess) -> None:
+    """As in Kafka, whose LeaderEpochFileCache drops an epoch that begins where the next one begins."""
+    partition = three.engine.cluster.topics["t"].partitions[0]
+    first = partition.leader_epoch
+    Dialogue(three) >> produce_request("t", batch(-1, 1, pid=-1, epoch=-1)) << accepted(at=0)
+    for node in (2, 1):
+        three.engine.controller.move_leader("t", 0, node, three.clock.now())
+    Dialogue(three) >> produce_request("t", batch(-1, 1, pid=-1, epoch=-1)) << accepted(at=1)
+    assert partition.leader_epoch == first + 2
+    assert partition.end_offset_for_epoch(first + 1) == (first, 1)
+
+
+def test_after_a_kill_the_log_begins_where_the_last_checkpoint_says() -> None:
+    """Kafka writes the starts of logs each minute."""
+    broker = InProcess(topics=["t"])
+    for offset in range(3):
+        Dialogue(broker) >> produce_request("t", batch(-1, 1, pid=-1, epoch=-1)) << accepted(at=offset)
+    broker.clock.advance(seconds=61)
+    for offset in (1, 2):
+        Dialogue(broker) >> delete_records(offset, topic="t") << answered(error_code=0)
+    broker.restart("kill")
+    assert broker.engine.cluster.topics["t"].partitions[0].log_start_offset == 0

@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkawire.batches import HEADER_SIZE, Record, build_batch, read_header, seal
+from kafkawire.errors import ErrorCode
 from wirebroker.common.slices import at_once
 from wirebroker.core.configs import BrokerConfigs, TopicConfigs
-from wirebroker.core.partition import Partition, appended_next
+from wirebroker.core.partition import EndMarker, Partition, appended_next
 from wirebroker.core.producers import advance, unpack
 from wirebroker.core.profile import PROFILES
 from wirebroker.core.purgatory import NEVER
-from wirekit import NOW
+from wirekit import NOW, batch
 
 BATCHES = st.lists(
     st.tuples(
@@ -162,3 +163,13 @@ def test_records_are_kept_up_to_and_with_the_last_millisecond_of_their_retention
     assert partition.log_start_offset == 0
     assert partition.retain(NOW + 11) == NEVER
     assert partition.log_start_offset == 1
+
+
+def test_a_batch_whose_transaction_has_ended_meanwhile_is_refused() -> None:
+    """Nobody asked the coordinator, because the transaction was open here. Then its marker came before the batch."""
+    partition = Partition("orders", 0, [1], TopicConfigs(BrokerConfigs({}), {}), PROFILES["kafka-4.3"], NOW)
+    batches = [batch(number, 1, pid=1, epoch=0, transactional=True) for number in range(2)]
+    assert partition.append(memoryview(batches[0]), NOW, 12, verified=True).error_code == 0
+    assert partition.start_verification(1, 1, 0, False, NOW) is None
+    assert partition.append_marker(EndMarker(1, 0, True, 0, 1), NOW) == 0
+    assert partition.append(memoryview(batches[1]), NOW, 12).error_code == ErrorCode.INVALID_TXN_STATE

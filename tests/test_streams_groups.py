@@ -274,3 +274,11 @@ def test_a_refused_heartbeat_does_not_hide_the_topology_that_was_shown(kafka: Mo
     kafka.delete_topic("in")
     assert app.beat("a", endpoint_information_epoch=-1).error_code == UNKNOWN_SERVER_ERROR, "as Kafka, whose code fails"
     assert app.describe().topology == shown
+
+
+def test_the_first_member_that_ends_the_application_is_told(app: App) -> None:
+    for member in ("a", "b"):
+        app.beat(member)
+    for member in ("a", "b"):
+        details = [each.status_detail for each in app.beat(member, shutdown_application=True).status or ()]
+        assert [detail.partition(" encountered")[0] for detail in details] == ["Streams group member a"]

@@ -31,7 +31,7 @@ from wirebroker.core.transactions.states import PREVIOUS, TransactionState
 from wirebroker.mock import MockKafka
 from wirekit import batch, client
 
-OUT_OF_ORDER, INVALID_EPOCH, INVALID_STATE, UNSTABLE, FENCED = 45, 47, 48, 88, 90
+OUT_OF_ORDER, INVALID_EPOCH, INVALID_STATE, CONCURRENT, UNSTABLE, FENCED = 45, 47, 48, 51, 88, 90
 
 
 @pytest.fixture
@@ -445,3 +445,28 @@ def test_d4_admin_clients_see_transactions_and_their_producers(kafka: InProcess)
     assert (shown.producer_epoch, shown.current_txn_start_offset, shown.last_sequence) == (1, -1, -1)
     unknown = wire.request(DescribeTransactionsRequest(transactional_ids=["", "nobody"]), 0).transaction_states
     assert [state.error_code for state in unknown] == [42, 105]
+
+
+# While a transaction ends
+
+
+@pytest.mark.parametrize(("commit", "code"), [(True, CONCURRENT), (False, INVALID_STATE)], ids=["the same", "the other"])
+def test_the_end_of_an_ending_transaction_is_awaited_or_refused(kafka: InProcess, commit: bool, code: int) -> None:
+    producer = started(kafka, version=OLD)
+    assert producer.add() == 0
+    assert producer.send("v").error_code == 0
+    kafka.engine.cluster.topics["orders"].partitions[0].go_offline(1)  # the marker cannot be written
+    assert producer.end() == 0
+    assert producer.end(commit=commit) == code
+
+
+def test_c1_a_producer_whose_epochs_are_exhausted_may_repeat_its_init(kafka: InProcess) -> None:
+    """The response with the new producer id may be lost."""
+    producer = started(kafka)
+    last = kafka.engine.transactions.transactions["till"].producer_epoch = 32766
+    former = producer.pid, last
+    assert producer.init(current=former) == 0
+    given = producer.pid, producer.epoch
+    assert given == (former[0] + 1, 0)
+    assert producer.init(current=former) == 0
+    assert producer.pid == given[0]
