@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterable
-from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -489,7 +488,7 @@ def test_the_table_of_profiles_matches_the_code() -> None:
     heading, *rows = table(page("profiles.md"), f"| rule | `kafka-{DEFAULT}`")
     shown = [rules for rules in PROFILES.values() if rules.release == DEFAULT]
     assert heading[1:] == [rules.name for rules in shown]
-    names = [field.name for field in fields(Rules) if field.name not in ("name", "release")]
+    names = [name for name in Rules.__struct_fields__ if name not in ("name", "release")]
     assert rows == [[name, *(str(getattr(rules, name)) for rules in shown)] for name in names]
 
 
@@ -499,7 +498,7 @@ def test_the_page_on_profiles_names_every_profile_and_rule() -> None:
         rules.name for rules in PROFILES.values() if rules.release == DEFAULT
     ]
     rules = table(text, "| rule | values |")[1:]
-    assert [row[0] for row in rules] == [f.name for f in fields(Rules) if f.name not in ("name", "release")]
+    assert [row[0] for row in rules] == [name for name in Rules.__struct_fields__ if name not in ("name", "release")]
     for rule, values, _ in rules[1:]:
         for value in values.split(", "):
             assert getattr(Rules().with_setting(rule, value), rule) == value

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Callable
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
+from msgspec.structs import replace
 
 from kafkawire.registry import KEYS
 from wirebroker.core.configs import BrokerConfigs, TopicConfigs
@@ -175,12 +175,12 @@ def _values(rule: str) -> tuple[Any, ...]:
     return {"window": (1, 2, 5), "release": RELEASES}[rule]
 
 
-RULES = [field.name for field in dataclasses.fields(Rules) if field.name != "name"]
+RULES = [name for name in Rules.__struct_fields__ if name != "name"]
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_value_of_every_rule_changes_a_response(rule: str) -> None:
-    outcomes = [outcome(rule, dataclasses.replace(Rules(), **{rule: value})) for value in _values(rule)]
+    outcomes = [outcome(rule, replace(Rules(), **{rule: value})) for value in _values(rule)]
     assert all(one != other for i, one in enumerate(outcomes) for other in outcomes[:i]), outcomes
 
 
@@ -194,7 +194,7 @@ DIFFERENCES = [
 
 @pytest.mark.parametrize(("name", "rule"), DIFFERENCES)
 def test_every_difference_of_a_profile_changes_a_response(name: str, rule: str) -> None:
-    without = dataclasses.replace(profile(name), **{rule: getattr(Rules(), rule)})
+    without = replace(profile(name), **{rule: getattr(Rules(), rule)})
     assert outcome(rule, profile(name)) != outcome(rule, without)
 
 

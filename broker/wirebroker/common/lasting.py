@@ -10,9 +10,10 @@ import os
 import re
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
+
+from msgspec import Struct
 
 logger = logging.getLogger("wirebroker")
 
@@ -25,8 +26,7 @@ _BYTES = {"b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}
 _MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-@dataclass(frozen=True, slots=True)
-class Rotation:
+class Rotation(Struct, frozen=True):
     """The conditions under which a file is full. A full file gets a number in its name (`trace.000001.jsonl`), and an empty
     file takes its place.
     """

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
+
+from msgspec import Struct, field
 
 from kafkawire.disk.metadata import ScramCredential, TokenImage
 from kafkawire.errors import ErrorCode
@@ -56,12 +57,11 @@ With a data directory the creation of each partition takes about a millisecond.
 """
 
 
-@dataclass(slots=True)
-class Broker:
+class Broker(Struct):
     """One broker. `addresses` are the broker's advertised addresses by the name of the listener."""
 
     node_id: int
-    addresses: dict[str, tuple[str, int]] = field(default_factory=dict)
+    addresses: dict[str, tuple[str, int]] = {}
     rack: str | None = None
     running: bool = True
     registered: bool = True
@@ -74,7 +74,7 @@ class Broker:
     """The levels of the broker's loggers."""
     rules: Rules = field(default_factory=Rules)
     """The broker's rules, which depend on its release. During a rolling upgrade the brokers run two releases."""
-    versions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    versions: Mapping[int, tuple[int, int]] = {}
     """The lowest and highest version of each API that the broker can read, by API key."""
 
     @property
@@ -99,14 +99,13 @@ class Broker:
         return self.addresses.get(listener) or next(iter(self.addresses.values()), ("", -1))
 
 
-@dataclass(slots=True, eq=False)
-class Topic:
+class Topic(Struct, eq=False):
     """A topic; `topic_id` is 16 raw bytes."""
 
     name: str
     topic_id: bytes
     configs: TopicConfigs
-    partitions: list[Partition] = field(default_factory=list)
+    partitions: list[Partition] = []
 
     @property
     def internal(self) -> bool:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+
+from msgspec import Struct
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, PartitionData
@@ -38,8 +39,7 @@ Named = tuple[PartitionKey, FetchPartition]
 Requested = dict[PartitionKey, FetchPartition]
 
 
-@dataclass(slots=True)
-class Cached:
+class Cached(Struct):
     """One partition of a session, with the fields of its last request and of its last response."""
 
     requested: FetchPartition
@@ -53,8 +53,7 @@ Kept = dict[PartitionKey, tuple[Cached, int, int]]
 """The partitions of a session before a response, each with its high watermark and log start offset."""
 
 
-@dataclass(slots=True)
-class Session:
+class Session(Struct):
     """A fetch session. `epoch` is the session epoch that the next request must have."""
 
     session_id: int
@@ -64,7 +63,7 @@ class Session:
     created: int
     """the time at which the session was made, in ms since the epoch"""
     epoch: int = 1
-    partitions: dict[PartitionKey, Cached] = field(default_factory=dict)
+    partitions: dict[PartitionKey, Cached] = {}
     keeps_epochs: bool = True
     """Whether the session remembers the leader epoch that a request names (`KEEPS_FETCH_EPOCHS`)."""
 
@@ -85,8 +84,7 @@ class Session:
             self.partitions.pop(key, None)
 
 
-@dataclass(slots=True)
-class FetchContext:
+class FetchContext(Struct):
     """The partitions of one Fetch request, in the order in which they are served."""
 
     partitions: list[Named]

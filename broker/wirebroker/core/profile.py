@@ -7,9 +7,10 @@ what a preset would have decided.
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.releases import DEFAULT
@@ -46,8 +47,7 @@ STATE_AFTER_DELETE = ByRelease[AfterDelete]("lost").then(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """The rules by which the validator judges a producer's batch. `--set rule=value` changes a field."""
 
     name: str = DEFAULT_PROFILE
@@ -98,7 +98,7 @@ class Rules:
     def with_setting(self, rule: str, value: Any) -> Rules:
         """Returns these rules with one rule changed; `value` may be text. The ValueError for an unknown rule names the
         nearest rule."""
-        known = [field.name for field in dataclasses.fields(self) if field.name not in ("name", "release")]
+        known = [name for name in self.__struct_fields__ if name not in ("name", "release")]
         if rule not in known:
             raise ValueError(f"there is no rule {rule!r}{did_you_mean(rule, known, 0.4)}")
         if rule == "window" and isinstance(value, str):
@@ -106,7 +106,7 @@ class Rules:
                 raise ValueError(f"rule window must be a whole number of at least 1, not {value!r}")
             value = int(value)
         changes: dict[str, Any] = {rule: value if rule == "window" else str(value)}
-        return dataclasses.replace(self, **changes)
+        return replace(self, **changes)
 
 
 def _rules_of(release: str) -> Rules:
@@ -161,9 +161,5 @@ def upgraded(rules: Rules, to: str) -> Rules:
             other = isinstance(name, str) and name in PROFILES
             raise ValueError(f"the profile {name!r} is not a release of Kafka" if other else unknown(name, RELEASE_PROFILES))
     before = PROFILES[rules.name]
-    changed = {
-        field.name: value
-        for field in dataclasses.fields(rules)
-        if (value := getattr(rules, field.name)) != getattr(before, field.name)
-    }
-    return dataclasses.replace(PROFILES[to], **changed)
+    changed = {name: value for name in rules.__struct_fields__ if (value := getattr(rules, name)) != getattr(before, name)}
+    return replace(PROFILES[to], **changed)

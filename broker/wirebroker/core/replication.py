@@ -10,9 +10,10 @@ at the election. In Kafka such records are lost when the former leader returns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 from weakref import proxy
+
+from msgspec import Struct
 
 from wirebroker.core.configs import TopicConfigs
 from wirebroker.core.elections import NO_LEADER, Assignment, Circumstances, Registration, elect
@@ -29,8 +30,7 @@ CAPS_MIN_IN_SYNC = since(
 Alive = Callable[[int], bool]
 
 
-@dataclass(slots=True)
-class Prefix:
+class Prefix(Struct):
     """The state of a replica that does not follow the leader: its log end offset, and the producers' states at that offset."""
 
     log_end_offset: int

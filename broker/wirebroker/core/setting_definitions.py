@@ -5,14 +5,15 @@ The rules and the messages come from Kafka's ConfigDef. The settings themselves 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from wirebroker.core.releases import SettingChange
 from wirebroker.core.releases.changes import since
@@ -44,8 +45,7 @@ _BY_DURATION = re.compile(r"(?i:by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0
 _REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """One setting. `default` is the default value as text, or None. setting_definitions.txt explains the forms of `valid`."""
 
     name: str
@@ -237,8 +237,7 @@ PER_LISTENER = "listener.name."
 """The name of a setting for one listener begins with this prefix and the listener's name in lower case."""
 
 
-@dataclass(frozen=True, slots=True)
-class Definitions:
+class Definitions(Struct, frozen=True):
     """The definitions of settings in one release, by kind and name. A setting that the release does not have is marked
     `absent`."""
 
@@ -301,7 +300,7 @@ def loosened(settings: Mapping[str, Setting], strict_lists: bool) -> Mapping[str
     if strict_lists:
         return settings
     lists = {name: each for name, each in settings.items() if each.type is ConfigType.LIST}
-    return {**settings, **{name: dataclasses.replace(each, marks=each.marks | {LOOSE}) for name, each in lists.items()}}
+    return {**settings, **{name: replace(each, marks=each.marks | {LOOSE}) for name, each in lists.items()}}
 
 
 LOOSE = "loose"
@@ -321,7 +320,7 @@ def _changed(own: Mapping[str, Setting], changes: Mapping[str, SettingChange | N
             valid = _marked(VALID, marks) or (known.valid if known else "-")
             found[name] = _setting(name, kind, default, valid, [each for each in marks if not each.startswith((VALID, AFTER))])
         elif known is not None:
-            found[name] = dataclasses.replace(known, marks=known.marks | {"absent"})
+            found[name] = replace(known, marks=known.marks | {"absent"})
     waiting = {name: _marked(AFTER, changes[name] or ()) for name in found if name not in own}
     while ready := [name for name, after in waiting.items() if after is None or after in names]:
         for name in ready:

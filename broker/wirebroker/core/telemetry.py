@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from crc32c import crc32c
+from msgspec import Struct, field
 
 from kafkawire.compression import NONE, decompress
 from kafkawire.errors import ErrorCode
@@ -112,8 +112,7 @@ def push_of(
     return Push(time, node, client_id, request.client_instance_id, software, request.terminating, plain)
 
 
-@dataclass(slots=True)
-class Client:
+class Client(Struct):
     """The state of a client instance on one broker."""
 
     subscription_id: int
@@ -144,19 +143,18 @@ class Client:
         return False
 
 
-@dataclass(slots=True)
-class Telemetry:
+class Telemetry(Struct):
     """The receiver of clients' metrics in a cluster."""
 
     configs: BrokerConfigs
     on: bool = False
     """Tells whether the broker accepts metrics from clients."""
     pushes: Pushes = field(default_factory=Pushes)
-    _clients: dict[tuple[int, bytes], Client] = field(default_factory=dict)
-    _connections: dict[int, tuple[int, bytes]] = field(default_factory=dict)
-    _settings: dict[str, dict[str, str]] = field(default_factory=dict)
+    _clients: dict[tuple[int, bytes], Client] = {}
+    _connections: dict[int, tuple[int, bytes]] = {}
+    _settings: dict[str, dict[str, str]] = {}
     """The settings from which the subscriptions are made. A change replaces the settings of a subscription as a whole."""
-    _subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    _subscriptions: dict[str, Subscription] = {}
     _version: int = 0
 
     def clear(self) -> None:

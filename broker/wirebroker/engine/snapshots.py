@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from kafkawire.disk.metadata import BROKER, CLIENT_METRICS, GROUP, Image
 from wirebroker.core.cluster import Cluster, StoredPartition, Topic
 from wirebroker.core.configs import BrokerConfigs
@@ -21,8 +23,7 @@ from wirebroker.core.profile import Rules
 from wirebroker.engine.engine import Engine
 
 
-@dataclass(frozen=True, slots=True)
-class TopicCopy:
+class TopicCopy(Struct, frozen=True):
     """A copy of a topic in a snapshot."""
 
     name: str

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from kafkawire.declare import Message
 from wirebroker.requests.connection import Parked
@@ -126,8 +128,7 @@ class Injection(ABC):
         firing is not counted."""
 
 
-@dataclass(slots=True)
-class Greeting:
+class Greeting(Struct):
     """A TLS handshake that is about to begin. Fault rules set the fields below `can_expire`."""
 
     listener: str
@@ -142,8 +143,7 @@ class Greeting:
     rule is unloaded."""
 
 
-@dataclass(slots=True)
-class OutgoingResponse:
+class OutgoingResponse(Struct):
     """The changes that fault rules make to the bytes of a response. The matching rules set the fields one after the other."""
 
     size: int
@@ -152,8 +152,8 @@ class OutgoingResponse:
     cut: int | None = None
     piece: int | None = None
     pause: float = 0.0
-    flipped: list[int] = field(default_factory=list)
-    closing: list[tuple[int, str]] = field(default_factory=list)
+    flipped: list[int] = []
+    closing: list[tuple[int, str]] = []
     """The time in ms until the connection is closed, and the reason."""
 
     @property

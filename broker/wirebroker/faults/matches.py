@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from kafkawire.declare import Message
 from wirebroker.faults.rules import Rule
@@ -26,28 +27,27 @@ class MatchedRule(NamedTuple):
         return MatchedRule(self.rule, only, [] if only is not None and not only else batches)
 
 
-@dataclass(slots=True)
-class Matches:
+class Matches(Struct):
     """The rules that match one request and its response, and their results so far."""
 
     facts: Facts
-    before: list[MatchedRule] = field(default_factory=list)
+    before: list[MatchedRule] = []
     """The rules that act before the request is handled, and have not acted yet."""
-    after: list[MatchedRule] = field(default_factory=list)
+    after: list[MatchedRule] = []
     """The rules that act on the response."""
-    wire: list[MatchedRule] = field(default_factory=list)
+    wire: list[MatchedRule] = []
     """The rules that act on the bytes of the response."""
-    overwrites: list[tuple[int, Where | None]] = field(default_factory=list)
+    overwrites: list[tuple[int, Where | None]] = []
     """The errors to set in the response, with their partitions. These errors are set before other rules change the response."""
     refused: Message | None = None
     """The part of the response for the partitions `gone`."""
     gone: Where = frozenset()
     """The partitions that a rule has refused, and that are therefore not handled."""
-    slow: dict[TopicPartition, int] = field(default_factory=dict)
+    slow: dict[TopicPartition, int] = {}
     """For each partition with a slow write, the duration of the write in ms."""
     slow_rule: Rule | None = None
     """The last rule that has made the write slow."""
-    failing: list[tuple[MatchedRule, TopicPartition]] = field(default_factory=list)
+    failing: list[tuple[MatchedRule, TopicPartition]] = []
     """The rules that make a write fail, each with the partition of the write."""
     crashes: bool = False
     """Tells whether the broker is killed as soon as the request is handled."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
+
+from msgspec import Struct
 
 from wirebroker.common.suggestions import did_you_mean
 
@@ -23,13 +24,12 @@ Misfit = tuple[str, tuple[object, ...]]
 """A word of a rule that does not fit a request, and the values that the request has for it."""
 
 
-@dataclass(slots=True)
-class _Reason:
+class _Reason(Struct):
     """The number of requests that the same words of the rule did not fit, and the values that these requests had for the
     words."""
 
     count: int = 0
-    found: dict[str, dict[object, None]] = field(default_factory=dict)
+    found: dict[str, dict[object, None]] = {}
 
 
 class Misses:

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
 from kafkawire.frames import SIZE_BYTES, read_request_header
@@ -49,8 +51,7 @@ Continue = Callable[[int], None]
 """A function that continues a request later. Its argument is the time at which it is called."""
 
 
-@dataclass(slots=True, eq=False)
-class _Held:
+class _Held(Struct, eq=False):
     """A request or a response that a rule delays for some time, or until other requests were handled."""
 
     rule: Rule

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, dataclass_transform, get_origin, get_type_hints
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from kafkawire.registry import KEYS, versions
 from wirebroker.common.suggestions import nearest
@@ -57,8 +56,7 @@ class NotFired(AssertionError):
     """Raised if a rule did not fire as often as it should have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """The conditions under which a rule matches a request. A condition that is None is always met. A list means "one of these",
     and a pair means "from, to"."""
 
@@ -144,8 +142,7 @@ def _fits(wanted: Any, found: Any) -> bool:
     return wanted is None or wanted == found
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(Struct, frozen=True):
     """Chooses the matches on which a rule fires: the `nth` matches (counted from 1), every k-th match (`every`), or each match
     with a `probability`. The rule fires at most `times` times.
     """
@@ -194,7 +191,7 @@ class Rule(_Declared, kw_only=True):
     """The injection point at which the rule acts, unless it has the option `after`."""
     only_apis: ClassVar[tuple[str, ...] | None] = None
     """The APIs to which the kind applies, or None for all APIs."""
-    match_words: ClassVar[tuple[str, ...]] = Match.__slots__
+    match_words: ClassVar[tuple[str, ...]] = Match.__struct_fields__
     """The words that determine which requests the rule matches."""
     needed: ClassVar[tuple[str, ...]] = ()
     """The words that must be given, in addition to the options that have no default."""
@@ -229,8 +226,8 @@ class Rule(_Declared, kw_only=True):
             words.setdefault("api", self.only_apis)
         vars(self).update(words)
         read = {word: _READ.get(word, _same)(value) for word, value in words.items()}
-        self.match = Match(**{word: read[word] for word in Match.__slots__ if word in read})
-        self.count = Count(**{word: read[word] for word in Count.__slots__ if word in read})
+        self.match = Match(**{word: read[word] for word in Match.__struct_fields__ if word in read})
+        self.count = Count(**{word: read[word] for word in Count.__struct_fields__ if word in read})
         self.seen = self.fired = 0
         self.added = False
         self.loaded_at = 0
@@ -388,8 +385,8 @@ class Rule(_Declared, kw_only=True):
         """Returns the words and values of the rule, as a fault file would have them."""
         words: dict[str, Any] = {"kind": self.kind}
         for part in (self.match, self.count):
-            words |= {word: _written(value) for word in part.__slots__ if (value := getattr(part, word)) is not None}
-        options = {word: getattr(self, word) for word in options_of(type(self)) if word not in Match.__slots__}
+            words |= {word: _written(value) for word in part.__struct_fields__ if (value := getattr(part, word)) is not None}
+        options = {word: getattr(self, word) for word in options_of(type(self)) if word not in Match.__struct_fields__}
         words |= {word: value for word, value in options.items() if value is not None and not callable(value)}
         return words | ({"name": self.name} if self.name else {})
 
@@ -438,7 +435,7 @@ def _hints_of(kind: type[Rule]) -> dict[str, Any]:
 def words_of(kind: type[Rule]) -> dict[str, Any]:
     """Returns the words that a rule of this kind may have, except `kind`, with their type hints."""
     hints = _hints_of(kind)
-    words = (*kind.match_words, *Count.__slots__, "name", *options_of(kind))
+    words = (*kind.match_words, *Count.__struct_fields__, "name", *options_of(kind))
     return {word: hints[word] for word in words}
 
 

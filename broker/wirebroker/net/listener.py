@@ -8,7 +8,8 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kafkawire.compiling import fits
 from wirebroker.net.tls import Tls
@@ -17,8 +18,7 @@ from wirebroker.security.protocols import SecurityProtocol
 Address = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(Struct, frozen=True):
     """A listener of a broker, which has one socket. The port 0 stands for any free port. If `advertised` is None, the broker
     advertises the address to which the socket is bound; if its port is 0, the port to which the socket is bound."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain, islice
+
+from msgspec.structs import replace
 
 from kafkawire.declare import Message
 from kafkawire.disk.metadata import BROKER, NO_LEADER, TOPIC, Image, PartitionImage, TopicImage, bootstrap, difference

@@ -7,8 +7,9 @@ partition count or a dict with the keys in `Words`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypedDict
+
+from msgspec import Struct
 
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.names import topic_name_error
@@ -27,8 +28,7 @@ class Words(TypedDict, total=False):
 Topics = str | Iterable[str] | Mapping[str, int | Words | None]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSpec:
+class TopicSpec(Struct, frozen=True):
     """A topic to create. If a count is None, the broker's settings `num.partitions` and `default.replication.factor` decide.
     Raises ValueError.
     """
@@ -36,7 +36,7 @@ class TopicSpec:
     name: str
     partitions: int | None = None
     replication_factor: int | None = None
-    configs: Mapping[str, Any] = field(default_factory=dict)
+    configs: Mapping[str, Any] = {}
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):

@@ -8,7 +8,6 @@ mark, so a change also counts if the new leader was not among the replicas in sy
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,17 +57,16 @@ class History(NamedTuple):
     """The state of the cluster at the offset `end`."""
 
 
-@dataclass(slots=True)
 class _Watched(Image):
     """An image of the cluster that collects the unclean elections from the records that it applies."""
 
-    found: list[UncleanElection] = field(default_factory=list)
-    leaders: dict[tuple[bytes, int], int] = field(default_factory=dict)
+    found: list[UncleanElection] = []
+    leaders: dict[tuple[bytes, int], int] = {}
     """The last leader of each partition."""
-    could_lead: dict[tuple[bytes, int], tuple[int, ...]] = field(default_factory=dict)
+    could_lead: dict[tuple[bytes, int], tuple[int, ...]] = {}
     """The replicas that were in sync or eligible while the last leader led. While a partition has no leader, no replica gets in
     sync."""
-    eligible: dict[tuple[bytes, int], tuple[int, ...]] = field(default_factory=dict)
+    eligible: dict[tuple[bytes, int], tuple[int, ...]] = {}
 
     def apply(self, record: Message) -> None:
         Image.apply(self, record)  # in a dataclass with slots, `super()` without arguments fails

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from kafkawire.batches import BatchHeader, iter_records
 from kafkawire.declare import Message
@@ -81,12 +82,11 @@ class PartitionImage(NamedTuple):
     """The last leader before the partition lost all eligible replicas."""
 
 
-@dataclass(slots=True)
-class TopicImage:
+class TopicImage(Struct):
     """A topic and its partitions by index."""
 
     name: str
-    partitions: dict[int, PartitionImage] = field(default_factory=dict)
+    partitions: dict[int, PartitionImage] = {}
 
 
 class ScramCredential(NamedTuple):
@@ -132,22 +132,21 @@ class TokenImage(NamedTuple):
     expires_at: int
 
 
-@dataclass(slots=True)
-class Image:
+class Image(Struct):
     """An image has topics, settings, producer ids, ACLs and delegation tokens, all by their ids, and client quotas.
 
     Settings are stored by resource: its type, and its name ("" for all brokers).
     """
 
-    topics: dict[bytes, TopicImage] = field(default_factory=dict)
-    settings: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
+    topics: dict[bytes, TopicImage] = {}
+    settings: dict[tuple[int, str], dict[str, str]] = {}
     next_producer_id: int = 0
-    scram: dict[tuple[str, int], ScramCredential] = field(default_factory=dict)
+    scram: dict[tuple[str, int], ScramCredential] = {}
     """SCRAM credentials, by user and the mechanism's number."""
-    acls: dict[bytes, AclImage] = field(default_factory=dict)
-    quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
-    tokens: dict[str, TokenImage] = field(default_factory=dict)
-    features: dict[str, int] = field(default_factory=dict)
+    acls: dict[bytes, AclImage] = {}
+    quotas: dict[QuotaEntity, dict[str, float]] = {}
+    tokens: dict[str, TokenImage] = {}
+    features: dict[str, int] = {}
     """The levels of the cluster's features. Kafka's controller writes only levels above 0."""
 
     def apply(self, record: Message) -> None:

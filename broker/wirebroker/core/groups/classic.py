@@ -10,7 +10,9 @@ GroupMetadataManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.coordinator_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
@@ -46,15 +48,14 @@ NEW_MEMBER_TIMEOUT_MS = 300_000
 """A new member is removed if its first JoinGroup has waited for this time in ms."""
 
 
-@dataclass(slots=True)
-class Snapshot:
+class Snapshot(Struct):
     """The record that Kafka writes when a group becomes stable or empty."""
 
     generation: int
     protocol_type: str | None
     protocol: str | None
     leader: str | None
-    members: list[Member] = field(default_factory=list)
+    members: list[Member] = []
 
     @classmethod
     def of(cls, value: GroupMetadataValue) -> Snapshot:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
@@ -70,8 +71,7 @@ class GroupHeartbeat(NamedTuple):
         return sent == (None, None, -1, None, None, None) and (self.client_id, self.client_host, None) == client
 
 
-@dataclass(kw_only=True)
-class ConsumerStep(Step[ConsumerGroup, ConsumerMember]):
+class ConsumerStep(Step[ConsumerGroup, ConsumerMember], kw_only=True):
     """A computed change of a consumer group, before it is written."""
 
     same: bool

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.coordinator_records import consumer_group_current_member_assignment as current

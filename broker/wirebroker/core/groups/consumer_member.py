@@ -8,8 +8,10 @@ owns the partition.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from wirebroker.core.groups.modern import LEAVES_FOR_A_WHILE, MemberState, ModernMember
 
@@ -21,22 +23,20 @@ Claimed = Sequence[tuple[bytes, Sequence[int]]]
 """The topic ids and partitions that a member claims to own."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClassicSide:
+class ClassicSide(Struct, frozen=True):
     """The data of a consumer group's member that uses the classic protocol. The timeout is in ms."""
 
     session_timeout: int
     protocols: Sequence[tuple[str, bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerMember(ModernMember):
+class ConsumerMember(ModernMember, frozen=True):
     topics: frozenset[str] = frozenset()
     regex: str = ""
     """The regular expression for topic names to which the member subscribes, or an empty string."""
     assignor: str | None = None
-    assigned: Owned = field(default_factory=dict)
-    revoking: Owned = field(default_factory=dict)
+    assigned: Owned = {}
+    revoking: Owned = {}
     """The partitions that the member must give up."""
     classic: ClassicSide | None = None
     """The data of the classic protocol; None if the member does not use this protocol."""

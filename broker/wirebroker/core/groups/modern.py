@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.declare import Message
@@ -59,8 +61,7 @@ class MemberState(Enum):
     """The member waits for partitions or tasks that other members still own."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModernMember:
+class ModernMember(Struct, frozen=True):
     """A member of a group. The object is immutable: to change a member, the group replaces its object. Timeouts are in ms."""
 
     member_id: str
@@ -72,8 +73,8 @@ class ModernMember:
     rebalance_timeout: int = -1
     instance_id: str | None = None
     state: MemberState = MemberState.STABLE
-    assigned: Any = field(default_factory=dict)
-    revoking: Any = field(default_factory=dict)
+    assigned: Any = {}
+    revoking: Any = {}
     """The partitions or tasks that the member must give up."""
 
     @property
@@ -97,7 +98,7 @@ class ModernMember:
     def has_metadata_of(self, other: ModernMember) -> bool:
         """Tells whether both members have the same values in the fields that a member sends, so that their records would be the
         same."""
-        return _same(self, other, (each for each in self.__dataclass_fields__ if each not in ASSIGNMENT))
+        return _same(self, other, (each for each in self.__struct_fields__ if each not in ASSIGNMENT))
 
     def has_assignment_of(self, other: ModernMember) -> bool:
         """Tells whether both members have the same epochs and assignment, so that their records would be the same."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
@@ -59,8 +61,7 @@ G = TypeVar("G", bound=ModernGroup[Any, Any])
 M = TypeVar("M", bound=ModernMember)
 
 
-@dataclass(kw_only=True)
-class Step(Generic[G, M]):
+class Step(Struct, Generic[G, M], kw_only=True):
     """The change that a member's heartbeat makes to a group. The change is computed first, and then written to the log."""
 
     group: G

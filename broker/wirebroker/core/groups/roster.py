@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from kafkawire.codec import decode
 from kafkawire.errors import ErrorCode, ProtocolError
@@ -77,8 +78,7 @@ Joiner = Callable[[Joined], None]
 Syncer = Callable[[Synced], None]
 
 
-@dataclass(slots=True, eq=False)
-class Member:
+class Member(Struct, eq=False):
     """A member of a group. Timeouts are in ms."""
 
     member_id: str

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.coordinator_records import share_group_current_member_assignment as current
@@ -31,10 +33,9 @@ SHARE = "share"
 NOTHING: Partitions = {}
 
 
-@dataclass(frozen=True, slots=True)
-class ShareMember(ModernMember):
+class ShareMember(ModernMember, frozen=True):
     topics: frozenset[str] = frozenset()
-    assigned: Partitions = field(default_factory=dict)
+    assigned: Partitions = {}
 
 
 class Prepared(NamedTuple):
@@ -46,14 +47,13 @@ class Prepared(NamedTuple):
     time: int
 
 
-@dataclass(frozen=True, slots=True)
-class Preparation:
+class Preparation(Struct, frozen=True):
     """The topics of a share group, by topic id. The states of a topic's share partitions are being initialized, are
     initialized, or are being deleted."""
 
-    initializing: Mapping[bytes, Prepared] = field(default_factory=dict)
-    initialized: Mapping[bytes, Prepared] = field(default_factory=dict)
-    deleting: Mapping[bytes, str] = field(default_factory=dict)
+    initializing: Mapping[bytes, Prepared] = {}
+    initialized: Mapping[bytes, Prepared] = {}
+    deleting: Mapping[bytes, str] = {}
 
     @property
     def by_state(self) -> tuple[Mapping[bytes, Any], ...]:

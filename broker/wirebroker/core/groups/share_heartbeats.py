@@ -7,8 +7,9 @@ initializes states after the first heartbeat, so a member gets its partitions wi
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from kafkawire.errors import ErrorCode
 from wirebroker.common.slices import after

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
@@ -110,8 +111,7 @@ class CreationErrors:
         return {name: self._held[name][0] for name in topics if name in self._held and self._held[name][1] > now}
 
 
-@dataclass(kw_only=True)
-class StreamsStep(Step[StreamsGroup, StreamsMember]):
+class StreamsStep(Step[StreamsGroup, StreamsMember], kw_only=True):
     """The change that a member's heartbeat makes to a streams group. The change is computed first, and then written to the
     log."""
 
@@ -119,7 +119,7 @@ class StreamsStep(Step[StreamsGroup, StreamsMember]):
     configured: Configured
     valid_topology_epoch: int
     configs: Mapping[str, str]
-    told: list[Told] = field(default_factory=list)
+    told: list[Told] = []
 
     def other_records(self) -> Iterable[CoordinatorRecord]:
         """Returns the record of the topology that the group's first member sends."""

@@ -8,8 +8,9 @@ member has that task.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from wirebroker.core.groups.modern import LEAVES_FOR_A_WHILE, MemberState, ModernMember
 
@@ -38,14 +39,13 @@ class Tasks(NamedTuple):
 NOTHING = Tasks()
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsMember(ModernMember):
+class StreamsMember(ModernMember, frozen=True):
     previous_epoch: int = 0
     topology_epoch: int = -1
     process_id: str = ""
     endpoint: tuple[str, int] | None = None
     """The host and port at which the member serves interactive queries."""
-    tags: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = {}
     assigned: Tasks = NOTHING
     revoking: Tasks = NOTHING
 

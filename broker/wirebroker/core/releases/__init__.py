@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from kafkawire.registry import KEYS
 
@@ -35,8 +36,7 @@ mark `valid=` names the valid values, and `after=` the setting that Kafka define
 that no broker shows the setting, so its values were taken from Kafka's code."""
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Struct, frozen=True):
     """One release.
 
     `announced` has the oldest and the newest version of each API in the response to ApiVersions, by API key. For each API for

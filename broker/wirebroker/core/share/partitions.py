@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from kafkawire.errors import ErrorCode
 from wirebroker.common.slices import Pause, pauses
@@ -36,8 +37,7 @@ _FENCES = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, Error
 """After one of these errors, the leader closes the share partition and reads its state again."""
 
 
-@dataclass(slots=True, eq=False)
-class Held:
+class Held(Struct, eq=False):
     """A share partition on the broker that leads the partition. The broker gives out records only after it has loaded the share
     partition's state (`active`)."""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from kafkawire.errors import ErrorCode
 
@@ -28,8 +29,7 @@ class Wanted(NamedTuple):
     place: Place
 
 
-@dataclass(slots=True)
-class Cached:
+class Cached(Struct):
     """A partition of a share session. If `shown` is set, the next response names the partition even if it has no records to
     return."""
 
@@ -37,15 +37,14 @@ class Cached:
     shown: bool
 
 
-@dataclass(slots=True)
-class ShareSession:
+class ShareSession(Struct):
     """A member's share session: the partitions that the member fetches, in order. The member's next request must have the
     session epoch `epoch`."""
 
     key: MemberKey
     connection: int
     epoch: int = 1
-    partitions: dict[Place, Cached] = field(default_factory=dict)
+    partitions: dict[Place, Cached] = {}
 
     def wanted(self) -> list[Wanted]:
         """Returns the partitions in order."""
@@ -90,8 +89,7 @@ class Ended(NamedTuple):
     last_of_group: bool
 
 
-@dataclass(slots=True)
-class _Began:
+class _Began(Struct):
     """The member whose session was the last to begin on a connection. If `stale` is set, this session has ended."""
 
     key: MemberKey

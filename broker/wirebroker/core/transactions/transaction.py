@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from wirebroker.core.transactions.states import PREVIOUS, TransactionState
 
@@ -19,8 +20,7 @@ def is_exhausted(producer_epoch: int) -> bool:
     return producer_epoch >= LAST_EPOCH - 1
 
 
-@dataclass(slots=True, eq=False)
-class Transaction:
+class Transaction(Struct, eq=False):
     """The state of a transactional id and of its transaction. Times are in ms since the epoch. An unknown time, id or epoch is
     −1."""
 
@@ -36,8 +36,8 @@ class Transaction:
     next_producer_id: int = NO_ID
     """The producer id that the producer gets when all markers are written, because the epochs of its present producer id are
     exhausted."""
-    partitions: set[TopicPartition] = field(default_factory=set)
-    marked: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    partitions: set[TopicPartition] = set()
+    marked: dict[TopicPartition, tuple[int, int]] = {}
     """The partitions that have the transaction's marker: for each, the leader epoch in which the marker was written, and the
     log end offset after the marker."""
     started: int = -1
@@ -54,8 +54,8 @@ class Transaction:
 
     def become(self, other: Transaction) -> None:
         """Change to the state of `other`, which was written down."""
-        for each in fields(self):
-            setattr(self, each.name, getattr(other, each.name))
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(other, name))
 
     @property
     def exhausted(self) -> bool:

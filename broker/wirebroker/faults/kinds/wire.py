@@ -40,7 +40,7 @@ class cut(Rule):
             return
         if self.bytes < HEADER_BYTES:
             raise FaultError("bytes", f"cut: with request, bytes must be at least {HEADER_BYTES}, not {self.bytes}")
-        for word in Match.__slots__:
+        for word in Match.__struct_fields__:
             if word not in HEADER_WORDS and getattr(self.match, word) is not None:
                 known = ", ".join(HEADER_WORDS)
                 raise FaultError(word, f"cut: before a request has arrived only {known} are known, not {word}")
