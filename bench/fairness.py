@@ -222,7 +222,7 @@ def report(found: dict[str, Any]) -> str:
             if runs := by_name.get(name):
                 costs.append([f"{row}: {name}", *_costs(runs)])
     return (
-        "Worst wait of a good connection beside a rude one, ms: the median of the rounds (and the worst)\n"
+        "Worst wait of a good client beside a rude client, ms: the median of the rounds (and the worst)\n"
         + table(["the rude one", *names], waits)
         + "\n\nThe cost to the server: medians of the rounds\n"
         + table(["", "good: median ms", "p99 ms", "asked", "until answered, s", "answers", "CPU s", "peak MB", "more MB"],

@@ -5,7 +5,7 @@ Valgrind counts the instructions and the system calls of one server. A second se
 from `copied.c` stands between this server and the C library. This needs a C compiler. Each server first handles requests that
 are not counted, so that their code is loaded and compiled. Each server then handles several runs of requests. The lowest count
 of these runs is the result, because timers and the garbage collector only add to a count, and add more on a busy machine.
-Instructions of the kernel and waits for memory are not counted. To measure the cost of these, measure the time with `--beside`.
+Instructions of the kernel and waits for memory are not counted. `--beside` measures the time, which includes both.
 
 The counts depend on the interpreter, the C library and the processor. So `budgets.json` names the interpreter, library and
 processor of its counts. If these differ on a machine, the script also counts the commit that wrote `budgets.json`, and compares

@@ -50,7 +50,7 @@ def consume(address: str, topic: str, count: int) -> None:
     while count > 0:
         batch = consumer.consume(10_000, 10)
         if not batch:
-            raise RuntimeError(f"{count} records did not come")
+            raise RuntimeError(f"fewer than {count} records arrived")
         count -= sum(1 for message in batch if not message.error())
     consumer.close()
 

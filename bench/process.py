@@ -81,7 +81,7 @@ class Server:
             output += read
         found = re.search(rb"listening on (\S+:\d+)", output)
         if found is None:
-            raise ServerFailed(f"{self.command[0]} did not say where it listens: {output!r}")
+            raise ServerFailed(f"{self.command[0]} did not print its address: {output!r}")
         self.address, self.output = found[1].decode(), output.decode()
 
     def signal(self, number: int) -> None:

@@ -1,9 +1,9 @@
 """Measures realistic loads: JSON of mixed lengths with keys, some with headers, through three clients and every codec.
 
-An idempotent producer of librdkafka, of the Java client or of franz-go, with its default settings (franz-go lingers for 5 ms),
-sends the records, and a consumer of the same library reads them back. The clients' clocks set the timestamps. The CPU time is
-the server's, from the moment that the client connects until the last record is acknowledged or read. After these
-clients, the load generator sends equal records in batches of three sizes.
+An idempotent producer of librdkafka, of the Java client or of franz-go sends the records, and a consumer of the same library
+reads them. The producer has default settings (franz-go lingers for 5 ms). The clients' clocks set the timestamps. The CPU time
+is the server's, from the moment that the client connects until the last record is acknowledged or read. After these clients,
+the load generator sends equal records in batches of three sizes.
 """
 
 from __future__ import annotations

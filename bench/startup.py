@@ -89,8 +89,8 @@ def measure(contenders: Sequence[Contender], runs: int, say: Callable[[str], Non
 
 
 def first_response(contender: Contender, folder: str = "") -> tuple[float, float]:
-    """Starts the process, with its data in `folder`. Returns the seconds until its first Metadata response, and the seconds of
-    its CPU time.
+    """Starts the process, with its data in `folder`. Returns the seconds until the process's first Metadata response, and the
+    seconds of its CPU time.
 
     Raises ServerFailed.
     """

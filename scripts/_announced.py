@@ -109,7 +109,7 @@ def _described(client: WireClient, kind: int, name: str, version: int) -> dict[s
     try:
         request = DescribeConfigsRequest(resources=asked, include_synonyms=True, include_documentation=False)
         return {each.name: each for each in client.request(request, version).results[0].configs}
-    except ConnectionClosed:  # the release does not know this kind of resource
+    except ConnectionClosed:  # the release does not have this kind of resource
         return {}
 
 

@@ -19,10 +19,10 @@ from rich.console import Console
 NAMED = 4
 """At most this number of checks that differ are named in a cell of the table."""
 BESIDE = (
-    "A number counts the checks that a {row} passes on wirebroker, of those that it passes on a real Kafka of the "
+    "A number counts the checks that a {row} passes on wirebroker, of the checks that it passes on a real Kafka of the "
     "release. After the number: checks that pass only on wirebroker (+) or only on the real Kafka (−)."
 )
-ALONE = "A number counts the checks that a {row} passes, of those that it should pass. After the number: checks that fail."
+ALONE = "A number counts the checks that a {row} passes, of the checks that it should pass. After the number: checks that fail."
 
 
 @dataclass(frozen=True, slots=True)

@@ -614,7 +614,7 @@ def test_a_record_that_makes_a_consumer_restart(staged: Callable[..., Stage]) ->
     stage.in_both(
         "poison_record",
         "orders-0 from offset 1",
-        "It left its group before that",
+        "It had left its group before",
         "committed offset is 1 since",
         "end of the log (3)",
     )

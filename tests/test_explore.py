@@ -285,7 +285,7 @@ def test_gathered_exceptions_are_lost_if_nobody_looks(explore: Explore) -> None:
         (["nothing-of-this-name"], "nothing-of-this-name cannot be started: No such file or directory"),
         ([sys.executable, "-c", "print('no'); raise SystemExit(3)"], "ended with exit code 3; it said: …no"),
         ([sys.executable, "-c", ""], "sent no request to Kafka at the address in WIREBROKER_BOOTSTRAP"),
-        ([sys.executable, "-c", ""], "the one that WIREBROKER_BOOTSTRAP and WIREBROKER_CONTROL name"),
+        ([sys.executable, "-c", ""], "the broker that WIREBROKER_BOOTSTRAP and WIREBROKER_CONTROL name"),
         ([sys.executable, str(HERE / "attached.py"), "asserting", "wrong"], "jest -i"),
     ],
 )

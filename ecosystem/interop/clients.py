@@ -230,7 +230,7 @@ def kcat() -> Command:
         return command
     for name in ("apt-get", "dpkg"):
         if shutil.which(name) is None:
-            raise Missing(f"it needs `kcat`, which is not on this machine, and there is no `{name}` to fetch it with")
+            raise Missing(f"it needs `kcat`, which is not on this machine, and `{name}`, which could fetch it, is missing, too")
     folder = cache() / "kcat"
     if not folder.is_dir():
         making = cache() / f"kcat.{os.getpid()}"

@@ -1,4 +1,4 @@
-"""Three brokers of a real Kafka that are controllers, too, on one machine."""
+"""A real Kafka cluster on one machine: three brokers, which are also controllers."""
 
 from __future__ import annotations
 

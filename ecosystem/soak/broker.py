@@ -1,4 +1,4 @@
-"""A cluster of three brokers in this process, with its files, which can be ended and opened again at the same addresses."""
+"""A cluster of three brokers in this process. The cluster can be ended, and opened again with the same files and addresses."""
 
 from __future__ import annotations
 

@@ -84,8 +84,8 @@ class Suite:
     name: str
     version: str
     make: Callable[[str, str], Run]
-    """Fetches the suite's dependencies, and returns the command that runs it on the brokers at this address, which have this
-    version of Kafka. Raises Missing.
+    """Fetches the suite's dependencies, and returns the command that runs the suite on brokers of this version of Kafka at this
+    address. Raises Missing.
     """
     seconds: int
     brokers: int = 1
@@ -107,7 +107,7 @@ class Suite:
 
 
 def kafka_python(address: str, version: str) -> Run:
-    """The integration tests of the sdist, in an environment of their own that has its codecs."""
+    """The integration tests of the sdist, in a separate environment with the packages of the codecs."""
     folder = cache() / f"suite-kafka-python-{KAFKA_PYTHON}"
     if not (folder / "complete").exists():
         shutil.rmtree(folder, ignore_errors=True)

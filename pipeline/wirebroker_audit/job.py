@@ -213,7 +213,7 @@ class _Audit:
         return Result(summary, shown)
 
     def _journal(self, pieces: Sequence[Piece]) -> Journal | None:
-        """Reads the journal, if there is one that is not a table."""
+        """Reads the journal, if there is a journal and it is not a table."""
         self.expect(expected.by_size(pieces, self.request.journal_bytes, by_record=self._by_record(0)))
         if (path := self.request.intended) is None or self.table is not None:
             return None

@@ -201,7 +201,7 @@ def _write(path: Path, content: Any) -> None:
 
 
 def _replace(path: Path, found: DataFrame, micro: int, notices: list[str]) -> None:
-    """Write the findings to a new file, then rename it to `path`, so that a reader never sees half of them."""
+    """Write the findings to a new file, then rename it to `path`, so that a reader never gets an incomplete file."""
     rows = [row.asDict() for row in collected(found.orderBy("topic", "partition", "first_offset", "kind").limit(LIMIT))]
     counts, severities = (
         {row[name]: row["count"] for row in collected(found.groupBy(name).count())} for name in ("kind", "severity")
@@ -216,7 +216,7 @@ def follow(
     """Report changes until Ctrl-C. Returns the exit code, and the reason why the live audit ended.
 
     The code is 1 if a finding fails the audit, else 0; 2 if the stream failed or has read nothing. With `again`, a failed
-    stream is restarted where it ended, until it has read nothing for PATIENCE seconds.
+    stream is restarted where it ended. The restarts end when the stream has read nothing for PATIENCE seconds.
     """
     shown = _Shown(out, say)
     failing_since = None

@@ -56,8 +56,8 @@ class Origin(ABC):
     bounds: list[tuple[str, int, int, int]]
     """topic, partition, log start offset, and `cleaned_until`, as in `schema.BOUNDS`"""
     elections_ms: int = -1
-    """The origin knows the unclean elections since this time. The time is set when the replicas are compared; −1 if the origin
-    knows no elections, as in a live cluster."""
+    """The origin has the unclean elections since this time, which is set when the replicas are compared. It is −1 if the origin
+    has no elections, like a live cluster."""
     unsure: frozenset[str] = frozenset()
     """topics of which no file or broker says whether they are compacted; compaction may explain missing offsets in these
     topics"""
@@ -122,8 +122,8 @@ class Origin(ABC):
 
     @abstractmethod
     def pieces_of(self, topic: str) -> list[list[Piece]]:
-        """Returns a list of pieces for each partition of an internal topic, even if it is not audited; empty if the topic does
-        not exist.
+        """Returns a list of pieces for each partition of an internal topic, even if the topic is not audited. Returns nothing
+        if the topic does not exist.
         """
 
     def between_replicas(self) -> DataFrame | None:
@@ -229,7 +229,7 @@ class Cluster(Origin):
         self, spark: SparkSession, bootstrap: str, topics: tuple[str, ...], access: Access = PLAINTEXT,
         turns: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
-        """The end offsets of a topic with a higher number in `turns` are requested later than those of other topics."""
+        """The higher the number of a topic in `turns`, the later its end offsets are requested."""
         super().__init__(spark)
         self.name, self._turns = bootstrap, turns or {}
         self._topics, self._access = topics, access

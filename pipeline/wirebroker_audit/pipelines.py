@@ -126,7 +126,7 @@ def _troubled(rows: DataFrame) -> tuple[set[str], frozenset[str]]:
 
 
 def group_of(pipeline: Pipeline, log: Log) -> tuple[str | None, list[str]]:
-    """Returns the pipeline's group: the only group that commits the pipeline's inputs, or the only group that does so in
+    """Returns the pipeline's group: the only group that commits the pipeline's inputs, or the only group that commits them in
     transactions. If there is no such group, the list has a notice."""
     name = f"pipeline {pipeline.name}"
     waiting = "inputs after the last input with an output may still be processed"

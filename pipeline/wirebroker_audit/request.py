@@ -154,7 +154,7 @@ class Request:
 
 
 def _log_dir_above(out: Path, partitions: Sequence[PartitionFolder]) -> Path | None:
-    """Returns the log directory that contains `out`, if one does. The function looks for the parent folders of the partitions,
+    """Returns the log directory that contains `out`, or None. The function looks for the parent folders of the partitions,
     because the audit may have been given only a partition's folder."""
     log_dirs = {each.path.resolve().parent for each in partitions}
     return next((folder for folder in (out.resolve(), *out.resolve().parents) if folder in log_dirs), None)

@@ -1,6 +1,6 @@
 """A small synchronous client of a live broker: metadata, offsets, one topic setting, and Fetch of whole batches.
 
-The client reads all stored batches, even those that a consumer would not get: uncommitted and aborted batches, and markers.
+The client reads all stored batches, even batches that a consumer would not get: uncommitted and aborted batches, and markers.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class Client:
         return self._leaders.get((topic, partition), "")
 
     def ask(self, address: str, request: Message) -> Any:
-        """Returns the response of the broker at this address, in the newest version that both know."""
+        """Returns the response of the broker at this address, in the newest version that both sides support."""
         return self._ask(address, request)
 
     def refresh(self, topics: tuple[str, ...]) -> None:
@@ -343,7 +343,7 @@ def ask(bootstrap: str, topics: tuple[str, ...] = (), access: Access = PLAINTEXT
 
 
 def _only(leader: str, topics: list[Any]) -> Any:
-    """Returns the one partition in the response. Raises BrokerError."""
+    """Returns the only partition in the response. Raises BrokerError."""
     found = [partition for topic in topics for partition in topic.partitions]
     if len(found) != 1:
         raise BrokerError(f"{leader} was asked about one partition, and responded about {len(found)}")

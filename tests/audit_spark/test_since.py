@@ -170,7 +170,7 @@ def test_reports_that_cannot_be_continued(tmp_path: Path) -> None:
     assert "covered.json or summary.json is damaged; audit the whole log once" in refused()
     (tmp_path / "covered.json").write_text(whole)
     assert "that audit read /logs; --path continues only an audit with --path" in refused(is_cluster=True)
-    assert "that audit had --producer-expiration 1, this one 2" in refused(expiration_ms=2)
+    assert "that audit had --producer-expiration 1, this audit 2" in refused(expiration_ms=2)
     (tmp_path / "summary.json").write_text(json.dumps(summary | {"complete": False, "problems": ["x is missing"]}))
     assert "could not read everything (x is missing)" in refused()
 

@@ -145,7 +145,7 @@ class _Stretch:
     count: int = 0
 
     def add(self, rows: Array) -> None:
-        """Yields only batches whose offsets are above those of all earlier batches."""
+        """Yields only batches whose offsets are above the offsets of all earlier batches."""
         if len(rows):
             at = int(rows[:, BASE].argmin())
             if self.first < 0:

@@ -107,7 +107,8 @@ def units_of_records(records: DataFrame, *more: str) -> DataFrame:
 
 
 def units_of_batches(batches: DataFrame) -> DataFrame:
-    """Returns each batch of data as a unit, identified by two checksums of its stored records and their number."""
+    """Returns each batch of data as a unit, identified by the number of its stored records and two checksums of these
+    records."""
     content = sf.concat_ws(":", sf.hex("content"), "records", "bytes", sf.col("attributes").bitwiseAND(sf.lit(7)))
     return (
         batches.withColumn("content", content)

@@ -1,6 +1,6 @@
 """Joins open transactions with the state of their coordinators in `__transaction_state`: which of them hang (KIP-664)?
 
-A transaction hangs if its coordinator no longer knows the transaction. Then the coordinator never writes the marker, and
+A transaction hangs if its coordinator has forgotten the transaction. Then the coordinator never writes the marker, and
 read_committed consumers wait forever. `kafka-transactions.sh abort` ends the transaction. No Spark here.
 """
 

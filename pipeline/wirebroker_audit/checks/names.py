@@ -68,7 +68,7 @@ class LeftOut(NamedTuple):
 
 
 def left_out(hidden: DataFrame | None, starts: Sequence[tuple[str, int, int]]) -> LeftOut:
-    """Returns the records that do not count: those in the `hidden` batches, and those before the log start offset of their
+    """Returns the records that do not count: records in the `hidden` batches, and records before the log start offset of their
     partition."""
     rows = [] if hidden is None else collected(hidden.select(*AT).limit(MOST_HIDDEN + 1))
     columns = zip(*starts, strict=True) if starts else ()

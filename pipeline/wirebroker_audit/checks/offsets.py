@@ -55,8 +55,8 @@ def splits(folded: DataFrame) -> DataFrame:
 def boundaries(divided: DataFrame, troubled: DataFrame, bounds: DataFrame) -> DataFrame:
     """Returns the first batch of each split that does not continue at the next offset.
 
-    `missing`: the number of offsets that are missing before the batch · `after_damage`: whether damage lies before it ·
-    `last_before`: the last offset of the batch before it.
+    `missing`: the number of offsets that are missing before the batch · `after_damage`: whether there is damage before the
+    batch · `last_before`: the last offset of the preceding batch.
     """
     damage = troubled.where(sf.col("problem").isin(*BREAKS)).select(
         *PARTITION, *LOG_ORDER, sf.struct(*LOG_ORDER).alias("damaged")

@@ -73,7 +73,7 @@ class _Comparison:
         self.ids = self._by_id()
 
     def _policies(self) -> DataFrame:
-        """Returns a row for each pipeline: what it promises, and what is known about it."""
+        """Returns a row for each pipeline: what the pipeline promises, and what is known about the pipeline."""
         named: list[dict[str, Any]] = [
             {
                 "pipeline": number, "name": each.name, "group": known.group or "", "least": each.fan_out[0],
@@ -105,7 +105,7 @@ class _Comparison:
 
     def _by_id(self) -> DataFrame:
         """Adds up the counts of each identity. `short` is the number of inputs that have too few outputs; `over` is the number
-        of outputs beyond those that the inputs may have."""
+        of outputs above the number that the inputs may have."""
         sums = [sf.sum(name).alias(name) for name in ("ins", "outs", "droppable")]
         ids = self._with_policy(self.parts.groupBy(*ID).agg(*sums, sf.max("input").alias("input")))
         merged = sf.when(ROW.outs >= ROW.least, ROW.ins).otherwise(0)
@@ -245,8 +245,8 @@ class _Comparison:
         return _found(stretches, ROW.kind, evidence, words, (ROW.group != "") & ~ROW.few_outputs)
 
     def _twice(self, among: list[int]) -> DataFrame:
-        """Reports the outputs beyond those that the inputs of their identity may have, each with the first output and an
-        input."""
+        """Reports surplus outputs: outputs above the number that the inputs of their identity may have. Each finding has the
+        first output and an input."""
         over = self.ids.where((ROW.over > 0) & ROW.pipeline.isin(among)).drop("droppable", "short", "over", "whole", "needed")
         copies = Window.partitionBy(*ID).orderBy("timestamp", *PLACE)
         rows = (

@@ -43,7 +43,7 @@ def reconcile(
     records: DataFrame, rows_of: Callable[[DataFrame], DataFrame], intended: DataFrame, deleted: DataFrame,
     left_out: LeftOut, count: int,
 ) -> Reconciled:  # fmt: skip
-    """Match the stored records with the intended ones.
+    """Match the stored records with the intended records.
 
     `rows_of` makes units of records, each with its `hash` and the outcome of its `transaction`. `left_out` tells which records
     are not visible. `deleted` has the number of offsets that retention or compaction removed from each partition. `count` is

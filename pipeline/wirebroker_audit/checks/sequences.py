@@ -154,9 +154,9 @@ def in_sequence(stretches: DataFrame) -> DataFrame:
     """Stretches of consecutive sequences with the columns that the checks need; `with_copies` adds the others.
 
     `place`, `tail_place`: the unwrapped first sequence of the first and the last batch · `end`: the last sequence · `order` in
-    the log, within the epoch · `reach`: the `tail` of the stretch with the highest end among those of lower place · `number`:
-    the rank by place · `lower`: the batch before the one that begins the epoch · `overlap`: the set of stretches that overlap,
-    directly or through others · `alone`: whether the set has one stretch.
+    the log, within the epoch · `reach`: among the stretches of lower place, the `tail` of the stretch with the highest end ·
+    `number`: the rank by place · `lower`: the last batch before the batch that begins the epoch · `overlap`: the set of
+    stretches that overlap, directly or through others · `alone`: whether the set has one stretch.
     """
     log, by_place = by_log(EPOCH), Window.partitionBy(*EPOCH).orderBy("place", "order")
     first, end = sf.col("base_sequence").cast("bigint"), sf.col("tail.base_sequence").cast("bigint")
@@ -184,7 +184,7 @@ def with_copies(ordered: DataFrame) -> DataFrame:
     the columns are null.
 
     `from_place`, `to_place`: the first and last repeated place · `doubled`: the number of repeated places between them ·
-    `first`, `last`: the first batch in the log that has `from_place`, and the first that has `to_place`.
+    `first`, `last`: the first batches in the log that have `from_place` and `to_place`.
     """
     rows = ordered.withColumn("side", sf.struct("place", *PLACE))
     side = rows.schema["side"].dataType

@@ -27,8 +27,8 @@ from wirebroker_audit.spark.wording import ROW, WORDS
 def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> list[DataFrame]:
     """Returns transactions without an end, and ends without a beginning.
 
-    A damaged batch counts where it prevents a finding: as a marker it ends an open transaction, and as data it is the beginning
-    that an end lacks. A damaged batch never begins a transaction that is then reported as open.
+    A damaged batch counts only if it prevents a finding: a damaged marker ends an open transaction, and damaged data can be the
+    beginning of a transaction that has only an end. A damaged batch never begins a transaction that is then reported as open.
     """
     damaged = troubled.where(sf.col("problem").isin(*DAMAGE) & (sf.col("producer_id") >= 0)).withColumn("kind", kind_of_row())
     unsound = damaged.select(*ABOUT, "kind").withColumns({"sound": sf.lit(False), "reach": sf.col("base_offset")})
@@ -51,8 +51,8 @@ def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> l
 
 
 def _events(folded: DataFrame) -> DataFrame:
-    """Returns, for each producer's run, its first batch, its last marker if that marker ended a transaction, and the first
-    batch after the marker."""
+    """For each producer's run, returns the first batch, the last marker if this marker ended a transaction, and the first batch
+    after the marker."""
     goes_on = ~is_marker() & (sf.col("marked") >= 0)
     ended = sf.col("first").withField("position", sf.col("marked"))
     events = sf.array(

@@ -52,8 +52,8 @@ HELD = 50_000
 
 
 def merged(runs: pa.RecordBatch, order: Array, starts: Array) -> pa.RecordBatch:
-    """Takes the runs in `order`, and merges each group of them into one run. `starts` has the index at which each group begins
-    in `order`; the first run of a group is its beginning.
+    """Takes the runs in `order`, and merges each group of them into one run. `starts` has the index in `order` at which each
+    group begins. The merged run begins with the first run of its group.
     """
     at, sizes = np.arange(len(order)), np.diff(np.append(starts, len(order)))
 

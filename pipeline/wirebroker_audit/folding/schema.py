@@ -34,4 +34,5 @@ BOUNDS = StructType(
         StructField("policy_known", BooleanType()),
     ]
 )  # fmt: skip
-"""The bounds of each partition. `policy_known`: whether a file tells that the topic is, or is not, compacted."""
+"""The bounds of each partition. `policy_known`: whether a file says that the topic is compacted, or that it is not
+compacted."""

@@ -84,7 +84,7 @@ def read_state(report: Path, *, is_cluster: bool, expiration_ms: int, with_remot
             "audit the whole log once"
         )
     if told["expiration_ms"] != expiration_ms:
-        raise BadReport(f"{where}: that audit had --producer-expiration {told['expiration_ms']}, this one {expiration_ms}")
+        raise BadReport(f"{where}: that audit had --producer-expiration {told['expiration_ms']}, this audit {expiration_ms}")
     found = {(topic, number): Mark(*rest) for topic, number, *rest in told["partitions"]}
     return ReportState(is_cluster, expiration_ms, told["pieces"], found, summary["audited_at"])
 
@@ -131,7 +131,7 @@ def onward(state: ReportState, folders: Sequence[PartitionFolder], pieces: Itera
 
 
 def vanished(state: ReportState, here: Iterable[Key]) -> list[str]:
-    """Returns a sentence about the partitions that the earlier audit read and this audit does not, if there are any."""
+    """Returns a sentence about the partitions that the earlier audit read, but this audit does not read, if there are any."""
     gone = [f"{topic}-{number}" for topic, number in sorted(state.partitions.keys() - set(here))]
     names = f"{', '.join(gone[:20])}{' …' if gone[20:] else ''}"
     return [f"{names}: this audit does not read it, so its earlier batches were left out"] if gone else []

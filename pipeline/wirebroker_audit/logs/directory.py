@@ -175,7 +175,7 @@ def _folders_in(log_dir: Path) -> list[Path]:
 
 
 def _is_log_dir(folder: Path) -> bool:
-    """Tells whether the folder is a broker's log directory or holds one, although its name could be a partition's name. A
+    """Tells whether the folder is, or contains, a broker's log directory, although its name could be a partition's name. A
     copied directory may lack the broker's own files."""
     with suppress(OSError):
         return (folder / META_PROPERTIES).exists() or any(

@@ -20,7 +20,7 @@ class Elections(NamedTuple):
 
     found: Sequence[UncleanElection] = ()
     ends: Mapping[int, int] = {}
-    """the end offset of each node's `__cluster_metadata`: the node knows the elections at lower offsets"""
+    """the end offset of each node's `__cluster_metadata`: the node has learned of the elections at lower offsets"""
     begins_ms: int = UNKNOWN
     """elections before this time are not known; −1 without metadata"""
     durability: Mapping[str, Durability] = {}

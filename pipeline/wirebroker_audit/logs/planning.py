@@ -154,7 +154,7 @@ def _boundaries(path: Path, size: int, split_bytes: int) -> list[int]:
 
 
 def _index_positions(path: Path) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Returns the positions in the offset index; it is preallocated, so zeros at its end do not count."""
+    """Returns the positions in the offset index. The file is preallocated, so zeros at its end do not count."""
     try:
         raw = read_whole(path)
     except OSError:

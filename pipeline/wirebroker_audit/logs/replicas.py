@@ -98,7 +98,7 @@ def _standing(folder: PartitionFolder, image: PartitionImage | None) -> tuple[in
 
 def _why(best: PartitionFolder, others: Sequence[PartitionFolder], image: PartitionImage | None) -> str:
     if not others:
-        return "the other folders are those of deleted topics"
+        return "the other folders belong to deleted topics"
     epoch, leads, in_sync, end = _standing(best, image)
     next_epoch, _, other_in_sync, other_end = max(_standing(each, image) for each in others)
     if leads:

@@ -21,8 +21,8 @@ SEARCHED = 64 * 1024 * 1024
 
 
 def tail_of(folder: Path) -> Tail:
-    """Returns the end of this partition's log. The checkpoint may have a newer epoch than the last batch: a leader enters its
-    epoch there before it stores the first batch."""
+    """Returns the end of this partition's log. The checkpoint may have a newer epoch than the last batch: a leader writes its
+    epoch to the checkpoint before it stores the first batch."""
     try:
         epoch = max((epoch for epoch, _ in read_epochs(folder / LEADER_EPOCHS)), default=-1)
     except (OSError, DamagedFile):

@@ -146,7 +146,8 @@ def _is_data(kind: Array) -> Array:
 
 
 def is_numbered(topic: str) -> bool:
-    """Tells whether producers number their batches in this topic: coordinators do not, in the internal topics."""
+    """Tells whether producers number their batches in this topic. In internal topics, the coordinators do not number their
+    batches."""
     return topic not in INTERNAL_TOPICS
 
 
@@ -162,7 +163,7 @@ class Linker:
         """the runs that may continue"""
         self._last_offset = -1
         self._reach = -1
-        """the highest last offset of a sound batch, −1 before the first one"""
+        """the highest last offset of a sound batch, or −1 before the first sound batch"""
         self._after_damage = False
 
     @property

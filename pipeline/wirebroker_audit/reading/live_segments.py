@@ -195,8 +195,8 @@ def _marks_in(file: BinaryIO, mark: Mark) -> Iterator[tuple[Mark, int]]:
 
 
 def _covering(segments: list[tuple[int, Path]], offset: int) -> int:
-    """Returns the base offset of the segment that holds this offset, or of the first segment if that begins after this
-    offset."""
+    """Returns the base offset of the segment that holds this offset, or of the first segment if the first segment begins after
+    this offset."""
     return max((first for first, _ in segments if first <= offset), default=segments[0][0])
 
 

@@ -1,4 +1,4 @@
-"""The manifests of Aiven's plugin for tiered storage, which tell how a segment is stored. No Spark here."""
+"""The manifests of Aiven's plugin for tiered storage. A manifest says how a segment is stored. No Spark here."""
 
 from __future__ import annotations
 

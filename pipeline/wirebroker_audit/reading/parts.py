@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 REPEATING = ("topic", "segment", "problem", "detail")
-"""The columns that are written with a Parquet dictionary. The other columns are faster without one."""
+"""The columns that are written with a Parquet dictionary. The other columns are faster without a dictionary."""
 COUNTED = pa.schema([pa.field("rows", pa.int64())])
 
 
@@ -21,8 +21,8 @@ GATHERED_ROWS, GATHERED_BYTES = 20_000, 16 * 1024 * 1024
 
 
 def gathered(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the same rows in the same order, in larger batches. A small batch costs as much as a large one, to write and at
-    each later reading of the file."""
+    """Yields the same rows in the same order, in larger batches. A small batch costs as much as a large batch, for the writer
+    and for each later reader of the file."""
     held: list[pa.RecordBatch] = []
     number = size = 0
     for each in rows:
@@ -43,7 +43,7 @@ def _one(held: list[pa.RecordBatch]) -> pa.RecordBatch:
 def written(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     """Gives a writer of a Parquet file. The file appears at the end of the `with` block.
 
-    A repeated task replaces the file with an equal one.
+    A repeated task replaces the file with an equal file.
     """
     partial = path.with_name(f".{path.name}.{uuid4().hex}")
     try:

@@ -183,8 +183,8 @@ def _contradictory(rows: Array) -> Array:
 def _too_few(view: memoryview, positions: Array, rows: Array, bad_crc: Array, cleaned_until: int) -> Array:
     """Tells which batches have fewer records than offsets although compaction cannot be the reason.
 
-    A follower may copy compacted batches, and has no checkpoint that tells of the compaction; only the batches themselves show
-    it.
+    A follower may copy compacted batches without a checkpoint that records the compaction. Then only the batches themselves
+    show the compaction.
     """
     fewer: Array = (rows["records"] < rows["last_offset_delta"].astype(np.int64) + 1) & (rows["records"] >= 0)
     fewer &= (rows["base_offset"] >= cleaned_until) & (rows["attributes"] & DELETE_HORIZON == 0) & ~bad_crc

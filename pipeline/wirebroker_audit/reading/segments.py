@@ -231,7 +231,7 @@ def _pieces(file: BinaryIO, begin: int, end: int) -> Iterator[bytes]:
 def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[int, bytes, Walk]]:
     """Yields each stretch of whole batches: its position, its bytes, and the walk over them. Damage is skipped.
 
-    The walk ends before a batch that is still being written: the last batch, if that reaches beyond the end of the file.
+    The walk ends before a batch that is still being written: the last batch of the file, if the file ends inside this batch.
     """
     wanted = 2 * CHUNK
     while position < size:

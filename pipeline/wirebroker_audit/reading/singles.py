@@ -1,5 +1,5 @@
-"""Reads batches that have a single, uncompressed record, all those of a chunk at once. Such batches are small, so reading them
-one by one in Python would mostly cost overhead."""
+"""Reads batches that have a single, uncompressed record: all such batches of a chunk at once. Such batches are small, so
+reading them one by one in Python would mostly cost overhead."""
 
 from __future__ import annotations
 

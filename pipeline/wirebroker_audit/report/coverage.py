@@ -30,8 +30,8 @@ def coverage(
 ) -> dict[str, Any]:
     """Returns the part of each topic that was read, and the digest of all read batches.
 
-    `ranges` are the partitions' offsets as they were read, `compared` tells how contents were compared, and `against` names the
-    journal, if there is one. The digest depends on the batches alone: not on segments, machines or the time of the audit.
+    `ranges` are the partitions' offsets as they were read, `compared` says how contents were compared, and `against` names the
+    journal, if there is a journal. The digest depends on the batches alone: not on segments, machines or the time of the audit.
     """
     told = collected(
         intact(batches)

@@ -56,7 +56,7 @@ _STYLE: Any = {
     "ytick.labelcolor": INK, "xtick.labelsize": SMALL, "ytick.labelsize": SMALL, "legend.fontsize": SMALL,
     "legend.facecolor": PAPER, "legend.edgecolor": "none", "axes.spines.top": False, "axes.spines.right": False,
 }  # fmt: skip
-"""A `$` in a text is a `$`; it does not begin a formula, as matplotlib would have it."""
+"""A `$` in a text stays a `$`. Without this setting, matplotlib would take it for the beginning of a formula."""
 
 
 def picture(title: str, height: float, draw: Callable[[Figure, Axes, Size], None]) -> str:

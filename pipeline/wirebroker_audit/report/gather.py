@@ -17,7 +17,7 @@ SHOWN = 20
 """The number of findings of each kind and severity that the page shows."""
 CELLS_ACROSS, CELLS_DOWN = 24, 40
 """The number of producers and partitions in the heat map. Producers and partitions with the most findings are chosen first,
-then those with the most records."""
+then producers and partitions with the most records."""
 TIMELINES, POINTS = 3, 2000
 """The number of producers whose sequences are drawn, and the largest number of batches of each."""
 

@@ -18,8 +18,8 @@ from wirebroker_audit.report.gather import Row
 LISTED = 20
 """The number of groups' partitions, of pipelines and of transactional groups that the page lists."""
 DRAWN = 12
-"""The largest number of groups' partitions in the picture. Those with the gravest findings are chosen first, then those with
-the largest lag."""
+"""The largest number of groups' partitions in the picture. Partitions with the gravest findings are chosen first, then
+partitions with the largest lag."""
 THIN = 0.004
 """The least width of a mark, as a part of the picture's width, so that a single record is visible."""
 
@@ -122,4 +122,4 @@ def _progress(lines: Sequence[Line]) -> str:
         whole_numbers(axes.xaxis, size, max(line.end for line in lines))
         legend_above(figure, axes, size)
 
-    return picture("How far groups have come", 0.9 + 0.28 * len(lines), draw)
+    return picture("The progress of groups", 0.9 + 0.28 * len(lines), draw)

@@ -156,7 +156,7 @@ class SegmentStream(_StreamReader):
         except NotALogDirectory:
             if not self._at or not Path(self._options["path"]).is_dir():
                 raise
-            found = []  # every topic was deleted; the stream goes on
+            found = []  # every topic was deleted; the stream continues
         return {f"{each.topic}-{each.partition}": each for each in found if not self._topics or each.topic in self._topics}
 
     def _vanished(self, name: str) -> PartitionFolder:

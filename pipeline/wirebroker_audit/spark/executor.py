@@ -125,7 +125,7 @@ def _played(calls: Iterable[bytes]) -> Iterable[bytes]:
 
 
 def in_a_line(failed: BaseException) -> str:
-    """Returns the line of an error of Spark that gives the reason: what Python said on the executor, else Java's exception."""
+    """Returns the line with the reason in an error of Spark: Python's error on the executor, or else Java's exception."""
     lines = [line.strip() for line in str(failed).splitlines() if line.strip()]
     reason = next((line for line in lines if REASON.match(line)), None)
     return reason or next((line for line in lines if JAVA.match(line)), lines[0] if lines else type(failed).__name__)

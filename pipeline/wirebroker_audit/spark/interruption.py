@@ -17,7 +17,7 @@ from typing import Any
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM)
 EACH = 0.1
-"""Seconds between two attempts to cancel Spark's jobs: another job may follow a cancelled one."""
+"""Seconds between two attempts to cancel Spark's jobs: another job may follow a cancelled job."""
 PATIENCE = 2.0
 """Seconds to wait for the JVM at the end."""
 
@@ -56,7 +56,8 @@ class Interruption:
         return 128 + (self.number or signal.SIGINT)
 
     def watch(self, context: Any, *, cancel: bool) -> None:
-        """Take the handler back from the SparkContext, which installs its own. A stream cancels its own jobs."""
+        """Install the handler again, because the SparkContext has replaced it with its own handler. A stream cancels its own
+        jobs."""
         self._context, self._cancel = context, cancel
         if self._before:
             signal.signal(signal.SIGINT, self._came)

@@ -52,5 +52,5 @@ def _shim(java: Path) -> Path:
             made.write(text)
         path = Path(made.name)
         path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-        path.replace(target)  # replaces the whole file in one step, because another process may be running the old one
+        path.replace(target)  # replaces the whole file in one step, because another process may be running the old file
     return home

@@ -33,8 +33,8 @@ LIGHT = {
     "spark.sql.optimizer.disableHints": "true",
     "spark.sql.shuffle.partitions": "1",
 }
-"""Settings for small tables: one partition, no job for a broadcast, and no generated code, which takes longer to compile than
-to interpret if it runs only once."""
+"""Settings for small tables: one partition, no job for a broadcast, and no generated code, because compiling code that runs
+only once takes longer than interpreting the query."""
 FEW = 10_000
 """The most rows kept in the driver, even for a large log. Queries about them run with `LIGHT`; Spark optimizes away queries
 about empty tables."""

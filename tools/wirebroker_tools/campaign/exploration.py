@@ -102,7 +102,7 @@ class Exploration:
             raise CannotRun(
                 "the command sent no request to Kafka at the address in WIREBROKER_BOOTSTRAP, BOOTSTRAP_SERVERS and "
                 "KAFKA_BOOTSTRAP_SERVERS; let it connect there (--env names another variable). Tests that start a broker must "
-                "use the one that WIREBROKER_BOOTSTRAP and WIREBROKER_CONTROL name, as the libraries in clients/ do"
+                "instead use the broker that WIREBROKER_BOOTSTRAP and WIREBROKER_CONTROL name, like the libraries in clients/"
             )
         return run
 

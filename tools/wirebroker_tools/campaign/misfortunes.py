@@ -170,7 +170,7 @@ class Choice:
             if proxied and name in KINDS and KINDS[name].needs_broker:
                 raise ValueError(f"{name}: this happens inside a broker, and a proxy in front of a real cluster cannot play it")
             if name not in known:
-                why = "it is not among the faults that are tried" if name in KINDS else "there is no such fault or error"
+                why = "explorations do not try this fault" if name in KINDS else "there is no such fault or error"
                 kinds = ", ".join((*USUAL, *OPTIONAL, *IF_NAMED))
                 raise ValueError(f"{name}: {why}; there are {kinds}, and Kafka's errors by name")
         return cls(frozenset(apis) or None, frozenset(faults) or None, every, proxied)

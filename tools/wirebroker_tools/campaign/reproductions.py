@@ -1,7 +1,7 @@
 """Tests that play a case again, in the language of the command. They use the libraries of clients/.
 
-A test loads the faults, leaves room for the call of the code under test, and compares the records with those of the run without
-faults.
+A test loads the faults, leaves room for the call of the code under test, and compares the records with the records of the run
+without faults.
 """
 
 from __future__ import annotations
@@ -242,8 +242,8 @@ LANGUAGES = (
 
 
 def comparable(records: Iterable[tuple[bytes | None, bytes | None]]) -> list[tuple[str | None, str]] | None:
-    """Returns keys and values as text, or None if a test does not compare these records: there are none or too many, or one is
-    not printable text."""
+    """Returns keys and values as text, or None if a test does not compare these records: there are no records or too many
+    records, or a record is not printable text."""
     made: list[tuple[str | None, str]] = []
     for key, value in records:
         try:

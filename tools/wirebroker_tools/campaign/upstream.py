@@ -1,8 +1,8 @@
 """A real cluster in place of each run's own broker: reads a run's records, and prepares the cluster for the next run.
 
-The records of earlier runs stay in the cluster. A run's own records are those after the log end offsets at its start.
-After a run, the application's transactions are aborted, its members leave their groups, and its groups commit the log end
-offsets.
+The records of earlier runs stay in the cluster. A run's own records are the records after the log end offsets at the start of
+the run. After a run, the application's transactions are aborted, its members leave their groups, and its groups commit the log
+end offsets.
 """
 
 from __future__ import annotations

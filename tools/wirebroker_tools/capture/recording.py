@@ -161,7 +161,7 @@ _Awaited = tuple[int | None, int, int]
 
 
 def _may_be_request(key: int, version: int) -> bool:
-    """Tells whether a request may begin with this API key and version. The API may be a newer one that this program cannot
+    """Tells whether a request may begin with this API key and version. The API may be newer than the APIs that this program can
     read. A SASL token without a handshake never begins like this: PLAIN begins with a zero byte and a name, and names and
     passwords have no control characters.
     """

@@ -97,7 +97,7 @@ class Session:
             pass
 
     def reading(self, file: BinaryIO) -> Iterator[None]:
-        """Does what `read` does, one packet for each step."""
+        """Reads a whole capture like `read`, but one packet in each step."""
         streams, now = Streams(), 0
         try:
             for packet in read_packets(file):

@@ -1,4 +1,5 @@
-"""The parsers of the tools' commands. The commands themselves are the modules beside this one, and are imported when called."""
+"""The parsers of the tools' commands. The commands themselves are in the other modules of this package, which are imported when
+a command is called."""
 
 from __future__ import annotations
 

@@ -309,7 +309,7 @@ class Selection:
         return selection
 
     def learn(self, rows: Iterable[Row]) -> None:
-        """Note what these rows tell about other rows, such as a client's name.
+        """Note facts in these rows that other rows lack, such as a client's name.
 
         If a time in the flags has no date, the time is on the day of the first row.
         """

@@ -1,4 +1,4 @@
-"""The batches that a scenario's produce step describes, broken ones included."""
+"""The batches that a scenario's produce step describes, including broken batches."""
 
 from __future__ import annotations
 

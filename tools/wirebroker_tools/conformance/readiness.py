@@ -106,7 +106,7 @@ def _last_state(client: WireClient, transactional_id: str) -> int:
 @contextmanager
 def _asking(run: Run) -> Iterator[WireClient]:
     """Opens a separate connection: a broker that does not serve these requests closes only this connection, not the scenario's
-    own."""
+    connection."""
     client = WireClient(*run.broker.address)
     with closing(client), suppress(OSError, ProtocolError):
         yield client

@@ -129,7 +129,8 @@ class Difference:
 
 
 def own_scenarios(release: str) -> list[Scenario]:
-    """Returns the scenarios that this release supports and the base release does not, with the responses of this release."""
+    """Returns the scenarios that this release supports, but the base release does not support, with the responses of this
+    release."""
     return load(files(__package__).joinpath("recordings", OWN[release])) if release in OWN else []
 
 
@@ -233,7 +234,7 @@ def compare(scenario: Scenario, observed: list[Json]) -> list[Difference]:
 
 
 def deliberate(difference: Difference) -> bool:
-    """Tells whether the difference is the one deliberate difference: to a Produce with null records wirebroker returns
+    """Tells whether the difference is the only deliberate difference: to a Produce with null records wirebroker returns
     INVALID_RECORD. Kafka 4.x never responds to such a Produce; earlier releases return other errors, often twice."""
     null_records = difference.step.get("op") == "produce" and difference.step.get("raw_hex", "") is None
     return null_records and str(difference.got.get("error", "")).startswith("87 ")

@@ -1,6 +1,6 @@
 """A common interface to the client libraries. The interface has a few blocking calls, and each call ends in bounded time.
 
-Each library has a module with a `Producer` and, where the client has one, a `Reader`. A library is imported only when it is
+Each library has a module with a `Producer` and, if the client can consume, a `Reader`. A library is imported only when it is
 first used, so that an error can name a missing library. The scenarios, the demo and the interoperability checks use this
 interface.
 """

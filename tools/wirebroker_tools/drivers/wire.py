@@ -190,9 +190,7 @@ class Producer:
         return leader not in self._closed
 
     def _response(self, leader: str) -> tuple[int, int]:
-        """Returns the error code and the offset. If no response comes, returns REQUEST_TIMED_OUT and gives up the
-        connection.
-        """
+        """Returns the error code and the offset. If no response comes, returns REQUEST_TIMED_OUT and closes the connection."""
         if leader in self._given_up:
             return REQUEST_TIMED_OUT, -1
         try:

@@ -240,7 +240,7 @@ class Denials(Detector):
     def __init__(self) -> None:
         self._found: Known[tuple[str, str, str, str], _Denied] = Known(_Denied)
         self._latest: Known[int, list[_Denied]] = Known(list)
-        """For each connection, what was denied on it since its latest response."""
+        """For each connection, the denials since the connection's latest response."""
         self._refusals: Known[int, list[ReplyRow]] = Known(list)
         """For each connection, a list with its latest response if the response has an authorization error."""
 

@@ -40,7 +40,7 @@ KINDS: dict[Kind, str] = {
 """Every kind of finding with its meaning. A problem of one kind can cause problems of later kinds, so users should fix the
 first finding first."""
 FIRST, LAST = 3, 2
-"""A finding keeps this number of its first rows, and this number of its latest rows."""
+"""The number of first rows and the number of latest rows that a finding keeps."""
 
 
 AROUND = 1000
@@ -151,7 +151,7 @@ class Finding:
     picture: Shot | None = None
     """the picture that shows the finding best"""
     began: int = 0
-    """the time at which the problem began, if that was before the finding's first row; else 0"""
+    """the time at which the problem began, if it began before the finding's first row; else 0"""
 
     @property
     def window(self) -> tuple[int, int]:

@@ -409,7 +409,7 @@ class PoisonRecords(Detector):
         (group,) = self._groups[client]
         evidence, name = seen.evidence, f"{topic}-{partition}"
         on = f", and reads on to {seen.farthest} in between" if seen.farthest > offset else ""
-        first = f" It left its group before that at {at(seen.left_before)}." if seen.left_before else ""
+        first = f" It had left its group before, at {at(seen.left_before)}." if seen.left_before else ""
         committed, since = self._committed.get((group, name)) or (-1, 0)
         stays = f" The group's committed offset is {committed} since {at(since)}" if committed == offset else ""
         begin = f"{stays}, and" if stays else ""

@@ -92,7 +92,8 @@ def number_in(details: Mapping[str, str | int], name: str, default: int = 0) -> 
 
 
 def shell(name: str) -> str:
-    """Quotes a name for use in a shell command. People copy these commands, and the name may come from a client."""
+    """Quotes a name for use in a shell command. This is necessary because people copy these commands, and a client may have
+    chosen the name."""
     return shlex.quote(name)
 
 

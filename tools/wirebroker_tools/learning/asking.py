@@ -1,5 +1,5 @@
-"""Sends requests to a cluster that is being learned. Each request is in the newest version that wirebroker and the broker know,
-and names a limited number of topics or groups.
+"""Sends requests to a cluster that is being learned. Each request has the newest version that wirebroker and the broker
+support, and names a limited number of topics or groups.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Asked:
         self.addresses = {each.node_id: _address(each.host, each.port) for each in self.metadata.brokers}
 
     def _versions(self, address: str) -> ApiVersionsResponse:
-        """Returns the API versions that a broker offers. The first request is of version 0, which every broker knows."""
+        """Returns the API versions that a broker offers. The first request has version 0, which every broker supports."""
         told = self._brokers.request(ApiVersionsRequest(), 0, address)
         newest = min(_range(told, API_VERSIONS)[1], ApiVersionsRequest.__schema__.versions[1])
         if newest > 0:

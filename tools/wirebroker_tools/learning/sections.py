@@ -77,7 +77,7 @@ def broker_settings(asked: Asked) -> tuple[Settings, Settings, list[Broker]]:
 
 
 def _of_broker(asked: Asked, node_id: int) -> DescribeConfigsResult | None:
-    """Asks a broker for its own settings, because no other broker knows all of them."""
+    """Asks a broker for its own settings, because no other broker has all of them."""
     resource = DescribeConfigsResource(resource_type=ConfigResource.BROKER, resource_name=str(node_id), configuration_keys=None)
 
     def read() -> DescribeConfigsResult:

@@ -31,7 +31,7 @@ class KeptRows:
             missed, rows = recorder.rows_after(self._last, SLICE)
             first = self._last + missed + 1
             self._last += missed + len(rows)
-            if len(self.rows) + len(rows) > self._most:  # a new list, because a picture may still be drawn from the old one
+            if len(self.rows) + len(rows) > self._most:  # a new list, because a picture may still be drawn from the old list
                 self.rows = self.rows[self._most // 10 :]
             self.rows += enumerate(rows, first)
             yield

@@ -111,7 +111,7 @@ class Story:
     """for each note: the time, the words, the CSS class, and the log's end offset at that time"""
     end: int = 0
     left: dict[str, int] = field(default_factory=dict)
-    """for each reader that gave up the partition and has not read it again: the time at which it did so"""
+    """for each reader that gave up the partition and has not read it again: the time at which the reader gave it up"""
     got: dict[str, int] = field(default_factory=dict)
     """for each reader: the latest offset from which it got records"""
     returns: set[tuple[str, int]] = field(default_factory=set)
@@ -530,7 +530,7 @@ def _title(batch: Batch) -> str:
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """Returns the points without those that are less than half a px from the previous point."""
+    """Returns the points, without points that are less than half a px from the previous point."""
     before = -9.0, -9.0
     for point in points:
         if abs(point[0] - before[0]) >= 0.5 or abs(point[1] - before[1]) >= 0.5:

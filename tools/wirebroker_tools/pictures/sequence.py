@@ -252,7 +252,8 @@ def _add(fold: Fold, step: Step) -> None:
 
 
 def _counted(rows: Sequence[tuple[int, Row]], lines: int) -> Iterator[Fold]:
-    """Yields the folds of a very large number of rows, in pieces of equal length. No step is created for each row."""
+    """Yields the folds of a very large number of rows, in pieces of equal length. To save time, no `Step` is created for a
+    row."""
     length = -(-len(rows) // max(lines // 2, 1))
     has_requests = any(isinstance(row, RequestRow) for _, row in rows[:length])
     for at in range(0, len(rows), length):

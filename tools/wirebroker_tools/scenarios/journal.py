@@ -72,7 +72,7 @@ class Journal:
 
     def intended(self) -> list[Intended]:
         """Returns the sent records in the form that the audit reads, each record once, with its outcome if the client reported
-        one.
+        an outcome.
         """
         good, failed = self.acknowledged(), {each.value for each in self.told if each.error}
         once = {each.value: each for each in self.sent}

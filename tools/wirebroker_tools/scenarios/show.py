@@ -188,8 +188,8 @@ def _collapsed(events: Sequence[Event]) -> Iterable[tuple[Event, int]]:
 
 
 def _short(words: Iterable[tuple[str, int]], limit: int = 24) -> str:
-    """Returns a list of record values as text, each with its offset if that is known. The records of one batch (A0, A1 …)
-    appear as the batch's letter.
+    """Returns a list of record values as text, each with its offset, if the offset is known. The records of one batch (A0, A1
+    …) appear as the batch's letter.
     """
     runs: list[list[tuple[str, int]]] = []
     for word in words:

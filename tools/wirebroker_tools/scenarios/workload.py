@@ -30,7 +30,7 @@ IN_TRANSACTION = 2.0
 ends.
 """
 FIRST = "first"
-"""The name of the producer that a step uses if it does not name one."""
+"""The name of the producer that a step uses if it does not name a producer."""
 CHUNK = 2
 """The number of records that a pipeline reads and processes together."""
 

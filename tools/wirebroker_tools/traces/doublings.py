@@ -12,8 +12,8 @@ from wirebroker.trace.rows import FaultRow, ProduceRow, Row, ShadowRow
 ExchangeKey = tuple[int, int, int]
 """The node, connection and correlation id of an exchange."""
 Alike = tuple[str, int, str | None, int, int]
-"""Topic, partition, client id, and number of records and bytes of a batch. A batch and its retry have the same values here,
-even if their producer ids or epochs differ.
+"""Topic, partition, client id, and number of records and bytes of a batch. A batch and its retry have the same values, even if
+their producer ids or epochs differ.
 """
 
 

@@ -22,7 +22,7 @@ from wirebroker.trace.rows import Row, row_from_line
 BLOCK = 256
 """The number of lines between two entries of the index."""
 AT_ONCE = 4 << 20
-"""The number of bytes that one read takes from the file."""
+"""The number of bytes in one read of the file."""
 LONGEST_LINE = 64 << 20
 _TIME = re.compile(rb'"time":\s?(\d{1,15})')
 _TROUBLE = re.compile(

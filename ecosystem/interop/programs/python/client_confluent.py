@@ -1,4 +1,5 @@
-"""confluent-kafka, which is librdkafka, and its AdminClient. Version 1.9 lacks most of the admin calls."""
+"""The checks with confluent-kafka, a wrapper of librdkafka, and with its AdminClient. Version 1.9 lacks most of the admin
+calls."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def transaction(bootstrap: str, name: str, values: list[str], *, ends: bool = Tr
         stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdin is not None
-    # kcat sends nothing until it has read a large piece of its input, or all of it.
+    # kcat sends nothing until it has read a large piece of its input, or the whole input.
     process.stdin.write("".join(f"{value}\n" for value in values) * (1 if ends else PIECE))
     process.stdin.flush()
     if ends:

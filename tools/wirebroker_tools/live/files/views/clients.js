@@ -1,4 +1,4 @@
-// Who connects, with which software, and which APIs it speaks in which versions.
+// The clients that connect, with their software, and the APIs and versions that they use.
 
 import { empty, h, table } from "../dom.js";
 import { Walk } from "../feed.js";

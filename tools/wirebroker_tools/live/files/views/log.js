@@ -1,4 +1,4 @@
-// One partition: its log as a ribbon, and what moves over it in time.
+// One partition: its log as a ribbon, and the events on the log over time.
 
 import { picture } from "../picture.js";
 
