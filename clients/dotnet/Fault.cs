@@ -1,8 +1,9 @@
 namespace Wirebroker;
 
 /// <summary>
-/// A fault in the words of docs/how-to/faults.md, which describes each kind. What a kind needs is an argument, <see cref="With"/>
-/// gives the rest, and the other methods choose the requests: <c>Fault.LoseAck().Api("Produce").Topic("orders").Nth(1)</c>.
+/// A fault in the words of docs/how-to/faults.md, which describes each kind. Required options are arguments, <see cref="With"/>
+/// sets the other options, and the other methods choose the requests:
+/// <c>Fault.LoseAck().Api("Produce").Topic("orders").Nth(1)</c>.
 /// </summary>
 public sealed class Fault
 {
@@ -10,14 +11,14 @@ public sealed class Fault
 
     private Fault(string kind) => Words["kind"] = kind;
 
-    /// <summary>Gives the fault an option or a word, such as <c>With("then", "silence")</c>.</summary>
+    /// <summary>Sets an option of the fault, such as <c>With("then", "silence")</c>.</summary>
     public Fault With(string option, object value)
     {
         Words[option] = value;
         return this;
     }
 
-    /// <summary>Lets the broker handle the request first: then Error, Delay, Disconnect or ResetConnection strike.</summary>
+    /// <summary>Lets the broker handle the request before an Error, Delay, Disconnect or ResetConnection takes effect.</summary>
     public Fault After() => With("after", true);
 
     /// <summary>Kafka's name of a request, such as "Produce".</summary>
@@ -27,17 +28,17 @@ public sealed class Fault
     public Fault Group(string value) => With("group", value);
     public Fault TransactionalId(string value) => With("transactional_id", value);
     public Fault ClientId(string value) => With("client_id", value);
-    /// <summary>Such as "User:alice".</summary>
+    /// <summary>The principal, such as "User:alice".</summary>
     public Fault Principal(string value) => With("principal", value);
     public Fault Node(int value) => With("node", value);
-    /// <summary>Only on the nth match, counted from 1.</summary>
+    /// <summary>The fault fires only on the nth match, counted from 1.</summary>
     public Fault Nth(int value) => With("nth", value);
     public Fault Every(int value) => With("every", value);
-    /// <summary>At most so many times.</summary>
+    /// <summary>The fault fires at most this many times.</summary>
     public Fault Times(int value) => With("times", value);
     public Fault Probability(double value) => With("probability", value);
 
-    // The kinds.
+    // The kinds of faults.
     public static Fault LoseRequest() => new("lose_request");
     public static Fault LoseAck() => new("lose_ack");
     public static Fault Error(string code) => new Fault("error").With("code", code);

@@ -47,7 +47,7 @@ internal static class WirebrokerProgram
 
     private static string Variable(string name) => Environment.GetEnvironmentVariable(name) ?? "";
 
-    /// <summary>Fetches an archive, checks it, and puts the folder that it holds into place.</summary>
+    /// <summary>Fetches an archive, checks its SHA-256, and moves the folder in the archive to its place.</summary>
     private static async Task Download(string address, string expected, string folder)
     {
         using var http = new HttpClient();
@@ -70,7 +70,7 @@ internal static class WirebrokerProgram
         }
         catch (IOException) when (Directory.Exists(folder))
         {
-            // another process was faster
+            // another process has moved the folder in the meantime
         }
         Directory.Delete(fresh, recursive: true);
     }

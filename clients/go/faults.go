@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// On says on which requests a fault fires. A field that is not given does not matter.
+// On chooses the requests on which a fault fires. A field that is not set matches every request.
 type On struct {
 	API             string  `json:"api,omitempty"` // Kafka's name, such as "Produce"
 	Topic           string  `json:"topic,omitempty"`
@@ -30,17 +30,17 @@ func (fault Fault) With(option string, value any) Fault {
 	return fault
 }
 
-// After lets the broker handle the request first: then Error, Delay, Disconnect or ResetConnection strike.
+// After lets the broker handle the request before the fault (Error, Delay, Disconnect or ResetConnection) takes effect.
 func (fault Fault) After() Fault { return fault.With("after", true) }
 
 func (on On) fault(kind string) Fault {
 	fault := Fault{}
-	text, _ := json.Marshal(on) // texts and numbers: it cannot fail
+	text, _ := json.Marshal(on) // texts and numbers only, so this cannot fail
 	json.Unmarshal(text, &fault)
 	return fault.With("kind", kind)
 }
 
-// The kinds. What is needed is an argument; With gives the rest.
+// The kinds of faults. Required options are arguments; With sets the other options.
 func LoseRequest(on On) Fault                 { return on.fault("lose_request") }
 func LoseAck(on On) Fault                     { return on.fault("lose_ack") }
 func Error(code string, on On) Fault          { return on.fault("error").With("code", code) }

@@ -23,7 +23,8 @@ var pinned []byte
 
 const missing = "there is no wirebroker: put `wirebroker` on the PATH, or set WIREBROKER to the program; "
 
-// find returns the path of the program: WIREBROKER, else of the PATH, else of the pinned download in the user's cache.
+// find returns the path of the program: the variable WIREBROKER, else `wirebroker` on the PATH, else the pinned download in the
+// user's cache.
 func find() (string, error) {
 	if program := os.Getenv("WIREBROKER"); program != "" {
 		return program, nil
@@ -64,7 +65,7 @@ func platform() string {
 	return strings.NewReplacer("darwin", "macos", "amd64", "x64").Replace(runtime.GOOS + "-" + runtime.GOARCH)
 }
 
-// download fetches an archive, checks it, and puts the folder that it holds into place.
+// download fetches an archive, checks its SHA-256, and moves the folder in the archive to its place.
 func download(address, expected, folder string) error {
 	response, err := http.Get(address)
 	if err != nil {

@@ -38,7 +38,7 @@ function onPath() {
   });
 }
 
-/** The release of release.json in the user's cache; downloaded if it is not there. */
+/** The program of the release in release.json, from the user's cache. It is downloaded if the cache does not have it. */
 async function pinned({ version, url, sha256 }) {
   if (!url) throw new Error(`${missing}no release is published yet, so it cannot be downloaded`);
   const cache = process.env.XDG_CACHE_HOME || process.env.LOCALAPPDATA || path.join(homedir(), ".cache");

@@ -1,21 +1,21 @@
-/** Starts a broker with these flags of `wirebroker serve`, or attaches to the one that the environment names. */
+/** Starts a broker with these flags of `wirebroker serve`, or attaches to the broker that the environment names. */
 export function start(...options: string[]): Promise<Broker>;
 
 /**
  * Registers hooks in the test file and returns the broker that its tests share: it is emptied before each test, and a test
- * that fails shows the broker's report. The hooks are those of jest or vitest if they are global, else those of node:test.
+ * that fails shows the broker's report. It uses the global hooks of jest or vitest or, if there are none, the hooks of node:test.
  */
 export function useBroker(settings?: {
   /** "orders", or "orders:3" for 3 partitions. */
   topics?: string[];
   /** Flags of `wirebroker serve`. */
   options?: string[];
-  /** Where the hooks are not global, as in vitest: `import * as hooks from "vitest"`. */
+  /** For runners without global hooks, such as vitest: `import * as hooks from "vitest"`. */
   hooks?: { beforeEach: Function; afterEach: Function; afterAll?: Function };
 }): Broker;
 
 export class Broker {
-  /** The address for clients. It is there from the first test on. */
+  /** The address for clients. It is set before the first test. */
   readonly bootstrap: string;
   /** The address of the HTTP control. */
   readonly control: string;
@@ -23,9 +23,9 @@ export class Broker {
   stop(): Promise<void>;
   /** Calls an endpoint of the control. A problem is thrown. */
   ask(method: string, path: string, body?: object): Promise<any>;
-  /** What the broker has seen since the test began, as text. */
+  /** The broker's report of everything since the test began, as text. */
   report(): Promise<string>;
-  /** Wraps a test for jest, whose hooks are not told of failures: a test that fails shows the report. */
+  /** Wraps a test for jest, so that a failing test shows the report: the hooks of jest do not learn of failures. */
   reporting(run: () => unknown): () => Promise<unknown>;
   /** Empties the broker, whose clients stay connected, and makes sure that it has the topics. */
   reset(name?: string, topics?: string[]): Promise<void>;
@@ -38,7 +38,7 @@ export class Broker {
   assertRecords(topic: string, ...expected: ExpectedRecord[]): Promise<void>;
   /** What the broker decided on each produced batch of a topic. */
   verdicts(topic: string): Promise<("accepted" | "duplicate" | "rejected")[]>;
-  /** Stops a broker as kill -9 does, until startBroker. */
+  /** Stops a broker like kill -9, until startBroker. */
   killBroker(node?: number): Promise<void>;
   startBroker(node?: number): Promise<void>;
   /** Moves the broker's clock: sessions and transactions time out, records and offsets expire. */
@@ -54,7 +54,7 @@ export interface Rule {
 }
 
 export type Data = string | Uint8Array | { json: unknown } | null;
-/** A regular expression is written as RE2 knows it; `json_subset` is JSON with at least these fields. */
+/** A regular expression is written in the syntax of RE2; `json_subset` is JSON with at least these fields. */
 export type Expected = Data | RegExp | { json_subset: unknown };
 
 export interface NewRecord {
@@ -66,7 +66,7 @@ export interface NewRecord {
   timestamp?: number;
 }
 
-/** A field that is left out matches anything. */
+/** A missing field matches anything. */
 export interface ExpectedRecord {
   key?: Expected;
   value?: Expected;
@@ -85,7 +85,7 @@ export interface StoredRecord {
   headers: { name: string; value: string | Uint8Array | null }[];
 }
 
-/** On which requests a fault fires. A field that is left out does not matter. */
+/** The requests on which a fault fires. A missing field matches every request. */
 export interface On {
   /** Kafka's name, such as "Produce". */
   api?: string | string[];
@@ -98,7 +98,7 @@ export interface On {
   producer_epoch?: number;
   sequence?: number | [number, number];
   client_id?: string;
-  /** Such as "User:alice". */
+  /** The principal, such as "User:alice". */
   principal?: string;
   node?: number;
   /** Only on the nth match, or on these, counted from 1. */

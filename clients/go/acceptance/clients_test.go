@@ -36,7 +36,7 @@ func reader(t *testing.T, broker *wirebrokertest.Broker, topic string) *kgo.Clie
 	return client(t, broker, kgo.ConsumeTopics(topic))
 }
 
-// inGroup makes a client a member of the test's own group.
+// inGroup returns options that make a client a member of the test's own group.
 func inGroup(t *testing.T, more ...kgo.Opt) []kgo.Opt {
 	return append(more, kgo.ConsumerGroup(t.Name()), kgo.ConsumeTopics("orders"), kgo.DisableAutoCommit(),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.HeartbeatInterval(100*time.Millisecond))

@@ -27,7 +27,7 @@ async function producer(settings, at) {
   return made;
 }
 
-/** Begins to consume. The returned function waits for so many records. */
+/** Begins to consume. The returned function waits for this many records. */
 async function consumer(groupId, topic, { eachMessage = () => {}, joined = () => {} } = {}) {
   const made = kafka().consumer({ groupId, heartbeatInterval: 100, maxWaitTimeInMs: 100 });
   clients.push(made);

@@ -1,4 +1,4 @@
-// A consumer that tells its parent of each record and commits nothing. Its parent kills it.
+// A consumer that sends each record to its parent process, and commits nothing. The parent kills it.
 import kafkajs from "kafkajs";
 
 const { Kafka, logLevel } = kafkajs;

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-/// A fault in the words of docs/how-to/faults.md, which describes each kind. What a kind needs is an argument, `with` gives the
-/// rest, and the other methods choose the requests: `Fault::lose_ack().api("Produce").topic("orders").nth(1)`.
+/// A fault in the words of docs/how-to/faults.md, which describes each kind. Required options are arguments, `with` sets the
+/// other options, and the other methods choose the requests: `Fault::lose_ack().api("Produce").topic("orders").nth(1)`.
 #[derive(Clone, Debug)]
 pub struct Fault {
     pub(crate) words: Map<String, Value>,
@@ -18,13 +18,13 @@ impl Fault {
         Self::new(kind).with("ms", by.as_millis() as u64)
     }
 
-    /// Gives the fault an option or a word, such as `with("then", "silence")`.
+    /// Sets an option of the fault, such as `with("then", "silence")`.
     pub fn with(mut self, option: &str, value: impl Into<Value>) -> Self {
         self.words.insert(option.into(), value.into());
         self
     }
 
-    /// Lets the broker handle the request first: then error, delay, disconnect or reset_connection strike.
+    /// Lets the broker handle the request before the fault (error, delay, disconnect or reset_connection) takes effect.
     pub fn after(self) -> Self {
         self.with("after", true)
     }
@@ -54,7 +54,7 @@ impl Fault {
         self.with("client_id", client_id)
     }
 
-    /// Such as "User:alice".
+    /// The principal, such as "User:alice".
     pub fn principal(self, principal: &str) -> Self {
         self.with("principal", principal)
     }
@@ -63,7 +63,7 @@ impl Fault {
         self.with("node", node)
     }
 
-    /// Only on the nth match, counted from 1.
+    /// The fault fires only on the nth match, counted from 1.
     pub fn nth(self, nth: u32) -> Self {
         self.with("nth", nth)
     }
@@ -72,7 +72,7 @@ impl Fault {
         self.with("every", every)
     }
 
-    /// At most so many times.
+    /// The fault fires at most this many times.
     pub fn times(self, times: u32) -> Self {
         self.with("times", times)
     }
@@ -82,7 +82,7 @@ impl Fault {
     }
 }
 
-/// The kinds.
+/// The kinds of faults.
 impl Fault {
     pub fn lose_request() -> Self {
         Self::new("lose_request")

@@ -46,7 +46,7 @@ fn platform() -> String {
     format!("{OS}-{ARCH}").replace("x86_64", "x64").replace("aarch64", "arm64")
 }
 
-/// Fetches an archive, checks it, and puts the folder that it holds into place.
+/// Fetches an archive, checks its SHA-256, and moves the folder in the archive to its place.
 fn download(address: &str, expected: &str, folder: &Path) -> Result<(), String> {
     let fetched = Command::new("curl").args(["-sSfL", address]).output();
     let fetched = fetched.map_err(|why| format!("{MISSING}curl, which would download it, did not start: {why}"))?;

@@ -40,7 +40,7 @@ pub fn reset(topics: &[&str]) -> Session {
     Session { broker, _turn: Some(turn) }
 }
 
-/// Starts a broker for this test alone, with flags of `wirebroker serve`. It ends with the value.
+/// Starts a broker for this test alone, with flags of `wirebroker serve`. The broker ends when the value is dropped.
 #[track_caller]
 pub fn start(options: &[&str]) -> Session {
     let broker = Arc::new(Broker::open(options));

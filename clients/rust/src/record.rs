@@ -18,7 +18,7 @@ pub fn subset(fields: Value) -> Data {
     Data(object!({ "json_subset": fields }))
 }
 
-/// Expects a text in which the pattern matches, written as RE2 knows it.
+/// Expects a text in which the pattern matches. The pattern has the syntax of RE2.
 pub fn regex(pattern: &str) -> Data {
     Data(object!({ "regex": pattern }))
 }
@@ -35,7 +35,7 @@ impl From<&[u8]> for Data {
     }
 }
 
-/// A record to store or to expect. In `assert_records` a part that is not given matches anything.
+/// A record to store or to expect. In `assert_records` a part that is not set matches anything.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     parts: Map<String, Value>,

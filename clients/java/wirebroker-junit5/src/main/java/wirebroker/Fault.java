@@ -5,8 +5,9 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 
 /**
- * A fault in the words of docs/how-to/faults.md, which describes each kind. What a kind needs is an argument, {@link #with} gives
- * the rest, and the other methods choose the requests: {@code Fault.loseAck().api("Produce").topic("orders").nth(1)}.
+ * A fault in the words of docs/how-to/faults.md, which describes each kind. Required options are arguments, {@link #with} sets
+ * the other options, and the other methods choose the requests:
+ * {@code Fault.loseAck().api("Produce").topic("orders").nth(1)}.
  */
 public final class Fault {
     final Map<String, Object> words = new LinkedHashMap<>();
@@ -15,13 +16,13 @@ public final class Fault {
         words.put("kind", kind);
     }
 
-    /** Gives the fault an option or a word, such as {@code with("then", "silence")}. */
+    /** Sets an option of the fault, such as {@code with("then", "silence")}. */
     public Fault with(String option, Object value) {
         words.put(option, value);
         return this;
     }
 
-    /** Lets the broker handle the request first: then error, delay, disconnect or resetConnection strike. */
+    /** Lets the broker handle the request before the fault (error, delay, disconnect or resetConnection) takes effect. */
     public Fault after() { return with("after", true); }
 
     /** Kafka's name of a request, such as "Produce". */
@@ -31,17 +32,17 @@ public final class Fault {
     public Fault group(String group) { return with("group", group); }
     public Fault transactionalId(String id) { return with("transactional_id", id); }
     public Fault clientId(String id) { return with("client_id", id); }
-    /** Such as "User:alice". */
+    /** The principal, such as "User:alice". */
     public Fault principal(String principal) { return with("principal", principal); }
     public Fault node(int node) { return with("node", node); }
-    /** Only on the nth match, counted from 1. */
+    /** The fault fires only on the nth match, counted from 1. */
     public Fault nth(int nth) { return with("nth", nth); }
     public Fault every(int every) { return with("every", every); }
-    /** At most so many times. */
+    /** The fault fires at most this many times. */
     public Fault times(int times) { return with("times", times); }
     public Fault probability(double probability) { return with("probability", probability); }
 
-    // The kinds.
+    // The kinds of faults.
     public static Fault loseRequest() { return new Fault("lose_request"); }
     public static Fault loseAck() { return new Fault("lose_ack"); }
     public static Fault error(String code) { return new Fault("error").with("code", code); }

@@ -18,7 +18,7 @@ import java.util.HexFormat;
 import java.util.Map;
 import java.util.function.Supplier;
 
-/** Finds the program {@code wirebroker}: WIREBROKER, else the jar of the platform, else the PATH, else the pinned download. */
+/** Finds the program {@code wirebroker}: WIREBROKER, else the jar for the platform, else the PATH, else the pinned download. */
 final class Program {
     static final String PLATFORM = platform(System.getProperty("os.name"), System.getProperty("os.arch"));
     private static final String EXECUTABLE = PLATFORM.startsWith("windows") ? "wirebroker.exe" : "wirebroker";
@@ -93,7 +93,7 @@ final class Program {
         return new String(resource(name), StandardCharsets.UTF_8);
     }
 
-    /** The program in the folder, which comes from the archive if it is not there yet. */
+    /** Returns the program in the folder, and makes the folder from the archive if it does not exist yet. */
     private static String unpacked(Path folder, String from, String expected, Supplier<byte[]> archive) {
         Path program = folder.resolve(EXECUTABLE);
         if (Files.exists(program)) return program.toString();

@@ -124,7 +124,7 @@ class BrokerTest {
         assertThrows(Exception.class, Failing.own::report);
     }
 
-    /** Surefire does not run it: its name does not end with Test. */
+    /** Surefire does not run this class, because its name does not end with Test. */
     @Wirebroker
     static class Failing {
         static Broker own;

@@ -8,7 +8,7 @@ import wirebroker.Broker;
 import wirebroker.KafkaRecord;
 import wirebroker.Wirebroker;
 
-/** Its context and service are those of {@link OrdersTest}. */
+/** Shares its context and service with {@link OrdersTest}. */
 @SpringBootTest
 @Wirebroker(topics = {"orders:3", "invoices:3"})
 class SameContextTest {

@@ -13,8 +13,8 @@ import wirebroker.Broker;
 import wirebroker.Wirebroker;
 
 /**
- * Gives the application context of a test class with {@link Wirebroker} the broker that the classes of this JVM share: as the
- * property {@code spring.kafka.bootstrap-servers}, and as a bean. Classes with the same options share a context, too.
+ * Adds the broker that the classes of this JVM share to the application context of a test class with {@link Wirebroker}: as the
+ * property {@code spring.kafka.bootstrap-servers}, and as a bean. Classes with the same options also share a context.
  */
 class WirebrokerContextCustomizerFactory implements ContextCustomizerFactory {
     @Override

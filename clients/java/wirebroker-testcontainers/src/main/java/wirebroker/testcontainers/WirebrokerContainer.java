@@ -10,7 +10,7 @@ import org.testcontainers.containers.wait.strategy.Wait;
 import org.testcontainers.utility.DockerImageName;
 import wirebroker.Broker;
 
-/** A broker in a container. Nobody has tried it with Docker yet. */
+/** A broker in a container. This class has not been tried with Docker yet. */
 public class WirebrokerContainer extends GenericContainer<WirebrokerContainer> {
     private static final int KAFKA = 9092;
     private static final int CONTROL = 9099;
