@@ -154,6 +154,23 @@ def test_a_month_queues_one_sync(tmp_path: Path, fired: Counter[str], caplog: py
     assert caplog.messages == []
 
 
+def test_nothing_is_written_to_a_partition_without_a_leader() -> None:
+    """Members, offsets, transactions and ids expire, and a topic is deleted, while the only broker is down."""
+    broker = InProcess(topics=["orders", "gone"], warm=True)
+    producer, idle = TransactionalProducer(broker), TransactionalProducer(broker, "idle")
+    Member(broker, "m", group="new").join("orders")
+    member = ClassicMember(broker)
+    member.join()
+    member.sync({})
+    assert (member.commit(1), member.commit(2, topic="gone"), producer.init(), idle.init()) == (0, 0, 0, 0)
+    assert producer.send("v").error_code == 0
+    broker.kill_broker(1)
+    ends = {partition: partition.log_end_offset for partition in broker.engine.cluster.partitions()}
+    broker.delete_topic("gone")
+    broker.clock.advance(days=31)
+    assert {partition: partition.log_end_offset for partition in ends} == ends
+
+
 # Timers that set themselves again
 
 

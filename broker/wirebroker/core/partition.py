@@ -19,6 +19,7 @@ from kafkawire.disk.indexes import AbortedTransaction
 from kafkawire.errors import ErrorCode
 from wirebroker.common.slices import pauses
 from wirebroker.core.configs import TopicConfigs
+from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.fast_path import FastPath
 from wirebroker.core.leader_epochs import LeaderEpochs
 from wirebroker.core.logs.interface import Kept, Log, Slice
@@ -360,7 +361,10 @@ class Partition:
         return awaited
 
     def append_own(self, batch: bytes, now: int, *, verified: bool = False) -> ErrorCode:
-        """Append a coordinator's batch. The batch's epoch and transaction are checked, but not its records and sequences."""
+        """Append a coordinator's batch. The batch's epoch and transaction are checked, but not its records and sequences. A
+        timer may do this while the partition has no leader."""
+        if self.leader == NO_LEADER:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         header = read_header(batch)
         checked = Checked(header, memoryview(batch), header.max_timestamp, -1, False)
         if header.producer_id < 0:

@@ -342,7 +342,7 @@ def _disk(world: World, failure: Failure) -> Things:
     if world.disk is None:
         raise RuntimeError("the brokers have no disk")
     world.disk.failure = failure._replace(number=failure.number + len(world.disk.calls))
-    world.disk_failed = True
+    world.disk_failed = world.disk_had_failed = True
     return frozenset({CLUSTER})
 
 

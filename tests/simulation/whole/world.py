@@ -139,7 +139,7 @@ class World:
         self.snapshot: Snapshot | None = None
         self.at_repair: list[Callable[[], object]] = []
         """What must be called to undo what acts have broken."""
-        self.expects_closes = self.disk_failed = False
+        self.expects_closes = self.disk_failed = self.disk_had_failed = False
         self._kind = ""
         """The kind of the present step. A subject may have sent another request than was wanted."""
         self._faulty = 0
