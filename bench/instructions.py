@@ -58,7 +58,7 @@ FORMS = {INSTRUCTIONS: ",.0f", SYSTEM_CALLS: ".2f", COPIED: ",.0f"}
 SPARE = {INSTRUCTIONS: 0.0, SYSTEM_CALLS: 0.25, COPIED: 100.0}
 """The least amount by which a count may exceed its budget, because the allocator takes memory now and then."""
 SPARE_IF_LARGE = {INSTRUCTIONS: 0.0, SYSTEM_CALLS: 1.5, COPIED: 64_000.0}
-"""The least excess for rows with large batches, which is larger because the client and the system decide in how many pieces a
+"""The least amount for rows with large batches. It is larger, because the client and the system decide in how many pieces a
 batch arrives."""
 COMMAND = "scripts/bench --only instructions --write-budgets"
 LIBRARIES = ("crc32c", "cramjam")
@@ -137,7 +137,9 @@ def _committed(folder: Path) -> Path | None:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
     commit = git("log", "-1", "--format=%H", "--", str(BUDGETS))
-    if not commit or git("rev-parse", "--is-shallow-repository") == "true":  # its oldest commit adds every file
+    if (
+        not commit or git("rev-parse", "--is-shallow-repository") == "true"
+    ):  # the oldest commit of a shallow clone adds every file
         return None
     folder.mkdir()
     archive = subprocess.Popen(["git", "-C", str(ROOT), "archive", commit, *sources()], stdout=subprocess.PIPE)

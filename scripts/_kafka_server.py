@@ -117,7 +117,7 @@ class KafkaServer:
         return self._process.pid if self._process is not None else 0
 
     def start(self) -> None:
-        """Start the broker, and wait until it responds. The first start formats its storage."""
+        """Start the broker, and wait until it responds. The first start formats the broker's storage."""
         self.launch()
         self.wait()
 

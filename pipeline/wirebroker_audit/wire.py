@@ -31,7 +31,7 @@ AT_ONCE = 1000
 ATTEMPTS, PAUSE = 8, 0.5
 """The attempts for a request that the broker refuses with a retriable error, and the seconds between them."""
 FAILOVER_S = 20.0
-"""The seconds to wait for another leader while the leader cannot be reached; Kafka elects one after 9 s by default."""
+"""The seconds to wait for another leader while the leader cannot be reached; Kafka elects a new leader after 9 s by default."""
 FETCH_BYTES, LEAST_FETCH_BYTES = 16 * 1024 * 1024, 64 * 1024
 WAIT_MS = 500
 THROTTLED_S, THROTTLED_IN_ALL_S = 30.0, 600.0

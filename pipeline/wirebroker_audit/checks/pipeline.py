@@ -29,7 +29,7 @@ class Pipeline:
     """what an input and its outputs have in common; None: a transaction"""
     table: Description | None = None
     match_out: Part | None = None
-    """the part of an output that its input has in the part `match`; None: the same part as in inputs"""
+    """the part of an output that has the identity of its input; None: the part `match`, as in inputs"""
     group: str | None = None
     fan_out: tuple[int, int | None] = (1, 1)
     """the least and the greatest number of outputs of an input; None: any number"""

@@ -108,8 +108,8 @@ def read_journal(spark: SparkSession, path: str, keep: Path, topics: Sequence[st
 
 
 def _kept(chunks: Iterable[pa.RecordBatch], made: Fold, keep: Path, topics: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Writes a task's rows to a file, with their names. Yields the number of rows, of rows with an id, and of rows with a
-    problem."""
+    """Writes a task's rows to a file, with the hashes that name their records. Yields the number of rows, of rows with an id,
+    and of rows with a problem."""
     context = TaskContext.get()
     path = keep / f"part-{0 if context is None else context.partitionId():05d}.parquet"
     sums = {"rows": 0, "ids": 0, "problems": 0}

@@ -126,7 +126,9 @@ def _fan_out(where: str, given: Any) -> tuple[int, int | None]:
     least, most = (1, None) if given == "any" else given if isinstance(given, list) and len(given) == 2 else (given, given)
     for each in (least, most):
         if each is not None and (not isinstance(each, int) or isinstance(each, bool) or each < 1):
-            raise BadPipeline(f'{where}: fan_out must be a number from 1 on, two such as [1, 3], or "any", not {given!r}')
+            raise BadPipeline(
+                f'{where}: fan_out must be a number from 1 on, two numbers such as [1, 3], or "any", not {given!r}'
+            )
     if most is not None and most < least:
         raise BadPipeline(f"{where}: fan_out: {least} is more than {most}")
     return least, most

@@ -26,7 +26,7 @@ class DamagedResults(ValueError):
 
 
 class Results:
-    """Results in a file of JSON lines. Each result is written at once, so that an interrupted campaign loses none."""
+    """Results in a file of JSON lines. Each result is written at once, so that an interrupted campaign loses no result."""
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
         """With `resume` earlier results in the file stay; else they are deleted. Raises OSError, DamagedResults."""

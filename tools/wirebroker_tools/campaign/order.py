@@ -25,8 +25,7 @@ RANKS = (
 )  # fmt: skip
 """The sorts with which a queue begins, the likely culprits first."""
 ANOTHER, LATER = 8, 5.5
-"""How many ranks a further fault of the same sort comes after the first fault of the sort, and how many ranks the same fault at
-a later request comes after the fault at the first request."""
+"""The ranks that are added to a further fault of the same sort, and to the same fault at a later request."""
 WRITE, OTHER, QUESTION, HANDSHAKE = 1.0, 1.5, 3.0, 6.0
 """The distance between two turns of a queue, by kind of API."""
 QUESTIONS = READING - {"Fetch"} | {"InitProducerId", "LeaveGroup"}

@@ -83,7 +83,7 @@ def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
         description="Run a command again and again, each time with a broker of its own and one fault at one of its requests, "
         "and report the runs that lost, doubled or reordered records and ended with exit code 0. The command gets the broker's "
         "address in WIREBROKER_BOOTSTRAP, BOOTSTRAP_SERVERS and KAFKA_BOOTSTRAP_SERVERS.",
-        epilog="Exit codes: 0 no fault broke the command silently, 1 a fault did, 2 no run was possible.",
+        epilog="Exit codes: 0 no fault broke the command silently, 1 a fault broke it silently, 2 no run was possible.",
     )
     add = parser.add_argument
     add("words", nargs="+", metavar="COMMAND", help="the command with its arguments, after --")

@@ -98,7 +98,7 @@ class _Tables:
 
     def _name(self, name: str, spec: str) -> str:
         """Returns the name of a field in Wireshark's display filters. If a field of another kind already has the name, the kind
-        is appended to it."""
+        is appended to the name."""
         kind = CLASSES.get(spec, "int")
         for known in (name, f"{name}_{kind}"):
             if self.fields.setdefault(known, kind) == kind:

@@ -101,8 +101,8 @@ class Asked:
 
     def read(self, section: str, needs: str, read: Callable[[], T]) -> T | None:
         """Returns the result of `read()`. If the broker refuses the request, does not respond to it, does not offer the API, or
-        cannot be reached, this notes the reason and returns None. If the broker at `bootstrap` stops responding to ApiVersions,
-        this raises the same errors as `_versions`.
+        cannot be reached, the method notes the reason and returns None. If the broker at `bootstrap` stops responding to
+        ApiVersions, the method raises the same errors as `_versions`.
         """
         self.progress(section, 0, 1)
         try:

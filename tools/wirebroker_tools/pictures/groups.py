@@ -46,7 +46,7 @@ class Member:
     events: list[tuple[int, str, str]] = field(default_factory=list)
     """errors and notable requests: the time, the words and the CSS class of each"""
     had: dict[str, int] = field(default_factory=dict)
-    """the member's partitions, with the time at which it got each"""
+    """the member's partitions, with the time at which the member got each partition"""
 
 
 @dataclass(slots=True)

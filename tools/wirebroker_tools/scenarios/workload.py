@@ -414,7 +414,8 @@ class _Held:
         self._open = []
 
     def end(self, error: str) -> list[str]:
-        """Note the end of a transaction: all of its records are acknowledged, or none. Returns the records' values."""
+        """Note the end of a transaction: either all of its records are acknowledged, or no record is. Returns the records'
+        values."""
         for value in self._open:
             self._journal.tell(value, self._offsets.get(value, -1), error)
             if not error and value in self.errors:
