@@ -378,7 +378,7 @@ def test_one_seed_makes_ids_repeatable() -> None:
         ({"profile": "kafka"}, ValueError, "there is no profile 'kafka'"),
         ({"profile": 3.9}, ValueError, "profile: the name of a profile must be a string such as 'kafka-4.4', not 3.9"),
         ({"profile": {"kafka-3.9"}}, ValueError, "profile: the name of a profile must be a string"),
-        ({"rules": {"window": 0}}, ValueError, "from 1 up"),
+        ({"rules": {"window": 0}}, ValueError, "at least 1"),
         ({"record_checks": "none"}, ValueError, "record_checks: 'none' is not one of full, header"),
         ({"clock": "fast"}, ValueError, "clock: 'fast' is not one of system, frozen"),
         ({"max_versions": {"Prodce": 3}}, ValueError, "no API named 'Prodce'"),

@@ -60,8 +60,8 @@ def test_one_rule_can_be_changed_by_text() -> None:
     ("rule", "value", "message"),
     [
         ("windw", "3", "did you mean 'window'"),
-        ("window", "0", "from 1 up"),
-        ("window", "five", "from 1 up"),
+        ("window", "0", "at least 1"),
+        ("window", "five", "at least 1"),
         ("gap", "ignore", "45, 45_until_new_id, accept"),
         ("name", "x", "there is no rule 'name'"),
     ],
