@@ -495,10 +495,20 @@ def test_a_test_begins_with_a_soft_reset_and_a_mark(
     assert control.ask("GET", "/topics/payments")["configs"]["cleanup.policy"] == "compact"
     kafka.begin_test("in Python", {"payments": 3, "invoices": 4})
     assert [len(kafka.topics()[name].partitions) for name in ("payments", "invoices")] == [2, 4]
-    for topics, words in ((["a", "a:2"], "named twice"), (["no/name"], "no/name"), (["a:0"], "a:0")):
-        assert words in control.refused("POST", "/tests", {"name": "refused", "topics": topics})["detail"]
     untraced = ControlClient(mock_kafka_factory(control=True, trace="off").control_url)
     assert untraced.ask("POST", "/tests", {"name": "untraced"})["row"] == 0
+
+
+IMPOSSIBLE_TOPICS = {
+    "a a:2": "named twice", "no/name": "no/name", "a:0": "a:0", "a:10001": "at most 10000 partitions", "a:1:rf=9": "9 replicas",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("topics", "words"), IMPOSSIBLE_TOPICS.items())
+def test_a_test_cannot_begin_with_impossible_topics(topics: str, words: str, control: ControlClient) -> None:
+    problem = control.refused("POST", "/tests", {"name": "refused", "topics": topics.split()})
+    assert problem["status"] == 422
+    assert words in problem["detail"]
 
 
 def test_the_report_is_what_pytest_shows(kafka: MockKafka, control: ControlClient) -> None:
