@@ -41,8 +41,8 @@ class Serving:
         first = next(number for number in range(len(used) + 1) if number not in used)
         resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (first, first))
 
-    def get(self, path: str) -> int:
-        self.control.request("GET", path)
+    def get(self, path: str, method: str = "GET") -> int:
+        self.control.request(method, path, body="{}" if method == "POST" else None)
         response = self.control.getresponse()
         response.read()
         return response.status
@@ -87,6 +87,7 @@ def test_every_api_is_answered_with_all_descriptors_in_use(served: Serving) -> N
     served.full()
     assert {api for api in apis if fails(connections[api], api)} == set()
     assert [served.get(path) for path in ("/", "/live/", "/live/app.js", "/openapi.json", "/topcis")] == [200] * 4 + [404]
+    assert (served.get("/faults"), served.get("/audit", "POST")) == (200, 200)
     wire = connections["Metadata"]
     for codec in range(len(NAMES)):
         data = [{"index": 0, "records": build_batch([Record(0, 0, None, b"v" * 50)], compression=codec)}]

@@ -12,7 +12,7 @@ SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _USER = "user_"
 _QUOTED = r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'"""
 _TOKEN = re.compile(
-    r"""(?P<number>-?(?=[0-9.])[0-9]*\.?[0-9]*)|(?P<word>[A-Za-z_$\xa0-\U0010ffff][\w.$\-\xa0-\U0010ffff]*)"""
+    r"""(?P<number>-?(?=[0-9.])[0-9]*\.?[0-9]*)|(?P<word>(?:[A-Za-z_$]|[^\0-\x9f])(?:[\w.$\-]|[^\0-\x9f])*)"""
     r"""|(?P<quoted>(?P<mark>["'])(?P<text>(?:\\.|(?!(?P=mark))[^\\\r\n])*)(?:(?P=mark)|(?=[\r\n])|\Z))"""
     r"""|/\*.*?(?:\*/|\Z)|/[^\r\n]*|[\0- ]+|(?P<sign>.)""",
     re.DOTALL | re.ASCII,

@@ -34,8 +34,10 @@ LEAST_MEMORY_MIB = 512
 EXIT_CODES = "exit codes: 0 success, 1 a difference or a finding, 2 the command could not run"
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line."""
+def build_parser(command: str = "") -> argparse.ArgumentParser:
+    """The parser of the whole command line, or only of this command of the broker. To make the parsers of all commands takes
+    a good part of the time in which a broker starts.
+    """
     from wirebroker.common.version import __version__, build
 
     parser = Parser(
@@ -46,12 +48,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"wirebroker {__version__} ({build()})")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _serve(commands)
-    _health(commands)
-    _releases(commands)
-    _proxy(commands)
-    _audit(commands)
-    if (tools := installed_tools()) is not None:
+    own = {"serve": _serve, "health": _health, "releases": _releases, "proxy": _proxy, "audit": _audit}
+    for add in [own[command]] if command in own else own.values():
+        add(commands)
+    if command not in own and (tools := installed_tools()) is not None:
         tools.add_commands(commands)
     parser.describe()
     return parser
@@ -63,7 +63,7 @@ def _health(commands: argparse._SubParsersAction[Parser]) -> None:
         "listen with the same environment, else 127.0.0.1:9092)")  # fmt: skip
     secured(parser.add_argument)
     parser.add_argument("--timeout", type=seconds, default=2.0, metavar="S", help="seconds to wait (%(default)s)")
-    parser.set_defaults(command="wirebroker.commands.health", serve=lambda: build_parser().parse_args(["serve"]))
+    parser.set_defaults(command="wirebroker.commands.health", serve=lambda: build_parser("serve").parse_args(["serve"]))
 
 
 def _releases(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -351,7 +351,8 @@ def _master(text: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
-    parsed = build_parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    parsed = build_parser(next(iter(words), "")).parse_args(words)
     gc.disable()  # modules are not garbage
     run = import_module(parsed.command).run
     gc.freeze()

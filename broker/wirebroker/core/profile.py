@@ -7,6 +7,7 @@ what a preset would have decided.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
@@ -89,11 +90,9 @@ class Rules(Struct, frozen=True):
     def __post_init__(self) -> None:
         if not isinstance(self.window, int) or self.window < 1:
             raise ValueError(f"rule window must be a whole number of at least 1, not {self.window!r}")
-        hints = get_type_hints(Rules)
-        for rule, hint in hints.items():
-            if get_origin(hint) is Literal and getattr(self, rule) not in get_args(hint):
-                choices = ", ".join(get_args(hint))
-                raise ValueError(f"rule {rule} must be one of {choices}, not {getattr(self, rule)!r}")
+        for rule, choices in _choices().items():
+            if getattr(self, rule) not in choices:
+                raise ValueError(f"rule {rule} must be one of {', '.join(choices)}, not {getattr(self, rule)!r}")
 
     def with_setting(self, rule: str, value: Any) -> Rules:
         """Returns these rules with one rule changed; `value` may be text. The ValueError for an unknown rule names the
@@ -107,6 +106,12 @@ class Rules(Struct, frozen=True):
             value = int(value)
         changes: dict[str, Any] = {rule: value if rule == "window" else str(value)}
         return replace(self, **changes)
+
+
+@cache
+def _choices() -> dict[str, tuple[str, ...]]:
+    """Returns the values of each rule that has a fixed set of values."""
+    return {rule: get_args(hint) for rule, hint in get_type_hints(Rules).items() if get_origin(hint) is Literal}
 
 
 def _rules_of(release: str) -> Rules:

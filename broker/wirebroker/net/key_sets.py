@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import Request, url2pathname, urlopen
 
 from kafkawire.extras import how_to_install
 from wirebroker.security.web_tokens import KeySet
@@ -39,6 +38,8 @@ class KeySets:
         if url in self._found:
             return
         if urlsplit(url).scheme.lower() == "file":
+            from urllib.request import url2pathname
+
             self._found[url] = _KeySetFile(Path(url2pathname(urlsplit(url).path)))
         else:
             self._found[url] = address = _KeySetAddress(url, refresh_ms / 1000)
@@ -141,6 +142,8 @@ class _KeySetAddress:
 
 
 def _fetched(url: str) -> str:
+    from urllib.request import Request, urlopen  # only here, because it loads much that few brokers need
+
     asked = Request(url, headers={"Accept": "application/json"})
     with urlopen(asked, timeout=ASKS_FOR_S) as response:
         found: bytes = response.read(MOST_BYTES + 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
@@ -507,13 +508,15 @@ def _checked(made: Row) -> Row:
 
 
 _EVENT = re.compile(rb'\s*\{"event": ?"(\w+)"')
-_DECODERS = {event.encode(): msgspec.json.Decoder(row) for event, row in EVENTS.items()}
+
+
+@cache
+def _decoder(row: type[Row]) -> msgspec.json.Decoder[Row]:
+    return msgspec.json.Decoder(row)
 
 
 def row_from_line(line: bytes) -> Row:
     """Returns the row on a line of a trace, as `row_from_json` does, but faster. Raises ValueError, RecursionError."""
     match = _EVENT.match(line)
-    decoder = _DECODERS.get(match[1]) if match is not None else None
-    if decoder is None:
-        return row_from_json(json.loads(line))
-    return _checked(decoder.decode(line))
+    row = EVENTS.get(match[1].decode()) if match is not None else None
+    return row_from_json(json.loads(line)) if row is None else _checked(_decoder(row).decode(line))
