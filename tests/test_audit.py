@@ -478,7 +478,7 @@ def test_lines_of_a_journal_may_come_in_any_order() -> None:
         ("[1]", "line 2: expected a JSON object with a topic"),
         ('{"topic": "orders", "valeu": "x"}', "line 2: there is no field 'valeu'; did you mean 'value'?"),
         ('{"value": "x"}', "line 2: the row has no topic"),
-        ('{"id": 4, "acknowledged": true}', "line 2: the row has no topic, and no other row with its id has one"),
+        ('{"id": 4, "acknowledged": true}', "line 2: the row has no topic, and no other row with this id has a topic"),
         ('{"topic": "orders", "key": 4}', "line 2: key must be bytes or str, not 4"),
         ('{"topic": "orders", "partition": true}', "line 2: partition must be int, not True"),
         ('{"topic": "orders", "value_base64": "?"}', "line 2: value_base64 is not base64"),

@@ -441,7 +441,7 @@ def test_repeated_states_are_not_copies() -> None:
     notices: list[str] = []
     assert reconcile(rows, notices=notices) == []
     assert [each.split(";")[0] for each in notices] == [
-        "states: its contents repeat too often to identify duplicates, so they were not compared"
+        "states: contents of records repeat too often to identify duplicates, so they were not compared"
     ]
     assert len(reconcile(rows[: 5 * 200], notices=notices)) == 800, "up to a thousand records are compared one by one"
 

@@ -218,7 +218,7 @@ def test_a_refused_record_is_named_and_the_records_before_it_are_stored(kafka: M
     problem = control.refused("POST", "/topics/orders/records", {"records": [good, {"value": "x" * 2_000_000}, good]})
     assert (problem["status"], problem["field"]) == (422, "records[1]")
     assert problem["detail"].startswith("the record was refused: ")
-    assert problem["detail"].endswith("; the 1 before it are stored")
+    assert problem["detail"].endswith("; the earlier records (1) are stored")
     problem = control.refused("POST", "/topics/orders/records", {"records": [good | {"partition": 3}]})
     assert (problem["status"], problem["field"]) == (404, "records[0]")
     assert len(kafka.records("orders")) == 1
@@ -870,7 +870,7 @@ BAD = [
     ("POST", "/topics/orders/records", {"records": {}}, 422, "records", "records is a list"),
     ("POST", "/topics/orders/records", {"records": [5]}, 422, "records[0]", "records[0] is a JSON object, not 5"),
     ("POST", "/topics/orders/records", {"records": [{"key": {"base64": "?"}}]}, 422, "records[0].key.base64", "not base64"),
-    ("POST", "/topics/orders/records", {"records": [{"key": {}}]}, 422, "records[0].key", "neither text, base64 nor json"),
+    ("POST", "/topics/orders/records", {"records": [{"key": {}}]}, 422, "records[0].key", "give one of text, base64 and json"),
     ("POST", "/topics/orders/records", {"records": [{"key": {"text": "a", "base64": "Yg=="}}]}, 422, "records[0].key",
      "different bytes"),
     ("POST", "/topics/orders/records", {"records": [{"timestamp": 2**63 - 1}]}, 422, "records[0]", "the record was refused"),
@@ -935,7 +935,7 @@ def test_too_many_requests_that_wait_are_a_problem_and_idle_connections_are_not(
     with ThreadPoolExecutor() as pool:
         waiting = [pool.submit(control.ask, "GET", "/topics/orders/records/wait?timeout=10") for _ in range(2)]
         kafka.wait_until(lambda: len(kafka._host.watchers) == 3)  # type: ignore[union-attr]
-        assert control.refused("GET", "/health")["detail"].startswith("2 requests wait here already")
+        assert control.refused("GET", "/health")["detail"].startswith("2 requests are waiting already")
         kafka.produce("orders", value=b"x")
         assert [len(each.result(10)["records"]) for each in waiting] == [1, 1]
     assert control.ask("GET", "/health")["status"] == "ok"

@@ -75,10 +75,10 @@ def test_after_a_clean_stop_a_log_that_is_shorter_than_the_checkpoint_says_is_re
         path.write_bytes(whole[: len(whole) // 2 if how == "cut" else 0])
     said = str(refusal(stopped))
     assert {
-        "emptied": "the log ends at offset 0, and ended at 6 when the broker stopped cleanly",
-        "cut": "the log ends at offset 3, and ended at 6 when the broker stopped cleanly",
+        "emptied": "the log ends at offset 0, but it ended at offset 6 when the broker stopped cleanly",
+        "cut": "the log ends at offset 3, but it ended at offset 6 when the broker stopped cleanly",
         "deleted": "it is missing, but its index",
-        "all deleted": "no segment is there, but the log was begun and had reached offset 6",
+        "all deleted": "it has no segments, but the log had reached offset 6",
     }[how] in said
     path.write_bytes(whole)
     assert values(stopped) == ALL
@@ -87,7 +87,9 @@ def test_after_a_clean_stop_a_log_that_is_shorter_than_the_checkpoint_says_is_re
 def test_the_rest_of_a_log_is_served_once_the_checkpoint_is_removed_as_advised(stopped: Path) -> None:
     path = damaged(stopped, LOG)
     os.truncate(path, path.stat().st_size // 2)
-    assert f"to go on with what is there, remove {stopped / 'recovery-point-offset-checkpoint'}" in str(refusal(stopped))
+    assert f"to go on without the missing records, remove {stopped / 'recovery-point-offset-checkpoint'}" in str(
+        refusal(stopped)
+    )
     (stopped / "recovery-point-offset-checkpoint").unlink()
     assert values(stopped) == ALL[:3]
 
@@ -137,7 +139,7 @@ def test_a_changed_digit_is_refused(stopped: Path, name: str, line: str, changed
 
 def test_a_folder_that_is_gone_is_refused_until_an_empty_one_is_made(stopped: Path) -> None:
     shutil.rmtree(stopped / "orders-0")
-    assert "it is not there, and the metadata knows of the partition" in str(refusal(stopped))
+    assert "it is missing, but the metadata has the partition" in str(refusal(stopped))
     (stopped / "orders-0").mkdir()  # what the message advises
     assert values(stopped) == []
 

@@ -137,7 +137,7 @@ def test_a_start_on_a_full_disk_is_one_sentence(data: Path) -> None:
     done = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 2
     assert done.stderr == (
-        f"wirebroker serve: {data} cannot be used: File too large. Nothing is lost; start again once that is over\n"
+        f"wirebroker serve: {data} cannot be used: File too large. Nothing is lost; solve this problem and start again\n"
     )
 
 

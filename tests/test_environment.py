@@ -93,7 +93,7 @@ def test_without_listeners_a_broker_listens_at_the_advertised_ports() -> None:
     arguments, settings, _ = read(told, "--host", "0.0.0.0")  # the image's
     assert {host for (host, _), _ in places(arguments, settings).values()} == {"0.0.0.0"}
     assert "listeners" not in read(told, "--port", "9092")[1]
-    with pytest.raises(UsageError, match="HOSTNAME_COMMAND and PORT_COMMAND are not run; write the address"):
+    with pytest.raises(UsageError, match="HOSTNAME_COMMAND and PORT_COMMAND are not supported; write the address"):
         read({"KAFKA_ADVERTISED_LISTENERS": "OUTSIDE://_{HOSTNAME_COMMAND}:9094"})
 
 
@@ -182,7 +182,7 @@ def test_the_users_of_a_jaas_file(tmp_path: Path) -> None:
     assert users_of(settings["sasl.jaas.config"]) == {"alice": 'a " quote; }', "bob": "b"}
     assert users_of(settings["listener.name.sasl_ssl.sasl.jaas.config"]) == {"carol": "};"}
     settings, warnings = read({"KAFKA_OPTS": "-Djava.security.auth.login.config=/nowhere"})[1:]
-    assert (settings, warnings) == ({}, ["KAFKA_OPTS names /nowhere, which cannot be read: No such file or directory"])
+    assert (settings, warnings) == ({}, ["the file /nowhere in KAFKA_OPTS cannot be read: No such file or directory"])
     assert sections("nothing") == {}
 
 

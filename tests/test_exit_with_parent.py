@@ -49,7 +49,7 @@ def test_it_ends_when_its_parent_is_killed(stdin: str, command: list[str]) -> No
     runner.kill()
     rest, log = runner.communicate(timeout=20)  # waits until the broker has closed its output
     assert rest == ""
-    assert "the process that started this one has ended" in log
+    assert "the parent process has ended" in log
 
 
 def test_on_windows_it_needs_a_pipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -59,5 +59,5 @@ def test_on_windows_it_needs_a_pipe(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setattr(sys, "platform", "win32")
     with (tmp_path / "empty").open("w+") as file:
         monkeypatch.setattr(parent, "STDIN", file.fileno())
-        with pytest.raises(UsageError, match="on Windows, start this with a pipe as its standard input"):
+        with pytest.raises(UsageError, match="on Windows, start the command with a pipe as standard input"):
             asyncio.run(watch())

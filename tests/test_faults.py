@@ -243,7 +243,7 @@ def test_a_callable_that_raises_closes_the_connection_and_is_logged(
     mock_kafka.faults.add(faults.answer(fails, api="Produce", name="broken"))
     Dialogue(mock_kafka) >> tagged("v") << CLOSED
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert said == "the function of the rule answer(api=Produce, name=broken) raised; the connection is closed"
+    assert said == "the function of the rule answer(api=Produce, name=broken) raised an exception; the connection is closed"
 
 
 def test_a_rule_for_a_group_matches_requests_that_describe_it(mock_kafka: MockKafka) -> None:

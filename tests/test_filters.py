@@ -71,7 +71,7 @@ def test_a_filter_chooses_rows(text: str, names: str) -> None:
         ("apj=Produce", "no row has a field 'apj'; did you mean 'api'?"),
         ("latency<soon", "latency< needs a number, not 'soon'"),
         ("latency<1_0", "latency< needs a number, not '1_0'"),
-        ("topic=", 'topic= needs a value; write topic="" for an empty one'),
+        ("topic=", 'topic= needs a value; write topic="" for an empty value'),
         ("a (b or c", "the filter has a ( without a )"),
         ("a) b", "the filter has a ) without a (, at character 2"),
         ("=3", "the filter needs a field or a word at character 1, as in api=Produce"),

@@ -106,7 +106,7 @@ def test_a_certificate_expires_by_the_clock(secured: MockKafka) -> None:
     secured.wait_until(lambda: bool(secured.trace.events("authentication")))
     (row,) = secured.trace.events("authentication")
     assert (row.outcome, row.mechanism, row.listener) == ("failed", "SSL", "SSL")
-    assert row.reason == "the broker's certificate has expired, says the client"
+    assert row.reason == "the client reports that the broker's certificate has expired"
     producer.send("orders", b"over a connection that was made before").get(LONG)
     producer.close()
     secured.faults.remove(rule)

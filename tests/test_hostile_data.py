@@ -200,10 +200,10 @@ def _partition(topic_id: bytes, index: int = 0, epoch: int = 0) -> PartitionReco
 
 NEW = TopicRecord(name="new", topic_id=b"\7" * 16)
 NUMBERS = {
-    "2 partitions alone": [NEW, _partition(NEW.topic_id), _partition(NEW.topic_id, 2**31 - 1)],
-    "partitions alone: -1": [NEW, _partition(NEW.topic_id, -1)],
+    "the partitions 0, 2147483647; the numbers": [NEW, _partition(NEW.topic_id), _partition(NEW.topic_id, 2**31 - 1)],
+    "the partitions -1; the numbers must": [NEW, _partition(NEW.topic_id, -1)],
     "leader epoch that is not": [NEW, _partition(NEW.topic_id, epoch=2**31 - 1)],
-    "two topics have it": [NEW, TopicRecord(name="new", topic_id=b"\6" * 16)],
+    "Two topics have this name": [NEW, TopicRecord(name="new", topic_id=b"\6" * 16)],
     "next producer id is": [ProducerIdsRecord(broker_id=1, broker_epoch=0, next_producer_id=2**63 - 1)],
 }
 
@@ -271,4 +271,4 @@ def test_only_windows_refuses_the_names_of_its_devices(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("number", ["9" * 5000, "²", "-1", "x"], ids=["long", "square", "negative", "letter"])
 def test_the_id_of_a_broker_is_a_number(data: Path, number: str) -> None:
     (data / "meta.properties").write_text(f"version=1\nnode.id={number}\ncluster.id=c\n")
-    assert "meta.properties: the id of the node is '" in refusal(data)
+    assert "meta.properties: the node id is '" in refusal(data)

@@ -305,16 +305,16 @@ TOPIC = f'{GOOD}[[topic]]\nname = "t"\nreplicas = [[1]]\n'
     ("text", "problem"),
     [
         ("format = ", "this is not TOML"),
-        ("", "there is no format, expected 1"),
+        ("", "format is missing, expected 1"),
         ("format = 2", "format is 2, expected 1"),
-        ("format = 1", "a cluster needs brokers with different ids from 0 to 2147483647, and there are none"),
+        ("format = 1", "a cluster needs brokers with different ids from 0 to 2147483647; the file has no brokers"),
         (GOOD + "[[topic]]\nname = 1\nreplicas = []", "topic 1, name: Expected str, got int"),
         (GOOD + "colour = 3", "broker 1: unknown: colour"),
         (GOOD + '[settings]\n"a.b" = "1"\n"message.max.bytes" = 2', "settings, message.max.bytes: Expected str, got int"),
         (TOPIC + 'settings = { "a.b" = "1", "retention.ms" = 2 }', "topic 1, settings, retention.ms: Expected str, got int"),
         (GOOD + '[api_versions]\nFetch = [1, 2]\nProduce = [1, "x"]', "api_versions, Produce 2: Expected int, got str"),
         (GOOD + "[features]\nx = [1, 2, 1]\ny = [1]", "features, y: Expected array of length 3"),
-        (GOOD + '[[topic]]\nname = "t"\nreplicas = [[2]]', "t-0 has a replica on broker 2, which is not there"),
+        (GOOD + '[[topic]]\nname = "t"\nreplicas = [[2]]', "t-0 has a replica on broker 2, which does not exist"),
         (GOOD + '[[topic]]\nname = "t/"\nreplicas = [[1]]', "the topic t/ is refused: "),
         (TOPIC + 'settings = { "retention.ms" = "x" }', "the topic t is refused: Invalid value"),
         (GOOD + '[settings]\n"message.max.bytes" = "many"', "Invalid value many for configuration message.max.bytes"),
@@ -404,7 +404,7 @@ def test_client_settings_name_an_enabled_mechanism(enabled: str) -> None:
 def test_what_serve_drops_it_names(file: Path) -> None:
     file.write_text(GOOD + '[settings]\n"zookeeper.sharks" = "3"\n"sasl.enabled.mechanisms" = "GSSAPI,PLAIN"')
     options = BrokerOptions(like=file)
-    assert options.notes == [f"{file}: a broker here does not have the mechanism GSSAPI, zookeeper.sharks"]
+    assert options.notes == [f"{file}: wirebroker does not have the mechanism GSSAPI, zookeeper.sharks"]
     assert options.settings["sasl.enabled.mechanisms"] == "PLAIN"
 
 
@@ -413,7 +413,7 @@ def test_dropped_settings_of_topics_groups_and_alterations_are_named(file: Path)
     topic = TOPIC + 'settings = { "vendor.topic.x" = "1", "retention.ms" = "5" }\n'
     file.write_text(topic + group + '[altered]\n"vendor.x" = "1"\n')
     options = BrokerOptions(like=file)
-    assert options.notes == [f"{file}: a broker here does not have g.x of groups, vendor.topic.x of topics, vendor.x"]
+    assert options.notes == [f"{file}: wirebroker does not have g.x of groups, vendor.topic.x of topics, vendor.x"]
     engine = options.new_engine(0)
     assert engine.cluster.topics["t"].configs.overrides == {"retention.ms": "5"}
     assert engine.configs.groups == {"g": {"consumer.session.timeout.ms": "46000"}}
@@ -424,7 +424,7 @@ def test_unknown_apis_and_features_and_a_missing_release_are_named(file: Path) -
         GOOD.replace('release = "4.4"', "")
         + "[api_versions]\nApiVersions = [0, 4]\nProdcue = [0, 11]\n[features]\nx = [0, 2, 1]\n"
     )
-    missing = f"{file}: a broker here does not have the API Prodcue, the feature x"
+    missing = f"{file}: wirebroker does not have the API Prodcue, the feature x"
     assumed = f"{file}: the file names no release, so this broker responds as kafka-4.4"
     assert BrokerOptions(like=file).notes == [assumed, missing]
     assert BrokerOptions(like=file, profile="kafka-4.3").notes == [missing]

@@ -194,7 +194,7 @@ def test_a_kill_loses_nothing_that_was_acknowledged_while_partitions_move(places
 
 def test_an_incomplete_copy_does_not_stand_in_for_a_lost_folder(dirs: list[Path]) -> None:
     state_after_kill(dirs, "lost")
-    with pytest.raises(DamagedFile, match=r"a/orders-0: it is not there, and the metadata knows of the partition"):
+    with pytest.raises(DamagedFile, match=r"a/orders-0: it is missing, but the metadata has the partition"):
         MockKafka(data=dirs).start()
 
 

@@ -345,7 +345,7 @@ def test_a_frozen_clock_moves_only_by_advance() -> None:
         assert kafka.clock.now() - now == (8 * 24 + 1) * 3_600_000
         with pytest.raises(ValueError, match="only moves forward"):
             kafka.clock.advance(seconds=-1)
-        with pytest.raises(TypeError, match="advance takes a timedelta, or parts such as days=8, not '8 days'"):
+        with pytest.raises(TypeError, match="advance takes a timedelta, or arguments such as days=8, not '8 days'"):
             kafka.clock.advance("8 days")  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="there is no event 'prodcue'; did you mean 'produce'"):
             kafka.trace.events("prodcue")

@@ -273,7 +273,7 @@ def test_a_broker_that_cannot_be_reached_is_named(caplog: pytest.LogCaptureFixtu
         for _ in range(3):
             Dialogue(proxy) >> tagged("x") << CLOSED
         failed = f"the broker at 127.0.0.1:{port} cannot be reached: Connection refused"
-        assert caplog.messages == [f"{failed}; the proxy closes clients' connections until it is reached"]
+        assert caplog.messages == [f"{failed}; the proxy closes clients' connections until it reaches the broker"]
         with MockKafka(port=port, topics={"orders": 1}):
             Dialogue(proxy) >> tagged("x") << accepted(at=0)
         assert f"the broker at 127.0.0.1:{port} can be reached now" in caplog.messages
@@ -343,7 +343,7 @@ def test_a_client_that_speaks_something_else_is_closed_with_a_sentence(
         (b"\0\0\0\x20\0\0\0\1\0\0", "the broker closed it in the middle of a response"),
         (
             b"HTTP/1.1 400 Bad Request\r\n\r\n",
-            "the broker's response is not the one to request 1 (Metadata); it begins with 48 54",
+            "the broker's response does not belong to request 1 (Metadata); it begins with 48 54",
         ),
         (b"\x15\x03\x03\0\2\2\x46", "the broker speaks TLS; give --upstream-tls-ca"),
     ],
@@ -416,7 +416,7 @@ def test_a_stranger_cannot_make_the_proxy_keep_a_large_request(caplog: pytest.Lo
             with suppress(ConnectionError):
                 rude.sendall((90 << 20).to_bytes(4) + request[4:] + bytes(700_000))
                 assert rude.recv(1) == b""
-            proxy.wait_until(lambda: "does not know the client, whose large request the proxy does not keep" in caplog.text)
+            proxy.wait_until(lambda: "the client is not authenticated; the proxy did not buffer" in caplog.text)
         settings = kafka.client_settings("kafka-python") | {"bootstrap_servers": proxy.bootstrap_servers}
         producer = KafkaProducer(**settings, max_request_size=1 << 20)
         producer.send("orders", bytes(800_000)).get(timeout=20)

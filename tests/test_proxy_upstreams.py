@@ -99,9 +99,9 @@ def without_time(text: str) -> str:
 @pytest.mark.parametrize(
     ("password", "said"),
     [
-        ("s3cret", "INFO the broker at {} accepts the login in --command-config; clients log in with their own"),
+        ("s3cret", "INFO the broker at {} accepts the login in --command-config; clients use their own login"),
         ("wrong", "WARNING the login in --command-config fails at {}: it refuses the login of alice: Authentication failed "
-         "during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256; clients log in with their own"),
+         "during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256; clients use their own login"),
     ],
 )  # fmt: skip
 def test_settings_of_a_client_reach_a_secured_cluster_and_try_their_login(tmp_path: Path, password: str, said: str) -> None:
@@ -165,7 +165,7 @@ def test_a_response_leads_to_no_port_of_the_proxys_own_machine(
             }
             with pytest.raises(ConnectionClosed):
                 Connection(brokers[2]).request(MetadataRequest(topics=None), 12)
-            assert f"the broker at {other} cannot be reached: it is a port of the proxy's own machine" in caplog.text
+            assert f"the broker at {other} cannot be reached: the address is on the proxy's own machine" in caplog.text
             assert Connection(brokers[1]).request(MetadataRequest(topics=None), 12).brokers
         monkeypatch.setattr(upstream, "is_own", lambda address: address[1] in (own, elsewhere))
         with ProxyKafka(upstream=one) as proxy:
@@ -195,4 +195,4 @@ def test_a_proxy_listens_for_a_limited_number_of_brokers(
     with MockKafka(brokers=3) as kafka, ProxyKafka(upstream=kafka.bootstrap_servers.split(",")[0]) as proxy:
         brokers = client(proxy).request(MetadataRequest(topics=None), 12).brokers
         assert [bool(each.host) for each in brokers].count(False) == 1
-        assert "a proxy listens for at most" in caplog.text
+        assert "a proxy has listeners for at most" in caplog.text

@@ -250,8 +250,8 @@ def test_secrets_are_in_no_row() -> None:
     ("said", "reason"),
     [
         (b"\x15\x03\x03\x00\x02\x02\x28\x00", "the broker speaks TLS; give --upstream-tls-ca"),
-        (b"HTTP/1.1", "the broker's response is not the one to request 7 (Metadata); it begins with 48 54 54 50 2f 31 2e 31"),
-        (b"\xff\xff\xff\xff\0\0\0\x07", "the broker's response is not the one to request 7 (Metadata)"),
+        (b"HTTP/1.1", "the broker's response does not belong to request 7 (Metadata); it begins with 48 54 54 50 2f 31 2e 31"),
+        (b"\xff\xff\xff\xff\0\0\0\x07", "the broker's response does not belong to request 7 (Metadata)"),
     ],
 )
 def test_a_response_that_makes_no_sense_closes_the_connection(said: bytes, reason: str) -> None:
@@ -260,7 +260,8 @@ def test_a_response_that_makes_no_sense_closes_the_connection(said: bytes, reaso
 
 
 def test_a_response_to_no_request_closes_the_connection() -> None:
-    assert Line().broker_sends(response_bytes(random_response(12, 4), 4)).closed == "the broker sent a response to no request"
+    line = Line().broker_sends(response_bytes(random_response(12, 4), 4))
+    assert line.closed == "the broker sent a response, but no request waited"
 
 
 @pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff"])
@@ -311,7 +312,7 @@ def test_a_response_of_a_login_does_not_show_that_the_broker_serves_a_client(api
     line.to_broker.clear()
     line.client_sends(large_request()[:1000])
     assert line.to_broker == KNOCK
-    assert "does not know the client" in line.relay.broker_closed()
+    assert "the client is not authenticated" in line.relay.broker_closed()
 
 
 def test_a_client_that_the_broker_serves_is_not_asked_for() -> None:

@@ -207,7 +207,7 @@ def test_a_second_signal_changes_nothing(serve: Start, tmp_path: Path) -> None:
 
 
 REFUSED = [
-    (["--sync", "always"], "--sync: 'always' needs a data directory, and none is given"),
+    (["--sync", "always"], "--sync: 'always' needs a data directory, but none is given"),
     (["--config", "num.partitons=3"], "num.partitions"),
     (["--config", "num.partitions=many"], "num.partitions"),
     (["--config", "nothing"], "this is not NAME=VALUE"),
@@ -222,18 +222,18 @@ REFUSED = [
     (["--max-version", "Produce=2"], "--max-version: Produce has the versions 3 to 13 here, not 2"),
     (["--max-version", "Produce=7", "--profile", "kafka-0.11"], "--max-version: Produce has the versions 0 to 3 here"),
     (["--max-version", "PushTelemetry=0"], "--max-version: PushTelemetry is not served here"),
-    (["--require-fired"], "--require-fired: no fault is there to fire; load one with --faults"),
+    (["--require-fired"], "--require-fired: no fault is loaded; load faults with --faults"),
     (["--trace", "consle"], "--trace consle: this is neither 'console' nor a name like trace.jsonl; did you mean 'console'?"),
     (["--advertise", "somewhere"], "is not host:port"),
     (["--advertise", "INSIDE=h:1"], "--advertise INSIDE: no listener has this name; there is PLAINTEXT"),
-    (["--listener", "A=TLS://h:1"], "--listener A: 'TLS' is not a security protocol; they are PLAINTEXT, SSL, SASL_PLAINTEXT"),
+    (["--listener", "A=TLS://h:1"], "--listener A: 'TLS' is not a security protocol; there are PLAINTEXT, SSL, SASL_PLAINTEXT"),
     (["--listener", "PLAINTEXT=h:1"], "--listener PLAINTEXT: another listener has this name"),
     (["--user", "alice"], "--user alice: this is not NAME:PASSWORD"),
     (["--config", "listeners=9092"], "listeners: '9092' is not NAME://host:port"),
     (["--config", "listener.security.protocol.map=A"], "listener.security.protocol.map: 'A' is not NAME:PROTOCOL"),
     (["--config", "sasl.enabled.mechanisms=GSSAPI"], "sasl.enabled.mechanisms=GSSAPI: Kerberos is not served here"),
     (["--trace", "/nonexistent/trace.jsonl"], "No such file or directory"),
-    (["--trace", "console", "--trace-level", "off"], "--trace-level off leaves --trace nothing to show"),
+    (["--trace", "console", "--trace-level", "off"], "--trace-level off: --trace would have no events to show"),
     (["--host", "256.1.1.1"], "cannot listen on 256.1.1.1"),
     (
         ["--listener", "SSL://127.0.0.1:0"],
@@ -267,7 +267,7 @@ MISTYPED = [
     (["trace", "shwo", "x"], "wirebroker trace: there is no command 'shwo'; did you mean 'show'?"),
     (["serve", "--prot", "1"], "wirebroker serve: there is no flag --prot; did you mean '--port'?"),
     (["serve", "--prot=1"], "wirebroker serve: there is no flag --prot; did you mean '--port'?"),
-    (["serve", "extra"], "wirebroker serve: there is nothing that 'extra' could be"),
+    (["serve", "extra"], "wirebroker serve: the command takes no argument 'extra'"),
     (["serve", "--loop", "uvlop"], "argument --loop: 'uvlop' is not one of asyncio, uvloop; did you mean 'uvloop'?"),
     (["serve", "--port", "many"], "argument --port: 'many' is not a whole number"),
     (["audit", "--oot", "report", "--path", "logs"], "wirebroker audit: there is no flag --oot; did you mean '--out'?"),
@@ -319,7 +319,7 @@ def test_more_brokers_than_open_files() -> None:
     assert run.returncode == 2
     assert run.stderr == (
         "wirebroker serve: cannot listen on 127.0.0.1:0: Too many open files; "
-        "let the process open more (ulimit -n), or start fewer brokers\n"
+        "let the process open more files (ulimit -n), or start fewer brokers\n"
     )
 
 

@@ -216,7 +216,7 @@ def test_snapshots_over_http(mock_kafka_factory: Start) -> None:
     assert [record.value for record in kafka.records("orders")] == [b"kept"]
     for _ in range(MOST_SNAPSHOTS - 1):
         control.ask("POST", "/snapshots")
-    assert "16 snapshots are kept" in control.refused("POST", "/snapshots")["detail"]
+    assert "at most 16 snapshots" in control.refused("POST", "/snapshots")["detail"]
     control.ask("DELETE", f"/snapshots/{made}")
     assert "there is no snapshot 1" in control.refused("POST", f"/snapshots/{made}/restore")["detail"]
     assert control.ask("POST", "/snapshots")["id"] > made

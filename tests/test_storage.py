@@ -230,7 +230,7 @@ def test_three_brokers_have_a_directory_each(data: Path) -> None:
         assert f"node.id={node}\n" in (data / f"node-{node}" / "meta.properties").read_text()
     with MockKafka(data=data, brokers=3) as kafka:
         assert kafka.records("orders") == before
-    with pytest.raises(DataError, match="is the data of 3 brokers; start it with --brokers 3"):
+    with pytest.raises(DataError, match="has the data of 3 brokers; start it with --brokers 3"):
         MockKafka(data=data).start()
 
 
@@ -452,7 +452,7 @@ def test_damage_is_refused_by_file_and_position_and_nothing_is_changed(data: Pat
         name, why = "orders-0/partition.metadata", "the topic id 'nonsense' is not an id"
         (copy / name).write_text("version: 0\ntopic_id: nonsense\n")
     else:
-        name, why = "orders-0", "below its start at 40; segments are missing"
+        name, why = "orders-0", "before its start offset 40; segments are missing"
         (copy / "log-start-offset-checkpoint").write_text(offsets_text("log-start-offset-checkpoint", {("orders", 0): 40}))
     path.write_bytes(raw)
     before = contents(copy)
@@ -605,7 +605,7 @@ def test_lost_metadata_is_refused(data: Path, how: str, caplog: pytest.LogCaptur
     path.parent.mkdir()  # as the message advises
     with MockKafka(data=data) as kafka:
         assert len(kafka.records("orders")) == 1
-    assert f"{data} has no metadata: the topics are what the folders are called" in caplog.text
+    assert f"{data} has no metadata: the topics get the names of the folders, and default settings" in caplog.text
 
 
 def test_metadata_is_not_lost_where_a_kill_came_before_the_first_topic(data: Path, tmp_path: Path) -> None:
@@ -627,7 +627,7 @@ def test_a_folder_of_another_topic_of_that_name_is_set_aside_and_reported(data: 
         kafka.produce("orders", value=b"a")
     shutil.copytree(data / "orders-0", data / "payments-0")  # belongs to no topic
     with MockKafka(data=data) as kafka:
-        assert f"{data / 'payments-0'}: the metadata knows of no such partition, and nothing of it is" in caplog.text
+        assert f"{data / 'payments-0'}: not served, because the metadata does not name this partition" in caplog.text
         kafka.create_topic("payments")
         assert f"{data / 'payments-0'} belongs to another topic of that name; it is renamed to payments-0." in caplog.text
         assert kafka.records("payments") == []
@@ -658,7 +658,7 @@ def test_a_first_start_that_was_killed_is_done_again(data: Path, brokers: int, l
 def test_more_brokers_than_there_are_directories_are_refused_if_there_is_a_topic(data: Path) -> None:
     with MockKafka(data=data, brokers=2, topics=["orders"]):
         pass
-    with pytest.raises(DataError, match="is the data of 2 brokers; start it with --brokers 2"):
+    with pytest.raises(DataError, match="has the data of 2 brokers; start it with --brokers 2"):
         MockKafka(data=data, brokers=3).start()
     assert not (data / "node-3").exists()
 

@@ -185,7 +185,7 @@ def test_metrics_that_are_none(kafka: MockKafka) -> None:
     pytest.importorskip("opentelemetry.proto")
     connection = connect(kafka)
     assert push(connection, ask(connection), b"\xff\xff") == 0, "as in Kafka, the broker accepts any bytes"
-    with pytest.raises(ValueError, match="the client app pushed something that is not an OTLP MetricsData"):
+    with pytest.raises(ValueError, match="the client app pushed bytes that are not an OTLP MetricsData"):
         kafka.telemetry.points()
 
 

@@ -262,7 +262,7 @@ def test_rows_that_the_console_does_not_take_are_counted() -> None:
         console.close()
         stream.close()
         shown += reader
-    missing = [text for text in shown if "missing here, because the console did not take them" in text]
+    missing = [text for text in shown if "missing here, because the console did not accept them" in text]
     assert missing
     assert len(shown) - len(missing) + sum(int(text.split()[0]) for text in missing) == count + 1
     assert shown[-1] == shown[0]

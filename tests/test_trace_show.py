@@ -147,7 +147,7 @@ def test_a_trace_of_few_events_says_how_to_get_more(capsys: pytest.CaptureFixtur
     path = tmp_path / "trace.jsonl"
     path.write_text('{"event": "restart", "time": 1, "mode": "kill"}\n')
     assert main(["trace", "show", str(path), "--group", "readers"]) == 2
-    assert "no row is about a group; serve --trace-level all traces everything" in capsys.readouterr().err
+    assert "no row is about a group; with serve --trace-level all, the trace has all events" in capsys.readouterr().err
 
 
 def test_damage_within_a_row_is_named_too(capsys: pytest.CaptureFixture[str], tmp_path: Path, file: Path) -> None:

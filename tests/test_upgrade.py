@@ -191,7 +191,7 @@ def test_what_cannot_be_upgraded() -> None:
                 kafka.upgrade(NEW, node_id=node)
         pause: Any
         for pause in (-1, "1", math.nan, math.inf):
-            with pytest.raises(ValueError, match=f"a pause must be a number of at least 0 seconds, not {pause!r}"):
+            with pytest.raises(ValueError, match=f"a pause must be a number of seconds of at least 0, not {pause!r}"):
                 kafka.upgrade(NEW, pause=pause)
         kafka.upgrade(NEW, pause=1)
         with pytest.raises(ValueError, match="an upgrade to kafka-4.3 is in progress"):

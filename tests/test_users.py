@@ -55,4 +55,4 @@ def test_a_variable_that_is_not_set_and_a_file_for_all(tmp_path: Path, caplog: p
     file.chmod(0o644)
     assert users_of([], str(file), {}) == {"alice": "a"}
     (warned,) = caplog.messages
-    assert warned.endswith("other users of this machine can read it; `chmod 600` makes it yours alone")
+    assert warned.endswith("other users of this machine can read the file; `chmod 600` prevents this")

@@ -14,7 +14,7 @@ __all__ = ["MockKafka", "ProxyKafka", "StoredRecord", "__version__"]
 
 
 def __getattr__(name: str) -> object:
-    """Import names on first use, so that `import wirebroker` costs nothing in a process that never starts a broker."""
+    """Import names on first use, because `import wirebroker` must cost nothing in a process that never starts a broker."""
     if name in ("MockKafka", "StoredRecord"):
         from wirebroker import mock
 

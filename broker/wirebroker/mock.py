@@ -1,11 +1,11 @@
-"""MockKafka: a broker inside the process that tests run in.
+"""MockKafka: a broker in the process of the tests.
 
     with MockKafka(topics={"orders": 3}) as kafka:
         producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
 
 `with` runs the broker in a separate thread with its own event loop, for synchronous clients. `async with` runs the broker in
-the caller's event loop. Every method may be called from any thread. The broker does not run in a forked process. There every
-method raises RuntimeError, but clients can connect to the broker of the parent process by `bootstrap_servers`.
+the caller's event loop. Every method may be called from any thread. The broker does not run in a forked process. There, every
+method raises RuntimeError, but clients can connect to the parent process's broker at `bootstrap_servers`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ Security = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
 Data = bytes | str | dict[str, Any] | list[Any] | None
 """A record's key or value. A text is stored as UTF-8, and a dict or a list as JSON."""
 __all__ = ["ClockControl", "Faults", "MockKafka", "PartitionState", "Quotas", "Settings", "StoredRecord", "TraceView"]
-__tracebackhide__ = True  # so that pytest shows the line of the caller
+__tracebackhide__ = True  # pytest shows the caller's line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ class Settings(Options):
 
     host: str = "127.0.0.1"
     port: int = 0
-    """The brokers listen on this port and the ports after it. 0 stands for free ports."""
+    """The brokers listen on this port and the following ports. 0 stands for any free ports."""
     security: Security = "plaintext"
     """The protocol that clients must use."""
     control: bool = False
@@ -88,15 +88,14 @@ class Settings(Options):
     capture: str | os.PathLike[str] | None = None
     """A pcapng file for Wireshark, into which the broker writes its traffic, with the verdicts as comments."""
     loop_thread: LoopThread | None = None
-    """The thread whose loop runs the broker; None stands for a thread of its own."""
+    """The thread whose loop runs the broker. None stands for a new thread."""
     faults: Rule | Sequence[Rule] = ()
-    """Rules from `wirebroker.faults`. Copies of these rules are loaded at the start and after each reset. The copies are in
+    """Rules from `wirebroker.faults`. At the start and after each reset, copies of these rules are loaded, which are in
     `kafka.faults.rules`."""
 
 
 def _options(fault_seed: int, given: Mapping[str, Any]) -> BrokerOptions:
-    """Returns the options with the profile of the environment if these options do not determine a release. Raises
-    OptionError."""
+    """Returns the options. If they do not determine a release, the profile comes from the environment. Raises OptionError."""
     profile = os.environ.get(PROFILE_VARIABLE)
     if not profile or "profile" in given or "like" in given:
         return BrokerOptions(fault_seed=fault_seed, **given)
@@ -107,17 +106,16 @@ def _options(fault_seed: int, given: Mapping[str, Any]) -> BrokerOptions:
 
 
 def _takes(settings: Callable[P, object]) -> Callable[[Callable[..., None]], Callable[Concatenate[MockKafka, P], None]]:
-    """Give a constructor the arguments of these settings, for type checkers and IDEs."""
+    """Show type checkers and IDEs that the constructor takes these settings as arguments."""
     return lambda constructor: cast("Callable[Concatenate[MockKafka, P], None]", constructor)
 
 
 class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDeeds):
-    """A cluster of `brokers` brokers, which listen on loopback ports. `Settings` and its base `Options` say what each argument
-    means.
+    """A cluster of `brokers` brokers, which listen on loopback ports. `Settings` and its base `Options` describe the arguments.
 
-    If neither `profile` nor `like` is given, the environment variable WIREBROKER_PROFILE names the profile, so that a whole
-    test suite can run on several releases. Raises ValueError if an option or a setting cannot be used, and DataError (an
-    OSError) if the directory `data` cannot be used.
+    If neither `profile` nor `like` is given, the environment variable WIREBROKER_PROFILE names the profile. So a whole test
+    suite can run on several releases. Raises ValueError if an option or a setting cannot be used, and DataError (an OSError) if
+    the directory `data` cannot be used.
     """
 
     @_takes(Settings)
@@ -141,7 +139,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         self._thread: LoopThread | None = None
         self._host: Host | None = None
         self._ended: Engine | None = None
-        """After the broker has stopped, its engine. The report of a failed test needs the engine's state."""
+        """The engine of a stopped broker, because the report of a failed test needs the engine's state."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ports: list[Address] = []
         self._process = os.getpid()
@@ -225,7 +223,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         made.announce(self)
 
     def _certificates(self) -> Tls | None:
-        """Returns the certificates of a broker with TLS. If the settings do not name certificates, they are created."""
+        """Returns the certificates of a broker with TLS. Creates certificates if the settings do not name any."""
         if not self._protocol.tls:
             return None
         settings = self._options.settings
@@ -244,7 +242,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         Raises RuntimeError if no certificates were created.
         """
         if self._tls_folder is None:
-            raise RuntimeError('no certificates were made for this MockKafka; make it with security="ssl" or "sasl_ssl"')
+            raise RuntimeError('this MockKafka has no certificates; create it with security="ssl" or "sasl_ssl"')
         return Path(self._tls_folder.name)
 
     def _listen(self, listener: Listener) -> Address:
@@ -254,7 +252,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
 
     def _check_stopped(self) -> None:
         if self._host is not None:
-            raise RuntimeError("this MockKafka is already running; make another one for a second cluster, or stop() it first")
+            raise RuntimeError("this MockKafka is already running; create a second MockKafka, or call stop() first")
 
     async def _stop(self) -> None:
         if os.getpid() != self._process:
@@ -300,8 +298,8 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         return call_on(self._loop, lambda: function(host.up_to_date()))
 
     def _at_last(self, read: Callable[[Engine], T]) -> T | None:
-        """Returns the result of the function `read`, which is called with the engine. This works after the broker has stopped,
-        too. Returns None if the broker has never run.
+        """Calls the function `read` with the engine, and returns the result. This works after the broker has stopped, too.
+        Returns None if the broker has never run.
         """
         if self._host is not None:
             return self._call(read)
@@ -337,8 +335,8 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         return result
 
     def __repr__(self) -> str:
-        """Returns the addresses and topics as text. This does not wait for the broker's event loop, because a debugger may have
-        stopped it."""
+        """Returns the addresses and topics as text. Does not wait for the broker's event loop, because a debugger may have
+        stopped the loop."""
         if (engine := self._peek()) is None:
             return "MockKafka(not running)"
         addresses = ",".join(f"{host}:{port}" for host, port in self._ports)
@@ -355,8 +353,8 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
 
     @property
     def bootstrap_servers(self) -> str:
-        """The address to which clients connect: `127.0.0.1:PORT`, or a comma-separated list for several brokers. It can be used
-        in forked processes, too.
+        """The address to which clients connect: `127.0.0.1:PORT`, or a comma-separated list for several brokers. Forked
+        processes can use this address, too.
         """
         self._started()
         return ",".join(f"{host}:{port}" for host, port in self._ports)
@@ -368,10 +366,10 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         `KafkaProducer(**kafka.client_settings("kafka-python"))`.
 
         `library` is kafka-python, aiokafka, confluent, java, kafkajs, franz-go or a name of librdkafka. `user` is the name of a
-        user, by default the first one in `users`. `mechanism` is by default SCRAM-SHA-256, SCRAM-SHA-512 or PLAIN: the first of
-        these that is enabled and with which the user can log in. With OAUTHBEARER, any name is valid. If ssl.client.auth
-        requires a client certificate, the settings contain one. Raises ValueError if the library or the user is unknown, if
-        there is no user, or if tokens for OAUTHBEARER must be signed.
+        user, by default the first user in `users`. By default, `mechanism` is the first enabled mechanism of SCRAM-SHA-256,
+        SCRAM-SHA-512 and PLAIN with which the user can log in. With OAUTHBEARER, any name is valid. If ssl.client.auth requires
+        a client certificate, the settings contain one. Raises ValueError if the library or the user is unknown, if there is no
+        user, or if tokens for OAUTHBEARER must be signed.
         """
         from wirebroker.testing.client_settings import Access, client_settings
 
@@ -410,7 +408,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         """The address of the HTTP control endpoint: `http://127.0.0.1:PORT`. Raises RuntimeError without `control=True`."""
         self._started()
         if self._control is None:
-            raise RuntimeError("this MockKafka has no HTTP control; make it with MockKafka(control=True)")
+            raise RuntimeError("this MockKafka has no HTTP control; create it with MockKafka(control=True)")
         return self._control.url
 
     def topics(self, *, internal: bool = False) -> dict[str, states.TopicState]:
@@ -427,7 +425,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         return self._call(lambda engine: operations.records(engine, topic, partition, committed=committed))
 
     def producers(self, topic: str, partition: int) -> dict[int | str, ProducerEntry]:
-        """Returns the validator's state of one partition: for each producer id, its epoch and its latest batches."""
+        """Returns the validator's state of one partition: the epoch and the latest batches of each producer id."""
 
         def read(engine: Engine) -> dict[int | str, ProducerEntry]:
             return operations.producers(partition_of(topic_named(engine.cluster, topic), partition))
@@ -444,7 +442,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         partition: int = 0,
         timestamp: int | None = None,
     ) -> int:
-        """Store a record without the help of a client. If the topic does not exist, it is created. Returns the record's offset.
+        """Store a record without a client. If the topic does not exist, it is created. Returns the record's offset.
 
         A text is stored as UTF-8, and a dict or a list as JSON.
         """
@@ -479,8 +477,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         return self._call(lambda engine: len(engine.connections))
 
     def audit(self, topics: Iterable[str] | str | None = None, *, intended: Rows | None = None) -> AuditReport:
-        """Check whether each record was delivered exactly once, according to the records that are stored in the given topics or
-        in all topics.
+        """Check in the stored records of these topics, or of all topics, whether each record was delivered exactly once.
 
         `intended` are the records that the application meant to send: rows, or a journal's path (`wirebroker.audit.journal`).
         Raises KeyError if a topic does not exist, and ValueError if a row cannot be read.
@@ -504,7 +501,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         return self._call(read)
 
     def brokers(self) -> dict[int, states.Broker]:
-        """Returns for each broker, by its id, whether it is up, and its addresses."""
+        """Returns the brokers by id. Each entry tells whether the broker is up, and has its addresses."""
         return self._call(states.brokers)
 
     def reset(self, *, soft: bool = False) -> None:
@@ -520,8 +517,8 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         call_on(self._loop, lambda: host.reset(self._new_engine, soft=soft))
 
     def begin_test(self, name: str, topics: Topics = ()) -> None:
-        """Reset the broker softly, note in the trace that the test `name` begins, and create those of the topics that do not
-        exist. Raises ValueError if a topic cannot be created."""
+        """Reset the broker softly, note in the trace that the test `name` begins, and create missing topics. Raises ValueError
+        if a topic cannot be created."""
         host = self._running
         wanted = topic_specs(topics)
         assert self._loop is not None
@@ -529,8 +526,8 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         self._change(lambda engine, now: operations.create_missing(engine, wanted))
 
     def report(self) -> dict[str, str]:
-        """Returns what pytest shows when a test fails: sections by title, such as the last verdicts and records since the last
-        reset."""
+        """Returns the report that pytest shows when a test fails: sections by title, such as the last verdicts and records
+        since the last reset."""
         return self._call(sections)
 
     def snapshot(self) -> Snapshot:
@@ -548,12 +545,12 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
 
         Topics with their ids, records, producers, open transactions, groups, committed offsets, settings, ACLs, users, quotas
         and the clock return to the snapshot's state. Clients see a restart. Faults and trace are reset as by `reset`. Raises
-        ValueError if the snapshot is of another MockKafka.
+        ValueError for a snapshot of another MockKafka.
         """
         host = self._running
         assert self._loop is not None
         if snapshot.of is not host:
-            raise ValueError("this snapshot is of another MockKafka, or this MockKafka was stopped since; take a new one")
+            raise ValueError("this snapshot is of another MockKafka, or this MockKafka has been stopped; take a new snapshot")
         call_on(self._loop, lambda: host.restore(snapshot, self._new_engine))
 
 
@@ -576,7 +573,7 @@ class ClockControl:
     ) -> None:  # fmt: skip
         """Move the clock forward by the sum of the arguments, and run every timer that becomes due, in order."""
         if delta is not None and not isinstance(delta, timedelta):
-            raise TypeError(f"advance takes a timedelta, or parts such as days=8, not {delta!r}")
+            raise TypeError(f"advance takes a timedelta, or arguments such as days=8, not {delta!r}")
         parts = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
         ms = round(((delta or timedelta()) + parts) / timedelta(milliseconds=1))
         host, loop = self._kafka._running, self._kafka._loop
@@ -621,15 +618,15 @@ class Quotas(_Part, QuotaDeeds):
 
 
 class TelemetryView(_Part, TelemetryDeeds):
-    """The metrics that clients have pushed (KIP-714). They need `MockKafka(telemetry=True)`."""
+    """The metrics that clients have pushed (KIP-714). Clients push metrics only with `MockKafka(telemetry=True)`."""
 
     def __repr__(self) -> str:
         engine = self._kafka._peek()
         return f"TelemetryView({len(engine.telemetry.pushes) if engine is not None else 0} pushes)"
 
     def points(self, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
-        """Returns the metrics that clients have pushed, the oldest first. `client_id` and `metric` restrict the result to one
-        client or one metric. This needs the extra "telemetry" of the package.
+        """Returns the metrics that clients have pushed, the oldest first. With `client_id` or `metric`, the result has only the
+        metrics of this client, or only this metric. This needs the extra "telemetry" of the package.
 
         Raises RuntimeError if the extra is not installed, and ValueError if a push cannot be parsed.
         """

@@ -36,13 +36,13 @@ T = TypeVar("T")
 
 
 class ProxyKafka:
-    """A proxy in front of the cluster that the broker at `upstream` belongs to. `trace` is the same as for MockKafka.
+    """A proxy in front of the cluster to which the broker at `upstream` belongs. `trace` has the same meaning as for MockKafka.
 
     If `upstream` has several addresses, separated by commas, the proxy uses the first address that it can reach. If the cluster
     is not on this machine, `faults.add` raises FaultError unless `allow_faults` is set. `configs` sets limits for clients; the
     keys are Kafka's names, such as `socket.request.max.bytes`. `client_tls` is for connections of clients, `upstream_tls` for
     connections to brokers. If `upstream_tls` has a certificate, `client_tls` must require certificates from clients
-    (`verify_mode`), unless the proxy listens on loopback. `command_config` is a file of client properties in place of
+    (`verify_mode`), unless the proxy listens on loopback. `command_config` is a file of client properties that replaces
     `upstream_tls`, as for `wirebroker proxy`. `capture` is a pcapng file for Wireshark. `control` opens the HTTP control and
     the live page, at `control_url` (needs the extra control). Raises ValueError for an address that is not of the form
     host:port.
@@ -137,14 +137,15 @@ class ProxyKafka:
 
     @property
     def control_url(self) -> str:
-        """The address of the HTTP control: `http://127.0.0.1:PORT`. RuntimeError without `control=True`."""
+        """The address of the HTTP control: `http://127.0.0.1:PORT`. Raises RuntimeError without `control=True`."""
         self._running()
         if self._control is None:
-            raise RuntimeError("this ProxyKafka has no HTTP control; make it with ProxyKafka(control=True)")
+            raise RuntimeError("this ProxyKafka has no HTTP control; create it with ProxyKafka(control=True)")
         return self._control.url
 
     def wait_until(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
-        """Wait until `condition()` is true. It is called every 10 ms. Raises TimeoutError after `timeout` seconds."""
+        """Wait until `condition()` is true. The condition is checked every 10 ms. Raises TimeoutError after `timeout`
+        seconds."""
         end = time.monotonic() + timeout
         while not condition():
             if time.monotonic() > end:
@@ -157,13 +158,13 @@ class ProxyKafka:
         return self._call(lambda _: len(host.clients))
 
     def groups(self) -> dict[str, Group]:
-        """The groups that the proxy has seen in requests, by id. The proxy learns lag from forwarded batches, and for a minute
-        after each call also from every Fetch.
+        """The groups in forwarded requests, by id. The proxy learns the lag from forwarded batches and, for a minute after each
+        call, from every Fetch.
         """
         return self._change(lambda proxy, _: passing.groups(proxy))
 
     def transactions(self) -> dict[str, Transaction]:
-        """The transactional ids that the proxy has seen in requests, each with the state of its transaction."""
+        """The transactional ids in forwarded requests, each with the state of its transaction."""
         return self._change(lambda proxy, _: passing.transactions(proxy))
 
     def metric_points(self, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
@@ -213,7 +214,7 @@ def _secured(
     Raises ValueError.
     """
     if upstream_tls is not None:
-        raise ValueError("upstream_tls and command_config both say how to reach the brokers; give one")
+        raise ValueError("upstream_tls and command_config both say how to reach the brokers; give only one of them")
     try:
         access = read_access(os.fspath(command_config))
         return (client_tls, access.context()), bool(access.identity)

@@ -1,4 +1,4 @@
-"""The pytest plugin: brokers as fixtures, and the marker that sets them up.
+"""The pytest plugin: brokers as fixtures, and the marker with their settings.
 
     def test_orders(mock_kafka):
         producer = KafkaProducer(bootstrap_servers=mock_kafka.bootstrap_servers)
@@ -6,8 +6,8 @@
     @pytest.mark.mock_kafka(brokers=3, topics={"orders": 6})
     def test_three(mock_kafka): ...
 
-With `mock_kafka` every test gets its own brokers on new ports, so a client of an earlier test cannot reach them.
-`module_mock_kafka` and `session_mock_kafka` live for a module or the session, and are reset softly after each test, so that a
+With `mock_kafka`, every test gets its own brokers on new ports, which a client of an earlier test cannot reach.
+`module_mock_kafka` and `session_mock_kafka` live for a module or the session. They are reset softly after each test, so a
 connected service keeps running. All brokers share one event loop, in a thread that lives as long as the session (under xdist:
 one for each worker).
 """
@@ -42,15 +42,15 @@ _brokers = pytest.StashKey[list["MockKafka"]]()
 """Every started broker. Stopped brokers are removed from the list when the next test begins."""
 _shared = pytest.StashKey[dict[str, "MockKafka"]]()
 _explored = pytest.StashKey[Any]()
-"""The state of the exploration that runs a test once for each fault."""
+"""The exploration in progress, which runs a test once for each fault."""
 _wrong = pytest.StashKey[str]()
-"""Why a test cannot be explored."""
+"""The reason why a test cannot be explored."""
 _makers = pytest.StashKey[dict["MockKafka", Callable[[], "MockKafka"]]]()
 """For each broker of the fixture `mock_kafka`, a function that starts another broker with the same settings."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and keep a list of all brokers that tests make."""
+    """Register the marker, and keep a list of all brokers that tests start."""
     about = "how the mock_kafka fixture's MockKafka is set up; explore=True runs the test once for each fault"
     config.addinivalue_line("markers", f"mock_kafka(**settings): {about}")
     config.stash[_brokers] = []
@@ -82,8 +82,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def mock_kafka_settings() -> Mapping[str, Any]:
-    """The settings of the brokers that the fixtures below make. Override this fixture in a conftest.py or in a module. A marker
-    adds its settings to these.
+    """The settings of all brokers from fixtures. Override this fixture in a conftest.py or in a module. A marker adds further
+    settings.
     """
     return {}
 
@@ -122,7 +122,8 @@ def mock_kafka_factory(
 def mock_kafka(
     request: pytest.FixtureRequest, mock_kafka_settings: Mapping[str, Any], _wirebroker_thread: LoopThread
 ) -> Iterator[MockKafka]:
-    """A broker for this test alone, with the settings in `@pytest.mark.mock_kafka(...)` if the test has that marker."""
+    """A broker for this test alone. If the test has the marker `@pytest.mark.mock_kafka(...)`, the broker has the marker's
+    settings."""
     settings = {**mock_kafka_settings, **_marked(request.node), **getattr(request, "param", {})}
     explored = request.node.stash.get(_explored, None)
     settings |= {"trace": "all"} if explored is not None else {}
@@ -176,7 +177,7 @@ def _kept(request: pytest.FixtureRequest, settings: dict[str, Any], thread: Loop
 
 
 def _started(request: pytest.FixtureRequest, settings: dict[str, Any], thread: LoopThread) -> MockKafka:
-    """Returns a running broker. An error in its settings fails the test without a traceback."""
+    """Returns a running broker. If the settings are wrong, fails the test without a traceback."""
     try:
         kafka = _made(thread, settings)
         kafka.start()
@@ -214,8 +215,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _sets(faults: Any) -> list[tuple[str, Any]]:
-    """Returns the sets of faults, each with its name. `faults` is a dict or a list of lists; for a single set of faults the
-    result is empty.
+    """Returns the sets of faults, each with its name. `faults` is a dict or a list of lists. For a single set of faults,
+    returns an empty list.
     """
     if isinstance(faults, Mapping):
         return list(faults.items())
@@ -242,7 +243,7 @@ def _place(node: pytest.Item | pytest.Collector) -> str:
 
 
 def _check_marker(item: pytest.Item) -> None:
-    """A marker on a test cannot set up a broker that other tests share."""
+    """Fail the test if its marker has settings for a broker that other tests share."""
     used = getattr(item, "fixturenames", ())
     shared = [name for name in SHARED if name in used]
     own = any(not isinstance(node, pytest.Module) for node, _ in item.iter_markers_with_node("mock_kafka"))
@@ -297,8 +298,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @contextmanager
 def _another(config: pytest.Config, kafka: MockKafka) -> Iterator[MockKafka]:
-    """Starts another broker with the settings of `kafka`. Drops stopped brokers from the list first, so a failed test's report
-    has only the latest brokers.
+    """Starts another broker with the settings of `kafka`. First drops stopped brokers from the list, because a failed test's
+    report should show only the latest brokers.
     """
     brokers = config.stash[_brokers]
     brokers[:] = [each for each in brokers if each.running]
@@ -329,7 +330,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     from wirebroker.testing import failure_report
 
     found: list[tuple[dict[str, str], list[Row]]] = []
-    with suppress(RuntimeError):  # in a forked process
+    with suppress(RuntimeError):  # this process is a forked process
         found += [(kafka._at_last(failure_report.sections) or {}, kafka._at_last(_rows) or []) for kafka in brokers]
     found = [each for each in found if each[0]]
     for number, (sections, _) in enumerate(found, 1):
@@ -337,7 +338,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if explored is None:
         try:
             paths = list(_written(item, [failure_report.pictures(rows) for _, rows in found]))
-        except OSError as refused:  # a read-only disk
+        except OSError as refused:  # for example on a read-only disk
             paths = [f"they cannot be written: {refused.filename}: {refused.strerror}"]
         report.sections += [("wirebroker: pictures", "\n".join(paths))] if paths else []
 
@@ -347,7 +348,7 @@ def _rows(engine: Engine) -> list[Row]:
 
 
 def _written(item: pytest.Item, drawn: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    """Write the pictures of each broker to files, and yield the files' paths. The new files replace those of the test's
+    """Write the pictures of each broker to files, and yield the files' paths. The new files replace the files of the test's
     previous failure.
     """
     folder = item.config.getoption("--mock-kafka-pictures")

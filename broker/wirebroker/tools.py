@@ -1,7 +1,7 @@
-"""What the broker asks of the tools that look at it from outside: explanations, pictures, captures, exploring, the live page.
+"""The interface through which the broker uses the tools: explanations, pictures, captures, explorations, the live page.
 
-The tools are the package `wirebroker_tools`. The broker imports nothing of it: the broker looks for the package by name on
-first use, serves clients without it, and knows only what stands here.
+The tools are in the package `wirebroker_tools`. The broker looks for this package by name on first use, and serves clients
+without it. The broker never imports the package's modules, and uses only the interface in this module.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ PACKAGE = "wirebroker_tools"
 
 
 class NoTools(ImportError):
-    """Raised if the package `wirebroker_tools` is asked for and is not installed."""
+    """Raised if a function needs the package `wirebroker_tools`, which is not installed."""
 
 
 class Finding(Protocol):
-    """Something that went wrong in the rows of a trace, in sentences that people can read."""
+    """A problem in the rows of a trace, described in sentences."""
 
     @property
     def kind(self) -> str:
-        """One of the kinds in docs/how-to/debugging.md."""
+        """The kind of finding, as in docs/how-to/debugging.md."""
 
     @property
     def sentence(self) -> str:
-        """What happened to which client, how often and when."""
+        """A sentence that says what happened to which client, how often and when."""
 
     @property
     def cause(self) -> str:
-        """The usual cause."""
+        """The usual cause of such a finding."""
 
     @property
     def look_at(self) -> str:
@@ -54,11 +54,11 @@ class Finding(Protocol):
 
 
 class Scene(Protocol):
-    """The state that `serve --scenario` brings about."""
+    """The state in which `serve --scenario` starts a broker."""
 
     @property
     def faults(self) -> Sequence[object]:
-        """The faults that the scene loads."""
+        """The faults that are loaded."""
 
     def bring_about(self, engine: Engine, now: int) -> None:
         """Bring the broker into the state in which the scenario begins, at the time `now` in ms since the epoch."""
@@ -82,8 +82,8 @@ class Tools(Protocol):
         """Returns Starlette's routes of the live page."""
 
     def findings(self, rows: Iterable[Row], now: int | None) -> Sequence[Finding]:
-        """Returns what went wrong in the rows, the most important first. `now` is the time in ms since the epoch, by default
-        the time of the latest row."""
+        """Returns the findings in the rows, the most important finding first. `now` is the time in ms since the epoch, by
+        default the time of the latest row."""
 
     def picture(self, kind: str, rows: Iterable[Row], of: str, width: int, lines: int) -> str:
         """Returns a picture of the rows as SVG."""
@@ -92,7 +92,7 @@ class Tools(Protocol):
         """Returns the non-empty pictures of the latest rows, as SVG files by kind."""
 
     def history_of_groups(self, engine: Engine) -> Sequence[str]:
-        """Returns the last rebalances and commits of the groups, a line for each."""
+        """Returns a line for each of the last rebalances and commits of the groups."""
 
     def open_capture(self, path: str, rotation: Rotation | None) -> Capture:
         """Begin a pcapng file. Raises OSError."""
@@ -101,9 +101,9 @@ class Tools(Protocol):
         """Add the settings of `serve --scenario` to the flags. Returns the scene to serve. Raises ValueError."""
 
     def explore(self, item: Any, nextitem: Any, wanted: Any) -> tuple[Any, Callable[[], None]]:
-        """Returns the exploration of a test of pytest, which the plugin tells of each run's begin, end and error, and a
-        function that runs the test once for each fault. `wanted` is the argument `explore` of the test's marker. Raises
-        ValueError."""
+        """Returns the exploration of a pytest test, and a function that runs the test once for each fault. The plugin reports
+        the begin, the end and the error of each run to the exploration. `wanted` is the argument `explore` of the test's
+        marker. Raises ValueError."""
 
 
 @cache
@@ -116,5 +116,5 @@ def tools() -> Tools:
     """Returns the tools. Raises NoTools."""
     found = installed_tools()
     if found is None:
-        raise NoTools(f"this needs the package {PACKAGE}, which belongs to wirebroker and is not installed here", name=PACKAGE)
+        raise NoTools(f"the package {PACKAGE}, which belongs to wirebroker, is needed and is not installed here", name=PACKAGE)
     return found

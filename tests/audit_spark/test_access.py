@@ -119,7 +119,7 @@ PROOF = b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapW
         (CHALLENGE, b"v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", "does not prove"),
         (CHALLENGE.replace(b"4096", b"1"), b"", "unsafe number of iterations"),
         (b"r=other,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", b"", "belongs to another login"),
-        (b"e=other-error", b"", "not one of SCRAM"),
+        (b"e=other-error", b"", "not a SCRAM message"),
     ],
 )
 def test_scram_as_in_rfc_7677(challenge: bytes, end: bytes, words: str) -> None:

@@ -1,12 +1,12 @@
-"""The requests that the broker handles, in one module for each API or for several similar APIs.
+"""The handlers of the broker's requests. Each module handles one API or several similar APIs.
 
-Each module begins with the API's versions and behaviour.
+The docstring of each module states the API's versions and behaviour.
 
 A handler takes the decoded request and its `Exchange`, and returns the response, or an `Outcome` if there is no response yet.
-The handler of a request that may be long is a generator, which yields between slices (`exchange.Steps`, `slices.pauses`).
-Handlers fill every field; the codec omits the fields that a version does not have. Modules are imported before clients connect
-(`wirebroker.apis.loading`). Without a host, an engine imports a module at the first request of its API. The file skipped.md in
-this folder lists the APIs that are only partly served, with reasons.
+If a request may take long, its handler is a generator, which yields between slices of the work (`exchange.Steps`,
+`slices.pauses`). Handlers fill every field; the codec omits the fields that a version does not have. A broker imports all these
+modules before clients connect (`wirebroker.apis.loading`). An engine without a server imports a module at the first request of
+its API. The file skipped.md in this folder lists the APIs that are only partly served, with reasons.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def handler_of(key: int) -> Handler:
 
 
 def served_versions(rules: Rules, max_versions: Mapping[int, int], *, telemetry: bool = False) -> dict[int, tuple[int, int]]:
-    """Returns the served versions by API key: the versions of the profile's release, which the user may limit."""
+    """Returns the served versions by API key: the versions of the profile's release, up to the user's `max_versions`."""
     own, served = release(rules.release), {}
     offered = {KEYS[name]: own.read(KEYS[name]) for name in (*SERVED, *IN_ZOOKEEPER) if KEYS[name] in own.announced}
     if telemetry and HAS_TELEMETRY.of(own):

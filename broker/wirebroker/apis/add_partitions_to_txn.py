@@ -1,9 +1,9 @@
 """AddPartitionsToTxn, versions 0–5.
 
-A client adds partitions to its transaction (versions 0 to 3). Brokers can name several transactions in one request, and may ask
-only to verify that the transactions include the partitions (from version 4). If one partition does not exist, no partition is
-added, and the others get OPERATION_NOT_ATTEMPTED. In versions 0 and 1, the error INVALID_PRODUCER_EPOCH takes the place of
-PRODUCER_FENCED.
+In versions 0 to 3 a client adds partitions to its transaction. From version 4 on, a broker may name several transactions in one
+request, and may only verify that the transactions include the partitions. If one partition does not exist, no partition is
+added, and the existing partitions get OPERATION_NOT_ATTEMPTED. In versions 0 and 1, the error INVALID_PRODUCER_EPOCH takes the
+place of PRODUCER_FENCED.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> Steps:
 def _responses(
     requested: AddPartitionsToTxnTransaction, topics: Iterable[AddPartitionsToTxnTopic], exchange: Exchange
 ) -> Generator[None, Any, list[AddPartitionsToTxnTopicResult]]:
-    """Add all partitions to one transaction, or no partition. Returns the result of each partition."""
+    """Add all partitions to one transaction, or none if a partition is refused. Returns the result of each partition."""
     wanted: dict[TopicPartition, ErrorCode] = {}
     pause = pauses()
     for topic in topics:

@@ -70,7 +70,7 @@ def _changes(entity: QuotaEntity, entry: EntryData, exchange: Exchange) -> Itera
     held, release = exchange.cluster.quotas.limits.get(entity, {}), exchange.cluster.configs.release
     for op in entry.ops:
         new = None if op.remove else kept(op.key, op.value, release)
-        if held.get(op.key) != new or not STRICT_QUOTAS.of(release):  # another change of the request may come before
+        if held.get(op.key) != new or not STRICT_QUOTAS.of(release):  # an earlier change in the request may alter `held`
             yield entity, op.key, new
 
 

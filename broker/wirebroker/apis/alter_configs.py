@@ -81,8 +81,8 @@ def _has_null(request: Any) -> bool:
 
 
 def _fails_whole(request: Any, exchange: Exchange, *, replaces: bool) -> Refusal | None:
-    """The refusal of the whole request by a broker with ZooKeeper: for a value that is null, and for a kind of resource that
-    cannot be altered."""
+    """Returns the error with which a broker with ZooKeeper refuses the whole request, or None. The broker refuses null values,
+    and kinds of resources that cannot be altered."""
     if replaces and _has_null(request):
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     loggers = has_settings(ResourceType.BROKER_LOGGER, exchange.cluster.configs.release)

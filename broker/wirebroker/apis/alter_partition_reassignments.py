@@ -2,7 +2,7 @@
 
 A reassignment is in progress until the new replicas are in sync (KIP-455). In wirebroker the replicas of running brokers have
 all records at once, so the reassignment waits only for stopped brokers. A request with null replicas cancels a reassignment.
-From version 1 on, a request can forbid that the number of replicas changes.
+From version 1 on, a request can forbid changes of the number of replicas.
 """
 
 from __future__ import annotations

@@ -23,11 +23,11 @@ FINDS_MOVED_PARTITIONS = since("2.1", "AlterReplicaLogDirs of an unknown partiti
 
 LONGEST_NAME = 255
 FUTURE_SUFFIX = len(".") + 32 + len("-future")
-"""The number of characters that the folder name of a partition's future log has in addition to topic and index."""
+"""The folder name of a partition's future log is this many characters longer than the topic and the index."""
 
 
 def handle(request: AlterReplicaLogDirsRequest, exchange: Exchange) -> Steps:
-    """Respond for each replica with an error code; without an error, the replica is or will be in the directory.
+    """Respond with an error code for each replica. NONE means that the replica is in the directory, or will move there.
 
     A replica that is named twice gets the directory that is named last.
     """

@@ -52,7 +52,7 @@ def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
 
 
 def _refused(refused: Refusal, request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> AlterShareGroupOffsetsResponse:
-    """Refuses the whole request. Kafka 4.1 does not tell the error, but tells which topics are unknown."""
+    """Refuses the whole request. The response of Kafka 4.1 does not have the error, but names the unknown topics."""
     if CREATES_ALTERED_GROUPS.of(exchange.cluster.configs.release):
         return AlterShareGroupOffsetsResponse(error_code=refused.code, error_message=refused.message, responses=[])
     code, message = UNKNOWN

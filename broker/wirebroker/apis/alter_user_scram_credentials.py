@@ -2,7 +2,7 @@
 
 Adds, replaces and removes SCRAM credentials (ScramControlManager). A user named twice gets DUPLICATE_RESOURCE. An empty name,
 or too few or too many iterations, gets UNACCEPTABLE_CREDENTIAL. An unknown mechanism gets UNSUPPORTED_SASL_MECHANISM. Removing
-a missing credential gets RESOURCE_NOT_FOUND. The other credentials are still altered.
+a missing credential gets RESOURCE_NOT_FOUND. If one change is refused, the other changes are still made.
 """
 
 from __future__ import annotations

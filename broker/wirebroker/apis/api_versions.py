@@ -2,8 +2,8 @@
 
 ApiVersions returns the APIs that this broker serves. The response to a request in an unsupported version has version 0, and
 names only the versions of ApiVersions itself (KIP-511). From version 3 on, invalid software names and versions get
-INVALID_REQUEST. As Kafka 4 does, the broker announces Produce from version 0, although it does not serve 0 to 2, because old
-clients look for these versions. A client of version 5 may name the expected cluster and node (KIP-1242), and gets
+INVALID_REQUEST. Like Kafka 4, the broker announces Produce from version 0 because old clients look for versions 0 to 2,
+although it does not serve these versions. A client of version 5 may name the expected cluster and node (KIP-1242), and gets
 REBOOTSTRAP_REQUIRED if it has reached another broker.
 """
 
@@ -94,14 +94,14 @@ def _offer(name: str, served: tuple[tuple[int, tuple[int, int]], ...]) -> tuple[
 
 
 def _first(own: Release, key: int, oldest: int) -> int:
-    """The version from which an API is announced; it may be older than the oldest version that the release reads."""
+    """The oldest announced version of an API, which may be older than the oldest version that the release reads."""
     return own.announced[key][0] if key in own.announced and own.read(key)[0] == oldest else oldest
 
 
 def unsupported_version(served: tuple[int, int] | None = None, *, tells: bool = True) -> ApiVersionsResponse:
     """The response, in version 0, to a request in an unsupported version.
 
-    `served` are the supported versions of ApiVersions. `tells` says whether the response names these versions.
+    `served` are the supported versions of ApiVersions. With `tells` the response names these versions.
     """
     if not tells:
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[])

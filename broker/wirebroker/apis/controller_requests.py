@@ -1,10 +1,10 @@
 """The requests between the controller and the brokers of a cluster with ZooKeeper: LeaderAndIsr (versions 0–5), StopReplica
 (0–3), UpdateMetadata (0–7), ControlledShutdown (0–3), AlterPartition (0) and AllocateProducerIds (0).
 
-Every listener of a broker with ZooKeeper accepts these requests. In wirebroker no broker sends these requests, so the sender is
-a client, which does not know the present epochs. A request with an old broker epoch gets STALE_BROKER_EPOCH. Otherwise, a
-request with an old controller epoch gets STALE_CONTROLLER_EPOCH. A request with the present epochs changes nothing, because the
-cluster itself moves leaders.
+Every listener of a broker with ZooKeeper accepts these requests. In wirebroker brokers do not send these requests. The sender
+is a client, which usually does not know the present epochs. A request with an old broker epoch gets STALE_BROKER_EPOCH.
+Otherwise, a request with an old controller epoch gets STALE_CONTROLLER_EPOCH. A request with the present epochs changes
+nothing, because the cluster itself moves leaders.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _stop_error(topic: str, index: int, epoch: int, exchange: Exchange) -> Error
 
 
 def _replicas(request: StopReplicaRequest) -> Iterator[tuple[str, int, int]]:
-    """Yields the topic and index of each partition, and the leader epoch that the controller knows."""
+    """Yields the topic and index of each partition, and the leader epoch in the request."""
     for one in request.ungrouped_partitions:
         yield one.topic_name, one.partition_index, UNCHECKED
     for topic in request.topics:
@@ -156,8 +156,8 @@ def _update_metadata(request: UpdateMetadataRequest, exchange: Exchange) -> Mess
 
 
 def _controlled_shutdown(request: ControlledShutdownRequest, exchange: Exchange) -> Message:
-    """For a broker that does not run, ControlledShutdown gets BROKER_NOT_AVAILABLE, or UNKNOWN_SERVER_ERROR if the request has
-    an epoch, because then Kafka's controller fails."""
+    """If the named broker does not run, ControlledShutdown gets BROKER_NOT_AVAILABLE. If the request also has a broker epoch,
+    it gets UNKNOWN_SERVER_ERROR, because Kafka's controller fails then."""
     code, named = ErrorCode.NONE, request.broker_epoch != NO_EPOCH
     if request.broker_id not in exchange.cluster.live_brokers:
         code = ErrorCode.UNKNOWN_SERVER_ERROR if named else ErrorCode.BROKER_NOT_AVAILABLE
@@ -167,7 +167,7 @@ def _controlled_shutdown(request: ControlledShutdownRequest, exchange: Exchange)
 
 
 def _alter_partition(request: AlterPartitionRequest, exchange: Exchange) -> Message:
-    """Only the broker itself knows its epoch."""
+    """A client cannot know the broker's epoch, so the epoch in the request is wrong."""
     return refuse(request, ErrorCode.STALE_BROKER_EPOCH, exchange)
 
 

@@ -49,7 +49,7 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
         yield from changes.pause()
         while topic.name in exchange.cluster.growing:
             yield None
-        if zookeeper and not ends_zookeeper_path(topic.name):  # fails after the topics before it have grown
+        if zookeeper and not ends_zookeeper_path(topic.name):  # Kafka fails here; the earlier topics keep their new partitions
             changes.write_down()
             tells = TELLS_SERVER_ERRORS.of(exchange.cluster.configs.release)
             path = f'Invalid path string "/brokers/topics/{topic.name}"'
@@ -72,7 +72,7 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
 
 
 def _overdue(request: CreatePartitionsRequest) -> Refusal | None:
-    """Returns the error about a topic that a broker with ZooKeeper changed without time to wait for the leaders, else None."""
+    """Returns REQUEST_TIMED_OUT if the timeout leaves a broker with ZooKeeper no time to wait for the leaders, else None."""
     late = request.timeout_ms <= 0 and not request.validate_only
     return Refusal(ErrorCode.REQUEST_TIMED_OUT, None) if late else None
 

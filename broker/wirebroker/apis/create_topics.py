@@ -1,9 +1,9 @@
 """CreateTopics, versions 2–7.
 
-Each topic is checked by itself: its name, its settings, then the placement of its partitions. −1 partitions or replicas mean
-the broker's default; both numbers must be −1 if the request assigns the partitions to brokers itself. A topic named twice in
-the request gets INVALID_REQUEST. From version 5 the response has the topic's settings, from 7 its id. With validate_only
-nothing is created.
+Each topic is checked by itself: its name, its settings, then the placement of its partitions. −1 as the number of partitions or
+replicas means the broker's default. If the request assigns the partitions to brokers itself, both numbers must be −1. A topic
+named twice in the request gets INVALID_REQUEST. From version 5 the response has the topic's settings, from 7 its id. With
+validate_only nothing is created.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CREATED = 8
 TOO_MANY = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 """The refusal of a request for more than MOST_RECORDS partitions."""
 TIMED_OUT = Refusal(ErrorCode.REQUEST_TIMED_OUT, None)
-"""The response of a broker with ZooKeeper about a new topic that has no leaders when the time is over."""
+"""A broker with ZooKeeper returns this result if a new topic still has no leaders when the timeout is over."""
 
 
 def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
@@ -84,7 +84,7 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
 def _in_time(
     responses: list[CreatableTopicResult], request: CreateTopicsRequest, zookeeper: bool
 ) -> list[CreatableTopicResult]:
-    """Returns the results. A broker with ZooKeeper creates the topics of an overdue request, but responds as if it had not."""
+    """Returns the results. A broker with ZooKeeper creates the topics of an overdue request, but responds REQUEST_TIMED_OUT."""
     if not zookeeper or request.timeout_ms > 0 or request.validate_only:
         return responses
     return [each if each.error_code else _refused(str(each.name), TIMED_OUT) for each in responses]

@@ -14,13 +14,14 @@ from wirebroker.requests.effects import Outcome
 
 
 class Delayed:
-    """Sends the response when no part of it waits any longer, or the timeout is over. Each part waits for its `partition`."""
+    """Sends the response when none of its parts waits any longer, or the timeout is over. Each part waits for its
+    `partition`."""
 
     def __init__(
         self, exchange: Exchange, awaited: Sequence[Any], is_over: Callable[[Any, ErrorCode], bool], response: Message
     ) -> None:
-        """`is_over` tells whether a part waits no longer. Its second argument is an error if the broker does not lead the
-        partition any more."""
+        """`is_over` tells whether the wait of a part has ended. The second argument of `is_over` is an error if the broker no
+        longer leads the partition."""
         self._exchange = exchange
         self._left = self._awaited = awaited
         self._is_over = is_over

@@ -1,6 +1,6 @@
 """DeleteGroups, versions 0–3: deletes groups without members, each with its own result.
 
-Version 3 has a message for a group whose topology description could not be deleted. This does not happen in wirebroker.
+Version 3 has a message for a group whose topology description could not be deleted. In wirebroker this error does not happen.
 """
 
 from __future__ import annotations

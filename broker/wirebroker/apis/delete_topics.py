@@ -64,8 +64,8 @@ def refuses_whole(request: DeleteTopicsRequest, exchange: Exchange) -> bool:
 
 
 def unclear(requested: list[DeleteTopicState] | list[str], exchange: Exchange) -> Callable[[DeleteTopicState | str], bool]:
-    """Returns a function that tells whether `handle` refuses a topic without finding it: the client names it both by name and
-    by id, or neither, or more than once.
+    """Returns a function that tells whether `handle` refuses a topic before it looks for the topic: the request has both a name
+    and an id of the topic, or neither, or names the topic more than once.
     """
     times = Counter(map(_key, requested))
     zookeeper = exchange.cluster.configs.release.has_zookeeper
@@ -87,7 +87,7 @@ def _disabled(requested: list[DeleteTopicState], exchange: Exchange) -> DeleteTo
     Kafka 0.11 does not check delete.topic.enable first, so the request times out.
     """
     late = not REFUSES_DELETION.of(exchange.cluster.configs.release)
-    if late:  # the result is a map
+    if late:  # Kafka collects the results in a map, so each topic has one result
         requested = list({each.name: each for each in requested}.values())
     code = ErrorCode.TOPIC_DELETION_DISABLED if exchange.version >= 3 else ErrorCode.INVALID_REQUEST
 
@@ -128,8 +128,8 @@ def _responses(requested: list[DeleteTopicState], exchange: Exchange) -> Generat
 
 
 def _in_zookeeper(requested: list[DeleteTopicState], exchange: Exchange) -> Generator[None, Any, list[DeletableTopicResult]]:
-    """Delete as brokers with ZooKeeper do, where a request may name a topic more than once. Returns the results in the order of
-    the request.
+    """Delete as brokers with ZooKeeper do. With ZooKeeper, a request may name a topic more than once. Returns the results in
+    the order of the request.
     """
     if any(each.name is not None and each.topic_id != ZERO_UUID for each in requested):
         return [_failed(each.name, each.topic_id, ErrorCode.INVALID_REQUEST) for each in requested]
@@ -148,7 +148,7 @@ def _in_zookeeper(requested: list[DeleteTopicState], exchange: Exchange) -> Gene
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if nameless else ErrorCode.UNKNOWN_TOPIC_ID
             responses.append(_failed(None, each.topic_id, code))
             continue
-        if name in results:  # Kafka notes only in the first result that the topic was not deleted
+        if name in results:  # in Kafka, only the first result shows that the topic was not deleted
             throttled = results[name].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
             code = ErrorCode.NONE if throttled else ErrorCode(results[name].error_code)
             responses.append(_failed(name, each.topic_id, code))

@@ -1,4 +1,4 @@
-"""DescribeAcls, versions 1–3: the ACLs that match a filter. SECURITY_DISABLED without an authorizer."""
+"""DescribeAcls, versions 1–3: the ACLs that match a filter. Without an authorizer the response is SECURITY_DISABLED."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ REPEATS_DESCRIBED_RESOURCES = since("2.7", "DescribeConfigs has two results for 
 
 KINDS = frozenset(ResourceType)
 RESOURCES = 16
-"""The number of resources in a slice; each has dozens or hundreds of settings."""
+"""The number of resources in a slice. A resource has dozens or hundreds of settings."""
 
 
 def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
@@ -75,14 +75,15 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
 
 
 def _without_texts(result: DescribeConfigsResult) -> None:
-    """Kafka before 2.7 leaves out empty texts."""
+    """Remove empty texts, as Kafka before 2.7 does."""
     result.error_message = None
     for each in result.configs:
         each.documentation = each.documentation or None
 
 
 def told_kind(kind: int, release: Release, *, repeats: bool) -> int:
-    """Returns the kind of resource to put into the response. Unless the release `repeats` an unknown kind, this is 0."""
+    """Returns the kind of resource to put into the response. For an unknown kind this is 0, unless the release `repeats` the
+    number in the request."""
     return kind if repeats or has_settings(kind, release) else 0
 
 
@@ -185,8 +186,8 @@ class Shown:
 
     Topics share the entries of settings that they do not override, so each entry is built only once.
 
-    A built entry of the response is found by the `id()` of the setting's entry. The setting's entry is kept here too, so that
-    its id stays unique.
+    The key of a built entry is the `id()` of the setting's entry. The setting's entry is kept here, too, so that no other
+    object gets this id.
     """
 
     def __init__(self, include_synonyms: bool, include_documentation: bool) -> None:

@@ -1,7 +1,7 @@
 """DescribeGroups, versions 0–6.
 
-Members' metadata is shown while the group is stable. A missing group, or a consumer group of KIP-848, is "Dead", from version 6
-with GROUP_ID_NOT_FOUND.
+Members' metadata is shown while the group is stable. A missing group, or a consumer group of KIP-848, is "Dead", and from
+version 6 on also gets GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from wirebroker.core.groups.states import ClassicGroupState
 from wirebroker.core.releases.changes import ByRelease, since, until
 
 TELLS_ASSIGNMENTS = since("4.0", "DescribeGroups shows assignments also while a group rebalances", "KIP-848")
-REPEATS_DESCRIBED_GROUPS = since("2.3", "DescribeGroups describes a group twice that is named twice")
+REPEATS_DESCRIBED_GROUPS = since("2.3", "DescribeGroups describes a group twice if the request names the group twice")
 NAME_OF_SYNCING = ByRelease("AwaitingSync").then(
     "1.1", "CompletingRebalance", "the state AwaitingSync of a group is called CompletingRebalance"
 )
@@ -32,12 +32,12 @@ DESCRIBES_METADATA = until("2.3", "DescribeGroups shows the assignments of membe
 
 
 def all_group_operations(exchange: Exchange) -> int:
-    """Returns all operations on a group, as the bits that a response of this release has."""
+    """Returns all operations on a group, as the bit field of a response in this release."""
     return bits(operations_on(ResourceType.GROUP, exchange.cluster.configs.release))
 
 
 def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
-    """Describe each group; as in Kafka, a group named several times is described once and shown as often as it is named."""
+    """Describe each group. As in Kafka, a group that is named several times is described once, and repeated in the response."""
     unasked = NO_OPERATIONS.of(exchange.cluster.configs.release)
     operations = all_group_operations(exchange) if request.include_authorized_operations else unasked
     pause_for_id, pause = pauses(IDS), pauses(MEMBERS)
@@ -65,7 +65,7 @@ def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
 
 
 def _describe(group_id: str, exchange: Exchange) -> tuple[Group | None, DescribedGroup]:
-    """Returns the group, or None if it is not found, and the group's part of the response, still without members."""
+    """Returns the group (None if the group is not found), and the group's entry in the response without members."""
     groups = exchange.engine.groups
     if error := groups.coordinator_error(group_id, exchange.node_id):
         return None, _without_members(group_id, error, "")

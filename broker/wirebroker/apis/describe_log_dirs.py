@@ -1,7 +1,7 @@
 """DescribeLogDirs, versions 1–5 (ReplicaManager.describeLogDirs).
 
-The directories of the broker that gets the request, and in each the replicas with their sizes in bytes. Without --data logs
-are kept in memory, and the size of a directory's volume is unknown (−1).
+Returns the directories of the broker that gets the request, and the replicas in each directory with their sizes in bytes.
+Without --data logs are kept in memory, and the size of a directory's volume is unknown (−1).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def handle(request: DescribeLogDirsRequest, exchange: Exchange) -> Steps:
 
 
 def _held(partition: Partition, exchange: Exchange) -> Iterator[tuple[str, DescribeLogDirsPartition]]:
-    """Yields the entries of this broker's replica, each with its directory; it yields nothing if this broker does not hold the
+    """Yields the entries of this broker's replica, each with its directory. Yields nothing if this broker has no replica of the
     partition.
     """
     node_id, log_dirs = exchange.node_id, exchange.cluster.log_dirs

@@ -1,8 +1,8 @@
 """DescribeProducers, version 0.
 
-DescribeProducers returns the states of producers on a partition. These states decide which batches are duplicates and which
-leave gaps. Without an open transaction the start of the transaction is −1; the coordinator epoch is −1 before the first end
-marker.
+DescribeProducers returns the states of producers on a partition. The states decide which batches are duplicates, and which
+batches leave gaps. Without an open transaction the start of the transaction is −1; the coordinator epoch is −1 before the first
+end marker.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def handle(request: DescribeProducersRequest, exchange: Exchange) -> Steps:
 
 
 def _found(topic: str, index: int, exchange: Exchange) -> tuple[Partition | None, PartitionResponse]:
-    """Returns the partition, or None if this broker cannot describe it, and its part of the response, still without
+    """Returns the partition (None if this broker cannot describe the partition), and the entry in the response without
     producers."""
     response = PartitionResponse(partition_index=index, error_code=ErrorCode.NONE, active_producers=[])
     explains = EXPLAINS_PRODUCERS.of(exchange.cluster.configs.release)

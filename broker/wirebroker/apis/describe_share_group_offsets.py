@@ -28,7 +28,8 @@ from wirebroker.core.share.coordinator import UNKNOWN
 
 NO_TOPIC_ID = bytes(16)
 UNEXPECTED = "The server experienced an unexpected error when processing the request."
-"""Kafka's message if the group id is empty, or if the request names no partitions of a known topic, or a negative one."""
+"""Kafka's message if a request with a known topic has an empty group id, a known topic without partitions, or a negative
+index."""
 
 
 def handle(request: DescribeShareGroupOffsetsRequest, exchange: Exchange) -> Steps:

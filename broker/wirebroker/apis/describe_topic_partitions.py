@@ -61,12 +61,12 @@ def handle(request: DescribeTopicPartitionsRequest, exchange: Exchange) -> Steps
 
 
 def _java_sum(start: int, count: int) -> int:
-    """Returns the sum of two numbers of 32 bits as Java does: a sum that is too large becomes negative."""
+    """Returns the sum of two numbers of 32 bits as in Java, where a sum that is too large becomes negative."""
     return (start + count + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 def has_wrong_cursor(request: DescribeTopicPartitionsRequest, _: int = 0) -> bool:
-    """Tells whether the cursor has no partition, or points to a topic that the list of topics in the request does not name."""
+    """Tells whether the cursor has a negative partition, or its topic is not in the request's list of topics."""
     cursor, topics = request.cursor, request.topics
     if cursor is None:
         return False

@@ -1,7 +1,8 @@
 """DescribeUserScramCredentials, version 0.
 
-The mechanisms and iterations of each user's SCRAM credentials, never the credentials (ScramImage.describe). A request without
-users gets all users. A user named twice gets DUPLICATE_RESOURCE, and a user without credentials gets RESOURCE_NOT_FOUND.
+Returns the mechanism and the iterations of each user's SCRAM credentials, but not the credentials (ScramImage.describe). A
+request without users gets all users. A user named twice gets DUPLICATE_RESOURCE, and a user without credentials gets
+RESOURCE_NOT_FOUND.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ D = TypeVar("D")
 def describe(
     made: Callable[..., D], group_id: str, kind: type[G], request: Any, exchange: Exchange, **fields: Any
 ) -> tuple[G | None, D]:
-    """Returns the group, or None if it is not found, and the group's part of the response, still without members. `fields`
-    exist only in some APIs."""
+    """Returns the group (None if the group is not found), and the group's entry in the response without members. `fields` exist
+    only in some APIs."""
     group = _find(group_id, kind, exchange)
     if isinstance(group, Refusal):
         return None, refused(made, group_id, group, **fields)

@@ -23,7 +23,7 @@ class EngineDirectory:
         return self._cluster.topic_name(topic_id)
 
     def topic_id(self, name: str) -> bytes:
-        """Returns the id of the topic with this name; it is zeros if the topic does not exist."""
+        """Returns the id of the topic with this name, or zeros if the topic does not exist."""
         known = self._cluster.topics.get(name)
         return known.topic_id if known else ZERO_UUID
 

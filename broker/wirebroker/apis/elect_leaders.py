@@ -1,8 +1,8 @@
 """ElectLeaders, versions 0–2.
 
-Elects the preferred leader, which is the first replica (election type 0), or any live replica of a partition without a leader
-(election type 1, which may lose records). Null means all partitions; the response then has only the partitions that needed an
-election.
+Election type 0 elects the preferred leader, which is the first replica. Election type 1 elects any live replica of a partition
+without a leader, and may lose records. If the request names null instead of partitions, it means all partitions, and the
+response has only the partitions that needed an election.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Offload(NamedTuple):
 
 
 UNMETERED = frozenset({KEYS["WriteTxnMarkers"]})
-"""The APIs whose requests count towards no quota."""
+"""The APIs whose requests no quota counts."""
 Steps = Generator["Offload | None", Any, "Message | Outcome"]
 """A handler that works in slices.
 
@@ -58,7 +58,7 @@ and the buffer of the request may be reused: a handler keeps no view of the buff
 
 
 class Admitted(Protocol):
-    """Knows the parts of a request that the client is not authorized for."""
+    """The parts of a request that the client is not authorized for."""
 
     def joined(self, response: Message) -> Steps:
         """Completes the response to the allowed part of the request, and removes resources that the client may not see."""
@@ -85,7 +85,7 @@ class EngineParts(Protocol):
 
     @property
     def now(self) -> int:
-        """The latest time that the engine knows, in ms since the epoch."""
+        """The engine's current time in ms since the epoch."""
 
     @property
     def plan(self) -> FaultPlan:
@@ -101,15 +101,15 @@ class EngineParts(Protocol):
         """Change the levels of features."""
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
-        """After a topic is deleted, forget what was stored for it: a coordinator's records if it was a coordinator's topic, or
-        the committed offsets of groups (`groups.forget_topics`).
+        """After a topic is deleted, forget the coordinator's records if the topic was a coordinator's topic, or otherwise the
+        committed offsets of groups (`groups.forget_topics`).
         """
 
     def close(self, connection: Connection, reason: str) -> None:
-        """Close the connection, and log the reason, which is a sentence."""
+        """Close the connection, and log the reason, which is a clause such as "its request cannot be answered"."""
 
     def unauthenticated(self, exchange: Exchange, response: Message | None, cause: str) -> Outcome:
-        """Send the response, if any, and close the connection after connection.failed.authentication.delay.ms."""
+        """Send the response, if there is one, and close the connection after connection.failed.authentication.delay.ms."""
 
 
 class Exchange(AnyExchange):
@@ -140,12 +140,12 @@ class Exchange(AnyExchange):
         self.matches: Matches | None = None
         """The faults that match the request and its response."""
         self.access: Admitted | None = None
-        """The parts of the current request that the client may not do or see, in a cluster with an authorizer."""
+        """The refused parts of the current request, in a cluster with an authorizer."""
         self.abandon: Callable[[], None] | None = None
-        """Ends the wait of a parked request whose client has gone. A request that waits sets this, and removes it when it ends
-        its wait itself."""
+        """Ends the wait of a parked request whose client has disconnected. A request that waits sets this function, and removes
+        it when its wait ends otherwise."""
         self.traced: Traced | None = None
-        """What the request adds to the trace row of its response."""
+        """The fields that the request adds to the trace row of its response."""
 
     @property
     def cluster(self) -> Cluster:
@@ -163,11 +163,12 @@ class Exchange(AnyExchange):
         return self.connection.session.principal
 
     def handle(self, request: Message) -> None:
-        """Let the API respond to the request, or to the remaining part of the request, now or later."""
+        """Let the API respond to the request, now or later. If an authorizer refused parts of the request, `request` is the
+        remaining part."""
         self.engine.handle(request, self)
 
     def respond(self, response: Message) -> None:
-        """Respond to a request that is parked or in progress. The response is dropped if the client has gone."""
+        """Respond to a request that is parked or in progress. The response is dropped if the client has disconnected."""
         if (access := self.access) is not None:
             self.access = None
             self.engine.go_on(self, access.joined(response))
@@ -182,8 +183,8 @@ class Exchange(AnyExchange):
                 self._deliver(passed, parts)
 
     def passed(self, response: Message) -> Message | None:
-        """Returns the response after faults and the interceptor, or None if the response is not sent now. The request no longer
-        waits."""
+        """Returns the response after faults and the interceptor, or None if the response is not sent now. Afterwards the
+        request is not parked any more."""
         connection = self.connection
         if connection.parked is self:  # does what `unpark` does, without a call
             connection.parked = None
@@ -201,13 +202,13 @@ class Exchange(AnyExchange):
         return response if connection.state is OPEN else None
 
     def _measure(self) -> None:
-        """Count the request, because it now has its response."""
+        """Count the request for the client's quotas, because its response is ready."""
         throttle, now = self.engine.throttle, self.engine.now
         produced = throttle.use(self, PRODUCER_BYTE_RATE, self.size, now) if self.api_key == PRODUCE else None
         self.throttled(produced, None if self.api_key in UNMETERED else throttle.handled(self, now))
 
     def throttled(self, *exceeded: Exceeded | None) -> int:
-        """Let the client wait after its response for as long as these quotas require. Returns the ms."""
+        """Let the client wait after its response for as long as these quotas require. Returns this time in ms."""
         worst = max((each for each in exceeded if each is not None), default=None)
         self.throttle_ms = 0 if worst is None else worst.ms
         if worst is not None:
@@ -239,7 +240,7 @@ class Exchange(AnyExchange):
         connection.halted = True
 
     def send(self, response: Message, parts: list[Buffer]) -> None:
-        """Send a response in its encoded form; dropped if the client has gone."""
+        """Send an encoded response, or drop it if the client has disconnected."""
         self.unpark()
         if self.responds:
             self._deliver(response, parts)
@@ -266,8 +267,8 @@ class Exchange(AnyExchange):
         self.engine.timers.at(self.engine.now + ms, lambda _: self.send(response, parts))
 
     def cannot_say(self, wrong: EncodeError) -> None:
-        """The response cannot be encoded in its version, or a text of the request cannot be kept: respond with
-        UNKNOWN_SERVER_ERROR, as Kafka does.
+        """Respond with UNKNOWN_SERVER_ERROR, as Kafka does, because the response cannot be encoded in its version, or a text in
+        the request cannot be stored.
 
         If a long name is the reason, an error response that repeats the name cannot be encoded, either. Kafka then sends no
         response, and the client waits; this broker closes the connection.
@@ -282,7 +283,8 @@ class Exchange(AnyExchange):
         self.close(f"its request cannot be answered: {wrong}")
 
     def left(self) -> None:
-        """The client has gone, so the request does not wait any longer, and no rule may match its response from now on."""
+        """The client has disconnected, so the request does not wait any longer, and no fault rule may match its response from
+        now on."""
         self.access = None
         if (abandon := self.abandon) is not None:
             self.abandon = None
@@ -291,13 +293,14 @@ class Exchange(AnyExchange):
             self.engine.plan.left(self)
 
     def release(self) -> None:
-        """Continue the connection after a parked request that gets no response."""
+        """Let the connection go on with its next request, because the parked request gets no response."""
         self.access = None
         self.unpark()
         self.engine.effects.append(Respond(self.connection, []))
 
     def respond_by(self, work: Callable[[Callable[[Message], None]], Generator[None, Any, None] | None]) -> Steps:
-        """Do the work of a request, if necessary in slices. The work passes its response to a given function, now or later."""
+        """Do the work of a request, if necessary in slices. `work` gets a function, and calls it with the response, now or
+        later."""
         responses: list[Message] = []
         waiting = False
 

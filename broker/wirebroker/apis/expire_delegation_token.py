@@ -1,7 +1,7 @@
 """ExpireDelegationToken, versions 1–2.
 
-An owner or renewer may let a token expire in `expiry_time_period_ms`; a negative period removes the token at once, even an
-expired token.
+An owner or renewer may let a token expire in `expiry_time_period_ms`. A negative period removes the token at once, even if the
+token has expired.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Fetch, versions 4–18, and versions 0–3 of releases before 4.0, whose records are converted (`apis.fetch_old`).
 
 Fetch returns batches from each partition up to the high watermark, or with read_committed up to the last stable offset. The
-last batch is cut off where it exceeds the limit of the response. Kafka does the same, because it sends a part of a log file
-without regard to batches. The response waits until min_bytes are available, max_wait_ms has passed, or a partition has an
-error. The first batch of the first partition with records is sent even if it is larger than the limits (KIP-74). Sessions work
-as in KIP-227, and topic ids as in KIP-516 (from version 13). From version 16 the response names the new leader (KIP-951). From
-version 11 clients may read from any replica (KIP-392); a lagging replica returns only the records that it has. With the
-RackAwareReplicaSelector, a consumer that has a replica in its rack gets no records from the leader, but the id of that replica.
+last batch is cut off at the limit of the response, as in Kafka, which sends a part of a log file without regard to batches. The
+response waits until min_bytes are available, max_wait_ms has passed, or a partition has an error. The first batch of the first
+partition with records is sent even if it is larger than the limits (KIP-74). Sessions work as in KIP-227, and topic ids as in
+KIP-516 (from version 13). From version 16 the response names the new leader (KIP-951). From version 11 clients may read from
+any replica (KIP-392); a lagging replica returns only the records that it has. With the RackAwareReplicaSelector, if a replica
+is in the consumer's rack, the leader returns the id of this replica instead of records.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from kafkawire.messages.share_fetch import ShareFetchResponse
 
 WAITS_AT_END_ONLY = since("3.8", "a Fetch from an offset after the last readable one does not wait")
-LOWERS_MIN_BYTES = since("2.5", "a Fetch waits for no more bytes than its response may have", "KAFKA-9677")
+LOWERS_MIN_BYTES = since("2.5", "a Fetch does not wait for more bytes than its response may have", "KAFKA-9677")
 SHARDS_FETCH_SESSIONS = since("3.8", "a Fetch with a session id from 2147483640 on gets error −1", "KAFKA-9401")
 TELLS_LAST_STABLE_OFFSET = since("2.0", "Fetch returns the last stable offset to read_uncommitted consumers, too")
 STOPS_AT_STABLE_OFFSET = since("2.5", "a read_committed Fetch at the last stable offset lists no aborted transactions")
@@ -73,7 +73,8 @@ AT_LEAST_ONE_SINCE = 3
 """The first version that exceeds the limits if the first batch is larger."""
 SHARD = (2**31 - 1) // 8
 BEYOND_SHARDS = 8 * SHARD
-"""Kafka keeps its sessions in eight shards, each with this many session ids, and finds no shard for other ids."""
+"""Kafka keeps its sessions in eight shards of `SHARD` session ids each, and fails on an id that belongs to none of the
+shards."""
 NAMES_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -81,7 +82,7 @@ def handle(request: FetchRequest, exchange: Exchange) -> FetchResponse | Outcome
     sessions = exchange.engine.fetch_sessions
     if not -SHARD < request.session_id < BEYOND_SHARDS and SHARDS_FETCH_SESSIONS.of(exchange.cluster.configs.release):
         return _failed(request, exchange)
-    if exchange.frame is None:  # a long frame, which was decoded in a thread
+    if exchange.frame is None:  # the frame is long, so a thread has decoded it
         return _open_in_slices(request, exchange)
     context = sessions.open(request, exchange.version, exchange.node_id, exchange.now)
     if context.error:
@@ -113,7 +114,8 @@ def _open_in_slices(request: FetchRequest, exchange: Exchange) -> Steps:
 
 
 def _failed(request: FetchRequest, exchange: Exchange) -> FetchResponse:
-    """The response to a request with a number at which Kafka fails. The response repeats the session's id."""
+    """The response to a request with a session id or an isolation level on which Kafka fails. The response repeats the
+    session's id."""
     response = refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR, exchange)
     assert isinstance(response, FetchResponse)
     response.error_code, response.session_id = ErrorCode.UNKNOWN_SERVER_ERROR, request.session_id
@@ -189,7 +191,7 @@ class Found:
 
     def __init__(self, fetch: Fetch) -> None:
         self.left = fetch.max_bytes
-        """The remaining room of the response in bytes."""
+        """The response may grow by this many bytes."""
         self.readable = 0
         self.enough = False
         self.at_least_one = fetch.exchange.version >= AT_LEAST_ONE_SINCE
@@ -234,12 +236,13 @@ class Fetch:
         self._readable: dict[str, bool] | None = {} if exchange.access is not None else None
         """Whether the client may read a topic; None without an authorizer."""
         self._absent: dict[PartitionKey, PartitionData] = {}
-        """The results for the partitions that were missing when the request came. They come last in the response, and the
-        request waits as if it had not named them."""
+        """The results for the partitions that were missing when the request arrived. Such results come last in the response,
+        and do not end the request's wait."""
         self._available: dict[PartitionKey, int] = {}
         """The available bytes of each partition, up to its limit in the request."""
         self._watched: dict[Partition, tuple[PartitionKey, FetchPartition, int]] = {}
-        """For each partition, its name in the request, the request, and the base offset of the requested segment."""
+        """For each partition, its key and its part of the request, and the base offset of the segment with the requested
+        offset."""
         self._changed: dict[Partition, None] = {}
         """The partitions that changed before the request began to wait."""
 
@@ -261,12 +264,12 @@ class Fetch:
         return found
 
     def may_wait(self, found: Found) -> bool:
-        """Tells whether the request may wait for more records than were found by the first read."""
+        """Tells whether the request may wait for more records after the first read."""
         return not found.enough and self.request.max_wait_ms > 0 and bool(found.results)
 
     def results(self, found: Found) -> Results:
-        """Returns the results of a read in the order of the response: unknown topic ids and other missing partitions come
-        last."""
+        """Returns the results of a read in the order of the response, in which unknown topic ids and other missing partitions
+        come last."""
         if not self._absent:
             return found.results
         by_id = [(key, data) for key, data in self._absent.items() if data.error_code == ErrorCode.UNKNOWN_TOPIC_ID]
@@ -274,7 +277,7 @@ class Fetch:
         return found.results + by_id + others
 
     def read_in_slices(self) -> Generator[None, Any, Found]:
-        """Read the partitions in slices. They must be watched."""
+        """Read the partitions in slices. The caller must watch the partitions already."""
         self._knows_absent = True
         found = Found(self)
         yield from sliced(partial(self._read, found), self.context.partitions, READ)
@@ -333,7 +336,7 @@ class Fetch:
 
     def _find_deleted(self, key: PartitionKey) -> tuple[Partition | None, ErrorCode]:
         """`_find` for a topic id that the cluster does not have. If Kafka remembers the name that belonged to the id, it looks
-        for a topic with this name, which has another id then.
+        for this name. A topic that has this name now has another id.
         """
         name = self._former_name(key)
         if name is None:
@@ -350,7 +353,7 @@ class Fetch:
         return (self._topics or {}).get(key[0]) or self.context.topic_of(key)
 
     def _is_no_follower(self, partition: Partition) -> bool:
-        """Tells whether the broker that fetches has no replica of the partition that follows this broker."""
+        """Tells whether the broker that fetches is not a follower of this partition."""
         return self._follower == self.node_id or self._follower not in partition.replicas
 
     def _may_read(self, topic: str, known: dict[str, bool]) -> bool:
@@ -368,7 +371,7 @@ class Fetch:
         absent = partition is None and not self._knows_absent
         data = PartitionData(
             partition_index=requested.partition, error_code=error, high_watermark=-1, records=NO_BYTES,
-            # Kafka handles an absent partition in other code, where `aborted_transactions` has another default.
+            # The code that handles absent partitions in Kafka has another default for `aborted_transactions`.
             aborted_transactions=[] if absent and LISTS_ABORTED.of(self.cluster.configs.release) else None,
         )  # fmt: skip
         if error in NAMES_LEADER and self.exchange.version >= 16 and partition is not None:
@@ -376,7 +379,7 @@ class Fetch:
         return data
 
     def _preferred_replica(self, requested: FetchPartition, partition: Partition) -> PartitionData | None:
-        """Returns the leader's response that names a preferred read replica, or None if this broker serves the records."""
+        """Returns the leader's result with the preferred read replica, or None if this broker returns the records itself."""
         if partition.leader != self.node_id:
             return None
         preferred = preferred_replica(self.cluster.brokers, partition, self._rack, requested.fetch_offset)
@@ -440,7 +443,7 @@ class Fetch:
         return data, found.available
 
     def response(self, results: Results) -> FetchResponse:
-        """Makes the response with these results. In a session, results that have not changed are omitted."""
+        """Makes the response with these results. In a session, the response omits results that have not changed."""
         session = self.context.session
         response = FetchResponse(error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[])
         kept = self.context.kept() if self.cluster.quotas.on else None
@@ -448,7 +451,7 @@ class Fetch:
         return response if kept is None else self._within_quota(response, kept)
 
     def _within_quota(self, response: FetchResponse, kept: Kept, size: int | None = None) -> FetchResponse:
-        """If the client has to wait for the results, restore the earlier state of the session."""
+        """If a quota throttles the client, so that it gets no results, restore the earlier state of the session."""
         limited = within_quota(response, self.request, self.exchange, size)
         if limited is not response:
             self.exchange.engine.fetch_sessions.restore(self.context, kept, self.node_id)
@@ -530,8 +533,8 @@ class Fetch:
                 self.behind |= self._is_behind(partition, requested, segment)
 
     def _is_behind(self, partition: Partition, requested: FetchPartition, segment: int) -> bool:
-        """Tells whether the readable records end in another segment than the requested one, or before the requested offset. A
-        response has records of one segment only.
+        """Tells whether the end of the readable records is before the requested offset, or in another segment. A response has
+        records of one segment only.
         """
         seen = partition.seen_at(self.node_id)
         end = seen.last_stable_offset if self.committed else seen.high_watermark
@@ -564,8 +567,8 @@ class Fetch:
             self._finish(now)
 
     def _enough_with(self, partition: Partition) -> bool:
-        """Tells whether to respond after a change of this partition. The other partitions have not changed since the last look
-        (DelayedFetch.tryComplete)."""
+        """Tells whether to respond after a change of this partition (DelayedFetch.tryComplete). The other partitions have not
+        changed since the last call."""
         key, requested, segment = self._watched[partition]
         found, error = self._find(key, requested)
         if found is None or error:
@@ -573,7 +576,7 @@ class Fetch:
         if self._is_behind(found, requested, segment):
             return True
         data, available = self._records(requested, found, self.max_bytes, at_least_one=False)
-        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # Kafka still counts the records from the deleted offset on
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # Kafka still counts the records after the deleted offset
             available = found.log.read(requested.fetch_offset, found.high_watermark, 0, False).available
         elif data.error_code or data.diverging_epoch.epoch >= 0:
             return True

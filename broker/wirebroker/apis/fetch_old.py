@@ -37,8 +37,8 @@ _OVERFLOW = struct.Struct(">qi")
 """The offset and size at the beginning of a message that does not fit into the response."""
 DOWN_CONVERSION = "message.downconversion.enable"
 FIRST_OF_STORAGE_ERRORS, FIRST_OF_BATCHES, AT_LEAST_ONE_SINCE, FIRST_OF_MAGIC_1 = 6, 4, 3, 2
-"""The first versions that return KAFKA_STORAGE_ERROR; that return batches of magic 2; that exceed the limits if the first batch
-is larger; and that return magic 1."""
+"""The first versions that return KAFKA_STORAGE_ERROR; that return batches of magic 2; that return the first batch even if it
+exceeds the limits; and that return magic 1."""
 
 
 def convert(
@@ -63,7 +63,7 @@ def convert(
 def _down_converted(
     data: PartitionData, stored: Buffer, partition: Partition, requested: FetchPartition, version: int
 ) -> PartitionData:
-    """A message set, or the error of a topic without down-conversion or with records in zstd."""
+    """The result with a message set, or with an error if the topic does not allow down-conversion or has records in zstd."""
     release, magic = partition.configs.release, int(version >= FIRST_OF_MAGIC_1)
     if not data.records and version < AT_LEAST_ONE_SINCE and CUTS_FIRST_BATCH.of(release):
         data.records = _cut_batch(partition, requested)
@@ -94,7 +94,7 @@ def _down_converted(
 
 
 def _cut_batch(partition: Partition, requested: FetchPartition) -> memoryview:
-    """The first bytes of the batch as stored: the consumer reads the batch's size from them."""
+    """The first bytes of the stored batch. The consumer reads the batch's size from these bytes."""
     offset, limit = requested.fetch_offset, requested.partition_max_bytes
     return memoryview(partition.log.read(offset, partition.high_watermark, limit, True).data)[:limit]
 

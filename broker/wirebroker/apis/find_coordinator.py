@@ -28,8 +28,8 @@ MESSAGES: dict[int, str] = {
     ErrorCode.INVALID_REQUEST: "This most likely occurs because of a request being malformed by the client library or the "
     "message was sent to an incompatible broker. See the broker logs for more details.",
 }
-"""Kafka's error messages, for versions 1 to 3 of the response. From version 4 on, only an unknown type of coordinator gets
-one."""
+"""Kafka's error messages, for versions 1 to 3 of the response. From version 4 on, only an unknown type of coordinator gets a
+message."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
 

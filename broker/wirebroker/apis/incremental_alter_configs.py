@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs, versions 0–1.
 
 Sets, deletes, appends to and subtracts from single settings of topics, brokers (the empty name means all), groups and client
-metrics. If one change of a resource is refused, all its changes are refused. Only some settings of a broker can change while
-it runs.
+metrics. If one change of a resource is refused, all changes of this resource are refused. Only some settings of a broker can
+change while it runs.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Without a transactional id every request gets a new producer id with epoch 0. As in Kafka, a producer id and epoch in the
 request are ignored: an idempotent producer either raises its epoch itself or starts over with a new id. With a transactional
-id, the producer gets the next epoch. An open transaction of the last epoch is aborted. The response is CONCURRENT_TRANSACTIONS,
-and the repeated request succeeds. A request with a producer id but no epoch, or the reverse, gets INVALID_REQUEST. In versions
-0 to 3, the error INVALID_PRODUCER_EPOCH takes the place of PRODUCER_FENCED.
+id, the producer gets the next epoch. If a transaction of the last epoch is open, the broker aborts it and responds
+CONCURRENT_TRANSACTIONS; the repeated request succeeds. A request with a producer id but no epoch, or the reverse, gets
+INVALID_REQUEST. In versions 0 to 3, the error INVALID_PRODUCER_EPOCH takes the place of PRODUCER_FENCED.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The response waits until the group's join phase is over. From version 4 a new member first gets MEMBER_ID_REQUIRED and its
 member id. From version 5 a member may be static (group.instance.id). From version 9 the response may tell a returning static
-leader to keep the assignment. From Kafka 2.5 to 3.0 a leader that joins with a version before 5 gets UNSUPPORTED_VERSION if the
-group has a static member, because the response cannot name its instance.
+leader to keep the assignment. In Kafka 2.5 to 3.0, if the group has a static member, a leader that joins with a version before
+5 gets UNSUPPORTED_VERSION, because the response cannot name the member's instance.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from wirebroker.core.releases.changes import ByRelease, until
 
 NO_GENERATION = ByRelease(0).then("2.3", -1, "JoinGroup with an error returns generation −1 instead of 0")
 LEAVES_OUT_INSTANCES = until(
-    "2.5", "JoinGroup before version 5 of the leader of a group with static members is refused with error 35"
-).then("3.3", True, "JoinGroup before version 5 of the leader of a group with static members is no longer refused")
+    "2.5", "if a group has static members, a JoinGroup of its leader before version 5 gets error 35"
+).then("3.3", True, "if a group has static members, a JoinGroup of its leader before version 5 is no longer refused")
 
 NAMES_INSTANCES = 5
 """The first version whose response names the instances of static members."""
@@ -49,7 +49,7 @@ def handle(request: JoinGroupRequest, exchange: Exchange) -> Steps:
 def _protocols(request: JoinGroupRequest) -> list[tuple[str, bytes]]:
     """Returns each protocol once, at its first place.
 
-    Kafka counts a repeated protocol as several votes, and then its group waits for ever.
+    Kafka counts a repeated protocol as several votes, and then the group never finishes its rebalance.
     """
     named: dict[str, bytes] = {}
     for protocol in request.protocols:

@@ -1,4 +1,4 @@
-"""LeaveGroup, versions 0–5: removes one member, or from version 3 several members, each with its own error."""
+"""LeaveGroup, versions 0–5: removes one member. From version 3 on it removes several members, each with its own error."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """ListConfigResources, versions 0–1.
 
 ListConfigResources returns the resources that have settings, of the requested types. A request without types gets all types.
-Version 0, which was ListClientMetricsResources, has only client metrics.
+Version 0, whose name was ListClientMetricsResources, returns only client metrics.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Imports, before clients connect, the modules that would otherwise be imported at their first use.
 
-A broker that has used up its file descriptors cannot import modules, because an import opens a file. Such a broker would close
-the connection of the first client that sends a Produce.
+A broker that has used up its file descriptors cannot import modules, because an import opens a file. Without this module, such
+a broker would close the connection of the first client that sends a Produce.
 """
 
 from __future__ import annotations

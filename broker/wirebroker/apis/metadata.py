@@ -34,7 +34,7 @@ from wirebroker.core.partition import Partition
 from wirebroker.core.releases.changes import since
 
 CHECKS_UNKNOWN_TOPICS = since(
-    "2.8", "Metadata refuses an invalid name of a topic that would not be created with error 17 instead of 3"
+    "2.8", "Metadata returns error 17 instead of 3 for an invalid topic name even if it does not create topics"
 )
 
 TOPIC_IDS_FROM = 12
@@ -75,7 +75,8 @@ def refused_whole(request: MetadataRequest, version: int) -> ErrorCode:
 
 
 def by_id(request: MetadataRequest) -> bool:
-    """Tells whether the request names topics by id. Then their names mean nothing, and a topic without an id is left out."""
+    """Tells whether the request names topics by id. In such a request names have no meaning, and the response leaves out topics
+    without an id."""
     return any(requested.topic_id != ZERO_UUID for requested in request.topics or ())
 
 
@@ -87,10 +88,10 @@ def distinct(request: MetadataRequest) -> Iterable[MetadataRequestTopic]:
 
 
 def _refused_whole(request: MetadataRequest, code: ErrorCode) -> MetadataResponse:
-    """The response to ids in versions 10 and 11, which have the field but do not support it (KAFKA-13265), and to topics
-    without a name and an id.
+    """The response to a request that `refused_whole` refuses. Versions 10 and 11 have the field for topic ids, but Kafka
+    refuses ids in these versions (KAFKA-13265).
 
-    This response lists no brokers.
+    The response lists no brokers.
     """
     topics = [
         MetadataResponseTopic(error_code=code, name=t.name or "", topic_id=t.topic_id, partitions=[])
@@ -142,7 +143,7 @@ def _find(requested: MetadataRequestTopic, request: MetadataRequest, exchange: E
 def auto_create(cluster: Cluster, name: str, exchange: Exchange) -> ErrorCode:
     """Create a topic with a valid name if auto.create.topics.enable allows it. Returns the error code of this request.
 
-    The code is the same if there are too few brokers for the topic's replicas, because only the controller notices this.
+    The code does not show whether there are enough brokers for the topic's replicas, because only the controller checks this.
     """
     if not cluster.configs.value("auto.create.topics.enable"):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

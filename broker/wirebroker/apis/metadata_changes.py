@@ -1,4 +1,4 @@
-"""Requests that change the metadata in slices: each slice's changes are written down before other requests have their turn."""
+"""Requests that change the metadata in slices. The changes of a slice are written down before other requests are handled."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class MetadataChanges:
         self, exchange: Exchange, responses: list[Any], refused: Callable[[Any, Refusal], Any] | None = None,
         every: int = CHANGES,
     ) -> None:  # fmt: skip
-        """`responses` have an error_code and an error_message; the caller appends more responses. `refused` makes the refusal
-        that replaces a response."""
+        """The caller appends to `responses`, which have an error_code and an error_message. If a change cannot be written down,
+        `refused` makes the response that replaces its response."""
         self._exchange = exchange
         self._responses = responses
         self._refused = refused
@@ -40,7 +40,7 @@ class MetadataChanges:
         """The reason why changes could not be written down, if any."""
 
     def pause(self) -> End:
-        """A `Pause`. Before the end of a slice, the changes are written down."""
+        """A `Pause` that writes the changes down at the end of a slice."""
         if end := self._pause():
             self.write_down()
         return end

@@ -1,8 +1,8 @@
 """The checks of CreateTopics, in the order of the release.
 
 With KRaft the controller checks a topic (ReplicationControlManager): its name, its settings, then the placement of its
-partitions. With ZooKeeper the active broker does (ZkAdminManager). It checks the name late, and does not check that the brokers
-of an assignment exist.
+partitions. With ZooKeeper the active broker checks the topic (ZkAdminManager). This broker checks the name late, and does not
+check that the brokers of an assignment exist.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def planned(topic: CreatableTopic, cluster: Cluster, validate_only: bool) -> Pla
 
 
 def _keep_settings(topic: CreatableTopic, cluster: Cluster) -> None:
-    """Keep the settings of a refused topic for the next topic with its name, if the release does so. Kafka 3.3 writes the
-    settings down before it checks the placement of the topic's partitions."""
+    """Keep the settings of a refused topic for the next topic with its name, if the release does so. Kafka 3.3 does, because it
+    writes the settings down before it checks the placement of the partitions."""
     kept = cluster.refused_settings
     if _overrides(topic) and not FORGETS_REFUSED_SETTINGS.of(cluster.configs.release) and len(kept) < MOST_RECORDS:
         kept.setdefault(topic.name, {}).update(_overrides(topic))
@@ -72,7 +72,7 @@ def _overrides(topic: CreatableTopic) -> dict[str, str]:
 
 
 def exists(name: str) -> Refusal:
-    """Returns the refusal of a name that another topic has."""
+    """Returns the refusal of a topic whose name is taken."""
     return Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
 
 

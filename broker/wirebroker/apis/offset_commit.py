@@ -27,7 +27,9 @@ from wirebroker.core.groups.group import Committer
 from wirebroker.core.groups.offsets import Committed, expires_at
 from wirebroker.core.releases.changes import since
 
-REPEATS_COMMITTED_TOPICS = since("4.0", "OffsetCommit and OffsetFetch respond for each topic as named", "KIP-848")
+REPEATS_COMMITTED_TOPICS = since(
+    "4.0", "OffsetCommit and OffsetFetch have a result for each repetition of a topic's name", "KIP-848"
+)
 FINDS_COMMITTED_PARTITIONS = since("2.0", "commits of offsets refuse unknown partitions of a known topic")
 
 P = TypeVar("P")
@@ -46,9 +48,9 @@ class Known(NamedTuple):
 
 
 RETENTION_OF_BROKER = -1
-"""The value of the retention time that means the broker's default."""
+"""A retention time of this value means the broker's default."""
 NOW = -1
-"""The value of the commit timestamp in version 1 that means the broker's clock.
+"""A commit timestamp of this value, in version 1, means the broker's time.
 
 In all other versions, this value is the default of the field.
 """
@@ -126,9 +128,9 @@ def responses_to(
 def merged(
     refused: dict[TopicName, list[P]], others: list[tuple[TopicName, list[P]]], repeats: bool
 ) -> list[tuple[TopicName, list[P]]]:
-    """Returns the topics of a response: those with unknown partitions, and others as they are named. As in Kafka
-    (OffsetCommitResponse.Builder.merge), the parts of a topic are put together only if there are unknown partitions, or if
-    `repeats` is not set."""
+    """Returns the topics of a response. Without unknown partitions (`refused`) and with `repeats`, each topic appears as often
+    as the request names it. Otherwise all partitions of a topic are put together, as in Kafka
+    (OffsetCommitResponse.Builder.merge)."""
     if repeats and not refused:
         return others
     for name, parts in others:
@@ -146,14 +148,14 @@ def _error(request: OffsetCommitRequest, exchange: Exchange, where: list[tuple[b
 
 
 def metadata_error(metadata: str | None, exchange: Exchange) -> ErrorCode:
-    """OFFSET_METADATA_TOO_LARGE if the metadata are too long, else NONE."""
+    """Returns OFFSET_METADATA_TOO_LARGE if the metadata are too long, else NONE."""
     if len(metadata or "") > exchange.cluster.configs.integer("offset.metadata.max.bytes"):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
 
 
 def encode_batch(commit: Commit) -> Generator[Offload, Any, bytes | None]:
-    """The batch of the commit, or None if it cannot be written. A thread builds a large batch."""
+    """Returns the commit's batch, or None if the batch cannot be written. A thread builds a large batch."""
     if len(commit.offsets) <= SLICE:
         return commit.batch()
     batch: bytes | None = yield Offload(commit.batch)

@@ -1,4 +1,4 @@
-"""OffsetFetch, versions 1–10, and 0 of releases before 4.0, which is in `apis.zookeeper_offsets`.
+"""OffsetFetch, versions 1–10, and version 0 of releases before 4.0. Version 0 is in `apis.zookeeper_offsets`.
 
 If topics is null, the response has all offsets of the group. From version 8 a request can name several groups; from version
 10 it names topics by id. For an offset that was never committed the response has −1 without an error, even for an unknown
@@ -81,7 +81,7 @@ def _groups(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     for requested in wanted:
         yield from pause_for_id()
         who = requested.group_id, requested.member_id, requested.member_epoch
-        if requested.topics is None and who in whole:  # all offsets of the same group are requested again
+        if requested.topics is None and who in whole:  # the request asks a second time for all offsets of this group
             responses.append(whole[who])
             continue
         error = groups.coordinator_error(requested.group_id, exchange.node_id)

@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch, versions 2–4.
 
-The end of a leader epoch: the largest known epoch at or below the requested epoch, and the offset after its last record. By
-comparing its position with this offset, a consumer learns that records which it has read were truncated (KIP-320). The epoch
-and the offset are −1 if no epoch matches.
+Returns the largest known leader epoch at or below the requested epoch, and the offset after the last record of this epoch. A
+consumer compares its position with this offset: a smaller offset means that records which the consumer has read were truncated
+(KIP-320). The epoch and the offset are −1 if no epoch matches.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests whose timeout is over when the controller gets them. The controller does not carry out overdue requests.
+"""Overdue requests: their timeout is over when they reach the controller, which does not carry them out.
 
 The field timeout_ms limits the time in which the controller may carry out the request. With a timeout of 0 or less every part
 of the request gets REQUEST_TIMED_OUT, and nothing is checked (QuorumController.appendWriteEvent; ControllerRequestContext).

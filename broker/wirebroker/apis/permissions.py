@@ -1,7 +1,7 @@
 """The permissions that each API needs: the rules of Kafka's KafkaApis and ControllerApis.
 
-A request is divided before it is handled. The forbidden parts of a request get an error. The other parts are handled as a
-separate request. Then both responses are joined. If a request asks for all resources, the response leaves out the resources
+A request is divided before it is handled. The forbidden parts of a request get an error. The allowed parts are handled as a
+request of their own. Then both responses are joined. If a request asks for all resources, the response leaves out the resources
 that the client may not see. Therefore handlers need no ACLs. The exceptions are Fetch, whose sessions remember partitions, and
 Produce, whose batches show whether they are transactional.
 
@@ -74,15 +74,15 @@ WHOLE_ERRORS = frozenset(
 )  # fmt: skip
 """APIs whose response names no resources when the whole request is refused."""
 WORDED = ("AlterShareGroupOffsetsResponse", "DeleteShareGroupOffsetsResponse")
-"""The responses without resources that have an error message if access to the group is refused."""
+"""Responses that name no resources, but have an error message, if access to the group is refused."""
 SHARE = 2
 """The type of a share partition's key in FindCoordinator."""
 LOGGERS = 8
 """The resource type of broker loggers. A refusal to change a logger has no message."""
 RESOURCES_OF_CONFIGS = {2: _R.TOPIC, 32: _R.GROUP}
-"""The types of resources that own their settings; the settings of all other types belong to the cluster."""
+"""The types of resources that own their settings. The settings of all other resources belong to the cluster."""
 DECISIONS = 128
-"""The number of decisions in one slice; each takes some 20 µs."""
+"""The number of decisions in one slice. One decision takes about 20 µs."""
 
 
 class Access:
@@ -100,22 +100,23 @@ class Access:
         not have to keep it: a cycle of objects would stay in memory until the garbage collector runs."""
 
     def may(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME, *, asked: bool = True) -> bool:
-        """Tells whether the client may perform this operation. `asked`: the client requested this operation, so a refusal is
-        noted.
+        """Tells whether the client may perform this operation. With `asked` the client has requested the operation, so a
+        refusal is recorded.
         """
         exchange = self.exchange
         return exchange.engine.authorizer.may(exchange.connection, operation, kind, name, asked=asked)
 
     def operations(self, kind: ResourceType, name: str) -> int:
-        """Returns the operations that the client may do on a resource, as the bits that a response has."""
+        """Returns the operations that the client may perform on a resource, as the bit field of a response."""
         return self.exchange.engine.authorizer.operations(self.exchange.connection, kind, name)
 
     def cluster_operations(self) -> int:
-        """Returns the operations that the client may do on the cluster, or 0 if the client may not describe it."""
+        """Returns the operations that the client may perform on the cluster, or 0 if the client may not describe the
+        cluster."""
         return self.operations(_R.CLUSTER, CLUSTER_NAME) if self.may(_O.DESCRIBE, _R.CLUSTER) else 0
 
     def refuse(self, request: Message, code: ErrorCode, message: str | None = None) -> Slices[None]:
-        """Refuse this part of the request with an error, and with a message if given."""
+        """Refuse this part of the request with an error, and a message if one is given."""
         response: Any = yield from refuse_in_slices(request, code, self.exchange, self.pause)
         if isinstance(response, JoinGroupResponse):
             response.member_id = ""
@@ -144,8 +145,8 @@ class Access:
             self.refused.error_message = MESSAGES[kind]
 
     def divide(self, request: Any, attribute: str, allowed: Callable[[Any], bool]) -> Slices[tuple[Any, list[Any]]]:
-        """Returns the request with only the allowed elements of a list, or None if no element is allowed; and the refused
-        elements."""
+        """Returns the request and the refused elements of a list. The request has only the allowed elements of the list, and is
+        None if no element is allowed."""
         fitting: list[Any] = []
         refused: list[Any] = []
         for each in getattr(request, attribute):
@@ -190,7 +191,7 @@ Rule = Callable[[Any, Access], Slices[Any]]
 
 
 def whole(operation: Operation, kind: ResourceType, field: str = "", message: str | None = None) -> Rule:
-    """The client needs one right for the whole request: on the resource that a field names, or on the cluster."""
+    """The client needs one right for the whole request, either on the resource that `field` names or on the cluster."""
     told = message or (None if field else f"The request needs {operation.name} permission.")
 
     def rule(request: Any, access: Access) -> Slices[Any]:
@@ -232,8 +233,8 @@ def _denied(request: Any, access: Access, may: Callable[[str], bool]) -> Slices[
 
 
 def each(operation: Operation, kind: ResourceType, attribute: str, field: str = "") -> Rule:
-    """The client needs the same right for each element of a list. The element is the resource's name, or has the name in a
-    field."""
+    """The client needs the same right on the resource of each element of a list. The element itself is the resource's name, or
+    its `field` has the name."""
 
     def rule(request: Any, access: Access) -> Slices[Any]:
         def name(element: Any) -> str:
@@ -250,7 +251,7 @@ def each(operation: Operation, kind: ResourceType, attribute: str, field: str = 
 
 
 def unless(wrong: Callable[[Any, int], object], rule: Rule) -> Rule:
-    """Applies the rule to requests that are not `wrong`. The handler refuses a wrong request as a whole, and shows nothing
+    """Applies the rule to requests that are not `wrong`. The handler refuses a wrong request as a whole, without information
     about the named resources."""
 
     def guarded(request: Any, access: Access) -> Slices[Any]:
@@ -337,7 +338,8 @@ def _metadata(request: Any, access: Access) -> Slices[Any]:
 def _seen_metadata(
     request: Any, response: Any, access: Access, *, everything: bool = False, unasked: bool = False
 ) -> Slices[None]:
-    """Leaves only the topics that the client may see, and tells what it may do with them."""
+    """Removes the topics that the client may not see. If the request asks for the allowed operations, adds them to the
+    remaining topics."""
     if unasked:
         response.topics = []
     elif everything:
@@ -353,7 +355,8 @@ def _seen_metadata(
 
 
 def _may_be_made(name: str, request: Any, access: Access) -> bool:
-    """Tells whether the client may name this topic: it exists, or would not be created, or the client may create it."""
+    """Tells whether the client may name this topic. A client that may not create topics may not name a topic that its request
+    would create."""
     cluster = access.exchange.cluster
     if name in cluster.topics or not (request.allow_auto_topic_creation and cluster.configs.value("auto.create.topics.enable")):
         return True
@@ -361,8 +364,8 @@ def _may_be_made(name: str, request: Any, access: Access) -> bool:
 
 
 def _unseen(response: Any, name: str | None, topic_id: bytes = ZERO_UUID) -> Any:
-    """A topic that the client may not see, in a response to Metadata or DescribeTopicPartitions. A topic requested by name has
-    no id.
+    """The entry of a topic that the client may not see, in a response to Metadata or DescribeTopicPartitions. The entry has no
+    id if the request names the topic by name.
     """
     made = next(field.spec[0] for field in response.__wire__ if field.name == "topics")
     return made(error_code=CODES[_R.TOPIC], name=name, topic_id=topic_id, partitions=[])
@@ -460,7 +463,7 @@ def _configs(operation: Operation) -> Rule:
 
         release = access.exchange.cluster.configs.release
 
-        def admits(resource: Any) -> bool:  # a kind of resource that the release does not have is refused as unknown
+        def admits(resource: Any) -> bool:  # the handler refuses a kind of resource that the release does not have
             return not has_settings(resource.resource_type, release) or access.may(operation, *kind_of(resource))
 
         kept, refused = yield from access.divide(request, "resources", admits)
@@ -513,12 +516,12 @@ def _described_groups(attribute: str) -> Rule:
 
 
 def _seen(group: Any, access: Access) -> Slices[Any]:
-    """A described group. If a group is not classic and has a topic that the client may not describe, only the group's name
-    remains."""
+    """Returns a described group. If a group is not classic and has a topic that the client may not describe, only the group's
+    name remains."""
     assigned = [
         part.topic_name
         for member in group.members
-        if hasattr(member, "assignment")  # not for a classic group, because Kafka does not read the assignments of such groups
+        if hasattr(member, "assignment")  # Kafka does not read the assignments of classic groups
         for held in (member.assignment, getattr(member, "target_assignment", None))
         for part in getattr(held, "topic_partitions", ())
     ]
@@ -568,8 +571,9 @@ def _describe_transactions(request: Any, access: Access) -> Slices[Any]:
 
 
 def _offsets(request: Any, access: Access) -> Slices[Any]:
-    """Like `KafkaApis.handleOffsetFetchRequest` and `handleDescribeShareGroupOffsetsRequest`: a topic that the client may not
-    see is left out if the client asks for all topics, and refused if the client names it and the group has no error.
+    """Treats a topic that the client may not see like `KafkaApis.handleOffsetFetchRequest` and
+    `handleDescribeShareGroupOffsetsRequest`. If the client asks for all topics, the topic is left out. If the client names the
+    topic, the topic is refused, unless the group has an error.
     """
     by_group = access.exchange.version >= 8 or not isinstance(request, OffsetFetchRequest)
     groups = request.groups if by_group else [request]
@@ -617,7 +621,8 @@ def _unseen_offsets(request: Any, access: Access) -> Slices[Any]:
 
 
 def _topics_to_see(group: Any, access: Access) -> Slices[tuple[Any, Any]]:
-    """Splits a group of a request or a response in two: with the topics that the client may see, and with the other topics."""
+    """Splits a group of a request or a response in two: the first has the topics that the client may see, and the second has
+    the other topics."""
     directory = access.exchange.directory
     may = cache(lambda name: name is None or access.may(_O.DESCRIBE, _R.TOPIC, name))
     kept: list[Any] = []
@@ -643,7 +648,7 @@ def _init_producer_id(request: Any, access: Access) -> Slices[Any]:
 
 
 def _controller_request(request: Any, access: Access) -> Slices[Any]:
-    """A broker with ZooKeeper names each partition in its refusal."""
+    """If a broker with ZooKeeper refuses the request, the response names each partition."""
     if access.may(_O.CLUSTER_ACTION, _R.CLUSTER):
         return request
     from wirebroker.apis import controller_requests  # only releases with ZooKeeper need this module
@@ -829,7 +834,7 @@ OPEN = {
     "SaslHandshake": "a client has no principal before its login",
     "SaslAuthenticate": "a client has no principal before its login",
     "Fetch": "the handler checks each topic of the session, and checks followers",
-    "CreateDelegationToken": "clients may have tokens of their own; the handler checks other owners",
+    "CreateDelegationToken": "each client may create tokens for itself; the handler checks other owners",
     "RenewDelegationToken": "the handler knows the token's owner and renewers",
     "ExpireDelegationToken": "the handler knows the token's owner and renewers",
     "DescribeDelegationToken": "the handler asks about each token",
@@ -840,7 +845,7 @@ OPEN = {
 
 
 def admit(request: Message, access: Access) -> Slices[Message | None]:
-    """Returns the part of a request that the client is authorized for, or None if there is no such part.
+    """Returns the part of a request that the client is authorized for, or None if every part is forbidden.
 
     Raises LookupError for an API that has no rule and is not listed as open.
     """

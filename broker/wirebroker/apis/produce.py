@@ -3,9 +3,9 @@ connection).
 
 `Partition.append` judges the batch of each partition, and each partition has its own result. Produce never creates a topic.
 From version 13 topics are named by id. A Produce with acks=0 gets no response; if it fails, the broker closes the connection. A
-null record set gets INVALID_RECORD; Kafka never responds to such a request. A broker that does not lead the partition returns
-NOT_LEADER_OR_FOLLOWER, from version 10 with the leader. Versions 0 to 2 carry message sets, which are converted
-(`core.message_set_checks`).
+null record set gets INVALID_RECORD; Kafka itself never responds to a Produce with a null record set. A broker that does not
+lead the partition returns NOT_LEADER_OR_FOLLOWER, from version 10 with the leader. Versions 0 to 2 carry message sets, which
+are converted (`core.message_set_checks`).
 
 acks=all is refused with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas replicas are in sync. Otherwise the response
 waits until all in-sync replicas have the batch; a retry waits, too. If timeout_ms is over first, the response has
@@ -126,7 +126,7 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
         return response
     if failed:
         names = ", ".join(sorted({ErrorCode(code).name for code in failed}))
-        return exchange.close(f"a Produce with acks=0 failed ({names}), and there is no part that could say so")
+        return exchange.close(f"a Produce with acks=0 failed ({names}), and gets no response that could report it")
     return _unanswered(exchange)
 
 
@@ -149,7 +149,7 @@ def _unanswered(exchange: Exchange) -> Outcome:
 
 
 def _own_records(request: ProduceRequest, exchange: Exchange) -> None:
-    """Copy the request's records before the request waits, because other requests may be received into their buffer."""
+    """Copy the request's records before the request waits, because later requests may overwrite the receive buffer."""
     if exchange.frame is not None:
         own_records(request)
         exchange.frame = None
@@ -167,7 +167,7 @@ def _check_job(
 
 
 def _check_message_set(*args: Any, **options: Any) -> Checked | RecordReject:
-    """Check the record data of an old version.
+    """Check the record data of a Produce of an old version.
 
     The module for old versions is imported here, because only releases before 4.0 need it.
     """
@@ -203,7 +203,7 @@ def _partition(
 
 
 class Awaited(NamedTuple):
-    """A partition's response that waits until the high watermark reaches an offset."""
+    """The result of a partition, which waits until the high watermark reaches an offset."""
 
     topic: Topic
     partition: Partition
@@ -212,7 +212,8 @@ class Awaited(NamedTuple):
 
 
 def _awaited(topic: Topic, response: PartitionProduceResponse, requested: PartitionProduceData) -> list[Awaited]:
-    """The end offset of the batch or of its retry, if the response must wait for this offset."""
+    """The result together with the end offset for which it waits, or an empty list if it does not wait. After a retry this is
+    the end of the stored batch."""
     partition = topic.partitions[response.index]
     records = requested.records
     header = first_header(records)
@@ -274,9 +275,9 @@ def _refuse(requested: PartitionProduceData, code: int, message: str | None = No
 def _all_refused(
     request: ProduceRequest, code: ErrorCode, exchange: Exchange, message: str | None = None
 ) -> ProduceResponse | Outcome:
-    """Returns a response with the same error for every partition, even for a missing partition."""
+    """Returns a response with the same error for every partition in the request, whether it exists or not."""
     if request.acks == 0:
-        return exchange.close(f"a Produce with acks=0 failed ({code.name}), and there is no response to report it")
+        return exchange.close(f"a Produce with acks=0 failed ({code.name}), and gets no response that could report it")
 
     return _refuse_each(request, exchange, lambda *_: code, message)
 

@@ -2,8 +2,8 @@
 
 A producer repeats the same request: the header, topic and partition are the same, and only the correlation id and the
 records differ. A connection keeps the bytes of its last good Produce up to the records, and the decoded form of these bytes. If
-the next request begins with the same bytes, nothing is decoded, and its response is the last response with new numbers. The
-batch itself is checked, judged and stored as usual. Any other request, and any error, takes the ordinary path.
+the next request begins with the same bytes, the broker decodes nothing, and sends the last response with new numbers. The batch
+itself is checked, judged and stored as usual. Any other request, and any error, takes the ordinary path.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LENGTH = struct.Struct(">i")
 
 
 def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
-    """Remember the shape of this request, if the next request may have the same shape."""
+    """Remember the shape of this request if the fast path can handle a next request of this shape."""
     connection = exchange.connection
     connection.produce_shape = None
     if exchange.engine.trace.exchanges or exchange.cluster.quotas.on or exchange.version < OLDEST_VERSION_OF_BATCHES:
@@ -55,7 +55,7 @@ def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
     partition = topic.partition(requested.index) if topic is not None else None
     if partition is None or partition.rules.needs_issued or requested.records is None:
         return
-    if partition.held_at is not None:  # batches may have to wait for replicas before the response
+    if partition.held_at is not None:  # the response may have to wait until replicas have the batch
         return
     size = len(requested.records)
     frame = exchange.frame

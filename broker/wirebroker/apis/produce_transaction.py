@@ -55,11 +55,11 @@ FENCED = {
     ErrorCode.INVALID_PRODUCER_ID_MAPPING: "The producer attempted to use a producer id which is not currently assigned to its "
     "transactional id.",
 }
-"""The messages of those coordinator errors that Kafka 3.6 passes on to the client."""
+"""The messages of the coordinator errors that Kafka 3.6 passes on to the client."""
 CUT_RECORDS = ("null_records", "no_batch", "corrupt_batch")
-"""The names of the rules that truncated record data breaks begin with these words."""
+"""If record data is truncated, the name of the rule that it breaks begins with one of these words."""
 WRONG_RECORDS = ("old_message_format", "more_than_one_batch")
-"""The rules that record data can break although it is not truncated."""
+"""The rules that complete record data can break."""
 NOT_FORESEEN = (ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error when processing the request.")
 
 
@@ -81,7 +81,7 @@ def broken_records(request: ProduceRequest, exchange: Exchange) -> str | None:
 def unreadable(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | None] | None:
     """Returns the error that refuses the whole request, if Kafka fails while it looks for transactions.
 
-    Kafka reads the first batch of each partition, up to the first transactional one (RequestUtils.hasTransactionalRecords).
+    Kafka reads the first batch of each partition until it finds a transactional batch (RequestUtils.hasTransactionalRecords).
     """
     for data in request.topic_data:
         for requested in data.partition_data:
@@ -91,7 +91,7 @@ def unreadable(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | 
             if len(records) >= HEADER_SIZE:
                 length, magic, attributes = _FIRST(records)
                 if magic == MAGIC and length == len(records) - LOG_OVERHEAD and not attributes & TRANSACTIONAL:
-                    continue  # nearly every client sends such requests
+                    continue  # nearly every request of a client ends here
             try:
                 size = next_batch_size(memoryview(records), 0)
             except CorruptBatch as corrupt:
@@ -106,7 +106,8 @@ def unreadable(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | 
 
 
 def _unknown_codec(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | None] | None:
-    """Before version 7 Kafka reads the codec to refuse zstd, and fails on an unknown codec."""
+    """Returns an error if a batch has an unknown codec. Kafka fails on such a codec in versions before 7, in which it looks for
+    zstd."""
     if version >= OLDEST_VERSION_OF_ZSTD:
         return None
     firsts = [requested.records for data in request.topic_data for requested in data.partition_data]
@@ -118,7 +119,7 @@ def _unknown_codec(request: ProduceRequest, version: int) -> tuple[ErrorCode, st
 
 
 def check_transaction(request: ProduceRequest, exchange: Exchange) -> Verified | ErrorCode | None:
-    """Returns the coordinator's result for the request's transactional batches, or None without such batches.
+    """Returns the coordinator's result for the request's transactional batches, or None if the request has no such batches.
 
     The result is an error code if the whole request is refused: TRANSACTIONAL_ID_AUTHORIZATION_FAILED without a transactional
     id, INVALID_PRODUCER_ID_MAPPING for batches of several producers.

@@ -1,7 +1,7 @@
-"""A Produce that names a partition more than once. Kafka keeps record data in a map by partition.
+"""A Produce request that names a partition more than once. Kafka keeps record data in a map by partition.
 
 If a partition has several record sets, Kafka appends the last record set that is a single readable batch, and responds to this
-batch. If other record data cannot be read, the error replaces this response, and the appended batch stays
+batch. If another record set of the partition cannot be read, its error replaces this response, and the appended batch stays
 (KafkaApis.handleProduceRequest).
 """
 
@@ -39,7 +39,7 @@ def _key(data: TopicProduceData) -> str | bytes:
 
 
 def named_once(request: ProduceRequest, version: int) -> dict[Named, RecordReject]:
-    """Reduce the request to the data that Kafka appends, by topic. Returns the errors of unreadable data."""
+    """Reduce the request to the record data that Kafka appends. Returns the errors of unreadable record data."""
     topics: dict[str | bytes, TopicProduceData] = {}
     kept: dict[Named, PartitionProduceData] = {}
     unread: dict[Named, RecordReject] = {}

@@ -80,7 +80,8 @@ def is_member_id(member_id: str | None) -> bool:
 
 
 def leader_of(place: Place, error: int, exchange: Exchange, endpoints: list[Any], kind: type) -> tuple[int, int]:
-    """Returns the leader's id and epoch, if the error requires them. The leader's address is added to the endpoints."""
+    """Returns the leader's id and epoch, or 0 and 0 if the error does not require them or the partition does not exist. Adds
+    the leader's address to the endpoints."""
     if error not in NAMES_LEADER:
         return 0, 0
     topic = exchange.cluster.topics_by_id.get(place[0])
@@ -92,7 +93,7 @@ def leader_of(place: Place, error: int, exchange: Exchange, endpoints: list[Any]
 
 
 def may_read(exchange: Exchange) -> Callable[[str], bool]:
-    """Tells whether the client may read a topic. A refusal is noted only once for each topic."""
+    """Returns a function that tells whether the client may read a topic. A refusal is recorded once for each topic."""
     authorizer, connection = exchange.engine.authorizer, exchange.connection
     if not authorizer.on:
         return _everything
@@ -135,7 +136,7 @@ def begin(request: Any, exchange: Exchange, readable: Callable[[str], bool], pau
         elif known is None or known.partition(place[1]) is None:
             outcomes[place] = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             del asked[place]
-    if not any(asked.values()):  # if no acknowledgement is left, Kafka omits partitions without acknowledgements
+    if not any(asked.values()):  # if no acknowledgement passed the checks, Kafka omits the other partitions
         return outcomes, []
     return outcomes, (yield from _begin(request, asked, outcomes, exchange, pause))
 

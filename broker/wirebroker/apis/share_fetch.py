@@ -1,10 +1,10 @@
 """ShareFetch, versions 1–2: a member of a share group acquires records, and acknowledges other records (KIP-932).
 
-Epoch 0 begins a share session, and epoch −1 ends it. The response says which of its records are acquired; it may also contain
-other records. The response waits until min_bytes can be acquired, max_wait_ms has passed, or a read fails. Acknowledgements in
-the request are checked first and written down afterwards, so the fetch does not see their effect. Kafka does the same. From
-version 2 a member may ask for no more than max_records records ("record_limit"), and may renew its locks in a request without a
-fetch.
+Epoch 0 begins a share session, and epoch −1 ends it. The response tells which of its records are acquired, because it may
+contain other records, too. The response waits until min_bytes can be acquired, max_wait_ms has passed, or a read fails.
+Acknowledgements in the request are checked first and written down afterwards, so the fetch does not see their effect. Kafka
+does the same. From version 2 a member may ask for no more than max_records records ("record_limit"), and may renew its locks in
+a request without a fetch.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ RESPONDS_TO_DELETED_TOPICS = since("4.4", "ShareFetch of a deleted topic has err
 NO_BYTES = memoryview(b"")
 BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
 FIRST_READ, GROWTH = 128 * 1024, 16
-"""The number of bytes of a partition that are read first. If these bytes do not have the records that a member asks for, more
-bytes are read, each time up to `GROWTH` times as many."""
+"""The size of the first read of a partition in bytes. If these bytes have fewer records than the member asks for, the next read
+is up to `GROWTH` times as large, and so on."""
 Results = dict[Place, PartitionData]
 Slices = Generator[None, Any, None]
 
@@ -127,7 +127,7 @@ def _has_acknowledgements(request: ShareFetchRequest) -> bool:
 def _open(
     request: ShareFetchRequest, exchange: Exchange, pause: Pause
 ) -> Generator[None, Any, tuple[list[Wanted], ShareSession | None, ErrorCode]]:
-    """Returns the partitions to fetch, the session unless it is new, and the error if no session is possible."""
+    """Returns the partitions to fetch, the session or None for a new session, and the error if the session cannot be used."""
     sessions, topics = exchange.engine.shares.sessions, exchange.cluster.topics_by_id
     key, epoch = _member(request, exchange), request.share_session_epoch
     named = []
@@ -222,8 +222,8 @@ class ShareFetch:
         return self._partition(wanted) is not None
 
     def _partition(self, wanted: Wanted) -> Partition | None:
-        """Returns the partition, which Kafka looks for by name. If the topic was made again, it has another id than the session
-        remembers, and the state of the share partition cannot be read."""
+        """Returns the partition, which Kafka looks for by name. If the topic was deleted and created again, its id is not the
+        id in the session, and the state of the share partition cannot be read."""
         return self.exchange.cluster.partition(wanted.topic, wanted.place[1]) if wanted.topic is not None else None
 
     def begin(self, wanted: list[Wanted]) -> Slices:
@@ -282,8 +282,8 @@ class ShareFetch:
             yield from self._look_again(number, len(settling))
 
     def _look_again(self, number: int, last: int) -> Slices:
-        """Try again if something has changed since the last try. Each try looks at all partitions, so tries are made after
-        1, 2, 4, 8 … partitions and at the end.
+        """Try again if a partition has changed since the last try. A try looks at all partitions, so it happens only after 1,
+        2, 4, 8 … partitions and at the end.
         """
         if self._woken and not self.is_done and (number & (number - 1) == 0 or number == last):
             self._woken = False
@@ -392,7 +392,7 @@ class ShareFetch:
         return found
 
     def _try(self, now: int) -> Slices:
-        """Acquire the records if they are enough for a response, or if a read fails.
+        """Acquire the available records if they are enough for a response, or if a read fails.
 
         Kafka first reads the partitions that no request has read yet, and puts them first in the response.
         """
@@ -416,8 +416,8 @@ class ShareFetch:
             yield from self._take(acquirable, reads, now)
 
     def _available(self, acquirable: dict[Place, Held], reads: dict[Place, Read]) -> Generator[None, Any, int]:
-        """Returns how many bytes can be read from the next offsets on; each partition counts only up to its share of
-        max_bytes. If the records of a partition end in a later segment, the bytes are enough, as in Kafka's
+        """Returns how many bytes can be read from the next offsets on. Each partition counts only up to its share of max_bytes.
+        If the last record of a partition is in a later segment, the bytes are enough for a response, as in Kafka's
         DelayedShareFetch."""
         at_most, total = self._share_of_bytes(len(acquirable)), 0
         for place, held in acquirable.items():
@@ -516,11 +516,11 @@ class ShareFetch:
         return all(topic_id in known for topic_id in {topic_id for topic_id, _ in self._results})
 
     def _named(self, response: ShareFetchResponse) -> Generator[Offload | None, Any, Results]:
-        """The results that the response names: in a continued session only changed partitions, and no results if the client has
-        to wait.
+        """The results in the response. In a continued session only changed partitions have a result, and a throttled client
+        gets no results.
 
-        Records are acquired before the quota is checked. If the quota then makes the client wait, the records stay acquired,
-        although the response does not carry them. Kafka does the same.
+        Records are acquired before the quota is checked. If the quota then throttles the client, the records stay acquired,
+        although they are not in the response. Kafka does the same.
         """
         session, named = self._session, {}
         for place, data in self._results.items():
@@ -547,7 +547,7 @@ class ShareFetch:
         response.acquisition_lock_timeout_ms = settings.limits.lock_ms
         self._results = yield from self._named(response)
         if self._counts_by_name and not self._has_topics():
-            return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka counts bytes by topic name, and fails without the name
+            return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka counts bytes by topic name, and fails without a name
         for place, (code, message) in self._outcomes.items():
             yield from self._pause()
             if place not in self._results:
@@ -600,9 +600,9 @@ _base = itemgetter(0)
 
 
 def _in_reach(held: Held, read: Read, found: Slice, room: int) -> tuple[memoryview, list[BatchSpan]]:
-    """Returns the batches that hold the first `room` records, and one batch more, if the request may read so much.
+    """Returns the batches that hold the first `room` records, and one more batch, up to the bytes that the request may read.
 
-    Records that another member has, or that are completed, do not count towards `room`.
+    Completed records, and records that other members have acquired, do not count towards `room`.
     """
     share, data, most = held.share, found.data, min(found.available, read.limit)
     if not len(data):

@@ -32,8 +32,7 @@ REFUSES_NEGATIVE_EPOCHS = since("4.4", "the state of a share partition needs epo
 
 
 class _Operation(NamedTuple):
-    """What each of these APIs does with each partition: which call of the coordinator it makes, and which classes its response
-    has."""
+    """The coordinator's method that one of these APIs calls for each partition, and the classes of the API's response."""
 
     call: Callable[[ShareCoordinator, Key, Any, list[StateBatch], int], Any]
     topic: type[Any]
@@ -43,7 +42,7 @@ class _Operation(NamedTuple):
     refused: str = "read share group state"
     """The action that the error message names if the broker does not coordinate the share partition."""
     every: int = WRITES
-    """The number of partitions after which other requests have a turn."""
+    """The number of partitions in a slice."""
     epochs: tuple[str, ...] = ()
     """The epochs in the request that must not be negative."""
 

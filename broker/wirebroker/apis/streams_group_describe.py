@@ -1,5 +1,5 @@
 """StreamsGroupDescribe, versions 0–1: the members of streams groups with their tasks, and the topology. Groups of other types
-are not found. Version 1 returns the assignor and, on request, the description of the topology that a member has sent.
+are not found. Version 1 also returns the assignor and, on request, the topology description that a member has sent.
 """
 
 from __future__ import annotations
@@ -61,14 +61,15 @@ def handle(request: StreamsGroupDescribeRequest, exchange: Exchange) -> Steps:
 
 
 def _description(group: StreamsGroup) -> tuple[int, TopologyDescription | None]:
-    """The description of the group's present topology, with Kafka's topology epoch."""
+    """Returns the status of the topology description, and the description if it belongs to the group's present topology."""
     if group.topology is None or group.description is None or group.description[0] != group.topology.epoch:
         return NOT_STORED, None
     return AVAILABLE, group.description[1]
 
 
 def _topology(group: StreamsGroup, known: Configured | None) -> Topology | None:
-    """The topology as resolved from the cluster's topics if all its topics exist, else as the application sent it."""
+    """If all topics of the topology exist, the topology has their properties in the cluster. Otherwise it is as the application
+    sent it."""
     if group.topology is None:
         return None
     configured = known.subtopologies if known is not None and known.told is None else None

@@ -1,8 +1,8 @@
 """StreamsGroupTopologyDescriptionUpdate, version 0: a member of a streams group describes the application's topology.
 
-Kafka gives the description to a plugin. This broker keeps the description with the group, as Kafka's
-InMemoryTopologyDescriptionPlugin does, with any class in group.streams.topology.description.plugin.class. UNSUPPORTED_VERSION
-without one.
+Kafka gives the description to a plugin. If group.streams.topology.description.plugin.class names a class, whatever its name,
+this broker keeps the description with the group, as Kafka's InMemoryTopologyDescriptionPlugin does. If the setting is empty,
+the response is UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

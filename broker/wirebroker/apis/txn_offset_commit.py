@@ -39,7 +39,7 @@ def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
     """Keep the offsets until the transaction ends. As in Kafka, unknown partitions come first in the response."""
     producer: tuple[int, int] | None = (request.producer_id, request.producer_epoch)
     if request.producer_id == NO_PRODUCER and not VERIFIES_OFFSET_COMMITS.of(exchange.cluster.configs.release):
-        producer = None  # Kafka takes it for a commit outside of a transaction
+        producer = None  # Kafka treats this request as a commit outside of a transaction
     commit = exchange.engine.groups.commits.new(request.group_id, exchange.now, producer)
     committed = partial(_committed, exchange=exchange)
     by_id = exchange.version >= TOPIC_IDS_FROM

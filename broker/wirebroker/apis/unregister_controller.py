@@ -1,8 +1,8 @@
 """UnregisterController, version 0.
 
 In wirebroker all brokers are controllers. The active controller refuses to unregister itself (INVALID_REQUEST). A running
-controller registers again at once, and a stopped controller registers again when it starts. CONTROLLER_ID_NOT_REGISTERED for
-any other.
+controller registers again at once, and a stopped controller registers again when it starts. Any other id gets
+CONTROLLER_ID_NOT_REGISTERED.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from wirebroker.core.transactions.coordinator import MARKERS
 from wirebroker.requests.errors import refuse_in_slices
 
 NOBODY, UNSPECIFIED = -1, -1
-"""A producer id or an epoch that no producer has, or a transaction version whose rules Kafka does not know."""
+"""The producer id and the epoch that no producer has, and the number of a transaction version that Kafka does not know."""
 
 
 def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> Steps:
@@ -52,7 +52,7 @@ def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> Steps:
 
 
 def _cannot_be_built(marker: WritableTxnMarker, exchange: Exchange) -> bool:
-    """Tells whether Kafka fails to build the records of a marker, after it has written the markers before."""
+    """Tells whether Kafka, which has already written the earlier markers, fails to build the records of this marker."""
     return NOBODY in (marker.producer_id, marker.producer_epoch) and any(
         not leader_error(exchange.cluster.partition(topic.name, index), exchange.node_id)
         for topic in marker.topics

@@ -1,6 +1,6 @@
 """OffsetCommit and OffsetFetch, version 0: offsets in ZooKeeper. Any client writes offsets to ZooKeeper, without a generation.
 
-Later versions of these APIs do not see these offsets. A KRaft broker responds UNSUPPORTED_VERSION for each partition. These
+Later versions of these APIs do not see these offsets. A KRaft broker returns UNSUPPORTED_VERSION for each partition. These
 offsets are kept in memory, even with a data directory.
 """
 

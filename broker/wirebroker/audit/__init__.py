@@ -1,6 +1,6 @@
 """The audit without Spark: was delivery exactly once?
 
-The audit reads the stored batches in pure Python, and shares its sentences with the audit on Spark.
+The audit reads the stored batches in pure Python. Its findings have the same sentences as the findings of the audit on Spark.
 
 findings        the vocabulary of both audits: kinds, severities, rows
 wording         the sentences of both audits

@@ -1,11 +1,11 @@
-"""The checks of one partition's batches: is every sequence stored once, in order, and undamaged?
+"""The checks of one partition's batches: is every sequence stored once, in order and undamaged?
 
-All functions are pure functions over `BatchRow`s in the order of the log. Four rules keep clean logs free of findings:
+The functions are pure, and take `BatchRow`s in the order of the log. Four rules keep clean logs free of findings:
 
 * **Sequences are unwrapped.** Sequences count modulo 2³¹, so a batch's place is the running sum of the signed distances between
   neighbours of one producer and epoch. Duplicates and gaps are searched in the order of places. Disorder, epochs and offsets
-  are checked in the order of the log. Each batch is compared with its neighbour and never with a running maximum. Therefore a
-  single sequence that is far too high causes only one gap.
+  are checked in the order of the log. Each batch is compared with its neighbour and never with a running maximum. So a single
+  sequence that is far too high causes only one gap.
 * **A producer has lives.** If the timestamps of two neighbouring batches are at least `producer.id.expiration.ms` apart, and no
   transaction is open in this time, the broker has forgotten the producer: its sequences and epochs start again.
 * **Damaged headers still count for lifetimes and transaction ends**, though not for sequences. Otherwise a damaged marker would
@@ -45,7 +45,7 @@ class Bounds(NamedTuple):
     internal: bool = False
     """Whether the topic is a coordinator's topic, in which Kafka writes all transactional batches with sequence 0."""
     now: int = -1
-    """the time in ms since the epoch, to tell how long transactions have been open; −1 stands for the latest timestamp of the
+    """the time in ms since the epoch up to which open transactions have lasted; −1 stands for the latest timestamp of the
     log"""
 
 
@@ -67,7 +67,7 @@ class _Placed(NamedTuple):
 
 
 def check_partition(entries: Iterable[BatchRow | Damage], bounds: Bounds | None = None) -> list[Finding]:
-    """Every finding in the batches of one partition; `entries` are in the order of the log."""
+    """Returns every finding in the batches of one partition. `entries` are in the order of the log."""
     bounds = bounds or Bounds()
     entries = list(entries)
     if bounds.now < 0:
@@ -147,7 +147,8 @@ def _damaged(damage: Damage, offset: int) -> Finding:
 
 
 def _offset_gaps(unexplained: Sequence[tuple[int, BatchRow]], findings: Sequence[Finding]) -> Iterator[Finding]:
-    """Yields a finding for each offset hole, unless sequence gaps across the hole account for at least as many records."""
+    """Yields a finding for each offset hole. A hole is no finding if sequence gaps across it account for at least as many
+    records."""
     gaps = [(each, (each.last_sequence - each.first_sequence) % SEQUENCES + 1) for each in findings if each.kind == "gap"]
     begins = _Sums((each.first_offset, missing) for each, missing in gaps if each.first_offset < each.last_offset)
     ends = _Sums((each.last_offset, missing) for each, missing in gaps if each.first_offset < each.last_offset)
@@ -162,7 +163,7 @@ def _offset_gaps(unexplained: Sequence[tuple[int, BatchRow]], findings: Sequence
 
 
 class _Sums:
-    """Adds up those amounts whose offsets are below a given offset."""
+    """Adds up the amounts at offsets below a given offset."""
 
     def __init__(self, amounts: Iterable[tuple[int, int]]) -> None:
         ordered = sorted(amounts)
@@ -174,9 +175,9 @@ class _Sums:
 
 
 class _Holes:
-    """Counts the missing offsets between any two batches for which a reason is known: compaction or damage.
+    """Counts the missing offsets between two batches that compaction or damage explains.
 
-    Missing offsets without a known reason are `unexplained`.
+    `unexplained` has the other missing offsets.
     """
 
     def __init__(self, kept: Sequence[BatchRow | Damage], sound: set[int], bounds: Bounds) -> None:
@@ -201,7 +202,7 @@ class _Holes:
             reach, doubtful = max(reach, each.last_offset + 1), False
 
     def between(self, one: BatchRow, other: BatchRow) -> int:
-        """Returns how many offsets between two batches are missing for a known reason."""
+        """Returns how many of the missing offsets between two batches are explained."""
         first, last = sorted((one, other), key=lambda row: row.base_offset)
         return max(self._below(last.base_offset) - self._below(first.last_offset + 1), 0)
 
@@ -215,7 +216,7 @@ class _Holes:
 
 
 def _lives(rows: Sequence[BatchRow], expiration_ms: int) -> Iterator[list[BatchRow]]:
-    """The batches of one producer, divided where the broker forgot the producer."""
+    """Yields the batches of one producer, divided where the broker forgot the producer."""
     life = [rows[0]]
     for before, row in pairwise(rows):
         is_idle = before.attributes & (TRANSACTIONAL | CONTROL) != TRANSACTIONAL
@@ -262,7 +263,7 @@ def _unwrapped(rows: Sequence[BatchRow]) -> list[_Placed]:
 def _duplicates(placed: Sequence[_Placed]) -> Generator[Finding, None, set[int]]:
     """Yields a finding for each batch that repeats sequences stored before it.
 
-    Returns the `order` of each batch that repeats sequences.
+    At the end, returns the `order` of each of these batches.
     """
     doubled = set()
     for each in copied([(one.place, one.end) for one in placed]):
@@ -272,7 +273,7 @@ def _duplicates(placed: Sequence[_Placed]) -> Generator[Finding, None, set[int]]
 
 
 def _stored_twice(again: _Placed, copy: Copied, first: _Placed, last: _Placed) -> Finding:
-    """One finding for all sequences of a batch that were stored before."""
+    """Returns one finding for all sequences of a batch that were stored before."""
     places = copy.start, copy.end
     once, offsets = (first.offset(copy.start), last.offset(copy.end)), (again.offset(copy.start), again.offset(copy.end))
     words = WORDS.duplicate(again.row, _numbers(places), copy.doubled, once, offsets)
@@ -294,7 +295,7 @@ def _gaps(placed: Sequence[_Placed], lower: BatchRow | None, holes: _Holes) -> I
             each.place - places[0], holes.between(reach.row, each.row)
         ):
             yield _gap(WORDS.gap(each.row, _numbers(places), reach.row, each.row), places, reach.row, each.row)
-        if (each.end, -each.order) > (reach.end, -reach.order):  # if several reach equally far, the one that is stored first
+        if (each.end, -each.order) > (reach.end, -reach.order):  # of equal ends, the first stored
             reach = each
 
 
@@ -315,8 +316,8 @@ def _disorder(placed: Sequence[_Placed]) -> Iterator[Finding]:
 def _transactions(rows: Sequence[BatchRow], sound: set[int], bounds: Bounds) -> Iterator[Finding]:
     """Yields findings about one producer's transactions without an end, and about ends of transactions without a beginning.
 
-    A batch that is not sound may end a transaction, or explain an end without a beginning. Such a batch does
-    not begin a transaction, because its header may be wrong.
+    A batch that is not sound does not begin a transaction, because its header may be wrong. But it may end a transaction, or
+    explain an end without a beginning.
     """
     begun: BatchRow | None = None
     perhaps = False
@@ -337,7 +338,8 @@ def _transactions(rows: Sequence[BatchRow], sound: set[int], bounds: Bounds) -> 
 
 
 def _may_have_lost_data(before: BatchRow | None, bounds: Bounds) -> bool:
-    """Tells whether a transaction's batches after the producer's last stored batch may have been deleted or compacted away."""
+    """Tells whether retention or compaction may have removed batches of a transaction after the producer's last stored
+    batch."""
     if before is None:
         return bounds.log_start > 0 or bounds.cleaned_to > 0
     return before.base_offset < bounds.cleaned_to
@@ -355,7 +357,7 @@ def _found(
     kind: str, row: BatchRow, sentence: str, places: tuple[int, int] | None = None,
     offsets: tuple[int, int] | None = None, **evidence: Any,
 ) -> Finding:  # fmt: skip
-    """A finding about a batch, or about other sequences and offsets of its producer."""
+    """Returns a finding about a batch, or about other sequences and offsets of its producer."""
     first, last = (row.base_sequence, row.last_sequence) if places is None else _numbers(places)
     return Finding(
         kind, severity_of(kind), row.topic, row.partition, row.producer_id, row.producer_epoch, first, last,

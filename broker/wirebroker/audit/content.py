@@ -15,14 +15,14 @@ from hashlib import sha256
 from kafkawire.primitives import Buffer
 
 SHOWN = 40
-"""The number of characters of a key or value that explanations show."""
+"""Explanations show this many characters of a key or value."""
 UNFOLDED = 1 << 30
-"""The most bytes that a stored batch may have after decompression in an audit. Brokers limit only the stored size, so a larger
-batch is not damaged."""
+"""In an audit, a stored batch may have at most this many bytes after decompression. Brokers limit only the stored size, so a
+larger batch is not damaged."""
 
 
 def digest(data: Buffer | None) -> str | None:
-    """Returns the SHA-256 in hexadecimal, or None for None."""
+    """Returns the SHA-256 in hexadecimal, or None if `data` is None."""
     return None if data is None else sha256(data).hexdigest()
 
 

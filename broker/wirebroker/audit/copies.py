@@ -2,7 +2,8 @@
 
 The places of a batch are its unwrapped sequences. The places are divided into cells wherever a batch begins or ends, and each
 cell belongs to the first batch in the log that contains it. If a cell of a batch belongs to another batch, the places of this
-cell were stored before. Batches are not compared in pairs: n batches cost n log n, to sort their ends, however many overlap.
+cell were stored before. Batches are not compared in pairs. The sorting of their ends determines the cost, n log n for n
+batches, however many batches overlap.
 
 The results are positions in the list of batches.
 """
@@ -15,7 +16,8 @@ from typing import NamedTuple
 
 
 class Copied(NamedTuple):
-    """The repeated part of a batch, from the first to the last place that was stored before; places between may be new."""
+    """The repeated part of a batch, from the first to the last place that was stored before. Places between the first and the
+    last may be new."""
 
     batch: int
     start: int
@@ -29,7 +31,7 @@ class Copied(NamedTuple):
 
 
 def copied(extents: Sequence[tuple[int, int]]) -> Iterator[Copied]:
-    """The batches that repeat earlier ones; `extents` are the first and last places of all batches, in log order."""
+    """Yields the batches that repeat earlier batches. `extents` are the first and last places of all batches, in log order."""
     cuts = sorted({cut for start, end in extents for cut in (start, end + 1)})
     cell_at = {cut: cell for cell, cut in enumerate(cuts)}
     cells = [range(cell_at[start], cell_at[end + 1]) for start, end in extents]
@@ -49,7 +51,7 @@ def copied(extents: Sequence[tuple[int, int]]) -> Iterator[Copied]:
 
 
 def _owners(batches: Sequence[range], cells: int) -> list[int]:
-    """For each cell, the first batch that has the cell, or −1."""
+    """Returns for each cell the first batch that contains the cell, or −1."""
     owners = [-1] * cells
     free = list(range(cells + 1))
     """Union-find links towards the next free cell."""
@@ -64,13 +66,13 @@ def _owners(batches: Sequence[range], cells: int) -> list[int]:
 
 def _next_free(free: list[int], cell: int) -> int:
     while (after := free[cell]) != cell:
-        free[cell] = free[after]  # shortens the path for the next search
+        free[cell] = free[after]  # a shorter path for the next search
         cell = free[cell]
     return cell
 
 
 def _next_of_another(owners: Sequence[int]) -> list[int]:
-    """For each cell, the next cell with another owner."""
+    """Returns for each cell the next cell with another owner."""
     found = list(range(1, len(owners) + 1))
     for cell in range(len(owners) - 2, -1, -1):
         if owners[cell] == owners[cell + 1]:
@@ -79,5 +81,5 @@ def _next_of_another(owners: Sequence[int]) -> list[int]:
 
 
 def _last_of_another(owners: Sequence[int]) -> list[int]:
-    """For each cell, the last cell before it with another owner."""
+    """Returns for each cell the last earlier cell with another owner."""
     return [len(owners) - 1 - cell for cell in reversed(_next_of_another(owners[::-1]))]

@@ -12,12 +12,12 @@ EXPIRATION_MS = 86_400_000
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 """Kafka writes every transactional batch of `__consumer_offsets` with sequence 0, so sequences mean nothing there."""
 PREALLOCATED = 1024 * 1024
-"""With log.preallocate a broker fills a segment with zeros up to segment.bytes.
+"""With log.preallocate, a broker fills a segment with zeros up to the size segment.bytes.
 
 In practice segment.bytes is a multiple of this constant.
 """
 WINDOWS = (1, 2, 5, 10)
-"""The window sizes with which both audits judge arrivals again."""
+"""Both audits judge arrivals again with these window sizes."""
 
 CERTAIN: dict[str, str] = {
     "duplicate": "the same producer, epoch and sequences are stored twice",
@@ -87,7 +87,7 @@ COPIES = frozenset(kind for kind in KINDS if kind.endswith("duplicate"))
 
 
 def severity_of(kind: str) -> Severity:
-    """The severity of a kind without a journal."""
+    """Returns the severity of a kind of findings without a journal."""
     return "certain" if kind in CERTAIN else "likely" if kind in LIKELY else "info"
 
 
@@ -107,8 +107,8 @@ class Finding(NamedTuple):
     """One finding; −1 stands for "none". `first_` and `last_` are inclusive.
 
     If a batch or record is stored twice, the fields describe the later copy, and the evidence has both. The sequences of a
-    `gap` finding are the missing sequences. The offsets of a `gap` finding are those of the last record before the gap and of
-    the first record after it.
+    `gap` finding are the missing sequences. Its offsets are the offset of the last record before the gap and the offset of the
+    first record after the gap.
     """
 
     kind: str
@@ -154,7 +154,7 @@ class BatchRow(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Bytes of a log that are not a batch, at their place between the batches."""
+    """Bytes of a log that are not a batch. The object stands between the batches, at the place of the bytes."""
 
     topic: str
     partition: int
@@ -188,10 +188,10 @@ class RecordRow(NamedTuple):
 
     @property
     def counts(self) -> bool:
-        """Whether a read_committed consumer sees the record: records of aborted or open transactions do not count as stored."""
+        """Whether a read_committed consumer gets the record. Records of aborted or open transactions do not count as stored."""
         return self.transaction in ("none", "committed")
 
     @property
     def base_sequence(self) -> int:
-        """The first sequence, under the name that this field has in a batch."""
+        """The first sequence. A batch has a field of the same name."""
         return self.sequence

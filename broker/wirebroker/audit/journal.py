@@ -1,18 +1,18 @@
 """The journal: the records that an application meant to send, as a file or as rows.
 
-A journal is a file of JSON lines, one object each, with these fields; a missing field is null:
+A journal is a file of JSON lines. Each line is an object with these fields; a missing field is null:
 
     topic          text
     partition      number; null: any
     key            text (UTF-8), or key_base64 for other bytes; null: a record without a key
     value          text, or value_base64, or value_sha256, the hash alone (`audit.content.digest`); all null: a null value
-    acknowledged   true: the broker acknowledged it · false: sending was reported as failed · null: unknown
+    acknowledged   true: the broker acknowledged the record · false: sending was reported as failed · null: unknown
     producer       the application's name for the sender
     id             lines with the same id are one record: each adds fields that the others leave null, and `acknowledged`
                    is true if any line says so
 
-Therefore an application can write a record down before it sends the record, and append the outcome later. No line is ever
-rewritten, and the order of the lines does not matter. A Parquet file has the same fields, one row for each record.
+So an application can write a record down before it sends the record, and append the outcome later. Lines are never rewritten,
+and their order does not matter. A Parquet file has the same fields, one row for each record.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class Intended(NamedTuple):
 
 
 class Journal:
-    """Writes a journal. Each line is written at once, so a killed process does not lose it. Any thread may use the journal.
+    """Writes a journal. Each line is written immediately, so a killed process does not lose the line. Any thread may use the
+    journal.
 
         with Journal("sent.jsonl", producer="till 3") as journal:
             entry = journal.sent("orders", key=b"17", value=b"a pound of tea")
@@ -96,7 +97,8 @@ class Journal:
         self.close()
 
     def sent(self, topic: str, *, key: Data = None, value: Data = None, partition: int | None = None) -> str:
-        """Write down a record before it is sent; returns the id for its outcome."""
+        """Write down a record before it is sent. Returns the id with which `acknowledged` and `failed` write down the
+        outcome."""
         entry = f"{self._token}-{next(self._numbers)}"
         line = {"id": entry, "topic": topic, "partition": partition, "producer": self._producer}
         self._write(line | _as_json("key", key) | _as_json("value", value))
@@ -107,7 +109,7 @@ class Journal:
         self._write({"id": entry, "acknowledged": True})
 
     def failed(self, entry: str) -> None:
-        """Write down that sending the record was reported as failed."""
+        """Write down that the client has reported a failure to send the record."""
         self._write({"id": entry, "acknowledged": False})
 
     def close(self) -> None:
@@ -131,7 +133,7 @@ def _as_json(name: str, data: Data) -> dict[str, str]:
 
 
 def intended_rows(rows: Rows) -> list[Intended]:
-    """Brings the intended records into one form. Raises ValueError, which names the malformed row and the reason."""
+    """Brings the intended records into one form. Raises a ValueError that names the malformed row and the reason."""
     if isinstance(rows, str | os.PathLike):
         return _merged(_lines(Path(rows)))
     return _merged((f"intended row {number}", row) for number, row in enumerate(rows, 1))
@@ -146,12 +148,12 @@ def _lines(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def parse_line(line: bytes, where: str) -> dict[str, Any]:
-    """Returns the JSON object in a line. Raises ValueError, whose text begins with `where`."""
+    """Returns the JSON object in a line. Raises a ValueError whose text begins with `where`."""
     try:
         row = json.loads(line.decode().rstrip())
     except UnicodeDecodeError as wrong:
         raise ValueError(f"{where}: the line is not UTF-8: {wrong}") from None
-    except (ValueError, RecursionError) as wrong:  # a number with thousands of digits raises a plain ValueError
+    except (ValueError, RecursionError) as wrong:  # for a number with thousands of digits, json raises a plain ValueError
         raise ValueError(f"{where}: the line is not JSON: {wrong}") from None
     if not isinstance(row, dict):
         raise ValueError(f"{where}: expected a JSON object with a topic, not {line.decode().strip()[:40]}")
@@ -159,11 +161,11 @@ def parse_line(line: bytes, where: str) -> dict[str, Any]:
 
 
 def part_of(row: Mapping[str, Any], where: str) -> Intended:
-    """Returns the intended record in one row, which is not merged with other rows.
+    """Returns the intended record in one row, before rows with the same id are merged.
 
     A row with an id may leave out the topic, which is then empty.
 
-    Raises ValueError, whose text begins with `where`.
+    Raises a ValueError whose text begins with `where`.
     """
     _check_fields(row, where)
     topic = row.get("topic")
@@ -198,7 +200,9 @@ def _check_fields(row: Mapping[str, Any], where: str) -> None:
 
 def _of_mapping(row: Mapping[str, Any], where: str) -> Intended:
     if row.get("topic") is None:
-        raise ValueError(f"{where}: the row has no topic" + (", and no other row with its id has one" if "id" in row else ""))
+        raise ValueError(
+            f"{where}: the row has no topic" + (", and no other row with this id has a topic" if "id" in row else "")
+        )
     key, value = _bytes_of("key", row, where), _bytes_of("value", row, where)
     given = (row["topic"], key, value, row.get("partition"), row.get("acknowledged"), row.get("producer"))
     return _checked((*given, row.get("value_sha256")), where)

@@ -1,7 +1,8 @@
-"""Identifies stored copies: the original, the copy with which a further copy is compared, and the intended copy.
+"""Identifies stored copies: which copy is the original, with which copy a further copy is compared, and which copy was
+intended.
 
-Both audits call these functions. Each audit has its own rows. The arguments are the places of the copies of one record, and the
-results are positions in that list of places.
+Both audits call these functions, each for its own kind of rows. The arguments are the places of all copies of one record, and
+the results are positions in this list of places.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ class Wish(NamedTuple):
 
 
 MANY = 20
-"""The most copies of one content that can come from retries: a client that gives up after ten retries has stored the content
-eleven times. A content that is stored more often, such as a heartbeat, repeats on purpose.
+"""Retries cause at most this many copies of one content: a client that gives up after ten retries has stored the content at
+most eleven times. A content that is stored more often, such as a heartbeat, repeats on purpose.
 """
 OFTEN, FEW = 4, 1000
-"""If a topic has more than `FEW` records and each content is stored more than `OFTEN` times on average, the records are states
-and not events: contents repeat too often to identify duplicates."""
+"""If a topic has more than `FEW` records, and each content is stored more than `OFTEN` times on average, the records are states
+instead of events. Then contents repeat too often to identify duplicates."""
 
 
 class Repeats(NamedTuple):
-    """How often the contents of a topic repeat, apart from the records that a journal names."""
+    """How often the contents of a topic repeat. Records that a journal names are not counted."""
 
     units: int
     many: int
@@ -60,11 +61,11 @@ class Repeats(NamedTuple):
         return others > FEW and others > OFTEN * self.contents
 
     def notice(self, topic: str, journal: str) -> str | None:
-        """Returns a sentence about the records left out, with the option that takes a journal, or None if no records are left
-        out."""
+        """Returns a sentence about the records that were not compared, with the option that takes a journal. Returns None if
+        all were compared."""
         only = f"only a journal ({journal}) can say which of these records are stored twice"
         if self.vague:
-            return f"{topic}: its contents repeat too often to identify duplicates, so they were not compared; {only}"
+            return f"{topic}: contents of records repeat too often to identify duplicates, so they were not compared; {only}"
         if self.many:
             return f"{topic}: {self.many:,} records whose content is stored more than {MANY} times were not compared; {only}"
         return None
@@ -74,7 +75,7 @@ class Matched(NamedTuple):
     """The matches between the stored copies of a record and the intended records, as positions in both lists."""
 
     beyond: list[tuple[int, int]]
-    """each copy that was not intended, and the copy that it is compared with"""
+    """each copy that was not intended, and the copy with which it is compared"""
     failed: list[tuple[int, int]]
     """each stored copy whose sending was reported as failed, and its intended record"""
     missing: list[int]
@@ -95,7 +96,7 @@ def copies_of(places: Sequence[Place]) -> list[tuple[int, int]]:
 
 
 def match(places: Sequence[Place], wishes: Sequence[Wish]) -> Matched:
-    """Give each intended record a copy; see `_given`."""
+    """Match the copies of one record with the intended records (see `_given`)."""
     order = _in_order(places)
     given = _given(order, places, wishes)
     used = set(given)
@@ -108,8 +109,7 @@ def match(places: Sequence[Place], wishes: Sequence[Wish]) -> Matched:
 
 
 def _in_order(places: Sequence[Place]) -> list[int]:
-    """Returns the copies in order: the first copy on each partition, beginning with the original, and then all further
-    copies."""
+    """Returns the copies in order: the original, the first copies on the other partitions, and then all further copies."""
     if len(places) == 1:
         return [0]
     rank: dict[int, int] = defaultdict(int)
@@ -122,7 +122,7 @@ def _in_order(places: Sequence[Place]) -> list[int]:
 
 
 def _compared(order: Sequence[int], places: Sequence[Place]) -> Iterator[tuple[int, int]]:
-    """Pairs each further copy with the first copy on its partition, and each other first copy with the original.
+    """Pairs each further copy on a partition with the first copy there, and the first copies with the original.
 
     Returns nothing for a single copy.
     """
@@ -135,8 +135,8 @@ def _compared(order: Sequence[int], places: Sequence[Place]) -> Iterator[tuple[i
 def _given(order: Sequence[int], places: Sequence[Place], wishes: Sequence[Wish]) -> list[int | None]:
     """Returns the copy of each intended record, or None.
 
-    Acknowledged records get their copies first, and among them records that name a partition. A record without a partition
-    gets, if possible, a copy that no other record needs for its partition.
+    Acknowledged records get their copies before other records, and records with a partition before records without a partition.
+    If possible, a record without a partition gets a copy that no record with a partition needs.
     """
     free: dict[int, deque[int]] = defaultdict(deque)
     for rank, copy in enumerate(order):

@@ -1,14 +1,15 @@
-"""What if the broker had other rules? The arrivals of a trace, judged again.
+"""What if the broker had other rules? This module judges the arrivals of a trace again.
 
-Every window gives the batches of the stored log the same verdict. Therefore the broker's own `judge` looks at all arrivals,
-whether they were accepted or not. The client decided what to send next from the responses that it got. If a batch had got
-another response, the client would have sent other batches afterwards; `beyond` counts the arrivals after the first such batch.
+The stored batches alone get the same verdict with every window, so the broker's own `judge` looks at all arrivals, including
+rejected batches. After another response, the client would have sent other batches. `beyond` counts the arrivals after the first
+batch that gets another response.
 
     for each in what_if(kafka.trace.produce("orders"), windows=(1, 2, 5, 10)):
         print(each)
 
 A verdict that does not depend on the rules stays: a batch refused for its records, for its transaction, or because a write
-failed. The arrivals do not contain restarts. The time between two batches of a producer shows whether the producer has expired.
+failed. The arrivals do not show restarts of the broker. A long pause between two batches of a producer means that the producer
+has expired.
 """
 
 from __future__ import annotations
@@ -25,18 +26,19 @@ from wirebroker.trace.rows import ProduceRow
 
 @dataclass(slots=True)
 class WhatIf:
-    """The outcome of the arrivals under other rules. All counts are numbers of batches, except `records` and `state_bytes`."""
+    """The outcome of the arrivals under other rules. Except for `records` and `state_bytes`, all counts are numbers of
+    batches."""
 
     rules: Rules
     accepted: int = 0
     recognised: int = 0
     rejected: int = 0
     beyond: int = 0
-    """arrivals after a batch of the same producer that gets another response; the other counts include them"""
+    """arrivals after a batch of the same producer that gets another response; the other counts include these arrivals"""
     records: int = 0
     """the number of records that would be stored"""
     state_bytes: int = 0
-    """the size of the validator's state of all producers at the end"""
+    """the size of the validator's final state of all producers"""
     saved: list[ProduceRow] = field(default_factory=list)
     """retries that were not recognised, and are recognised under these rules"""
     lost: list[ProduceRow] = field(default_factory=list)

@@ -1,13 +1,13 @@
-"""Findings by content: records that are stored again, and, with a journal, records that are lost.
+"""Findings by content: records that are stored again and, with a journal, lost records.
 
-Pure functions over `RecordRow`s. Records are compared within their topic, and only if a read_committed consumer sees them.
-Without a journal, a record with equal content (key, value, headers) is *likely* a copy. A journal names records by key and
-value: it gives the number of copies that should be stored, and the finding about a further copy is *certain*. Contents that
-repeat too often (`matching.Repeats`) and tombstones cannot identify duplicates; only a journal can.
+The functions are pure, and take `RecordRow`s. Records are compared within their topic, and only if a read_committed consumer
+gets them. Without a journal, a record with equal content (key, value, headers) is *likely* a copy. A journal names records by
+key and value, and so gives the number of copies that should be stored. The finding about a further copy is then *certain*.
+Without a journal, tombstones and contents that repeat too often (`matching.Repeats`) cannot identify duplicates.
 
 The first copy on a partition is the copy with the lowest offset. If several partitions have a copy, the copy with the lowest
 timestamp is the original. `Wording.kind` names the kind of a further copy. A further copy is compared with the first copy on
-its partition; the first copy itself is compared with the original.
+its partition. The first copy on a partition is compared with the original.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def reconcile(
     deleted: Mapping[Where, int] | None = None,
     notices: list[str] | None = None,
 ) -> list[Finding]:
-    """Every finding by content.
+    """Returns every finding by content.
 
-    `told` are the records (topic, partition, offset) that the batches' checks already reported as duplicates. `deleted` is the
-    number of offsets that retention or compaction removed from each partition. `notices` receives a sentence for each topic
-    whose contents cannot identify duplicates.
+    `told` are the records (topic, partition, offset) that the checks of batches have already reported as duplicates. `deleted`
+    is the number of offsets that retention or compaction removed from each partition. `notices` receives a sentence for each
+    topic whose contents cannot identify duplicates.
     """
     stored: dict[Identity, list[RecordRow]] = defaultdict(list)
     hidden: dict[Identity, RecordRow] = {}
@@ -105,7 +105,7 @@ def _place(row: RecordRow) -> Place:
 
 
 def _copy(first: RecordRow, again: RecordRow, severity: Severity) -> _Copy:
-    """A copy with the same sequence is a certain finding, even without a journal."""
+    """Returns a copy. A copy with the same sequence is a certain finding, even without a journal."""
     copy = _Copy(first, again, severity)
     return copy._replace(severity="certain") if copy.kind == "duplicate" else copy
 
@@ -130,7 +130,7 @@ def _likely(unnamed: Mapping[str, Sequence[Sequence[RecordRow]]], notices: list[
 
 
 def _runs(copies: Iterable[_Copy]) -> Iterator[list[_Copy]]:
-    """Groups copies with the same producers and epochs that lie side by side, if their originals lie side by side, too."""
+    """Groups neighbouring copies with the same producers and epochs, if their originals are neighbours, too."""
 
     def likeness(copy: _Copy) -> tuple[Any, ...]:
         first, again = copy.first, copy.again
@@ -151,7 +151,7 @@ def _runs(copies: Iterable[_Copy]) -> Iterator[list[_Copy]]:
 
 
 class _Run(NamedTuple):
-    """Copies that lie side by side, in the form that `Wording.stored_twice` reads."""
+    """Neighbouring copies, in the form that `Wording.stored_twice` reads."""
 
     kind: str
     records: int
@@ -216,9 +216,9 @@ def _unacknowledged(row: RecordRow, intended: Intended) -> Finding:
 
 
 def _lost(missing: Sequence[tuple[Intended, RecordRow | None]], deleted: Mapping[Where, int]) -> Iterator[Finding]:
-    """Records that are not stored.
+    """Yields a finding for each record that is not stored.
 
-    If the number of missing records is at most the number of deleted offsets, perhaps all missing records were deleted.
+    If no more records are missing than offsets were deleted, perhaps all missing records were deleted.
     """
     groups: dict[tuple[str, int | None], list[tuple[Intended, RecordRow | None]]] = defaultdict(list)
     for each, near in missing:
@@ -241,7 +241,8 @@ def _missing(intended: Intended, near: RecordRow | None, severity: Severity, gon
 
 
 def _reason(intended: Intended, near: RecordRow | None) -> str:
-    """Returns why the intended record does not count as stored; `near` is a stored copy that cannot stand for this record."""
+    """Returns the reason why the intended record does not count as stored. `near` is a similar record that does not count as
+    its copy."""
     if near is None:
         return ""
     if not near.counts:

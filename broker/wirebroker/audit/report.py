@@ -1,4 +1,4 @@
-"""The audit's result: findings, counts, a table to read, and an assertion that says what is wrong."""
+"""The audit's result: findings, counts, a readable table, and an assertion that lists the findings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wirebroker.common.suggestions import did_you_mean
 from wirebroker.trace.rows import ProduceRow
 
 SHOWN, SAID = 10, 100
-"""The most findings of each kind that the table shows, and the most findings that the assertion lists.
+"""The table shows at most `SHOWN` findings of each kind, and the assertion lists at most `SAID` findings.
 
 All other findings are only counted.
 """
@@ -27,13 +27,13 @@ COUNTED = (
 )  # fmt: skip
 """The counts of each topic.
 
-The counts include only records that a read_committed consumer sees. A transaction counts once on each of its partitions.
+The counts include only records that a read_committed consumer gets. A transaction counts once on each of its partitions.
 Recognised retries and rejected batches come from the trace.
 """
 
 
 class AuditReport:
-    """The findings in some partitions, as they were when the report was made.
+    """The findings in some partitions at the time at which the report was made.
 
     `arrivals` are the verdicts of the trace. `intended` are the records that an application meant to send (`audit.journal`); if
     `topics` are named, records for other topics are ignored.
@@ -95,16 +95,17 @@ class AuditReport:
     # For tests
 
     def of(self, kind: str) -> list[Finding]:
-        """The findings of one kind. Raises ValueError for a kind that does not exist."""
+        """Returns the findings of one kind. Raises ValueError for a kind that does not exist."""
         if kind not in KINDS:
             raise ValueError(f"there is no kind of finding {kind!r}{did_you_mean(kind, KINDS)}")
         return [each for each in self.findings if each.kind == kind]
 
     def summary(self) -> dict[str, Any]:
-        """Counts of each topic (`COUNTED`), of all topics together, and of the findings by kind.
+        """Returns the counts of each topic (`COUNTED`) and of all topics together, and the number of findings by kind.
 
-        `intended` is the number of intended records (None without a journal), `lost` the number of missing records, `doubled`
-        the number of extra copies. `notices` are sentences about contents that could not be compared.
+        Without a journal, `intended` is None. With a journal, `intended` is the number of intended records. `lost` is the
+        number of missing records, and `doubled` the number of extra copies. `notices` are sentences about contents that could
+        not be compared.
         """
         topics = {
             name: {what: len(self._producers[name]) if what == "producers" else counts[what] for what in COUNTED}
@@ -128,8 +129,8 @@ class AuditReport:
     def assert_exactly_once(self, intended: Rows | None = None) -> None:
         """Raise AssertionError with a sentence for each finding whose severity is not info.
 
-        With the application's `intended` records (`audit.journal`) the assertion also fails if a record is missing, and a
-        record that was intended twice may be stored twice.
+        With the application's `intended` records (`audit.journal`), the assertion also fails if a record is missing. A record
+        that was intended twice may then be stored twice.
         """
         __tracebackhide__ = True
         if intended is not None:
@@ -183,7 +184,7 @@ def _span(finding: Finding) -> int:
 
 
 def _deleted(entries: Iterable[BatchRow | Damage], bounds: Bounds) -> int:
-    """The number of offsets that retention, DeleteRecords and compaction removed."""
+    """Returns the number of offsets that retention, DeleteRecords and compaction removed."""
     reach, gone = bounds.log_start, bounds.log_start
     for row in entries:
         if isinstance(row, BatchRow) and row.base_offset < bounds.cleaned_to and row.last_offset >= reach:

@@ -1,8 +1,8 @@
 """The rule of each check, written once for both audits.
 
 The audit in memory calls a rule with numbers; the audit on Spark calls it with NumPy arrays or with SQL columns. Each audit has
-its own way to pair neighbouring rows. A rule decides about the two rows of a pair. Only `choose` and `modulo`
-differ between numbers, arrays and columns. The operators `&` and `|` take the place of `and` and `or`.
+its own way to pair neighbouring rows, and a rule decides about the two rows of a pair. Only `choose` and `modulo` differ
+between numbers, arrays and columns. The operators `&` and `|` replace `and` and `or`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Rules:
         return ((next_epoch == epoch) & follows) | ((next_epoch > epoch) & (first_sequence == 0))
 
     def distance(self, earlier: Any, later: Any) -> Any:
-        """The signed distance between two sequences.
+        """Returns the signed distance between two sequences.
 
         Sequences count modulo 2³¹, and the distance is measured along the shorter way.
         """
@@ -42,26 +42,26 @@ class Rules:
         return self.choose(forwards >= SEQUENCES // 2, forwards - SEQUENCES, forwards)
 
     def is_gap(self, place: Any, reach: Any) -> Any:
-        """Tells whether sequences are missing before the batch at this place; `reach` is the last stored place before the
-        batch."""
+        """Tells whether sequences are missing before the batch at this place. `reach` is the last place of the earlier
+        batches."""
         return place > reach + 1
 
     def is_late_start(self, place: Any, lower_epoch: Any, epoch: Any) -> Any:
-        """Tells whether a new epoch of a known producer does not begin at sequence 0; the batch before it has the
-        `lower_epoch`."""
+        """Tells whether a new epoch of a known producer begins at another sequence than 0. The batch before the new epoch has
+        the `lower_epoch`."""
         return (place > 0) & (lower_epoch >= 0) & (lower_epoch < epoch)
 
     def is_unexplained(self, missing: Any, holes: Any) -> Any:
-        """Tells whether a gap is unexplained: more sequences are `missing` between two batches than offsets.
+        """Tells whether a gap is unexplained, because more sequences than offsets are `missing` between two batches.
 
-        `holes` is the number of offsets that are missing there for a known reason.
+        `holes` is the number of explained missing offsets between the batches.
         """
         return holes < missing
 
     def is_disorder(self, place: Any, place_before: Any) -> Any:
         """Tells whether a batch is stored after a later batch of its epoch.
 
-        The caller leaves out copies, which are duplicates and not disorder.
+        The caller leaves out copies, because they count as duplicates.
         """
         return place < place_before
 
@@ -74,7 +74,7 @@ class Rules:
     def is_forgotten(self, pause_ms: Any, expiration_ms: Any, is_idle: Any) -> Any:
         """Tells whether the broker has forgotten a producer after a pause of this length.
 
-        A producer with an open transaction (not `is_idle`) is not forgotten.
+        The broker does not forget a producer with an open transaction (not `is_idle`).
         """
         return (pause_ms >= expiration_ms) & is_idle
 

@@ -27,15 +27,15 @@ from wirebroker.core.cluster import Topic
 
 MAGIC = 2
 MEMORY = "memory"
-"""The segment name of a log without files."""
+"""The segment name in the rows of a log that has no files."""
 
 
 class Contents(NamedTuple):
-    """The content of a partition in log order, and the numbers of committed and aborted transactions that have a batch in
-    it."""
+    """The content of a partition in log order, and the numbers of committed and aborted transactions with a batch in this
+    partition."""
 
     bounds: Bounds
-    """the partition's bounds; `cleaned_to` is higher if the batches themselves show that they were compacted"""
+    """the partition's bounds; `cleaned_to` is higher if batches show that they were compacted"""
     entries: list[BatchRow | Damage]
     records: list[RecordRow]
     committed: int
@@ -43,7 +43,7 @@ class Contents(NamedTuple):
 
 
 class StoredPartition(NamedTuple):
-    """A partition at one moment. Its list of batches is complete and never changes."""
+    """A partition at one moment. The list of batches is complete and never changes."""
 
     topic: str
     partition: int
@@ -93,7 +93,7 @@ def snapshot(topics: Iterable[Topic], expiration_ms: int, now: int) -> list[Stor
 
 
 def compacted_to(entry: BatchRow | Damage, batch: memoryview) -> int:
-    """If a batch shows that compaction removed some of its records, returns the end of the batch, else −1."""
+    """Returns the end of a batch if the batch shows that compaction removed some of its records, else −1."""
     if isinstance(entry, Damage):
         return -1
     fewer = 0 <= entry.records <= entry.last_offset - entry.base_offset and entry.crc_stored == entry.crc_computed
@@ -102,10 +102,10 @@ def compacted_to(entry: BatchRow | Damage, batch: memoryview) -> int:
 
 
 def scan(data: Buffer, topic: str, partition: int, segment: str) -> Iterator[BatchRow | Damage]:
-    """Returns the batches in the bytes of a segment.
+    """Yields the batches in the bytes of a segment.
 
-    Zeros up to a multiple of 1 MiB are preallocated space. All other bytes that are not a batch become a Damage. The scan
-    continues after a Damage if the position of the next batch is known.
+    Zeros up to a multiple of 1 MiB are preallocated space. All other bytes that are not a batch become a Damage. If the
+    position of the next batch is known, the scan continues there.
     """
     view = memoryview(data)
     position = 0
@@ -133,13 +133,13 @@ def read_batch(view: memoryview, topic: str, partition: int, segment: str, posit
         return damage("torn_tail", len(view), f"it ends after {len(view)} bytes, inside its header")
     header = read_header(view)
     if header.batch_length < LEAST_OVERHEAD:
-        return damage("bad_batch", len(view), f"its length is {header.batch_length}, the least is {LEAST_OVERHEAD}")
+        return damage("bad_batch", len(view), f"its length is {header.batch_length}, expected at least {LEAST_OVERHEAD}")
     if header.size > len(view):
         return damage("torn_tail", len(view), f"its header announces {header.size} bytes, but only {len(view)} are there")
     if header.magic != MAGIC:
         return damage("bad_batch", header.size, f"its magic byte is {header.magic}, expected {MAGIC}")
     if header.size < HEADER_SIZE:
-        return damage("bad_batch", header.size, f"its header announces {header.size} bytes, fewer than the header itself has")
+        return damage("bad_batch", header.size, f"its header announces {header.size} bytes, less than the size of the header")
     return _row(header, view[: header.size], topic, partition, segment, position)
 
 
@@ -152,7 +152,7 @@ def _row(header: BatchHeader, batch: memoryview, topic: str, partition: int, seg
 
 
 class _Records:
-    """Collects records. The records of a transaction stay open until its marker comes."""
+    """Collects records. The records of a transaction are open until the transaction's marker comes."""
 
     def __init__(self, partition: StoredPartition) -> None:
         self._partition = partition
@@ -163,7 +163,7 @@ class _Records:
         """the numbers of committed and of aborted transactions"""
 
     def take(self, batch: memoryview) -> None:
-        """Add the next batch. Raises ProtocolError; then the batch is not added."""
+        """Add the next batch. If this raises ProtocolError, the batch is not added."""
         header = read_header(batch)
         records = list(iter_records(batch, UNFOLDED))
         if header.is_control:

@@ -1,4 +1,4 @@
-"""One partition's arrivals judged again under other rules, for the "what if" of both audits.
+"""Judges one partition's arrivals again under other rules, for the "what if" of both audits.
 
 A verdict that does not depend on the rules stays: a batch refused for its records, for its transaction, or because a write
 failed.
@@ -13,14 +13,14 @@ from wirebroker.core.producers import REJECTED, Accept, Duplicate, Key, Reject, 
 from wirebroker.core.profile import Rules
 
 Change = Literal["saved", "lost", "doubled"]
-"""The ways in which the verdict under other rules can differ. saved: a retry is recognised that was not recognised. lost: a
-batch is rejected that was accepted or recognised. doubled: a retry is stored again that was recognised."""
+"""The ways in which the verdict under other rules can differ. saved: a retry that was not recognised is recognised. lost: a
+batch that was accepted or recognised is rejected. doubled: a retry that was recognised is stored again."""
 COUNTS = ("accepted", "recognised", "rejected", "beyond", "records", "state_bytes")
 """The counts of a `Validator`."""
 _JUDGED = REJECTED.keys() - {
     "write_failed", "not_in_transaction", "outside_transaction", "transaction_not_from_zero", "after_verified",
 }  # fmt: skip
-"""The rules of `judge` that reject an epoch or a sequence. The rejections that are left out do not depend on the profile."""
+"""The rules of `judge` that reject an epoch or a sequence. Rejections by other rules do not depend on the profile."""
 
 
 class Arrival(Protocol):
@@ -49,9 +49,10 @@ class Arrival(Protocol):
 
 
 class Validator:
-    """The validator of one partition under other rules. The validator takes the arrivals in order, the oldest first.
+    """The validator of one partition under other rules. It takes the arrivals in order, the oldest arrival first.
 
-    If `rules` is None, the broker has no idempotence. All counts are numbers of batches, except `records` and `state_bytes`.
+    If `rules` is None, the broker has no idempotence. Except for `records` and `state_bytes`, all counts are numbers of
+    batches.
     """
 
     def __init__(self, rules: Rules | None, expiration_ms: int) -> None:
@@ -59,7 +60,7 @@ class Validator:
         self.records = 0
         """the number of records that would be stored"""
         self.beyond = 0
-        """arrivals after a batch of the same producer that gets another response; the other counts include them"""
+        """arrivals after a batch of the same producer that gets another response; the other counts include these arrivals"""
         self._rules = rules
         self._expiration_ms = expiration_ms
         self._states: dict[Key, bytes] = {}
@@ -71,7 +72,7 @@ class Validator:
         return sum(map(len, self._states.values()))
 
     def take(self, row: Arrival) -> Change | None:
-        """Judge the next arrival. Returns how the verdict changes, or None if it does not change."""
+        """Judge the next arrival. Returns the kind of change of the verdict, or None for the same verdict."""
         key = self._key(row)
         self.beyond += key in self._diverged
         state = self._states.get(key)
@@ -130,9 +131,9 @@ def _name(verdict: Verdict | None, row: Arrival) -> str:
 
 
 def _change(was: str, now: str) -> Change | None:
-    """Returns the kind of change.
+    """Returns the kind of change between two verdicts.
 
-    The kind is None for a rejected batch that is now accepted, because that is neither a saved nor a doubled retry.
+    For a rejected batch that is now accepted the kind is None, because the batch is neither a saved nor a doubled retry.
     """
     if now == "accepted":
         return "doubled" if was == "duplicate" else None

@@ -1,8 +1,8 @@
 """The sentences of both audits, each written once.
 
-The sentences are made of two basic steps, `text` and `choose`. `Wording` takes these steps with Python values; the audit on
-Spark has a subclass that takes them with SQL columns. A `row` is anything that has the named fields as attributes: a tuple in
-memory, a struct of columns on Spark.
+Two basic steps make the sentences, `text` and `choose`. In `Wording` these steps work on Python values; the audit on Spark has
+a subclass in which they work on SQL columns. A `row` is an object with the named fields as attributes: a tuple in memory, or a
+struct of columns on Spark.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 
 class Wording:
-    """Explanations of findings, made of Python values."""
+    """Makes the explanations of findings from Python values."""
 
     # The basic steps
 
     def text(self, template: str, **parts: Any) -> Any:
-        """The template with its fields filled in."""
+        """Returns the template with its fields filled in."""
         return template.format(**parts)
 
     def choose(self, condition: Any, yes: Any, no: Any) -> Any:
@@ -58,7 +58,7 @@ class Wording:
         return self.text("{numbers} of {who} {verb}", numbers=numbers, who=self.producer(row), verb=verb)
 
     def batch(self, row: Any, is_marker: Any = False) -> Any:
-        """The batch as the subject of a sentence; it is named by its sequences if it has any."""
+        """The batch as the subject of a sentence. A batch with sequences is named by its sequences."""
         plain = self.text("a {kind} of {who} is", kind=self.choose(is_marker, "marker", "batch"), who=self.producer(row))
         return self.choose(row.base_sequence < 0, plain, self.sequences(row, row.base_sequence, row.last_sequence))
 
@@ -105,7 +105,7 @@ class Wording:
         )  # fmt: skip
 
     def duplicate(self, row: Any, numbers: tuple[Any, Any], doubled: Any, once: tuple[Any, Any], again: tuple[Any, Any]) -> Any:
-        """The same sequences are stored twice: `doubled` of these `numbers`, at the offsets `once` and `again`."""
+        """The same sequences are stored twice, at the offsets `once` and `again`: `doubled` of the sequences `numbers`."""
         first, last = numbers
         length = again[1] - again[0] + 1
         every = doubled == length
@@ -193,7 +193,7 @@ class Wording:
         )  # fmt: skip
 
     def label(self, has_key: Any, key: Any, value: Any) -> Any:
-        """The key of a single record, or its value if it has no key."""
+        """The key of a single record, or the value of a record without a key."""
         return self.choose(has_key, self.text("; key {key}", key=key), self.text("; value {value}", value=value))
 
     def _records(self, run: Any) -> Any:
@@ -211,7 +211,7 @@ class Wording:
         return self.choose((first < 0) | (run.first_producer_id < 0), counted, numbered)
 
     def _copies(self, run: Any) -> Any:
-        """The places and producers of both copies, and the later copy's sequences if they differ."""
+        """The places and producers of both copies. If the sequences of the later copy are different, they are named, too."""
         once = self.text("at {offsets}", offsets=self.offsets(run.first_base_offset, run.first_last_offset))
         again = self.range(run.base_offset, run.last_offset)
         differs = (run.base_sequence != -1) & (run.base_sequence != run.first_base_sequence)
@@ -301,7 +301,7 @@ class Wording:
         return self.choose(row.records == 1, one, several)
 
     def input_unprocessed(self, pipeline: Any, group: Any, committed: Any, row: Any, label: Any, least: Any) -> Any:
-        """Inputs have no output, or too few. `ins` inputs with this id have `outs` outputs. The group is "" if unknown."""
+        """Inputs have no output, or too few outputs. `ins` inputs with this id have `outs` outputs. An unknown group is ""."""
         by_group = self.text("although group '{group}' has committed offset {committed}", group=group, committed=committed)
         alike = self.text("; {ins} inputs and {outs} outputs have this id", ins=row.ins, outs=row.outs)
         few = self.text("only {outs} of at least {least} outputs", outs=row.outs, least=least)
@@ -323,7 +323,7 @@ class Wording:
         )  # fmt: skip
 
     def hidden_record(self, side: str, near: Any) -> Any:
-        """Why the other side does not count: its transaction was not committed."""
+        """Why the input or output on the other side does not count: its transaction was not committed."""
         return self.text(
             "; {side} at offset {offset} of {partition} belongs to a transaction that {state}",
             side=side, offset=near.offset, partition=self.partition(near.topic, near.partition),
@@ -331,7 +331,8 @@ class Wording:
         )  # fmt: skip
 
     def processed_twice(self, pipeline: Any, row: Any, label: Any, is_row: Any) -> Any:
-        """Outputs are repeated. The names of the first output's and the input's fields begin with `once_` and `input_`."""
+        """Outputs are repeated. The fields of the first output begin with `once_`, and the fields of the input begin with
+        `input_`."""
         single = row.records == 1
         inputs = self.text(
             "{offsets} of {partition}", offsets=self.offsets(row.input_offset, row.last_input_offset),
@@ -395,7 +396,7 @@ class Wording:
         return self.text("the transaction of {producer}", producer=self.producer(row))
 
     def transaction_short(self, pipeline: Any, row: Any, least: int) -> Any:
-        """A commit passed more inputs than it has outputs for."""
+        """A commit passed more inputs than have outputs."""
         inputs = self.choose(row.ins == 1, "1 input", self.text("{n} inputs", n=row.ins))
         outside = self.text(
             "group '{group}' passed {ins} from offset {offset} on by a commit outside of a transaction, so pipeline "
@@ -426,7 +427,7 @@ class Wording:
         )  # fmt: skip
 
     def transaction_alone(self, pipeline: Any, row: Any) -> Any:
-        """A transaction has outputs and passes no input."""
+        """A transaction has outputs, but passes no input."""
         return self.text(
             "{transaction} has {outs} from offset {offset} on, and passes no input of pipeline '{pipeline}' for group "
             "'{group}'",

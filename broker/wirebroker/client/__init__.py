@@ -1,1 +1,1 @@
-"""wirebroker's own client: connections to brokers, with TLS and SASL if needed, and the settings file that describes them."""
+"""wirebroker's own client: connections to brokers, if necessary with TLS and SASL, and the file with the client's settings."""

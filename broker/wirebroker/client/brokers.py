@@ -1,4 +1,4 @@
-"""Connections to the brokers of a cluster, which may require TLS and a login."""
+"""Connections to the brokers of a cluster, if necessary with TLS and a login."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Brokers(Connections):
 
 
 def leaders_in(metadata: MetadataResponse) -> Iterator[tuple[tuple[str, int], str]]:
-    """Yields each partition that Metadata describes without an error, and the address of its leader ("" if it has no
-    leader)."""
+    """Yields each partition that Metadata describes without an error, and the address of the leader. Without a leader, the
+    address is ""."""
     brokers = {each.node_id: f"{each.host}:{each.port}" for each in metadata.brokers}
     for topic in metadata.topics:
         for each in topic.partitions if not topic.error_code else ():

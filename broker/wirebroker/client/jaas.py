@@ -42,19 +42,19 @@ def login_modules(text: str) -> list[LoginModule]:
         options: dict[str, str] = {}
         while (token := next(tokens, END))[1] != ";":
             if token is END or next(tokens, END)[1] != "=" or (value := next(tokens, END)[0]) is None:
-                raise ValueError(f'the options of {name} are not all name="value" with a semicolon after the last')
+                raise ValueError(f'the options of {name} must be name="value", with a semicolon after the last option')
             options[token[0] or ""] = value
         found.append(LoginModule(name, options))
     return found
 
 
 END: tuple[str | None, str] = (None, "")
-"""Stands for the token after the last."""
+"""Stands for the end of the text, after the last token."""
 
 
 def _tokens(text: str) -> Iterator[tuple[str | None, str]]:
-    """Yields the tokens that Java's StreamTokenizer finds with the options of JaasConfig: a word or the text of a string, or
-    None and another character. A number is not a word.
+    """Yields the tokens that Java's StreamTokenizer finds with the options of JaasConfig. A token is a word or the text of a
+    string, or None and any other character. A number is not a word.
     """
     for token in _TOKEN.finditer(text):
         if token["word"] is not None:

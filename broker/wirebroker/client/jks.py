@@ -41,7 +41,7 @@ def read_jks(data: bytes, password: str, key_password: str) -> Jks:
             key = _opened(reader.block(4), key_password)
             return Jks(key, [reader.certificate(version) for _ in range(reader.number(4))])
         if tag != _CERTIFICATE:
-            raise ValueError(f"there is an entry of the kind {tag}")
+            raise ValueError(f"it has an entry of the unknown kind {tag}")
         trusted.append(reader.certificate(version))
     return Jks(b"", trusted)
 
@@ -59,7 +59,7 @@ class _Reader:
         return int.from_bytes(self.take(size))
 
     def block(self, size: int) -> bytes:
-        """Reads a length, which has `size` bytes, and returns as many of the following bytes."""
+        """Reads a length of `size` bytes, and returns as many of the following bytes as the length says."""
         return self.take(self.number(size))
 
     def der(self) -> bytes:
@@ -78,8 +78,8 @@ def _java(password: str) -> bytes:
 
 
 def _opened(protected: bytes, password: str) -> bytes:
-    """Decrypts the key in an EncryptedPrivateKeyInfo, which has a salt, the key XORed with a stream of digests, and a digest of
-    the key."""
+    """Decrypts the key in an EncryptedPrivateKeyInfo. Its data are a salt, the key XORed with a stream of digests, and a digest
+    of the key."""
     info = _Reader(_Reader(protected).der())
     info.der()  # the algorithm
     octets, secret = info.der(), _java(password)

@@ -20,7 +20,7 @@ from wirebroker.client.wire import Connection
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 SASL_AUTHENTICATE = SaslAuthenticateRequest.__schema__.key
 RENEWED_AT = 0.85
-"""A client logs in again after this part of the session's lifetime, as Kafka's clients do."""
+"""Like Kafka's clients, a client logs in again after this part of the session's lifetime."""
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 10_000_000
 """The smallest and the largest number of SCRAM iterations that a client accepts.
 
@@ -29,11 +29,12 @@ RFC 7677 defines the smallest number. The largest number limits how long a broke
 
 
 class LoginFailed(Exception):
-    """Raised if the broker refuses the login, or cannot prove that it knows the password. The message contains no secret."""
+    """Raised if the broker refuses the login, or does not prove that it knows the password. The message contains no secret."""
 
 
 def log_in(connection: Connection, access: Access) -> None:
-    """Log in, or log in again, on a connection, if the access uses SASL. Raises LoginFailed and the connection's errors.
+    """If the access uses SASL, log in on a connection, for the first time or again. Raises LoginFailed and the connection's
+    errors.
 
     If the broker limits sessions (`connections.max.reauth.ms`), this function sets `session_ends`, the time of the next login.
     """
@@ -44,7 +45,7 @@ def log_in(connection: Connection, access: Access) -> None:
     response = connection.request(SaslHandshakeRequest(mechanism=access.mechanism), 1)
     if response.error_code != ErrorCode.NONE:
         offered = ", ".join(response.mechanisms) or "nothing"
-        raise LoginFailed(f"it does not take the mechanism {access.mechanism}; it offers {offered}")
+        raise LoginFailed(f"it does not accept the mechanism {access.mechanism}; it offers {offered}")
 
     def exchange(message: bytes) -> bytes:
         told = connection.request(SaslAuthenticateRequest(auth_bytes=message), connection.login_version)
@@ -63,9 +64,9 @@ def log_in(connection: Connection, access: Access) -> None:
 
 
 def _version(connection: Connection) -> int:
-    """The version of SaslAuthenticate to use.
+    """Returns the version of SaslAuthenticate to use.
 
-    Version 1 tells the lifetime of the session; brokers before Kafka 2.2 have only version 0.
+    Responses of version 1 have the lifetime of the session. Brokers before Kafka 2.2 have only version 0.
     """
     offered = connection.request(ApiVersionsRequest(), 0).api_keys
     return min(max((each.max_version for each in offered if each.api_key == SASL_AUTHENTICATE), default=0), 1)
@@ -75,7 +76,7 @@ def scram(
     mechanism: str, username: str, password: str, exchange: Callable[[bytes], bytes], nonce: str, *, by_token: bool = False
 ) -> None:
     """Perform the client's side of SCRAM. With `by_token`, user and password are the id and the HMAC of a delegation token.
-    Raises LoginFailed if the broker refuses the login, or cannot prove that it knows the password.
+    Raises LoginFailed if the broker refuses the login, or does not prove that it knows the password.
     """
     digest = HASHES[mechanism]
     name = username.replace("=", "=3D").replace(",", "=2C")
@@ -85,7 +86,7 @@ def scram(
     try:
         salt, iterations, whole = b64decode(told["s"]), int(told["i"]), told["r"]
     except (KeyError, ValueError):
-        raise LoginFailed("its response is not one of SCRAM") from None
+        raise LoginFailed("its response is not a SCRAM message") from None
     if not whole.startswith(nonce) or not LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS:
         raise LoginFailed("its response belongs to another login, or has an unsafe number of iterations")
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)

@@ -29,7 +29,7 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TLS_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 OLD_TLS_VERSIONS = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
-"""Versions that Java knows and does not use by default."""
+"""Versions that Java has, but does not use by default."""
 UNDERSTOOD = frozenset(
     {
         "security.protocol", "sasl.mechanism", "sasl.jaas.config", "client.id", "request.timeout.ms",
@@ -45,10 +45,10 @@ REFUSED = frozenset(
         "security.providers", "ssl.engine.factory.class",
     }
 )  # fmt: skip
-"""Settings with which Kafka's clients run other code to log in or to check certificates. All other settings that are not
-understood, such as those of consumers and producers, change nothing here."""
+"""Settings with which Kafka's clients run other code to log in or to check certificates. wirebroker refuses these settings. All
+other settings that it does not support, such as those of consumers and producers, have no effect."""
 SPELLING = 0.9
-"""An unknown name with at least this similarity (0 to 1) to an understood name counts as misspelt."""
+"""An unknown name with at least this similarity (0 to 1) to a supported name counts as misspelt."""
 CLIENT_ID, TIMEOUT_MS = "wirebroker-audit", 30_000
 
 
@@ -68,9 +68,9 @@ class Access:
     username: str = ""
     password: str = field(default="", repr=False)
     by_token: bool = False
-    """whether the user and the password are the id and the HMAC of a delegation token"""
+    """true: the user and the password are the id and the HMAC of a delegation token"""
     trusted: str = ""
-    """certificates of authorities in PEM; "" trusts the system's authorities"""
+    """certificates of the trusted authorities in PEM; "" means the system's authorities"""
     identity: str = field(default="", repr=False)
     """the client's key and certificates in PEM, "" for none"""
     key_password: str = field(default="", repr=False)
@@ -92,7 +92,7 @@ class Access:
         return cls(**(told | {"tls_versions": tuple(told.get("tls_versions", ()))}))
 
     def shared_by(self, tasks: int) -> Access:
-        """Returns the access for each of `tasks` tasks that run at the same time; each task gets an equal part of the rate."""
+        """Returns the access for each of `tasks` concurrent tasks. Each task gets an equal part of the rate limit."""
         return replace(self, max_rate=self.max_rate / max(tasks, 1))
 
     def context(self) -> ssl.SSLContext | None:
@@ -120,7 +120,7 @@ OPTION = "access.secret"
 def read_access(path: str) -> Access:
     """Returns the access that a client properties file describes. Raises BadConfig."""
     try:
-        text = Path(path).read_bytes().decode("latin-1")  # as Java reads it
+        text = Path(path).read_bytes().decode("latin-1")  # Java reads the file in this encoding
         if "\0" in text:
             raise BadConfig("this is not text")
         access = _access({name: value.strip(_TRIMMED) for name, value in java_properties.parse(text).items()})
@@ -174,7 +174,7 @@ def _login(pairs: Mapping[str, str]) -> dict[str, Any]:
         raise BadConfig('sasl.jaas.config is missing or is not `MODULE required username="…" password="…";`') from None
     if module.name not in (PLAIN_MODULE, SCRAM_MODULE):
         raise BadConfig(f"sasl.jaas.config names {module.name}, but {mechanism} needs {PLAIN_MODULE} or {SCRAM_MODULE}")
-    options = module.options  # those that the module does not know have no effect
+    options = module.options  # options that the module does not have are ignored
     if not {"username", "password"} <= options.keys():
         raise BadConfig('sasl.jaas.config needs username="…" and password="…"')
     by_token = module.name == SCRAM_MODULE and options.get("tokenauth", "").lower() == "true"

@@ -18,7 +18,7 @@ from wirebroker.client.jks import MAGIC, read_jks
 
 PEM = "PEM"
 INLINE = {"keystore": ("key", "certificate.chain"), "truststore": ("certificates",)}
-"""The settings that hold the contents of a store in PEM, instead of a file."""
+"""The settings that contain a store in PEM instead of a file name."""
 _PEM = {
     name: re.compile(
         rf"-+BEGIN(\s*[^\r\n]*{words}[^-]*)-+\s+(?:\s*[^\r\n]*:[^\r\n]*[\r\n]+)*([a-zA-Z0-9/+=\s]*)"
@@ -46,9 +46,9 @@ def pem_of(store: str, settings: Mapping[str, str]) -> str:
     """Returns the contents of the `keystore` or `truststore` in these settings as PEM text, which OpenSSL reads. Returns "" if
     the settings name no store.
 
-    The PEM text has the certificates, and for a keystore the key before them. The key of a Java store has no password.
-    Raises BadStore if the settings contradict each other, or if a file cannot be read, has another format, or lacks the key or
-    certificates for which the store is used (DefaultSslEngineFactory).
+    The PEM text of a truststore has the certificates. The PEM text of a keystore has the key, and then the certificates. The
+    key of a Java store is returned without a password. Raises BadStore if the settings contradict each other, or if a file
+    cannot be read, has another format, or lacks the necessary key or certificates (DefaultSslEngineFactory).
     """
     kind, location, password = (settings.get(f"ssl.{store}.{end}") for end in ("type", "location", "password"))
     named = [f"ssl.{store}.{end}" for end in INLINE[store]]
@@ -71,7 +71,8 @@ def pem_of(store: str, settings: Mapping[str, str]) -> str:
 
 
 def _of_pem(store: str, settings: Mapping[str, str], given: list[str]) -> str:
-    """Rewrites a store in PEM as Kafka reads it: text around the entries, and blanks in place of line ends, do no harm."""
+    """Rewrites a store in PEM as Kafka reads it. Kafka ignores text around the entries, and accepts blanks instead of line
+    ends."""
     location = settings.get(f"ssl.{store}.location", "")
     if given:
         place, texts = given[0], [settings[name] for name in given]
@@ -91,7 +92,7 @@ def _of_pem(store: str, settings: Mapping[str, str], given: list[str]) -> str:
 
 
 def _entries(name: str, text: str, place: str) -> list[str]:
-    """Returns the entries of this kind in a PEM text, in the usual form. Raises BadStore if there is none."""
+    """Returns the entries of this kind in a PEM text, in the usual form. Raises BadStore if the text has no such entry."""
     found = []
     for entry in _PEM[name].finditer(text + "\n"):
         label = "ENCRYPTED PRIVATE KEY" if name == "PRIVATE KEY" and "ENCRYPTED" in entry[1] else name
@@ -151,7 +152,7 @@ def _of_jks(data: bytes, store: str, settings: Mapping[str, str]) -> str:
 def load_key(context: ssl.SSLContext, certificate: str, key: str | None = None, password: str = "") -> None:
     """Give a context a key and its certificates from PEM files. Raises ssl.SSLError, BadStore, OSError.
 
-    If the key's password is missing, OpenSSL would ask for it on the terminal. This function refuses the key instead.
+    If the key's password is missing, this function refuses the key. (OpenSSL would ask for the password on the terminal.)
     """
 
     def known() -> str:

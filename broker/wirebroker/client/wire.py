@@ -1,4 +1,4 @@
-"""A blocking wire client. Unlike client libraries, this client sends exactly the given requests, right or wrong."""
+"""A blocking wire client. Unlike client libraries, this client sends exactly the given requests, even wrong requests."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from kafkawire.frames import SIZE, SIZE_BYTES, FrameReader, decode_response, enc
 
 CLIENT_ID = "wirebroker-conformance"
 TIMEOUT = 10.0
-"""Seconds without a byte after which a client stops waiting for a response."""
+"""After this time in seconds without a byte, a client stops waiting for a response."""
 LARGEST_RESPONSE = 512 * 1024 * 1024
 AT_ONCE = 1 << 18
-"""The largest number of bytes that one read requests."""
+"""One read requests at most this many bytes."""
 TLS_ALERT = b"\x15\x03"
 SECURE = "security.protocol=SSL or SASL_SSL in the client's properties (--command-config)"
 SHOWN = 64
@@ -60,7 +60,7 @@ UNLIMITED = Limits()
 
 
 class Connection:
-    """One connection to a broker, over TLS if it gets a context. Raises ConnectionClosed if the connection cannot be made."""
+    """One connection to a broker, over TLS if a context is given. Raises ConnectionClosed if the connection cannot be made."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Connection:
         self._frames = FrameReader(limits.bytes)
         self._has_answered = False
         self.session_ends = inf
-        """When the login must be renewed (KIP-368), as a value of `time.monotonic`."""
+        """The time of `time.monotonic` until which the login must be renewed (KIP-368)."""
         self.login_version = -1
         """The version of SaslAuthenticate that the broker accepts, or −1 until it is known."""
         try:
@@ -128,7 +128,7 @@ class Connection:
         frame = self.frame(timeout)
         try:
             if not self.awaited:
-                raise ProtocolError("the broker responded without a request")
+                raise ProtocolError("the broker sent a response, but no request was waiting for a response")
             correlation_id, key, version = self.awaited.popleft()
             received_id, message = decode_response(frame, key, version)
             if received_id != correlation_id:
@@ -200,7 +200,7 @@ class Connections:
         """Send a request without waiting; see Connection.send.
 
         With `reads_on`, a connection that fails in this call is kept while it awaits responses. Then `response` still returns
-        the responses that came before the broker closed the connection.
+        the responses that arrived before the broker closed the connection.
         """
         with self._open(connection, reads_on) as held:
             held.send(message, version, awaits_response=awaits_response)

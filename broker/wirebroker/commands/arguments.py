@@ -1,4 +1,5 @@
-"""An argparse parser whose errors are one sentence, which names the mistake, the word that was probably meant, and the help."""
+"""An argparse parser whose error messages are one sentence with the mistake, the word that the user probably meant, and the
+help."""
 
 from __future__ import annotations
 
@@ -20,20 +21,20 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
         self.partners: dict[str, list[str]] = {}
-        """For each flag that does nothing alone, the flags that make it work: one of them is enough."""
+        """For each flag that does nothing alone, its partners. The flag works if one of the partners is given."""
         self.loners: dict[str, set[str]] = {}
-        """For each flag beside which others do nothing, the flags that may be given with it."""
+        """For each flag with which most other flags do nothing, the flags that may be given with it."""
 
     def needs(self, partners: str, *flags: str) -> None:
-        """Refuse each of these flags, or its environment variable, unless one of the partners is given, too."""
+        """Refuse each of these flags and its environment variable, unless one of the partners is given, too."""
         self.partners |= dict.fromkeys(flags, partners.split())
 
     def alone(self, flag: str, *allowed: str) -> None:
-        """Refuse every flag beside this one, except the allowed flags."""
+        """If this flag is given, refuse every other flag except the allowed flags."""
         self.loners[flag] = {flag, *allowed}
 
     def describe(self) -> None:
-        """Give each command that has no description its line in the list of commands."""
+        """Give each command without a description its line in the list of commands as the description."""
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
                 told = {each.dest: each.help for each in action._choices_actions}
@@ -51,14 +52,12 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]  # argparse's overloads are about namespaces of other classes
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Like argparse's method, but the parser of a command refuses unknown arguments itself, so that the error names the
-        command.
-        """
+        """Like argparse's method, but the parser of a command refuses unknown arguments itself: the error names the command."""
         if args is not None and not self._commands():
             self._refuse_unknown_flags(args)
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown and not self._commands():
-            self.error(f"there is nothing that {' '.join(unknown)!r} could be")
+            self.error(f"the command takes no argument {' '.join(unknown)!r}")
         if self.partners:
             self._refuse_lonely_flags(sys.argv[1:] if args is None else args, parsed)
         return parsed, unknown
@@ -75,7 +74,7 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"{given[others[0]]} does nothing with {flag}")
 
     def _flags(self, arg: str) -> Iterable[str]:
-        """Returns the flags that an argument names, in full or by its beginning."""
+        """Returns the flags that an argument names. The argument may be the beginning of a flag."""
         actions = [
             each for each in self._actions if any(arg.startswith("--") and flag.startswith(arg) for flag in each.option_strings)
         ]
@@ -105,11 +104,12 @@ class Parser(argparse.ArgumentParser):
 
 
 LONGEST_S = 366 * 86400
-"""The largest number of seconds that a flag takes: a year."""
+"""The largest number of seconds that a flag accepts: a year."""
 
 
 def whole_number(least: int | None, most: int) -> Callable[[str], int]:
-    """Returns the type of a flag that takes a whole number in this range. Without `least`, the command checks the smallest."""
+    """Returns the type of a flag that takes a whole number in this range. Without `least`, the command itself checks the
+    smallest number."""
     limits = f"up to {most}" if least is None else f"from {least} to {most}"
 
     def number(text: str) -> int:
@@ -136,7 +136,7 @@ def seconds(text: str) -> float:
 
 
 def output_file(text: str) -> str:
-    """The type of a flag that names a file to write. What could not be written is refused before the work begins."""
+    """The type of a flag that names a file to write. A file that cannot be written is refused before the work begins."""
     path = Path(text)
     problem = "the value is empty" if not text.strip() else f"{text} is a folder" if path.is_dir() else ""
     if not problem and not path.parent.is_dir():
@@ -149,7 +149,7 @@ def output_file(text: str) -> str:
 
 
 def write_output(path: str, content: str | bytes) -> None:
-    """Write the content to a file that a flag names. Raises OSError, which names the file: a full disk is noticed only now."""
+    """Write the content to a file that a flag names. Raises an OSError that names the file, for example if the disk is full."""
     try:
         Path(path).write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as refused:

@@ -1,4 +1,5 @@
-"""The command line: parsing only. The commands themselves are in `wirebroker.commands` and are imported when called."""
+"""The command line: this module only parses it. The commands are in `wirebroker.commands`, and are imported when they are
+called."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ A Kafka test double that speaks the real wire protocol and responds as a release
   wirebroker audit --path DIR --out REPORT   audit any Kafka's log directory: was delivery exactly once?
 """
 LEAST_MEMORY_MIB = 512
-"""The least memory of Spark in MiB. Spark does not start with less than 450 MiB."""
+"""The smallest memory of Spark in MiB. Spark does not start with less than 450 MiB."""
 EXIT_CODES = "exit codes: 0 success, 1 a difference or a finding, 2 the command could not run"
 
 
@@ -102,8 +103,8 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     repeated("--listener", metavar="NAME=[PROTOCOL://]H:P[@H:P]", help="a listener; with a PROTOCOL (PLAINTEXT, SSL, "
         "SASL_PLAINTEXT, SASL_SSL) it takes the place of the usual listener unless --host or --port is given; the address "
         "after @ is advertised; each further broker takes the next ports (repeatable)")  # fmt: skip
-    add("--tls", choices=("auto",), help="make certificates for the listeners that speak TLS, and print where their authority "
-        "lies (needs the extra tls)")  # fmt: skip
+    add("--tls", choices=("auto",), help="create certificates for the listeners with TLS, and print the path of their "
+        "authority (needs the extra tls)")  # fmt: skip
     add("--tls-cert", metavar="FILE", help="the certificate of the listeners that speak TLS (PEM)")
     add("--tls-key", metavar="FILE", help="the certificate's private key, if it is in another file")
     add("--tls-client-ca", metavar="FILE", help="the authority of clients' certificates (PEM)")
@@ -116,8 +117,8 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--upgrade-pause", type=seconds, metavar="S", help="each broker is down for S seconds of the broker's clock, and S "
         "more seconds pass before the next broker stops (0)")  # fmt: skip
     add("--no-finalize", action="store_true", help="do not raise the levels of features after the upgrade")
-    add("--scenario", metavar="NAME[/PART]", help="start with the settings and faults of this scenario, or of this part")
-    _faults(add, "make ids, and faults with a probability, repeatable")
+    add("--scenario", metavar="NAME[/PART]", help="start with the settings and faults of this scenario or part")
+    _faults(add, "repeat the ids, and the choices of faults with a probability, of an earlier start")
     _watching(add)
     _end_with_parent(parser)
     add("--ready", default="text", choices=("text", "json"), help="json prints one line when the broker is ready, for "
@@ -170,14 +171,14 @@ def _watching(add: Callable[..., argparse.Action]) -> None:
         "fetched batches; requests (%(default)s)")  # fmt: skip
     add("--capture", metavar="FILE.pcapng",
         help="write all requests and responses into this file for Wireshark, with the verdicts as comments")  # fmt: skip
-    add("--rotate", metavar="SIZE|TIME", help="begin a new file of --trace and --capture when it has this size or age, like "
-        "100MB, 1h or 100MB,1h; a full file gets a number in its name")  # fmt: skip
+    add("--rotate", metavar="SIZE|TIME", help="begin a new file of --trace and --capture when a file has this size or age, "
+        "like 100MB, 1h or 100MB,1h; a full file gets a number in its name")  # fmt: skip
     add("--rotate-keep", type=whole_number(0, 1_000_000), metavar="N", help="keep only the N latest full files (10)")
     add("--loop", default="asyncio", choices=("asyncio", "uvloop"), help="the event loop (%(default)s)")
 
 
 def _needs_of_watching(parser: Parser) -> None:
-    """Name the flags of `_watching` that do nothing alone."""
+    """Declare which flags of `_watching` do nothing without another flag."""
     parser.needs("--control", "--control-allow-host")
     parser.needs("--trace --control --capture", "--trace-level")
     parser.needs("--trace --capture", "--rotate")
@@ -185,13 +186,13 @@ def _needs_of_watching(parser: Parser) -> None:
 
 
 def _end_with_parent(parser: argparse.ArgumentParser) -> argparse.Action:
-    return parser.add_argument("--exit-with-parent", action="store_true", help="end when the process that started this one "
-        "ends, even if it is killed; on Windows, standard input must be a pipe")  # fmt: skip
+    return parser.add_argument("--exit-with-parent", action="store_true", help="end when the parent process ends, even if the "
+        "parent is killed; on Windows, standard input must be a pipe")  # fmt: skip
 
 
 def _mirror(parser: argparse.ArgumentParser, actions: Iterable[argparse.Action]) -> None:
-    """Take each flag's default from its environment variable. Spaces separate the values of a repeatable flag, or line
-    breaks if a value has spaces. The parsed arguments have these defaults in `mirrored`, too.
+    """Take each flag's default from its environment variable. Spaces separate the values of a repeatable flag; if its values
+    may have spaces, line breaks separate them. The parsed arguments have these defaults in `mirrored`, too.
     """
     mirrored: dict[str, Any] = {}
     parser.set_defaults(mirrored=mirrored)
@@ -206,7 +207,7 @@ def _mirror(parser: argparse.ArgumentParser, actions: Iterable[argparse.Action])
 
 
 def _mirrored(action: argparse.Action, text: str) -> Any:
-    """The value of a flag that its variable gives. Raises ArgumentTypeError."""
+    """Returns the value of a flag in its variable. Raises ArgumentTypeError."""
     if isinstance(action.default, list):
         in_lines = any(flag.in_lines for flag in flags().values() if flag.dest == action.dest)
         return [each.strip() for each in text.splitlines() if each.strip()] if in_lines else text.split()
@@ -221,7 +222,7 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser(
         "proxy",
         help="stand in front of a real cluster: trace requests and responses, and inject faults",
-        description="Pass requests on to a cluster. Each response that names a broker names a listener of the proxy instead.",
+        description="Forward requests to a cluster. In responses, addresses of brokers become addresses of the proxy.",
         epilog=f"Clients connect to --listen. Each further broker of the cluster gets the next port. {EXIT_CODES}",
     )
     add = parser.add_argument
@@ -229,13 +230,13 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
         "if several are given, clients get the first that can be reached")  # fmt: skip
     add("--listen", default="127.0.0.1:19092", type=named, metavar="H:P", help="where clients connect (%(default)s)")
     add("--advertise", type=named, metavar="HOST", help="the name by which clients on other machines reach this machine")
-    _faults(add, "make faults with a probability repeatable")
-    add("--allow-faults", action="store_true", help="load faults although the cluster is not on this machine")
+    _faults(add, "repeat the choices of faults with a probability of an earlier start")
+    add("--allow-faults", action="store_true", help="allow faults although the cluster is not on this machine")
     add("--config", action="append", default=[], metavar="KEY=VALUE", help="a limit for clients, by Kafka's name: "
         "socket.request.max.bytes, queued.max.request.bytes, max.connections … (repeatable)")  # fmt: skip
     add("--tls-cert", metavar="FILE", help="speak TLS with clients, with this certificate (PEM)")
     add("--tls-key", metavar="FILE", help="the certificate's private key, if it is in another file")
-    add("--tls-client-ca", metavar="FILE", help="the authority of clients' certificates (PEM); clients need one")
+    add("--tls-client-ca", metavar="FILE", help="the authority of clients' certificates (PEM); clients need such a certificate")
     add("--tls-client", choices=("none", "requested", "required"), help="the certificates that the proxy wants from clients "
         "(required with --tls-client-ca, else none)")  # fmt: skip
     add("--command-config", type=named, metavar="FILE", help="how to reach a secured cluster: TLS with PEM, PKCS12, JKS or "
@@ -280,16 +281,16 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
         "--trace",
         type=named,
         metavar="FILE",
-        help="the broker's trace: report also how other windows and profiles would judge its batches",
+        help="the broker's trace: also report how other windows and profiles would judge its batches",
     )
     add("--intended", type=named, metavar="FILE",
         help="the application's journal (JSON lines or Parquet) of the intended records, or TOML about its table")  # fmt: skip
     add("--pipeline", type=named, action="append", default=[], metavar="in:TOPIC=out:TOPIC",
         help="was each input processed once? Or a TOML file with pipelines (repeatable)")  # fmt: skip
     add("--match", type=named, metavar="PART",
-        help="what inputs and outputs have in common: key (the default), header:NAME, value:JSONPATH, transaction")  # fmt: skip
+        help="how an output names its input: key (the default), header:NAME, value:JSONPATH, transaction")  # fmt: skip
     add("--since", type=named, metavar="REPORT",
-        help="continue where the audit in this report ended, and check both parts together")  # fmt: skip
+        help="continue at the end of the audit in this report, and check both parts together")  # fmt: skip
     add("--out", required=True, type=named, metavar="DIR", help="the directory of the report; an earlier report is replaced")
     add(
         "--producer-expiration",
@@ -319,7 +320,7 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def named(text: str) -> str:
-    """A path or an address. An empty value is refused: it often comes from a variable that was never set."""
+    """A path or an address. An empty value is refused, because it often comes from a variable that was never set."""
     if not text.strip():
         raise argparse.ArgumentTypeError("the value is empty")
     return text
@@ -353,7 +354,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     parsed = build_parser(next(iter(words), "")).parse_args(words)
-    gc.disable()  # modules are not garbage
+    gc.disable()  # modules are never garbage, so the collector need not look at them
     run = import_module(parsed.command).run
     gc.freeze()
     gc.enable()
@@ -361,7 +362,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = run(parsed)
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader of the output has closed it, as in `| head`
+    except BrokenPipeError:  # the reader has closed the output, as in `| head`
         sys.stderr.close()
         return 0
     return code

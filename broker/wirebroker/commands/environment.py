@@ -1,8 +1,8 @@
 """Reads the environment of `serve`: the variables of Kafka's images. Warns of misspelt variables of wirebroker.
 
-The images of apache/kafka and Confluent turn each variable `KAFKA_…` into a setting, and Bitnami's image does so with each
-`KAFKA_CFG_…`. Like Kafka, `serve` ignores settings that it does not know. Therefore a compose file for one of these images
-works after only the image is changed.
+The images of apache/kafka and Confluent turn each variable `KAFKA_…` into a setting, and Bitnami's image turns each variable
+`KAFKA_CFG_…` into a setting. Like Kafka, `serve` ignores unknown settings. Therefore a compose file for one of these images
+works with wirebroker's image.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.setting_definitions import BROKER_SETTINGS, DEFINITIONS, PER_LISTENER
 
 SPELLING = 0.9
-"""A variable with at least this similarity (0 to 1) to a known variable counts as misspelt. Less similar variables may have
-another origin: Kubernetes sets WIREBROKER_SERVICE_HOST, for example.
+"""A variable with at least this similarity (0 to 1) to a known variable counts as misspelt. A less similar variable may have
+another origin. For example, Kubernetes sets WIREBROKER_SERVICE_HOST.
 """
 KAFKA, BITNAMI = "KAFKA_", "KAFKA_CFG_"
 READ_OTHERWISE = frozenset(
     {"process.roles", "controller.quorum.voters", "inter.broker.listener.name", "log.dirs", "heap.opts", "opts", "home",
      "version", "uri", "create.topics", "create.topics.separator", "client.users", "client.passwords"}
 )  # fmt: skip
-"""Variables of Kafka's images that are handled elsewhere, or that mean nothing to wirebroker."""
+"""Variables of Kafka's images that are handled elsewhere, or have no meaning for wirebroker."""
 SECRETS = Path("/etc/kafka/secrets")
-"""The folder in which the images of apache/kafka and Confluent look for key and trust stores, and for files with the stores'
+"""The images of apache/kafka and Confluent look in this folder for key and trust stores, and for files with the stores'
 passwords.
 """
 STORES = {
@@ -38,7 +38,7 @@ STORES = {
     "ssl.truststore.credentials": "ssl.truststore.password",
 }  # fmt: skip
 OLD_ADDRESS = ("advertised.host.name", "advertised.port")
-"""Settings of Kafka before 3.0. The images' variables for them work with every release."""
+"""Settings of Kafka before 3.0. Here, the images' variables for these settings work with every release."""
 LOGIN = "sasl.jaas.config"
 _FLAG = re.compile(r"--([a-z-]+)")
 _LOGIN_FILE = re.compile(r"-Djava\.security\.auth\.login\.config=(\S+)")
@@ -69,8 +69,8 @@ def from_environment(arguments: argparse.Namespace, environment: Mapping[str, st
 
 
 def naming_variable(problem: str, arguments: argparse.Namespace) -> str:
-    """Returns a sentence that begins with a flag, with the flag's variable instead if the value comes from the variable. If a
-    repeatable flag has values from both, the sentence names both.
+    """`problem` is a sentence that begins with a flag. If the flag's value comes from its variable, returns the sentence with
+    the variable instead of the flag. If a repeatable flag has values from both, the sentence names both.
     """
     if (found := _FLAG.match(problem)) is None:
         return problem
@@ -97,7 +97,8 @@ def _setting(variable: str) -> str:
 
 
 def _settings(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Returns the settings in the environment, and the variables that name no setting. `KAFKA_X` comes before `KAFKA_CFG_X`."""
+    """Returns the settings in the environment, and the variables that name no setting. `KAFKA_X` has precedence over
+    `KAFKA_CFG_X`."""
     found, unknown = {}, []
     for variable in sorted(environment, key=lambda name: not name.startswith(BITNAMI)):
         name = _setting(variable)
@@ -114,7 +115,7 @@ def _listeners(arguments: argparse.Namespace, found: dict[str, str]) -> None:
     arguments.old_address = old_address({name: found.pop(name, "") for name in OLD_ADDRESS})
     advertised = found.get("advertised.listeners", "")
     if "_{" in advertised + found.get("listeners", ""):
-        raise UsageError("KAFKA_ADVERTISED_LISTENERS: HOSTNAME_COMMAND and PORT_COMMAND are not run; write the address")
+        raise UsageError("KAFKA_ADVERTISED_LISTENERS: HOSTNAME_COMMAND and PORT_COMMAND are not supported; write the address")
     if advertised and arguments.port is None and not arguments.listener and "listeners" not in found:
         host = arguments.host or "127.0.0.1"
         found["listeners"] = re.sub(r"://(\[[^]]*\]|[^:,]*):", f"://{host}:", advertised)
@@ -137,15 +138,15 @@ def _stores(found: Mapping[str, str]) -> dict[str, str]:
 
 
 def _logins(options: str, warnings: list[str]) -> dict[str, str]:
-    """Returns the settings with the login modules in the JAAS file that KAFKA_OPTS names: for all listeners, and for single
-    listeners.
+    """Returns the settings with the login modules in the JAAS file that KAFKA_OPTS names. Each setting is for all listeners, or
+    for one listener.
     """
     if (named := _LOGIN_FILE.search(options)) is None:
         return {}
     try:
         told = sections(Path(named[1]).read_text(encoding="utf-8"))
     except (OSError, ValueError) as refused:
-        warnings.append(f"KAFKA_OPTS names {named[1]}, which cannot be read: {getattr(refused, 'strerror', refused)}")
+        warnings.append(f"the file {named[1]} in KAFKA_OPTS cannot be read: {getattr(refused, 'strerror', refused)}")
         return {}
     return {
         f"{PER_LISTENER}{listener.lower()}.{LOGIN}" if listener else LOGIN: modules.strip()
@@ -156,18 +157,18 @@ def _logins(options: str, warnings: list[str]) -> dict[str, str]:
 
 
 def _users(environment: Mapping[str, str]) -> list[str]:
-    """Returns the users in the variables of Bitnami's image, in the form of --user."""
+    """Returns the users in the variables of Bitnami's image, as texts for --user."""
     names, passwords = (
         [each.strip() for each in environment.get(f"KAFKA_CLIENT_{what}", "").split(",") if each.strip()]
         for what in ("USERS", "PASSWORDS")
     )
     if len(names) != len(passwords):
-        raise UsageError(f"KAFKA_CLIENT_USERS has {len(names)} users, and KAFKA_CLIENT_PASSWORDS {len(passwords)} passwords")
+        raise UsageError(f"KAFKA_CLIENT_USERS has {len(names)} users, but KAFKA_CLIENT_PASSWORDS has {len(passwords)}")
     return list(map("{}:{}".format, names, passwords))
 
 
 def _topics(environment: Mapping[str, str], arguments: argparse.Namespace) -> list[str]:
-    """Returns the topics in the variable of wurstmeister's image, in the form of --topic.
+    """Returns the topics in the variable of wurstmeister's image, as texts for --topic.
 
     The replicas of each topic are limited to the number of brokers.
     """

@@ -28,7 +28,7 @@ SECURED = "; if this listener has TLS or SASL, --command-config tells how to rea
 def run(options: argparse.Namespace) -> int:
     """Connect to a broker, and print what it reports.
 
-    Returns the exit code: 0 with a response, 1 without, 2 if the address or the settings are wrong.
+    Returns the exit code: 0 if the broker responds, 1 if it does not, 2 if the address or the settings are wrong.
     """
     try:
         access = read_access(options.command_config) if options.command_config else None
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def own_listener(arguments: argparse.Namespace) -> tuple[tuple[str, int], SecurityProtocol]:
-    """Returns the address at which `serve` listens with these flags and this environment, if possible one without TLS.
+    """Returns the address at which `serve` listens with these flags and this environment. A listener without TLS is preferred.
     Raises UsageError."""
     from_environment(arguments, os.environ)
     found = places(arguments, dict(pair(text, "--config") for text in arguments.config))
@@ -65,7 +65,7 @@ def _ask(connection: Connection, access: Access, *, anonymous: bool) -> str:
     """Returns what the broker reports: the number of brokers or, if this client cannot log in, the number of its APIs."""
     if anonymous:
         response = connection.request(ApiVersionsRequest(), 0)
-        return f"it speaks {len(response.api_keys)} APIs; this client must log in to ask for more"
+        return f"it offers {len(response.api_keys)} APIs; without a login, nothing else can be checked"
     log_in(connection, access)
     return f"{len(connection.request(MetadataRequest(topics=[]), 1).brokers)} broker(s)"
 

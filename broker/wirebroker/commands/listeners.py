@@ -1,4 +1,4 @@
-"""The listeners from the command line or from Kafka's equivalent settings."""
+"""Reads the listeners from the command line, or from Kafka's equivalent settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = {protocol.name: protocol for protocol in SecurityProtocol}
 MAP, LISTENERS, ADVERTISED = "listener.security.protocol.map", "listeners", "advertised.listeners"
 FORM = "NAME=[PROTOCOL://]HOST:PORT[@HOST:PORT], as INSIDE=SASL_PLAINTEXT://127.0.0.1:9093"
 _HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
-"""The characters of a host in Kafka's SocketServerConfigs."""
+"""The characters that a host may have in Kafka's SocketServerConfigs."""
 
 
 def listeners(arguments: argparse.Namespace, settings: Mapping[str, str], node_ids: Collection[int]) -> list[Listener]:
@@ -86,8 +86,8 @@ def _kafka_address(text: str, source: str) -> Address:
 
 
 def _advertised(arguments: argparse.Namespace, settings: Mapping[str, str], known: list[str]) -> dict[str, Address]:
-    """Returns the advertised addresses by listener, where a flag or setting names one. If several do, the last of these counts:
-    Kafka's settings, `--listener`, `--advertise`. Raises UsageError.
+    """Returns the advertised addresses by listener, for listeners whose advertised address a flag or setting names.
+    `--advertise` has precedence over `--listener`, and `--listener` over Kafka's settings. Raises UsageError.
     """
     named = [(name, where, ADVERTISED) for name, where in _kafka_addresses(settings, ADVERTISED)]
     if not named and (old := arguments.old_address or old_address(settings)) is not None:
@@ -106,7 +106,7 @@ def _advertised(arguments: argparse.Namespace, settings: Mapping[str, str], know
 
 
 def old_address(settings: Mapping[str, str]) -> str | None:
-    """Returns the advertised address in settings of Kafka before 3.0, or None without one."""
+    """Returns the advertised address in settings of Kafka before 3.0, or None if the settings have none."""
     host, port = (settings.get(f"advertised.{each}", "").strip() for each in ("host.name", "port"))
     return f"{host}:{port or 0}" if host or port else None
 

@@ -1,9 +1,9 @@
 """`--exit-with-parent`: a broker or proxy ends when the process that started it ends, even if that process is killed.
 
-This module watches two signs that the parent process has ended. First, if standard input is a pipe, the pipe ends when no
-process holds its other end. Every platform closes the pipe when the parent ends in any way, and wrappers such as `uv run` or
-Windows' launchers pass the pipe on. Second, on POSIX the parent's id (`getppid`) changes. Linux could send a signal
-(PR_SET_PDEATHSIG), but sends it when the parent's thread ends, and Go ends threads while their process continues.
+This module watches for two signs that the parent process has ended. First, if standard input is a pipe, the pipe ends when no
+process has its other end open. Every platform closes the pipe when the parent ends in any way, and wrappers such as `uv run` or
+Windows' launchers pass the pipe on. Second, on POSIX the parent's id (`getppid`) changes. Linux could also send a signal
+(PR_SET_PDEATHSIG). But it sends the signal when the parent's thread ends, and Go ends threads while their process continues.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ STDIN = 0
 
 
 def watch_parent(stop: asyncio.Event) -> None:
-    """Set `stop` when the process that started this one has ended.
+    """Set `stop` when the process that started this process has ended.
 
-    Raises UsageError if this process could not notice the end of its parent.
+    Raises UsageError if this process cannot notice the end of its parent.
     """
     loop = asyncio.get_running_loop()
     piped = _piped()
     if sys.platform == "win32" and not piped:
-        raise UsageError("--exit-with-parent: on Windows, start this with a pipe as its standard input")
+        raise UsageError("--exit-with-parent: on Windows, start the command with a pipe as standard input")
 
     def end(sign: str) -> None:
         if not stop.is_set():
-            logger.info("%s: the process that started this one has ended", sign)
+            logger.info("%s: the parent process has ended", sign)
             stop.set()
 
     def read() -> None:

@@ -66,7 +66,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
     for sink in arguments.trace:
         check_sink(sink)
     if arguments.require_fired and not (arguments.faults or arguments.control):
-        raise UsageError("--require-fired: no fault is there to fire; load one with --faults or --control")
+        raise UsageError("--require-fired: no fault is loaded; load faults with --faults or --control")
     faults = fault_file(arguments.faults) if arguments.faults else None
     told = arguments.advertise and advertised_address(f"{arguments.advertise}:0", "--advertise")[0]
     seeds = (arguments.random_seed, faults.seed if faults else None, 0)
@@ -117,23 +117,23 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
 
 
 def _try_login(access: Access, addresses: list[Address]) -> None:
-    """Log in once, at the first broker that can be reached, to check the login of the flags. The proxy's clients log in with
+    """Log in once, at the first broker that can be reached, to check the login in the flags. The proxy's clients log in with
     their own settings.
     """
     for address in map("{0[0]}:{0[1]}".format, addresses):
         try:
             Brokers(access, LOGIN_TIMEOUT_S).connect(address).close()
         except LoginFailed as failure:
-            logger.warning("the login in --command-config fails at %s: %s; clients log in with their own", address, failure)
+            logger.warning("the login in --command-config fails at %s: %s; clients use their own login", address, failure)
             return
         except (ConnectionClosed, NoResponse, ProtocolError, OSError, ValueError):
-            continue  # the proxy's own connection to this broker fails as well, and the log reports that
-        logger.info("the broker at %s accepts the login in --command-config; clients log in with their own", address)
+            continue  # the proxy's own connection to this broker fails, too, and is logged
+        logger.info("the broker at %s accepts the login in --command-config; clients use their own login", address)
         return
 
 
 def upstream_access(arguments: argparse.Namespace) -> Access | None:
-    """Returns how to reach the brokers, from `--command-config`. Raises UsageError."""
+    """Returns the brokers' protocol and login from `--command-config`. Raises UsageError."""
     if arguments.command_config is None:
         return None
     for flag in ("upstream_tls_ca", "upstream_tls_cert", "upstream_tls_key"):
@@ -146,8 +146,8 @@ def upstream_access(arguments: argparse.Namespace) -> Access | None:
 
 
 def client_tls(arguments: argparse.Namespace) -> ssl.SSLContext | None:
-    """TLS with clients. Clients need a certificate if the flags name an authority for clients' certificates. Raises
-    UsageError.
+    """Returns the TLS context for clients. Clients need a certificate if the flags name an authority for clients' certificates.
+    Raises UsageError.
     """
     certificate, authority = arguments.tls_cert, arguments.tls_client_ca
     if certificate is None:
@@ -180,7 +180,7 @@ def upstream_tls(authority: str | None, certificate: str | None, key: str | None
 
 
 def _check_readable(flag: str, file: str) -> None:
-    """Raises UsageError if a file cannot be read: OpenSSL's own error does not name the file."""
+    """Raises UsageError if a file cannot be read, because OpenSSL's own error does not name the file."""
     try:
         with open(file, "rb"):
             pass

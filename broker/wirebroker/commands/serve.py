@@ -81,11 +81,11 @@ def run(arguments: argparse.Namespace) -> int:
 async def _serve(arguments: argparse.Namespace, resources: ExitStack, scene: Scene | None) -> int:
     faults = fault_file(arguments.faults) if arguments.faults else None
     if arguments.trace and arguments.trace_level == "off":
-        raise UsageError("--trace-level off leaves --trace nothing to show")
+        raise UsageError("--trace-level off: --trace would have no events to show")
     for sink in arguments.trace:
         check_sink(sink)
     if arguments.require_fired and not ((faults and faults.rules) or (scene and scene.faults) or arguments.control):
-        raise UsageError("--require-fired: no fault is there to fire; load one with --faults, --scenario or --control")
+        raise UsageError("--require-fired: no fault is loaded; load faults with --faults, --scenario or --control")
     rotation = rotation_in(arguments)
     options = broker_options(arguments, faults)
     for note in options.notes:
@@ -114,8 +114,8 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, scene: Sce
         await open_control(control, arguments, tell)
         upgrade = upgrade_later(arguments, host, tell)
         print_line(_ready(host.engine, control) if arguments.ready == "json" else "ready")
-        # The garbage collector runs rarely, because it would find nothing: loaded modules stay, and most objects of a request
-        # are either freed by their reference counts or kept for good.
+        # The garbage collector runs rarely, because it would find little. Loaded modules stay, and most objects of a request
+        # are either freed by their reference counts or kept.
         gc.collect()
         gc.freeze()
         gc.set_threshold(3_000, 5, 7_000)
@@ -132,7 +132,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, scene: Sce
 
 
 def print_line(text: str) -> None:
-    """Print a line on stdout. The broker goes on even if stdout is closed."""
+    """Print a line on stdout. If stdout is closed, the broker continues."""
     from wirebroker.trace.sinks import write_line
 
     with suppress(OSError):
@@ -152,7 +152,7 @@ def control_server(arguments: argparse.Namespace) -> ModuleType | None:
 
 
 def _ready(engine: Engine, control: Control | None) -> str:
-    """Returns the line of `--ready json`, from which a program learns where the broker is."""
+    """Returns the line of `--ready json`, which tells a program the broker's addresses."""
     from wirebroker.common.version import __version__
 
     where = {"bootstrap": states.bootstrap_servers(engine), "control": control.url if control is not None else None}
@@ -162,14 +162,14 @@ def _ready(engine: Engine, control: Control | None) -> str:
 async def open_control(
     control: Control | None, arguments: argparse.Namespace, tell: Callable[[str], None] = print_line
 ) -> None:
-    """Open the HTTP control at the address in --control, and tell its URL. Raises UsageError, ListenError."""
+    """Open the HTTP control at the address in --control, and print the control's URL. Raises UsageError, ListenError."""
     if control is not None:
         await control.listen(*control_address(arguments.control))
         tell(f"control on {control.url}{' (open to others)' if control.open_to_others else ''}")
 
 
 def unfired(plan: FaultPlan, command: str) -> int:
-    """Print the faults that never fired, including removed faults. Returns 1 if there is such a fault."""
+    """Print the faults that never fired, including removed faults. Returns 1 if there are any, else 0."""
     silent = plan.unfired()
     for rule in silent:
         matched = f"{rule.seen} request{'s' * (rule.seen != 1)} matched it{rule.missed and f'; {rule.missed}'}"
@@ -244,7 +244,7 @@ def fault_file(path: str) -> FaultFile:
 
 
 def check_sink(sink: str) -> None:
-    """Refuse a bare word that is not `console`: a misspelt `console` would become a file."""
+    """Refuse a single word other than `console`, because a misspelt `console` would become a file."""
     if sink == "console" or Path(sink).suffix or Path(sink).name != sink or Path(sink).exists():
         return
     advice = did_you_mean(sink, ["console"]) or "; write 'console', or a file's name that ends in .jsonl"
@@ -274,7 +274,7 @@ def rotation_in(arguments: argparse.Namespace) -> Rotation | None:
     if arguments.rotate is None:
         return None
     if not arguments.capture and all(sink == "console" for sink in arguments.trace):
-        raise UsageError("--rotate is for the files of --trace and --capture, and neither names a file")
+        raise UsageError("--rotate is for the files of --trace and --capture, but no file is named there")
     try:
         return Rotation.of(arguments.rotate, KEPT if arguments.rotate_keep is None else arguments.rotate_keep)
     except ValueError as wrong:
@@ -291,14 +291,14 @@ def stop_signal() -> asyncio.Event:
         except NotImplementedError:  # Windows
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
     with suppress(ValueError):  # not in the main thread
-        # If signals come faster than the loop reads them, some are lost, which does no harm. Without this call Python would
+        # If signals arrive faster than the loop reads them, some are lost, which does no harm. Without this call Python would
         # write a warning for each lost signal.
         signal.set_wakeup_fd(signal.set_wakeup_fd(-1), warn_on_full_buffer=False)
     return stop
 
 
 def ignore_signals() -> None:
-    """Ignore further signals to stop: a second signal would end the process before its files are closed."""
+    """Ignore further signals to stop, because a second signal would end the process before its files are closed."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Windows

@@ -17,8 +17,8 @@ logger = logging.getLogger("wirebroker")
 
 
 def upgrade_later(arguments: argparse.Namespace, host: Host, tell: Callable[[str], None]) -> asyncio.Task[None] | None:
-    """Begin the requested upgrade later. Returns the task that waits until the upgrade is due, or None without
-    --upgrade-to. Raises UsageError.
+    """Begin the requested upgrade later. Returns the task that waits for the time or the signal, or None without --upgrade-to.
+    Raises UsageError.
 
     `tell` is called with a line for each broker that now runs the new release.
     """
@@ -33,7 +33,7 @@ def upgrade_later(arguments: argparse.Namespace, host: Host, tell: Callable[[str
 
 
 def _signal(to: str) -> asyncio.Event:
-    """Returns an event that is set by SIGUSR1. Raises UsageError on Windows, which does not have the signal SIGUSR1."""
+    """Returns an event that is set by SIGUSR1. Raises UsageError on Windows, which does not have this signal."""
     begin = asyncio.Event()
     try:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, begin.set)
@@ -57,7 +57,7 @@ async def _upgrade(arguments: argparse.Namespace, host: Host, tell: Callable[[st
             told=lambda node_id: tell(f"broker {node_id} runs Kafka {release}"),
         )  # fmt: skip
     except (ValueError, OSError) as refused:
-        logger.warning("no upgrade to %s: %s", to, refused)
+        logger.warning("the upgrade to %s is refused: %s", to, refused)
         return
     host.changed()
     await host.wait_until(lambda: engine.upgrading is None or host.engine is not engine, float("inf"))

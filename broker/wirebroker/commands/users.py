@@ -1,7 +1,7 @@
 """The users of `serve` and their passwords: from flags, from variables of the environment, and from a file.
 
-Every user of a machine can see the flags of a process (`ps`). Only the owner of a process can see its variables, and only the
-owner of a protected file can read the file.
+Every user of a machine can see the flags of a process (`ps`). But only the owner of a process can see its variables, and only
+the owner of a protected file can read the file.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from wirebroker.commands.usage import UsageError
 logger = logging.getLogger("wirebroker")
 
 ENVIRONMENT = "@env:"
-"""The prefix of a password that is read from the environment: the name of the variable follows the prefix."""
+"""The prefix of a password that is read from the environment. The name of the variable follows the prefix."""
 
 
 def users_of(flags: Iterable[str], file: str | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the passwords by the users' names; a flag takes precedence over the file.
+    """Returns the passwords by the users' names. Flags have precedence over the file.
 
-    Raises UsageError, whose message contains no password.
+    Raises UsageError with a message that contains no password.
     """
     found = dict(_in_file(Path(file))) if file is not None else {}
     for text in flags:
@@ -38,7 +38,7 @@ def users_of(flags: Iterable[str], file: str | None, environment: Mapping[str, s
 
 
 def _in_file(path: Path) -> Iterator[tuple[str, str]]:
-    """Yields the lines NAME:PASSWORD of a file; empty lines and lines that begin with # are ignored."""
+    """Yields the lines NAME:PASSWORD of a file. Empty lines and lines that begin with # are ignored."""
     flag = f"--users-file {path}"
     try:
         text, mode = path.read_text(encoding="utf-8-sig"), path.stat().st_mode
@@ -47,7 +47,7 @@ def _in_file(path: Path) -> Iterator[tuple[str, str]]:
     except OSError as refused:
         raise UsageError(f"{flag}: {refused.strerror}") from None
     if os.name == "posix" and mode & (stat.S_IRGRP | stat.S_IROTH):
-        logger.warning("%s: other users of this machine can read it; `chmod 600` makes it yours alone", flag)
+        logger.warning("%s: other users of this machine can read the file; `chmod 600` prevents this", flag)
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.startswith("#"):
             yield _user(line, f"{flag}, line {number}")

@@ -1,4 +1,4 @@
-"""The control offers the functions of MockKafka over HTTP, for tests in any language.
+"""The control: the functions of MockKafka over HTTP, for tests in any language.
 
     table       all endpoints, in one table
     endpoints/  their handlers, and the forms of requests and responses

@@ -1,4 +1,4 @@
-"""Handles one request of the control: its endpoint's forms read the request, and every error becomes a problem document.
+"""Handles one request of the control. The endpoint's forms read the request, and every error becomes a problem document.
 
 Handlers run on the event loop of the broker or proxy, so they can use the broker or proxy without locks.
 """
@@ -42,8 +42,8 @@ MOST_BYTES = 16 * 1024 * 1024
 MOST_AT_ONCE = 64 * 1024
 """The largest size in bytes of a JSON body that is parsed on the event loop. A larger body is parsed in a thread."""
 MOST_TOML_BYTES = 64 * 1024
-"""The largest size of a fault file in bytes. A larger file is refused with 413, because parsing a file keeps the broker's event
-loop busy for a microsecond per byte."""
+"""The largest size of a fault file in bytes. A larger file is refused with 413, because the broker's event loop parses the
+file, and needs a microsecond per byte."""
 MOST_REQUESTS = 256
 """The largest number of concurrent requests, including requests that wait for a condition. Further requests get 503."""
 Responder = Callable[[Request], Awaitable[Response]]
@@ -78,8 +78,8 @@ register_url_convertor("id", _Id())
 
 
 def app(controlled: Readable, endpoints: tuple[Endpoint, ...], hosts: Hosts, live_page: Sequence[BaseRoute] = ()) -> Starlette:
-    """Returns these endpoints of a broker, a proxy or a file, and the routes of the live page, as an ASGI application. The
-    application responds only to requests for these host names."""
+    """Returns an ASGI application with these endpoints of a broker, a proxy or a file, and with the live page. The application
+    responds only to requests for these host names."""
     made = Starlette(
         routes=[*_routes(endpoints), *live_page], exception_handlers={HTTPException: _refused_by_the_router},
         middleware=[Middleware(_Limit)],
@@ -93,7 +93,7 @@ def app(controlled: Readable, endpoints: tuple[Endpoint, ...], hosts: Hosts, liv
 
 
 class _Limit:
-    """Refuses requests while as many others as possible are being handled. uvicorn's own limit would also count idle
+    """Refuses requests while the largest number of requests is being handled. uvicorn's own limit would also count idle
     connections, and its response is not JSON."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -101,7 +101,7 @@ class _Limit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._running >= MOST_REQUESTS:
-            refused = Problem(503, f"{self._running} requests wait here already; end some of them, and try again")
+            refused = Problem(503, f"{self._running} requests are waiting already; end some of them, and try again")
             await problem_response(refused, {"connection": "close"})(scope, receive, send)
             return
         self._running += 1
@@ -117,7 +117,7 @@ def _routes(endpoints: tuple[Endpoint, ...]) -> tuple[Route, ...]:
         Route("/", _described(lambda: HTMLResponse(page.page(endpoints)))),
         Route("/openapi.json", _described(lambda: json_response(openapi.described(endpoints)))),
     ]
-    # Each path has one route, so that a wrong method gets 405 and a wrong path gets 404.
+    # With one route for each path, a wrong method gets 405, and a wrong path gets 404.
     paths: dict[str, dict[str, Endpoint]] = {}
     for endpoint in endpoints:
         paths.setdefault(endpoint.path, {})[endpoint.method] = endpoint
@@ -150,7 +150,7 @@ def _responder(by_method: Mapping[str, Endpoint]) -> Responder:
         except OSError as failure:
             return problem_response(Problem(503, f"the data directory cannot be used: {failure.strerror or failure}"))
         except ClientDisconnect:
-            return Response(status_code=499)  # the client has gone
+            return Response(status_code=499)  # the client has disconnected
         except Exception:
             logger.exception("%s %s failed because of an error in wirebroker", endpoint.method, request.url.path)
             return problem_response(Problem(500, "an error in wirebroker; its log has the traceback"))
@@ -240,7 +240,8 @@ class _Slowly(json.JSONDecoder):
 
 
 async def _read(body: bytes, reading: asyncio.Lock) -> Any:
-    """Returns the JSON of the body; an empty body is an empty object. Reads only one large body at a time. Raises Problem."""
+    """Returns the JSON value in the body. An empty body means an empty object. Only one large body is read at a time. Raises
+    Problem."""
     if len(body) <= MOST_AT_ONCE:
         return _parsed(body, json.JSONDecoder)
     async with reading:
@@ -280,13 +281,13 @@ def _finite(digits: str) -> float:
 def check_sender(request: Request) -> None:
     """Refuse a request that a browser sends for a page of another site. Raises Problem.
 
-    Any web page can send requests to localhost, but the browser names the page's site in the header Origin. A site can also let
-    its own host name resolve to this machine, so that Origin matches: `wirebroker.control.hosts` refuses such requests.
+    Any web page can send requests to localhost, but the browser names the page's site in the header Origin. If a site lets its
+    own host name resolve to this machine, Origin matches; `wirebroker.control.hosts` refuses such requests.
     """
     host = request.headers.get("host", "")
     origin = request.headers.get("origin")
     if origin is not None and origin.partition("://")[2] != host:
-        raise Problem(403, f"a page of {origin[:100]} sent this request; only the control's own pages may send any", "Origin")
+        raise Problem(403, f"a page of {origin[:100]} sent this request; only the control's pages may send requests", "Origin")
     if not request.app.state.hosts.takes(host, request.scope["server"][0]):
         name = plain_host(host)[:100]
         raise Problem(

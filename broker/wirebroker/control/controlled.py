@@ -1,5 +1,5 @@
-"""What the control's endpoints can see and change of the running broker or proxy. The classes are not thread-safe: use them on
-the event loop of the broker or proxy."""
+"""The running broker or proxy as the control's endpoints see it. The classes are not thread-safe: use them on the event loop of
+the broker or proxy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MOST_SNAPSHOTS = 16
 
 
 class Sent(NamedTuple):
-    """A message of /events: the rows of a run after a row."""
+    """A message of /events: the rows of a run that follow a given row."""
 
     run: str
     after: int
@@ -44,7 +44,7 @@ class Sent(NamedTuple):
 
 
 class Readable:
-    """A source of trace rows: a running broker, a running proxy or a file. `kind` tells which."""
+    """A source of trace rows: a running broker, a running proxy or a file, as `kind` tells."""
 
     kind: ClassVar[Literal["broker", "proxy", "file"]]
 
@@ -55,7 +55,8 @@ class Readable:
         self._own: dict[Callable[[Any], object], object] = {}
 
     def own(self, make: Callable[[Self], T]) -> T:
-        """Returns what `make` makes of this source. It is made on first use and kept as long as the control runs."""
+        """Returns the object that `make` makes of this source. The object is made on first use, and kept as long as the control
+        runs."""
         if make not in self._own:
             self._own[make] = make(self)
         return cast(T, self._own[make])
@@ -75,7 +76,7 @@ class Readable:
         raise NotImplementedError
 
     def why_no_bytes(self) -> str:
-        """Returns why the bytes of an exchange may be missing, as the end of a sentence."""
+        """Returns the reason why the bytes of an exchange may be missing, as the end of a sentence."""
         raise NotImplementedError
 
     def catch_up(self) -> None:
@@ -112,7 +113,7 @@ class Controlled(Readable):
 
     @property
     def machine(self) -> Machine:
-        """The broker's engine or the proxy, which have the faults and the trace."""
+        """The broker's engine or the proxy, which has the faults and the trace."""
         raise NotImplementedError
 
     @property
@@ -136,7 +137,7 @@ class Controlled(Readable):
 
     @property
     def problem(self) -> str:
-        """The reason why the broker or proxy cannot serve clients now, or "" if it can."""
+        """The reason why the broker or proxy cannot serve clients now, or "" if clients are served."""
         return ""
 
     @property
@@ -157,7 +158,7 @@ class Controlled(Readable):
         raise NotImplementedError
 
     def families(self) -> Iterable[Family]:
-        """Metrics for Prometheus that only a broker, or only a proxy, has."""
+        """Prometheus metrics that exist only for a broker, or only for a proxy."""
         return ()
 
     @property
@@ -171,7 +172,7 @@ class Controlled(Readable):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Keep the bytes of exchanges as long as the context lasts. The context lasts while a client reads /events."""
+        """Keep the bytes of exchanges during this context, in which a client reads /events."""
         self.readers += 1
         try:
             yield
@@ -180,7 +181,7 @@ class Controlled(Readable):
             self.keep_frames()
 
     def keep_frames(self) -> None:
-        """Keep the bytes of exchanges if a client reads /events or a capture is written; else drop them."""
+        """Keep the bytes of exchanges if a client reads /events or a capture is written. Otherwise drop these bytes."""
         trace = self.machine.trace
         trace.kept = (trace.kept or KeptFrames()) if self.readers or self.capture_path else None
 
@@ -201,7 +202,7 @@ class Controlled(Readable):
     def why_no_bytes(self) -> str:
         if self.capture_path:
             return f"only the latest 64 MiB are kept. The capture has them: wirebroker trace show {self.capture_path} --page"
-        return "/events had no reader then, or the exchange is forgotten"
+        return "no client was reading /events at the time, or the exchange is too old"
 
     @property
     def capture_path(self) -> str:
@@ -276,7 +277,7 @@ class ControlledBroker(Controlled):
         self.host.changed()
 
     def reset(self, *, soft: bool = False) -> None:
-        """Close the connections and empty the broker, so that the broker is as after its start.
+        """Close the connections, and return the broker to its state after the start.
 
         Raises Problem if the broker has a data directory.
 
@@ -291,7 +292,7 @@ class ControlledBroker(Controlled):
         """Take a snapshot and keep it. Returns its number. Raises Problem 409 if the broker cannot take a snapshot, or keeps
         too many."""
         if len(self._snapshots) >= MOST_SNAPSHOTS:
-            raise Problem(409, f"{MOST_SNAPSHOTS} snapshots are kept, and no more are; delete one of {list(self._snapshots)}")
+            raise Problem(409, f"the control keeps at most {MOST_SNAPSHOTS} snapshots; delete one of {list(self._snapshots)}")
         try:
             made = self.host.snapshot()
         except RuntimeError as refused:
@@ -363,7 +364,7 @@ class ControlledProxy(Controlled):
     def groups(self) -> dict[str, states.Group]:
         self.set_time()
         found = passing.groups(self.host.proxy)
-        # This schedules the time at which the proxy stops following groups, unless another request asks for groups.
+        # This call also sets a timer, at which the proxy stops following groups unless another request has asked for groups.
         self.host.flush()
         return found
 

@@ -31,7 +31,8 @@ SHOWN: dict[str, Callable[..., Any]] = {
     "leader": cluster.leader, "partition": topics.partition, "quotas": quotas.listed, "topic": topics.created,
     "transaction": state.transaction,
 }  # fmt: skip
-"""The states that endpoints return after a deed. The functions get the deed's arguments and its `result` by name."""
+"""The functions that return the state after a deed, as the endpoint's response. They get the deed's arguments and its `result`
+by name."""
 LONGEST_CHANGE_S = 60.0
 FOR_PYTHON = re.compile(r"\s*(?<!\w)(?:Returns|Raises)\s.*?\.(?=\s|$)", re.DOTALL)
 
@@ -43,7 +44,7 @@ def deed_endpoints() -> Iterator[Endpoint]:
 
 
 def _handler(declared: deed) -> Callable[..., Any]:
-    """Returns a function that does the deed, with the types and the docstring of an endpoint's handler."""
+    """Returns an endpoint's handler that does the deed. The handler gets its types and its docstring from the declaration."""
     function = signature(declared.function, eval_str=True)
     arguments = {_told(each): each for each in [*function.parameters.values()][1:]}
     in_path = re.findall(r"{(\w+)", declared.path)
@@ -103,7 +104,7 @@ def _form(declared: deed, what: str, fields: Sequence[tuple[str, Any] | tuple[st
 def _check_places(
     controlled: ControlledBroker, in_path: list[str], arguments: Mapping[str, Parameter], values: Mapping[str, Any]
 ) -> None:
-    """Check that the topic and the partition in the path exist, and the named brokers. Raises NoSuchTopic, NoSuchPartition and
+    """Check that the topic and the partition in the path, and the named brokers, exist. Raises NoSuchTopic, NoSuchPartition and
     Problem."""
     known = controlled.engine.cluster
     if "topic" in in_path:

@@ -26,8 +26,9 @@ class Endpoint:
 
     The handler gets the controlled broker or proxy and, by name, the parts of the path. The handler also gets `query` and
     `body` (forms) or `text` (the raw body), if its signature has them. The response is the result in JSON; None is an empty
-    object, and a text stays as it is. With `as_text`, the response is JSON only if the client accepts application/json, and
-    else the text that this function makes of the result. `problems` maps each status that reports a problem to the reason.
+    object, and a text stays as it is. With `as_text`, the response is JSON only if the client accepts application/json.
+    Otherwise the response is the text that `as_text` makes of the result. `problems` maps each status that reports a problem to
+    the reason.
     """
 
     method: str
@@ -51,7 +52,7 @@ class Endpoint:
 
     @property
     def of_brokers(self) -> bool:
-        """Tells whether only brokers have the endpoint, and proxies do not."""
+        """Tells whether only brokers have the endpoint."""
         return self.hints["controlled"] is ControlledBroker
 
     @property

@@ -1,4 +1,4 @@
-"""Describes the fields of each endpoint's query and body, for docs/reference/control.md and for the page at `/`."""
+"""Describes the fields of each endpoint's query and body, for docs/reference/control.md and the page at `/`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fields_of(endpoint: Endpoint) -> list[Field]:
             schema(form, named)
             found += [Field(where, *each) for each in _of_form(form.__name__, named, "")]
         elif form is not None:
-            found.append(Field(where, "kind, …", "a rule (needed): in the words of a fault file, as faults.md lists them"))
+            found.append(Field(where, "kind, …", "a rule (needed), in the words of a fault file, which faults.md lists"))
     if "text" in endpoint.hints:
         found.append(Field("body", "", "a fault file (needed)" if endpoint.takes == TOML else "a text (needed)"))
     return found

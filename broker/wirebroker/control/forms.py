@@ -22,7 +22,8 @@ Natural = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 
 LONGEST_WORD = 100
-"""Only this many characters of an unknown word are compared with the known words, because comparing long words takes long."""
+"""Only this many characters of an unknown word are compared with the known words, because the comparison of long words takes
+too much time."""
 LONGEST_NUMBER = 40
 """A number in a query may have at most this many characters."""
 REFERENCE = "#/components/schemas/{name}"
@@ -48,7 +49,7 @@ class Misfit(ValueError):
 
 
 def required(form: type[Form]) -> list[str]:
-    """Returns the fields that must be given."""
+    """Returns the names of the fields without a default."""
     return [each.name for each in msgspec.structs.fields(form) if each.required]
 
 
@@ -56,7 +57,7 @@ def required(form: type[Form]) -> list[str]:
 
 
 def read(form: type[Form], value: Any, *, as_text: bool = False) -> Any:
-    """Returns the value as this form. With `as_text`, every value is a text, as in a query. Raises Misfit."""
+    """Converts the value to this form. With `as_text`, every value is a text, as in a query. Raises Misfit."""
     if as_text:
         hints = get_type_hints(form)
         value = {name: _from_text(hints[name], text) if name in hints else text for name, text in value.items()}
@@ -112,7 +113,7 @@ def _explained(form: Any, value: Any, error: str) -> Misfit:
 
 
 def _at(kind: Any, value: Any, path: str) -> tuple[Any, Any, str]:
-    """Returns the type, the value and the complete path of a field from msgspec's path, which omits the keys of dicts."""
+    """Returns the type, the value and the complete path of a field. `path` is msgspec's path, which omits the keys of dicts."""
     place = ""
     for name, index in _STEP.findall(path):
         if name:
@@ -161,7 +162,7 @@ def _shown(value: Any) -> str:
 
 
 def schema(hint: Any, named: dict[str, Any]) -> dict[str, Any]:
-    """Returns the JSON schema of a type. Puts the schemas of forms into `named`, and refers to them."""
+    """Returns the JSON schema of a type. Adds the schemas of forms to `named`, and refers to them by name."""
     if hasattr(hint, "json_schema"):
         described: dict[str, Any] = hint.json_schema()
         return described

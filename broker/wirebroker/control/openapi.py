@@ -16,8 +16,8 @@ SENT_BACK = {
     400: "the body cannot be read",
     403: "a page of another site sent the request",
     413: "the body is too large",
-    422: "something in the request does not fit; `field` names it",
-    503: "too many requests wait",
+    422: "a value in the request is wrong; `field` names its field",
+    503: "too many requests are waiting",
 }
 """The problems with which any endpoint may respond."""
 

@@ -30,7 +30,7 @@ FIRST = ("/health", "/report", "/topics", "/faults", "/verdicts", "/groups")
 
 
 def page(endpoints: Sequence[Endpoint]) -> str:
-    """Returns the whole page, which loads nothing from elsewhere."""
+    """Returns the whole page, which loads no other files."""
     paths = {each.shown_path for each in endpoints if each.method == "GET"}
     first = ", ".join(f'<a href="{path[1:]}">{path[1:]}</a>' for path in FIRST if path in paths)
     titles = {**TITLES, **(tools.titles() if (tools := installed_tools()) is not None else {})}

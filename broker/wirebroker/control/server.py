@@ -75,7 +75,7 @@ class Control:
         self._server: asyncio.Server | None = None
         self.url = ""
         self.open_to_others = False
-        """Tells whether the control listens on more than loopback."""
+        """Tells whether the control also listens on addresses other than loopback."""
         give_up_in_children(self)
 
     def descriptors(self) -> Iterator[int]:
@@ -102,10 +102,10 @@ class Control:
         await self._responses_sent()
         for connection in list(self._state.connections):
             connection.transport.abort()
-        await self._responses_sent()  # ends the responses that clients read too slowly
+        await self._responses_sent()  # this ends the responses that clients read too slowly
 
     async def _responses_sent(self) -> None:
-        """Wait a little for the responses that are being sent."""
+        """Wait a short time for the responses that are being sent."""
         if self._state.tasks:
             await asyncio.wait(list(self._state.tasks), timeout=LAST_RESPONSES_S)
 
@@ -126,8 +126,8 @@ class _Protocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Read HTTP.
 
-        Refuse a Kafka client, and log the refusal only once, because such a client tries again and again. The requests of a
-        Kafka client begin with a size below 16 MiB, so their first byte is 0.
+        Refuse a Kafka client, and log the refusal only once, because such a client tries again and again. A Kafka client's
+        request begins with a size below 16 MiB, so its first byte is 0.
         """
         if self.scope is None and data[:1] == b"\0":
             host = self.client[0] if self.client else "another process"
@@ -137,5 +137,6 @@ class _Protocol(H11Protocol):
             super().data_received(data)
 
     def _should_upgrade(self) -> bool:
-        """Always returns False. uvicorn's own method would warn, but Java's HTTP client offers HTTP/2 and also accepts 1.1."""
+        """Always returns False. uvicorn's own method would log a warning about Java's HTTP client, which offers HTTP/2, but
+        also accepts 1.1."""
         return False

@@ -33,8 +33,8 @@ from wirebroker.tools import installed_tools
 
 NO_SNAPSHOT = {404: "there is no snapshot of this id"}
 NO_FAULT = {404: "there is no fault of this id"}
-BAD_RULE = {422: "the rule can never match, or has a word that does not exist"}
-TOO_FEW = {409: "too few arrived within the timeout", 503: "the broker is stopping"}
+BAD_RULE = {422: "the rule can never match, or has an unknown word"}
+TOO_FEW = {409: "too few records or verdicts arrived within the timeout", 503: "the broker is stopping"}
 TOO_LATE = {409: "the goal was not reached within the timeout", 503: "the broker is stopping"}
 
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -50,7 +50,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/faults/{fault:number}", faults.one, problems=NO_FAULT),
     Endpoint("DELETE", "/faults/{fault:number}", faults.remove, problems=NO_FAULT),
     Endpoint("GET", "/faults/{fault:number}/assert-fired", faults.assert_one_fired,
-             problems=NO_FAULT | {409: "the rule has not fired, or not as often as expected"}),
+             problems=NO_FAULT | {409: "the rule has not fired, or has not fired as often as expected"}),
     Endpoint("GET", "/faults/{fault:number}/wait", faults.wait, problems=NO_FAULT | TOO_LATE),
     # Topics and records
     Endpoint("GET", "/topics", topics.listed),
@@ -59,7 +59,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("POST", "/topics/{topic}/records", records.store, 201, problems=NO_TOPIC),
     Endpoint("GET", "/topics/{topic}/records/wait", records.wait, problems=TOO_FEW),
     Endpoint("POST", "/topics/{topic}/records/assert", records.compare,
-             problems={404: "there is no such topic, and none of its records are expected; or no such partition",
+             problems={404: "the topic does not exist although no records are expected, or the partition does not exist",
                        409: "the records differ", 503: "the broker is stopping"}),
     Endpoint("GET", "/topics/{topic}/producers", state.producers, problems=NO_TOPIC),
     # Verdicts and the trace
@@ -110,7 +110,7 @@ def endpoints_of(kind: Literal["broker", "proxy"]) -> tuple[Endpoint, ...]:
     tools = installed_tools()
     every = [*ENDPOINTS, *deed_endpoints(), *(tools.endpoints() if tools is not None else ())]
     roots = [_root(each) for each in every]
-    # A path that ends with an id matches all paths below it, so it comes after them.
+    # A path that ends with an id also matches all longer paths, so it comes after the longer paths.
     every.sort(key=lambda each: (roots.index(_root(each)), each.path.endswith(":id}")))
     return tuple(each for each in every if kind == "broker" or not each.of_brokers)
 

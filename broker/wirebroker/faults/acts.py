@@ -21,14 +21,13 @@ if TYPE_CHECKING:  # a proxy has no broker
 
 
 class ExchangeParts(Received, Parked, Protocol):
-    """The part of a request, which has no response yet, that faults need."""
+    """The attributes and methods that faults need of a request without a response."""
 
     correlation_id: int
     now: int
     """The time of arrival, in ms since the epoch."""
     frame: memoryview | None
-    """The bytes of the request, with which the fast path compares the next request. It is None if the fast path must not
-    compare the next request with it."""
+    """The bytes of the request. The fast path compares the next request with these bytes, except if they are None."""
 
     @property
     def alive(self) -> bool:
@@ -39,7 +38,7 @@ class ExchangeParts(Received, Parked, Protocol):
         """Tells whether the client will get a response."""
 
     def handle(self, request: Message) -> None:
-        """Handle the request. Its response is passed to `FaultPlan.on_response`, now or later."""
+        """Handle the request. The response is passed to `FaultPlan.on_response`, now or later."""
 
     def respond(self, response: Message) -> None:
         """Send the response to the request."""
@@ -75,19 +74,19 @@ class Injection(ABC):
 
     @abstractmethod
     def respond(self, response: Message) -> Outcome:
-        """Send the response instead of handling the request. Of the other rules, only those that act on responses still act."""
+        """Send the response instead of handling the request. Afterwards, only rules that act on responses still act."""
 
     @abstractmethod
     def refuse(self, code: int, only: Where | None) -> Message | Outcome:
-        """Respond with an error for the partitions `only`. Returns a request for the other partitions, which is to be handled,
-        or the outcome if there are no others.
+        """Respond with an error for the partitions `only`. Returns a request to handle for the other partitions, or the outcome
+        if there are no other partitions.
 
         A request that only reads is handled normally, and then the error replaces the result in the response.
         """
 
     @abstractmethod
     def handle_later(self, ms: int) -> Outcome:
-        """Handle the request `ms` later."""
+        """Handle the request `ms` milliseconds later."""
 
     @abstractmethod
     def handle_after_others(self, others: int) -> Outcome:
@@ -95,12 +94,12 @@ class Injection(ABC):
 
     @abstractmethod
     def respond_later(self, response: Message, ms: int) -> None:
-        """Send the response `ms` later."""
+        """Send the response `ms` milliseconds later."""
 
     @abstractmethod
     def lose_response(self, *, close: bool, reset: bool = False) -> bool:
-        """Do not send the response. With `close`, close the connection. Without `close`, nothing is ever sent on the connection
-        again. Returns False, so that the caller does not send the response."""
+        """Do not send the response. With `close`, close the connection. Without `close`, never send anything on the connection
+        again. Returns False, which tells the caller not to send the response."""
 
     @abstractmethod
     def reset(self) -> Outcome:
@@ -112,7 +111,7 @@ class Injection(ABC):
 
     @abstractmethod
     def slow_write(self, batch: Batch, ms: int) -> None:
-        """Make the write of a batch take `ms` longer."""
+        """Make the write of a batch take `ms` milliseconds longer."""
 
     @abstractmethod
     def crash(self) -> None:
@@ -124,8 +123,8 @@ class Injection(ABC):
 
     @abstractmethod
     def report(self, done: bool) -> None:
-        """If `done` is set, write to the trace that the rule has fired. If `done` is False, the rule had nothing to do, and its
-        firing is not counted."""
+        """If `done` is True, write to the trace that the rule has fired. If `done` is False, the rule had nothing to do, and
+        the firing is not counted."""
 
 
 class Greeting(Struct):
@@ -134,7 +133,7 @@ class Greeting(Struct):
     listener: str
     now: int
     can_expire: bool
-    """Tells whether the listener has an expired certificate that it can present."""
+    """Tells whether the listener can present an expired certificate."""
     expired: bool = False
     stalled_by: Hashable | None = None
     """The rule that stalls the handshake."""
@@ -144,7 +143,7 @@ class Greeting(Struct):
 
 
 class OutgoingResponse(Struct):
-    """The changes that fault rules make to the bytes of a response. The matching rules set the fields one after the other."""
+    """The changes to the bytes of a response. The matching fault rules set the fields one after the other."""
 
     size: int
     sample: Callable[[range, int], list[int]]

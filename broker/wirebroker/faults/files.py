@@ -1,5 +1,4 @@
-"""Reads and writes fault files. A fault file has fault rules in TOML. An error in the file is reported with the number of its
-line.
+"""Reads and writes fault files, which contain fault rules in TOML. An error message names the line of the error.
 
 seed = 7
 
@@ -53,8 +52,8 @@ def loads(text: str, where: str) -> FaultFile:
 
 
 def parse(document: dict[str, Any], where: str, text: str = "") -> FaultFile:
-    """Returns the rules of a parsed TOML document. `text` is the source of the document. The source is needed for the line
-    numbers in error messages. Raises FaultFileError."""
+    """Returns the rules of a parsed TOML document. `text` is the source of the document, from which error messages get the line
+    numbers. Raises FaultFileError."""
     lines = _Lines(where, text)
     for key in document:
         if key not in ("seed", "fault"):
@@ -90,7 +89,7 @@ def read_rule(table: Mapping[str, Any]) -> Rule:
 
 
 class _Lines:
-    """Finds the line of a fault file that has a given word of a given fault."""
+    """Finds the line of a fault file with a given word of a given fault."""
 
     def __init__(self, where: str, text: str) -> None:
         self._where = where
@@ -115,8 +114,7 @@ class _Lines:
 
 
 def dump(rules: Iterable[Rule], seed: int) -> str:
-    """Returns the text of a fault file with the rules. If a word of a rule is a function, the rule cannot be written, and a
-    comment takes its place."""
+    """Returns the text of a fault file with the rules. A rule with a function cannot be written, and becomes a comment."""
     parts = [f"seed = {seed}\n"]
     for rule in rules:
         if not rule.in_files:
@@ -135,7 +133,7 @@ def schema() -> dict[str, Any]:
         "type": "object",
         "additionalProperties": False,
         "properties": {
-            "seed": {"type": "integer", "description": "probabilities are drawn from it"},
+            "seed": {"type": "integer", "description": "the seed of the random choices of rules with a probability"},
             "fault": {"type": "array", "items": rule_schema()},
         },
     }

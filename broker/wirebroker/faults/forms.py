@@ -12,7 +12,7 @@ from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
-__tracebackhide__ = True  # so that pytest shows the line of the caller
+__tracebackhide__ = True  # pytest shows the caller's line
 
 LONGEST = 60
 """An error message shows at most this many characters of an invalid value."""
@@ -80,6 +80,6 @@ def _bounds(schema: dict[str, Any]) -> str:
 def _shown(value: Any) -> str:
     try:
         text = repr(value)
-    except ValueError:  # the value is a whole number with thousands of digits
+    except ValueError:  # Python does not print a whole number with thousands of digits
         return "this one"
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."

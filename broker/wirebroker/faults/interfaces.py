@@ -1,4 +1,4 @@
-"""The interfaces between the fault plan and its host. The host is a broker's engine, or a proxy in front of a real cluster."""
+"""The interfaces between the fault plan and its host, which is a broker's engine, or a proxy in front of a real cluster."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Host(Protocol):
     """The broker or proxy whose requests pass through a plan."""
 
     def rules_loaded(self, loaded: bool) -> None:
-        """Note whether the plan has any rules from now on."""
+        """Note that the plan now has rules, or that it has no rules any more."""
 
     @property
     def now(self) -> int:
-        """The latest time that is known, in ms since the epoch."""
+        """The current time, in ms since the epoch."""
 
     def emit(self, effect: Effect) -> None:
         """Send a response or close a connection, after all earlier effects."""
@@ -70,7 +70,7 @@ class Host(Protocol):
 
     @property
     def fault_broker(self) -> EngineBroker | None:
-        """The interface to the broker's state, or None in a proxy. A proxy refuses rules that act inside a broker."""
+        """The interface to the broker's state. It is None in a proxy, which refuses rules that act inside a broker."""
 
     @property
     def refuses_faults(self) -> str:

@@ -1,4 +1,4 @@
-"""A rule that matches a request, and the collection of all rules that match a request."""
+"""The match of a rule with a request, and all matches of a request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MatchedRule(NamedTuple):
     batches: list[Batch | None]
 
     def without(self, gone: Where) -> MatchedRule:
-        """Returns the same match without the partitions `gone`, because these are no longer in the request."""
+        """Returns the same match without the partitions `gone`, which are no longer in the request."""
         only = None if self.only is None else self.only - gone
         batches = [each for each in self.batches if each is None or (each.topic, each.partition) not in gone]
         return MatchedRule(self.rule, only, [] if only is not None and not only else batches)
@@ -42,7 +42,7 @@ class Matches(Struct):
     refused: Message | None = None
     """The part of the response for the partitions `gone`."""
     gone: Where = frozenset()
-    """The partitions that a rule has refused, and that are therefore not handled."""
+    """The partitions that are not handled, because a rule has refused them."""
     slow: dict[TopicPartition, int] = {}
     """For each partition with a slow write, the duration of the write in ms."""
     slow_rule: Rule | None = None
@@ -54,6 +54,6 @@ class Matches(Struct):
 
     @property
     def needs_outcome(self) -> bool:
-        """Tells whether a rule has to act immediately after the request was handled: for a failing or slow write, or a
+        """Tells whether a rule has to act immediately after the request was handled, because of a failing or slow write, or a
         crash."""
         return bool(self.failing) or self.crashes or self.slow_rule is not None

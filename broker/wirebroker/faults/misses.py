@@ -1,7 +1,7 @@
 """Remembers the requests that a rule did not match, in order to explain why it never fired.
 
-Until a rule matches its first request, it remembers for each request of its APIs which of the rule's words did not fit, and
-which values the request had.
+Until a rule matches its first request, it remembers the words of the rule that did not fit the requests of its APIs, and the
+values of the requests.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from msgspec import Struct
 from wirebroker.common.suggestions import did_you_mean
 
 MOST_REASONS = 50
-"""Requests are counted by their API and the words that did not fit, for at most this many combinations."""
+"""Requests are counted for each combination of an API and the words that did not fit. There are at most this many
+combinations."""
 MOST_VALUES = 20
 """For each word, at most this many values of requests are remembered."""
 SHOWN_VALUES, SHOWN_APIS = 3, 6
@@ -25,16 +26,16 @@ Misfit = tuple[str, tuple[object, ...]]
 
 
 class _Reason(Struct):
-    """The number of requests that the same words of the rule did not fit, and the values that these requests had for the
-    words."""
+    """The number of requests for which the same words of the rule did not fit, and the values of these words in the
+    requests."""
 
     count: int = 0
     found: dict[str, dict[object, None]] = {}
 
 
 class Misses:
-    """The requests that a rule did not match, as the rule remembers them. `arrived` has the number of requests of each API,
-    which the plan counts for all rules together."""
+    """What a rule remembers of the requests that it did not match. `arrived` has the number of requests of each API, which the
+    plan counts for all rules together."""
 
     def __init__(self, arrived: Counter[str]) -> None:
         self._arrived = arrived
@@ -43,7 +44,7 @@ class Misses:
         self._reasons: dict[tuple[str, tuple[str, ...]], _Reason] = {}
 
     def end(self) -> None:
-        """Note that the rule was unloaded, so that later requests are not counted."""
+        """Note that the rule was unloaded, because later requests do not count."""
         self._until = self._arrived.copy()
 
     def add(self, api: str, misfits: Iterable[Misfit]) -> None:

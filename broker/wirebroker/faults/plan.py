@@ -1,12 +1,12 @@
 """The fault plan applies the loaded rules to each request and its response.
 
 Before a request is handled, the rules act on it in the order in which they were added. After a rule that ends the request, no
-further rule acts. The rules that will act on the response are remembered in the exchange (`Exchange.matches`), because the
-response may be made later. The firing of a rule is counted when the rule is chosen, so that `times` is never exceeded. If the
-rule then finds nothing to do, this firing is subtracted again.
+further rule acts. The exchange remembers the rules that will act on the response (`Exchange.matches`), because the response may
+be made later. The firing of a rule is counted when the rule is chosen, so the rule never exceeds `times`. If the rule then
+finds nothing to do, the firing is subtracted again.
 
-The plan uses only a `Host` and exchanges (see `interfaces`) and no engine. So the same rules work in a proxy. While no
-rule is loaded, the engine does not call the plan at all.
+The plan uses only a `Host` and exchanges (see `interfaces`), but no engine, so the same rules work in a proxy. While no rule is
+loaded, the engine does not call the plan.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 REMEMBERED = 1000
 """At most this many unloaded rules that never fired are remembered."""
 NOTHING: Where = frozenset()
-REFUSED_ACKS_0 = "a fault refused a Produce with acks=0, so there is no response that could report the error"
+REFUSED_ACKS_0 = "a fault refused a Produce with acks=0, which gets no response that could report the error"
 
 Continue = Callable[[int], None]
 """A function that continues a request later. Its argument is the time at which it is called."""
@@ -75,7 +75,7 @@ class FaultPlan:
         """For each partition in which a slow write is in progress, the requests that wait for this write."""
         self._at_unload: dict[Hashable, list[Callable[[], None]]] = {}
         self._seen_parts: dict[Connection, set[Rule]] = {}
-        """For each connection on which only a part of a request has arrived, the rules that have matched this request."""
+        """For each connection on which only a part of a request has arrived, the rules that have matched this part."""
         self._unloaded_unfired: deque[Rule] = deque(maxlen=REMEMBERED)
         """The latest unloaded rules that never fired. Their number is limited, because a test may load any number of rules."""
         self._keys: frozenset[int] = frozenset()
@@ -85,13 +85,13 @@ class FaultPlan:
 
     @property
     def broker(self) -> EngineBroker:
-        """The interface to the broker's state. Only rules that act inside a broker use it. A proxy has none, and there `add`
-        refuses such rules."""
+        """The interface to the broker's state, for rules that act inside a broker. A proxy has no such interface, and its `add`
+        refuses these rules."""
         assert self.host.fault_broker is not None
         return self.host.fault_broker
 
     def reseed(self, seed: int) -> None:
-        """Use the seed `seed` for the random choices from the next request on."""
+        """Use `seed` for the random choices from the next request on."""
         self.seed = seed
         self._random = random.Random(seed)
 
@@ -105,7 +105,7 @@ class FaultPlan:
         if rule.needs_broker and self.host.fault_broker is None:
             raise FaultError("kind", f"{rule.kind} acts inside a broker, and this is a proxy; load it in the broker instead")
         if rule.match.principal is not None and self.host.fault_broker is None:
-            raise FaultError("principal", "a proxy does not know the clients' principals; load the rule in the broker")
+            raise FaultError("principal", "a proxy cannot see the principals of clients; load the rule in the broker")
         if self.host.fault_broker is not None:
             rule.check_broker(self.host.fault_broker)
         return self._load(rule)
@@ -146,11 +146,11 @@ class FaultPlan:
             self._let_go(held, self.host.now)
 
     def unfired(self) -> list[Rule]:
-        """Returns the rules that never fired: first the unloaded rules, then the loaded rules, each in their order."""
+        """Returns the rules that never fired: first the unloaded rules, then the loaded rules."""
         return [*self._unloaded_unfired, *(rule for rule in self.rules if not rule.fired)]
 
     def succeed(self, earlier: FaultPlan) -> None:
-        """After a reset, remember those rules of the plan `earlier` that never fired, except rules that are loaded again."""
+        """After a reset, remember the rules of the plan `earlier` that never fired, except rules that are loaded again."""
         again = set(map(str, self.rules))
         self._unloaded_unfired += [rule for rule in earlier.unfired() if str(rule) not in again]
 
@@ -169,17 +169,17 @@ class FaultPlan:
         self._keys = frozenset(KEYS[api] for rule in self.rules for api in rule.apis)
 
     def concerns(self, key: int) -> bool:
-        """Tells whether requests of the API `key` must be passed to the plan: because rules may match them, because they may
+        """Tells whether requests of the API `key` must be passed to the plan, because rules may match them, because they may
         have to wait, or because other requests wait for them."""
         return key in self._keys or bool(self._held or self._waiting or self._seen_parts)
 
     def arrived(self, key: int) -> bool:
-        """Note that a request of the API `key` has arrived. Returns whether the request must be passed to the plan."""
+        """Note that a request of the API `key` has arrived. Returns True if the request must be passed to the plan."""
         self._arrived[api_name(key)] += 1
         return self.concerns(key)
 
     def restarted(self) -> None:
-        """The brokers restart: forget the delayed requests, which are lost."""
+        """Forget the delayed requests, which are lost because the brokers restart."""
         for held in self._held:
             self.take_back(_matches(held.exchange).before)
         self._held.clear()
@@ -187,7 +187,7 @@ class FaultPlan:
         self._seen_parts.clear()
 
     def killed(self, node_id: int) -> None:
-        """A broker was killed: forget the delayed requests to it."""
+        """Forget the delayed requests to a broker, which was killed."""
         for held in [each for each in self._held if each.exchange.node_id == node_id]:
             matches = _matches(held.exchange)
             self._forget(held)
@@ -197,7 +197,7 @@ class FaultPlan:
                     go_on(self.host.now)
 
     def left(self, exchange: Planned) -> None:
-        """The client no longer waits for the response of an exchange: forget the rules that were to act on the response."""
+        """Forget the rules for the response of an exchange, because the client no longer waits for the response."""
         matches = _matches(exchange)
         self.take_back(matches.after, matches.wire)
 
@@ -223,7 +223,7 @@ class FaultPlan:
                 return
 
     def arriving(self, connection: Connection, part: Buffer, now: int) -> None:
-        """Close the connection if a rule fires on a request that has arrived only in part. `part` does not include the size
+        """Close the connection if a rule fires on a request of which only a part has arrived. `part` does not include the size
         field."""
         for rule in self.rules:
             if rule.injection_point is not InjectionPoint.ARRIVAL or rule.arrival_bytes > len(part) + SIZE_BYTES:
@@ -246,7 +246,7 @@ class FaultPlan:
     def receive(self, request: Message, exchange: Planned, facts: Facts | None = None) -> None:
         """Apply the rules to a request that has arrived, and handle the request unless a rule prevents it.
 
-        `facts` are the facts of the request if they are known already. In this case the request's records are not in the
+        If the facts of the request are known already, `facts` has them. In this case the request's records are not in the
         connection's buffer.
         """
         owned = facts is not None
@@ -256,7 +256,7 @@ class FaultPlan:
         for matched in self._matched_rules(facts, exchange):
             lists.get(matched.rule.injection_point, matches.before).append(matched)
         if owned or matches.before or matches.after or matches.wire:
-            exchange.frame = None  # so the fast path cannot compare the next request with this one
+            exchange.frame = None  # the fast path must not compare the next request with this request
         self._proceed(request, exchange, exchange.now)
 
     def _matched_rules(self, facts: Facts, exchange: Planned) -> Iterator[MatchedRule]:
@@ -273,7 +273,7 @@ class FaultPlan:
                 yield MatchedRule(rule, partitions_of(injection, rule, facts), injection)
 
     def _proceed(self, request: Message, exchange: Planned, now: int) -> None:
-        """Apply the rules that have not acted yet to a request, and handle the request unless a rule prevents it."""
+        """Apply the remaining rules to a request, and handle the request unless a rule prevents it."""
         matches = _matches(exchange)
         while matches.before:
             matched = self._remaining(matches.before.pop(0), matches.gone)
@@ -314,8 +314,8 @@ class FaultPlan:
         return remaining
 
     def report(self, matched: MatchedRule, exchange: Planned, done: bool) -> None:
-        """Write to the trace that a rule has fired. If `done` is False, the rule found nothing to do, and its firing is
-        subtracted again."""
+        """Write to the trace that a rule has fired. If `done` is False, the rule found nothing to do, and the firing is
+        subtracted instead."""
         if done:
             self._trace(matched, exchange)
         else:
@@ -333,15 +333,14 @@ class FaultPlan:
 
     @staticmethod
     def take_back(*fires: list[MatchedRule]) -> None:
-        """Subtract the firings of rules that will not act after all."""
+        """Subtract the firings of rules that will not act."""
         for some in fires:
             for matched in some:
                 matched.rule.fired -= len(matched.batches)
             some.clear()
 
     def _admit(self, request: Message, exchange: Planned, now: int) -> None:
-        """Handle the request as soon as no other slow write is in progress in its partitions, and its own slow write is
-        done."""
+        """Handle the request when no other slow write is in progress in its partitions, and its own slow write is done."""
         matches = _matches(exchange)
         wanted = {(batch.topic, batch.partition) for batch in matches.facts.batches} - matches.gone if self._waiting else ()
         before = next((each for each in sorted(wanted) if each in self._waiting), None)
@@ -357,8 +356,7 @@ class FaultPlan:
             self._handle(request, exchange)
 
     def _written(self, request: Message, exchange: Planned, now: int) -> None:
-        """The slow write of a request is done. Handle the request, and then, in order, the requests that waited for this
-        write."""
+        """Handle a request whose slow write is done, and then, in order, the requests that waited for this write."""
         waiting = self._end_slow_write(_matches(exchange).slow)
         self._resume(request, exchange, now, self._admit)
         for go_on in waiting:
@@ -389,8 +387,8 @@ class FaultPlan:
                 self._let_go(held, exchange.now)
 
     def _report_failed_writes(self, exchange: Planned) -> None:
-        """Report each write that a rule was to make fail: was it attempted? A duplicate is not written, so its
-        write cannot fail."""
+        """Report for each write that a rule should make fail whether the write was attempted. A duplicate is not written, so
+        its write cannot fail."""
         matches = _matches(exchange)
         failing, matches.failing = matches.failing, []
         for matched, where in failing:
@@ -403,7 +401,7 @@ class FaultPlan:
     # Holding back
 
     def hold_request(self, rule: Rule, request: Message, exchange: Planned, *, ms: int = 0, others: int = 0) -> None:
-        """Handle the request `ms` later, or after `others` requests of other connections."""
+        """Handle the request `ms` milliseconds later, or after `others` requests of other connections."""
         self._park(request, exchange)
         go_on = partial(self._resume, request, exchange, go_on=self._proceed)
         if others:
@@ -444,7 +442,7 @@ class FaultPlan:
         exchange.now = max(exchange.now, now)
         go_on(request, exchange, exchange.now)
         if _matches(exchange).facts.acks == 0 and exchange.alive:
-            self.host.emit(Respond(connection, []))  # sends nothing, but lets the connection's next request continue
+            self.host.emit(Respond(connection, []))  # send nothing, but let the connection's next request continue
 
     # After
 

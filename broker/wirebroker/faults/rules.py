@@ -1,8 +1,9 @@
-"""A fault rule determines which requests it matches, on which of these matches it fires, and what it does then.
+"""Fault rules. A rule determines which requests it matches, on which matches it fires, and what it does then.
 
-Each kind of fault is one subclass of `Rule` (see `kinds`). The annotations of a subclass are its options. Its methods carry out
-the fault. Its docstring is its text in the documentation. All other forms are derived from the class: the call in Python, the
-table [[fault]] in a fault file, the JSON of the control endpoint, the JSON schema and the table in docs/how-to/faults.md.
+Each kind of fault is one subclass of `Rule` (see `kinds`). The annotations of the subclass are the options of the fault, the
+methods carry out the fault, and the docstring is the text in the documentation. All other forms are derived from the class: the
+call in Python, the table [[fault]] in a fault file, the JSON of the control endpoint, the JSON schema and the table in
+docs/how-to/faults.md.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from wirebroker.faults.acts import Greeting, Injection, OutgoingResponse
     from wirebroker.requests.effects import Outcome
 
-__tracebackhide__ = True  # so that pytest shows the line of the caller
+__tracebackhide__ = True  # pytest shows the caller's line
 
 if not TYPE_CHECKING:
     ApiName = str  # upper and lower case do not matter; type checkers accept only Kafka's spelling
@@ -38,7 +39,7 @@ KINDS: dict[str, type[Rule]] = {}
 NonNegative = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 HEADER_WORDS = ("api", "version", "client_id", "node")
-"""The words that can be checked with only the header of a request, which arrives before the rest."""
+"""The words that can be checked as soon as the header of a request has arrived."""
 
 
 class InjectionPoint(Enum):
@@ -53,12 +54,12 @@ class InjectionPoint(Enum):
 
 
 class NotFired(AssertionError):
-    """Raised if a rule did not fire as often as it should have."""
+    """Raised if a rule did not fire as often as expected."""
 
 
 class Match(Struct, frozen=True):
-    """The conditions under which a rule matches a request. A condition that is None is always met. A list means "one of these",
-    and a pair means "from, to"."""
+    """The conditions under which a rule matches a request. None means any value, a list means one of several values, and a pair
+    means a range."""
 
     api: tuple[str, ...] | None = None
     version: tuple[int, int] | None = None
@@ -84,8 +85,8 @@ class Match(Struct, frozen=True):
         return [each for each in _parts(facts) if next(self._misfits(facts, each), None) is None]
 
     def missing(self, facts: Facts) -> list[list[Misfit]]:
-        """If the request is of one of the rule's APIs, returns lists of the words that do not fit it: one list for each batch
-        of a Produce, or one list for any other request."""
+        """Returns lists of the words that do not fit the request: for a Produce one list for each batch, for any other request
+        a single list. If the request is of another API than the rule, returns no list."""
         if self.api is not None and facts.api not in self.api:
             return []
         return [[*self._header_misfits(facts), *self._misfits(facts, each)] for each in _parts(facts)]
@@ -134,7 +135,8 @@ class Match(Struct, frozen=True):
 
 
 def _parts(facts: Facts) -> Sequence[Batch | None]:
-    """Returns the parts of a request that count as matches: the batches of a Produce, or one None for any other request."""
+    """Returns the parts of a request that count as separate matches: the batches of a Produce, or a single None for any other
+    request."""
     return facts.batches if facts.api == "Produce" else (None,)
 
 
@@ -155,15 +157,15 @@ class Count(Struct, frozen=True):
 
 @dataclass_transform(eq_default=False)
 class _Declared:
-    """From this base class, type checkers learn that the annotations of a kind are the arguments of its call."""
+    """This base class shows type checkers that the annotations of a kind are the arguments of its call."""
 
     def __init_subclass__(cls, kw_only: bool = False) -> None:
         pass
 
 
 class Rule(_Declared, kw_only=True):
-    """A fault, with the conditions under which it acts. `seen` is the number of matches, and `fired` is the number of matches
-    on which the rule fired.
+    """A fault and the conditions under which it acts. `seen` is the number of matches, and `fired` is the number of matches on
+    which the rule fired.
 
     Creating a rule that could never fire raises FaultError, a ValueError that names the wrong word.
     """
@@ -237,9 +239,9 @@ class Rule(_Declared, kw_only=True):
         self.wait_until: Callable[[Callable[[], bool], float], None] | None = None
         """Waits for a condition in the broker that has the rule. Raises TimeoutError."""
         self.copied = False
-        """Tells whether copies of this rule were made. Brokers load the copies, and not the rule itself."""
+        """Tells whether copies of this rule were made. Brokers load the copies instead of the rule itself."""
         self.misses: Misses | None = None
-        """The requests that the rule did not match since it was loaded. None if the rule was never loaded."""
+        """The requests since the loading that the rule did not match. If the rule was never loaded, this is None."""
         self._check_rule()
         self.check_options()
 
@@ -255,20 +257,21 @@ class Rule(_Declared, kw_only=True):
             raise FaultError("node", f"{self.kind}: there is no node {self.match.node}; there is {there}")
 
     def before(self, injection: Injection) -> Message | Outcome:
-        """Act on the request before it is handled. Returns the request that is to be handled (perhaps only a part of it), or
-        the outcome of the request."""
+        """Act on the request before it is handled. Returns the request to handle, perhaps only a part of the original request,
+        or the outcome."""
         raise NotImplementedError
 
     def change(self, injection: Injection) -> bool | None:
-        """Change storage or state before the request is handled. If a kind defines this method, it does not change the request.
+        """Change storage or state before the request is handled. A kind that defines this method does not change the request
+        itself.
 
-        Returns whether there was something to change, or None if this is known only after the request was handled. An exception
-        NothingToChange from the broker counts as False.
+        Returns True if there was something to change. Returns None if this is known only after the request was handled. An
+        exception NothingToChange from the broker counts as False.
         """
         raise NotImplementedError
 
     def on_response(self, injection: Injection, response: Message) -> bool:
-        """Act on the response. Returns whether the response can be sent now."""
+        """Act on the response. Returns True if the response can be sent now."""
         raise NotImplementedError
 
     def send(self, line: OutgoingResponse) -> bool:
@@ -305,7 +308,8 @@ class Rule(_Declared, kw_only=True):
     # Counting
 
     def fires(self, chance: Callable[[], float]) -> bool:
-        """Count a match. Returns whether the rule fires on it. `chance()` returns a random number from 0 to less than 1."""
+        """Count a match. Returns True if the rule fires on the match. `chance()` returns a random number from 0 to less than
+        1."""
         self.seen += 1
         count = self.count
         if count.times is not None and self.fired >= count.times:
@@ -320,7 +324,8 @@ class Rule(_Declared, kw_only=True):
         return injection
 
     def assert_fired(self, times: int | None = None) -> None:
-        """Raises NotFired if the rule never fired or, with `times`, if it did not fire exactly `times` times."""
+        """Raises NotFired if the rule never fired. With `times`, raises NotFired unless the rule fired exactly `times`
+        times."""
         if self.fired == times or (times is None and self.fired):
             return
         raise self.not_fired("at all" if times is None else f"{times} times")
@@ -336,7 +341,7 @@ class Rule(_Declared, kw_only=True):
             raise self.not_fired(f"{times} times within {timeout:g} s") from None
 
     def not_fired(self, wanted: str) -> NotFired:
-        """Returns the error that the rule did not fire as often as it should have."""
+        """Returns the error that the rule did not fire as often as expected."""
         counts = f"it matched {self.seen} and fired {self.fired}"
         reason = self.missed if self.seen else self.why_not
         return NotFired(f"the rule {self} did not fire {wanted}: {counts}{reason and f'; {reason}'}")
@@ -345,7 +350,7 @@ class Rule(_Declared, kw_only=True):
     def why_not(self) -> str:
         """Returns a sentence that explains why the rule has matched no request, and which requests arrived instead."""
         if self.misses is None:
-            where = "; copies of it were, which are in kafka.faults.rules" if self.copied else ""
+            where = "; only copies were added, which are in kafka.faults.rules" if self.copied else ""
             return f"it was never added to a broker{where}"
         return f"{self.missed or 'no request matched this rule'}; {self.misses.sentence(self.described())}"
 
@@ -358,7 +363,7 @@ class Rule(_Declared, kw_only=True):
                 self.misses.add(facts.api, misfits)
 
     def _unanswered(self, facts: Facts) -> list[Misfit]:
-        """If the rule acts on responses and the request gets no response, returns the word that does not fit: `acks`."""
+        """If the rule acts on responses, but the request gets no response, returns `acks` as the word that does not fit."""
         return (
             [("acks", (0,))]
             if facts.acks == 0 and self.injection_point in (InjectionPoint.RESPONSE, InjectionPoint.WIRE)
@@ -425,7 +430,7 @@ _HINTS: dict[type[Rule], dict[str, Any]] = {}
 
 
 def _hints_of(kind: type[Rule]) -> dict[str, Any]:
-    """Returns the type hints of a kind's options. The hints are cached, because finding them takes 1 ms and a fault file may
+    """Returns the type hints of a kind's options. The hints are cached, because the search takes 1 ms, and a fault file may
     have thousands of faults."""
     if kind not in _HINTS:
         _HINTS[kind] = get_type_hints(kind, include_extras=True)
@@ -445,7 +450,7 @@ def needed_by(kind: type[Rule]) -> tuple[str, ...]:
 
 
 def options_of(kind: type[Rule]) -> tuple[str, ...]:
-    """Returns the words that only this kind has. In a call, they may be positional arguments in this order."""
+    """Returns the words that only this kind has. In a call, these words may be positional arguments in this order."""
     hints = _hints_of(kind)
     return tuple(word for word in kind.__annotations__ if get_origin(hints[word]) is not ClassVar)
 

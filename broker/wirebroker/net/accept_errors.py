@@ -1,5 +1,5 @@
-"""Logs one sentence if connections cannot be accepted because too many files are open. asyncio would log a traceback for each
-failed accept."""
+"""If connections cannot be accepted because too many files are open, logs one sentence. asyncio alone would log a traceback for
+each failed accept."""
 
 from __future__ import annotations
 

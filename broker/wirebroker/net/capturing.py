@@ -1,5 +1,4 @@
-"""Captures the bytes of a connection with a tap between the transport and the protocol. The transport and the protocol do not
-notice the tap."""
+"""Captures the bytes of a connection. A tap between the transport and the protocol forwards all calls unchanged."""
 
 from __future__ import annotations
 
@@ -31,7 +30,8 @@ class Conversation(Protocol):
 
 
 class Capture(Protocol):
-    """A capture that is being written. It is also a sink of the trace: the verdicts become comments on the packets."""
+    """A capture that is being written. The capture is also a sink of the trace, and writes verdicts as comments on the
+    packets."""
 
     def opened(self, client: Endpoint, server: Endpoint, now: int) -> Conversation:
         """Begin the capture of a new connection."""
@@ -44,7 +44,7 @@ class Capture(Protocol):
 
 
 class Numbered(Protocol):
-    """A `BufferedProtocol` that knows the number of its connection in the trace."""
+    """A `BufferedProtocol` with the number of its connection in the trace."""
 
     @property
     def number(self) -> int:

@@ -10,7 +10,7 @@ from typing import Literal
 
 
 class SystemClock:
-    """A clock that runs like the machine's clock. `advance` moves it forward in addition. If the machine's clock is adjusted,
+    """A clock that runs as fast as the machine's clock, and that `advance` moves forward. If the machine's clock is adjusted,
     this clock does not change."""
 
     running = True
@@ -59,5 +59,5 @@ CLOCKS: dict[str, type[Clock]] = {"system": SystemClock, "frozen": FrozenClock}
 
 def _forward(ms: int) -> int:
     if ms < 0:
-        raise ValueError(f"a clock only moves forward, not by {ms} ms")
+        raise ValueError(f"a clock cannot move by {ms} ms, because it only moves forward")
     return ms

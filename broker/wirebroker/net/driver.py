@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirebroker")
 
 RECHECK_S = 0.05
-"""A condition for which someone waits is checked at this interval in seconds, even if nothing has changed in the broker."""
+"""`wait_until` checks its condition at this interval in seconds, even if nothing has changed in the broker."""
 JOIN_BELOW = 64 * 1024
 """Parts of a response that are smaller than this size in bytes are joined before they are sent. Larger parts are sent without a
 copy."""
@@ -86,8 +86,8 @@ class Driven(Protocol):
 
 
 class Side(asyncio.BufferedProtocol):
-    """The host's side of a connection. The host reads from the connection only while the machine can take bytes, and reserves
-    memory for large frames."""
+    """The host's side of a connection. The host reads from the connection only while the machine can handle more bytes, and
+    reserves memory for large frames."""
 
     transport: asyncio.Transport
 
@@ -141,7 +141,7 @@ class ClientConnection(Side):
     connection: Connection
     """The machine's object for the connection. The attribute is unset while the connection waits in line."""
     machine: Driven
-    """The machine that serves the connection. Since then, the host may have replaced this machine by a newer one."""
+    """The machine that served the connection when it began. The host may have replaced this machine since then."""
     closing_level = logging.INFO
     """The log level of the message about the end of the connection."""
 
@@ -153,7 +153,7 @@ class ClientConnection(Side):
         self._line: ShapedLine | None = None
         """The object that sends a response whose bytes a fault has changed. It is None if no such response is being sent."""
         self.quiet = 0
-        """The number of checks for idle connections since bytes last arrived."""
+        """The number of checks for idle connections since the client last sent bytes."""
 
     @property
     def client(self) -> ClientConnection:
@@ -192,12 +192,12 @@ class ClientConnection(Side):
 
     @property
     def has_more(self) -> bool:
-        """Tells whether `go_on` may have something to do."""
+        """Tells whether a call of `go_on` may be necessary."""
         raise NotImplementedError
 
     def go_on(self) -> None:
-        """Continue with the requests that have arrived, if the connection need not wait any more. The driver calls this after
-        it has performed the machine's effects."""
+        """Continue with the requests that have arrived, if the connection does not have to wait any more. The driver calls this
+        after it has performed the machine's effects."""
         raise NotImplementedError
 
     def released(self) -> None:
@@ -255,14 +255,12 @@ class Driver(Generic[C]):
         self.limits: Limits[ClientConnection] = Limits(configs)
         self.clients: dict[Connection, C] = {}
         self.until = 0.0
-        """The time, by `perf_counter`, at which the slice of the connection that is being served ends. The value is 0 before
-        the slice begins."""
+        """The end of the present connection's slice, as a time of `perf_counter`. The value is 0 before the slice begins."""
         self.watchers: list[Callable[[], None]] = []
-        """The functions that are called after every request and timer. Each of them checks a condition for which someone
-        waits."""
+        """The functions that are called after every request and timer. Each function lets a caller of `wait_until` check its
+        condition."""
         self._storage_jobs: StorageJobs | None = None
-        """The object that delays effects until the data on which they depend is on the disk. It is None without a data
-        directory."""
+        """Delays effects until the records that they confirm are on the disk. Without a data directory this is None."""
         self._capture: Capture | None = None
         self.capture_path = ""
         """The file of the capture, or "" if there is no capture."""
@@ -281,13 +279,13 @@ class Driver(Generic[C]):
         return self._shared if self._shared is not None else bytearray(SHARED_BUFFER)
 
     def capture_to(self, path: str, capture: Capture) -> None:
-        """Write all bytes and verdicts into this capture, whose file is `path`. This must be called before a listener is
+        """Write all bytes and verdicts into this capture, whose file is `path`. The caller must do this before a listener is
         opened."""
         self.capture_path, self._capture = path, capture
         self.machine.trace.sinks.append(capture)
 
     def _captured(self, protocol: asyncio.BufferedProtocol) -> asyncio.BufferedProtocol:
-        """Returns the protocol or, if there is a capture, a tap around the protocol."""
+        """Returns a tap around the protocol if there is a capture, else the protocol itself."""
         return protocol if self._capture is None else Tap(self._capture, protocol)
 
     # Connections
@@ -304,7 +302,7 @@ class Driver(Generic[C]):
         self.changed()
 
     def failed(self, connection: Connection) -> None:
-        """A request of the connection has raised the current exception. Log the exception and close the connection."""
+        """Log the current exception, which a request of the connection has raised, and close the connection."""
         logger.exception("a request failed because of an error in wirebroker; its connection is closed")
         self.machine.close(connection, "a request failed because of an error in wirebroker; see the log")
 
@@ -313,9 +311,9 @@ class Driver(Generic[C]):
         connection with the most unsent bytes."""
         worst = self.limits.congested(client)
         if worst is not None:
-            reason = "the other end does not read, and the unread bytes take too much memory"
+            reason = "the peer does not read, and its unread bytes take too much memory"
             self.machine.close(worst.connection, reason, reset=True)
-            worst.close(reset=True)  # so that the memory is freed even if the client has closed the connection
+            worst.close(reset=True)  # aborting frees the memory even if the client has closed the connection
 
     # Effects
 
@@ -338,7 +336,7 @@ class Driver(Generic[C]):
         self.notify()
 
     def notify(self) -> None:
-        """Call the watchers, because a condition for which one of them waits may be true now."""
+        """Call the watchers, because one of their conditions may be true now."""
         for watcher in list(self.watchers):
             watcher()
 
@@ -346,8 +344,8 @@ class Driver(Generic[C]):
         """Wait until the condition is true. The caller may run in the host's loop or in another loop. Raises TimeoutError after
         `timeout` seconds.
 
-        The condition is checked after every change in a broker. The condition is also checked every 50 ms, because something
-        outside the broker may have changed, and because a proxy reports no changes.
+        The condition is checked after every change in a broker. The condition is also checked every 50 ms, because it may
+        depend on something outside the broker, and because a proxy reports no changes.
         """
         loop, happened = asyncio.get_running_loop(), asyncio.Event()
         wake = happened.set if loop is self.loop else partial(_call_in, loop, happened.set)
@@ -447,8 +445,8 @@ class Driver(Generic[C]):
         self._set_alarm(self.machine.timers.deadline())
 
     def _set_alarm(self, deadline: int | None, runs: bool = True) -> None:
-        """Call `_wake` at the deadline. If `runs` is False, the clock reaches the deadline only by a call of `advance`, and no
-        alarm is needed. Nothing wakes a machine that ends: a timer could write to files that are closed already."""
+        """Call `_wake` at the deadline. If `runs` is False, no alarm is needed, because only a call of `advance` moves the
+        clock. A machine that is stopping gets no alarm, because a timer could write to closed files."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

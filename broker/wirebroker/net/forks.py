@@ -1,9 +1,9 @@
-"""Handles forks of the process in which a broker runs. The child process has no broker. The child knows only the broker's
-addresses.
+"""Handles forks of the process in which a broker runs. The broker does not run in the child process. The child has only the
+broker's addresses.
 
 A fork copies only the thread that calls it, so the broker's loop runs only in the parent. If code in the child waited for the
 loop, it would wait forever. `at_home` prevents this. The child also inherits the broker's sockets, and gives them up
-immediately. Otherwise a port or a connection would stay open after the parent has closed it.
+immediately. Otherwise the ports and connections would stay open after the parent has closed them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def give_up_in_children(owner: HoldsSockets) -> None:
 
 
 def at_home(process: int, what: str) -> None:
-    """`what` runs in the process `process`. Raises RuntimeError if the current process is another one: a child that was forked
-    from it."""
+    """Raises RuntimeError if `what` runs in the process `process`, and the current process is a child that was forked from
+    it."""
     if os.getpid() != process:
         raise RuntimeError(
             f"{what} runs in process {process}, and this process was forked from it; connect a client to its "
@@ -43,8 +43,8 @@ def at_home(process: int, what: str) -> None:
 def _give_up() -> None:
     """Point every inherited descriptor at /dev/null.
 
-    The descriptors are not closed, because copies of the broker's objects in the child will close the same numbers later. If a
-    number were free, it could belong to another file by then, and that file would be closed.
+    The descriptors are not closed, because the child's copies of the broker's objects will close the same numbers later. By
+    then, a closed number could belong to another file, which would be closed by mistake.
     """
     descriptors = [each for owner in list(_owners) for each in owner.descriptors()]
     _owners.clear()

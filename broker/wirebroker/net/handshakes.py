@@ -1,4 +1,4 @@
-"""Handles the TLS handshakes at one listener: fault rules act on them, and failed handshakes are traced."""
+"""Applies fault rules to the TLS handshakes at one listener, and traces failed handshakes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from wirebroker.net.listener import Listener
 
 NUMBER = 0
-"""The number of a connection in the trace before its handshake is complete."""
+"""A connection has this number in the trace until its handshake is complete."""
 
 
 class Server(Protocol):
@@ -63,7 +63,7 @@ class Handshakes:
         self._host.changed()
 
     def _stall(self, transport: TlsTransport, greeting: Greeting) -> None:
-        """Stop the handshake until the time that the rule has set, or until the rule is unloaded."""
+        """Stop the handshake until the rule's time is over, or the rule is unloaded."""
         transport.held = True
 
         def go_on(now: int = 0) -> None:

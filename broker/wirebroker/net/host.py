@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirebroker")
 
 STEP_MS = 3_600_000
-"""The clock is moved forward in steps of at most this many ms (one hour). The timers of a larger step would block the loop for
+"""The clock is moved forward in steps of this many ms (one hour), because the timers of a larger step would block the loop for
 too long."""
 IDLE_CHECKS = 4
 """Idle connections are searched for this many times within connections.max.idle.ms."""
@@ -60,8 +60,8 @@ class Host(Server):
         self._advances: set[asyncio.Task[None]] = set()
         """The tasks that move the clock forward because of faults."""
         self.after_replacement: Callable[[], object] | None = None
-        """Called after an engine has replaced another one. A process whose garbage collector runs rarely frees the former
-        engine here, because the objects of an engine refer to each other."""
+        """A function that is called after an engine was replaced. A process whose garbage collector runs rarely collects the
+        former engine here, because the objects of an engine refer to each other."""
         self._drive(engine)
         give_up_in_children(self)
 
@@ -107,8 +107,8 @@ class Host(Server):
     def look_for_idle(self) -> None:
         """Close the connections that have sent nothing for connections.max.idle.ms, by the machine's clock.
 
-        This runs `IDLE_CHECKS` times within connections.max.idle.ms. A connection that waits for a response is not idle. If a
-        test moves the broker's clock, no connection becomes idle, because for the client no time has passed.
+        The search runs `IDLE_CHECKS` times within connections.max.idle.ms. A connection that waits for a response is not idle.
+        If a test moves the broker's clock, no connection becomes idle, because for the client no time has passed.
         """
         longest = self.engine.configs.integer("connections.max.idle.ms")
         for protocol in list(self.clients.values()):
@@ -124,7 +124,7 @@ class Host(Server):
     # Turns
 
     def queue(self, protocol: BrokerProtocol) -> None:
-        """Put the connection at the end of the queue of those that wait for their next slice."""
+        """Put the connection at the end of the queue of connections that wait for their next slice."""
         self._ready.append(protocol)
         self._wake_turns()
 
@@ -133,8 +133,8 @@ class Host(Server):
             self._turn = self.loop.call_soon(self._take_turns)
 
     def _take_turns(self) -> None:
-        """Serve the next waiting connection and the next slices of long requests. Then return to the loop, so that it serves
-        the other connections."""
+        """Serve the next waiting connection and the next slices of long requests. Then return to the loop, which serves other
+        connections."""
         self._turn = None
         turns = self.engine.turns
         self.until = perf_counter() + SLICE
@@ -186,8 +186,8 @@ class Host(Server):
     def time(self) -> int:
         """Run the timers that are due, and return the time of the clock.
 
-        The operating system wakes an idle process some ms late, so a request may arrive before a due timer has run. The request
-        must not see a state from before that timer.
+        The operating system wakes an idle process some ms late, so a request may arrive before a due timer has run. The timer
+        must run first.
         """
         now = self.clock.now()
         if self.alarm_at is not None and self.alarm_at <= now:
@@ -219,14 +219,14 @@ class Host(Server):
         timers.end_move()
 
     def advance_soon(self, ms: int) -> None:
-        """Move the clock forward by `ms` as soon as the loop is free. After each hour of the clock, clients are served."""
+        """Move the clock forward by `ms` as soon as the loop is free. Clients are served after each step of one hour."""
         task = self.loop.create_task(self.advance_beside(ms))
         self._advances.add(task)
         task.add_done_callback(self._advances.discard)
 
     async def advance_beside(self, ms: int, go_on: Callable[[], bool] = lambda: True) -> None:
-        """Move the clock forward by `ms`, but stop when `go_on()` is false. Clients are served after each hour of the clock,
-        and while threads work. After a step in which nothing has changed, the next step is twice as long."""
+        """Move the clock forward by `ms`, but stop when `go_on()` is false. Clients are served after each step, and while
+        threads work. A step is one hour. If nothing has changed in a step, the next step is twice as long."""
         self.engine.timers.begin_move()
         step = STEP_MS
         while ms > 0 and go_on():
@@ -258,7 +258,7 @@ class Host(Server):
         return True
 
     def replace(self, engine: Engine) -> None:
-        """Replace the engine by `engine`, which gets the addresses and the trace sinks of the old engine. All connections are
+        """Replace the engine. The new engine gets the addresses and the trace sinks of the old engine. All connections are
         closed."""
         for protocol in list(self.clients.values()):
             protocol.transport.abort()
@@ -284,7 +284,7 @@ class Host(Server):
             return
         if self.engine.store is not None:
             raise RuntimeError(
-                f"this broker keeps its data in {self.engine.store.root}; a reset would delete it, a soft reset would not"
+                f"this broker keeps its data in {self.engine.store.root}; a reset would delete the data, use a soft reset"
             )
         self.clock.reset()
         self.replace(new_engine())

@@ -18,9 +18,10 @@ SETTING = "sasl.oauthbearer.jwks.endpoint.url"
 MOST_BYTES = 1 << 20
 ASKS_FOR_S = 10.0
 KEY_ID_LENGTH, KEY_IDS = 1000, 16
-"""The length of the longest key id that is looked up, and the largest number of missing key ids that are remembered."""
+"""The largest length of a key id for which a URL is queried again, and the largest number of missing key ids that are
+remembered."""
 AGAIN_AFTER_S = 60.0
-"""After this time in seconds, a URL may be queried again because of the same missing key, as in Kafka's RefreshingHttpsJwks."""
+"""A URL is queried again because of the same missing key only after this time in seconds, as in Kafka's RefreshingHttpsJwks."""
 
 
 class KeySetError(ValueError):

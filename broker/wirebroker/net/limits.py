@@ -1,5 +1,4 @@
-"""Limits the connections that clients of a broker or a proxy may have, and the memory for their arriving frames and unread
-responses.
+"""Limits the number of clients' connections to a broker or a proxy, and the memory for arriving frames and unread responses.
 
 The settings are Kafka's: `max.connections`, `max.connections.per.ip` with its overrides, and `queued.max.request.bytes`
 (SocketServer's ConnectionQuotas and SimpleMemoryPool). The limits apply to each broker of a cluster separately, and to all
@@ -24,7 +23,7 @@ SHARED_BUFFER = 256 * 1024
 LARGE_FRAME = SHARED_BUFFER // 2
 """A frame that is larger than this size in bytes gets a buffer of its own."""
 SLICE = 0.003
-"""The time in seconds for which one connection may keep the loop busy before other connections get their turn."""
+"""One connection may keep the loop busy for this time in seconds, before other connections get their turn."""
 WRITE_HIGH_WATER = 1024 * 1024
 """While a connection has more unsent bytes than this, its requests wait."""
 MOST_UNREAD = 1 << 30
@@ -36,13 +35,12 @@ OF_PROXY = (
 )  # fmt: skip
 """The settings that can be given to a proxy."""
 QUEUED_IN_PROXY = 256 * 1024 * 1024
-"""The default value of `queued.max.request.bytes` for a proxy. By default, Kafka and wirebroker's brokers have no such
-limit."""
+"""A proxy's default value of `queued.max.request.bytes`. By default, Kafka and wirebroker's brokers have no such limit."""
 
 
 def configs_of_proxy(given: Mapping[str, object]) -> BrokerConfigs:
-    """Returns the settings of a proxy. They have Kafka's names. Raises ValueError if a proxy does not have a setting, or if
-    Kafka refuses a value."""
+    """Returns the settings of a proxy, which have Kafka's names. Raises ValueError if a proxy does not have a setting, or Kafka
+    refuses a value."""
     for name in given:
         if name not in OF_PROXY:
             raise ValueError(f"a proxy has no setting {name!r}{nearest(name, OF_PROXY)}")
@@ -97,11 +95,11 @@ class Limits(Generic[C]):
         if most is None:
             most = self.configs.integer("max.connections.per.ip")
         if self._by_client[node_id, client] >= most:
-            logger.info("a connection from %s was refused: max.connections.per.ip is %d for it", client, most)
+            logger.info("a connection from %s was refused: for this address, max.connections.per.ip is %d", client, most)
             protocol.transport.close()
             return False
         if self._served[node_id] >= self.configs.integer("max.connections"):
-            protocol.transport.pause_reading()  # uvloop may ignore this, so one read is possible
+            protocol.transport.pause_reading()  # uvloop may ignore this call and read once more
             self._in_line.append(protocol)
             return False
         self._serve(protocol)
@@ -136,8 +134,8 @@ class Limits(Generic[C]):
     # Frames that arrive
 
     def takes(self, protocol: C, size: int) -> bool:
-        """Reserve memory for a large frame. If the frame has to wait for other frames, returns False, and the connection's
-        `released` is called later."""
+        """Reserve memory for a large frame. If the frame has to wait for other frames, return False, and later call the
+        connection's `released`."""
         most = self.configs.integer("queued.max.request.bytes")
         if 0 < most <= self._arriving[protocol.node_id]:
             if protocol not in self._short:

@@ -20,7 +20,8 @@ Address = tuple[str, int]
 
 class Listener(Struct, frozen=True):
     """A listener of a broker, which has one socket. The port 0 stands for any free port. If `advertised` is None, the broker
-    advertises the address to which the socket is bound; if its port is 0, the port to which the socket is bound."""
+    advertises the address to which the socket is bound. If the port in `advertised` is 0, the broker advertises the port to
+    which the socket is bound."""
 
     node_id: int
     host: str
@@ -33,8 +34,8 @@ class Listener(Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """Returns the part of a message that names the listener and its protocol. This part begins with a comma. For the
-        default listener, "" is returned."""
+        """Returns the part of a message that names the listener and its protocol, beginning with a comma. For the default
+        listener, returns ""."""
         names = dict.fromkeys((self.name, self.protocol.name if self.protocol is not SecurityProtocol.PLAINTEXT else self.name))
         return "" if self.name == "PLAINTEXT" else ", " + ", ".join(names)
 
@@ -44,7 +45,7 @@ def one_each(
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT, tls: Tls | None = None,
 ) -> list[Listener]:  # fmt: skip
     """Returns a listener for each broker. The first broker has the port `port` and the address `advertised`. For each further
-    broker, both port numbers are one higher, unless they are 0."""
+    broker, the two port numbers rise by one, unless they are 0."""
 
     def later(address: Address, i: int) -> Address:
         return address[0], address[1] + i if address[1] else 0
@@ -64,7 +65,7 @@ def parse_address(text: str) -> Address:
     if not fits(host):
         raise ValueError(f"{host[:64]!a} is not a host's name")
     if "/" in host:
-        raise ValueError(f"{text!r} is not host:port; leave out what is before the host's name")
+        raise ValueError(f"{text!r} is not host:port; begin with the host's name")
     return host.strip("[]"), int(port)
 
 
@@ -95,8 +96,8 @@ def is_loopback(host: str) -> bool:
 
 
 def is_own(address: Address) -> bool:
-    """Tells whether an IP address is one of this machine. No packet is sent: the system chooses the machine's own address as
-    the source only for itself."""
+    """Tells whether an IP address belongs to this machine. No packet is sent: the system takes the target address as the source
+    address only if the address is its own."""
     host, port = address
     ip = ipaddress.ip_address(host.partition("%")[0])
     ip = getattr(ip, "ipv4_mapped", None) or ip

@@ -1,10 +1,10 @@
 """One client's connection to a broker: splits the received bytes into frames, passes the frames to the engine, and sends the
 responses.
 
-All connections of a host receive into one common buffer, because each read is handled before the next one begins. The bytes of
-an incomplete frame are copied. A frame that is too large for this buffer gets a buffer of its own. The bytes are received
-directly into such a buffer, and the log can keep it without a copy. The buffer uses no memory before bytes are written to it.
-So a client that announces a frame of 90 MB and sends nothing costs nothing.
+All connections of a host receive into one common buffer, because each read is handled before the next read begins. The bytes of
+an incomplete frame are copied. A frame that is too large for the common buffer is received into a buffer of its own, which the
+log can keep without a copy. Such a buffer uses no memory before bytes are written to it. So a client that announces a frame of
+90 MB and sends nothing costs nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Server(Driver["BrokerProtocol"]):
         raise NotImplementedError
 
     def queue(self, protocol: BrokerProtocol) -> None:
-        """Give the connection its next slice after the other waiting connections have had theirs."""
+        """Give the connection its next slice after the slices of the connections that wait already."""
         raise NotImplementedError
 
     def advance_soon(self, ms: int) -> None:
@@ -76,7 +76,7 @@ class BrokerProtocol(ClientConnection):
         self.connection = self._engine.connect(self.node_id, self.client_host, listener.name, now, listener.protocol, subject)
         self._host.opened(self)
         if not self._engine.cluster.brokers[self.node_id].running:
-            reset_connection(self.transport)  # as if the port of the stopped broker were closed
+            reset_connection(self.transport)  # the broker is stopped, so act as if its port were closed
             return
         if self._engine.faults is not None:
             self._engine.faults.connected(self.connection, now)
@@ -133,7 +133,7 @@ class BrokerProtocol(ClientConnection):
                 pos = after
                 receive(connection, data[start:after], now)
                 if connection.halted or self.congested:
-                    connection.halted = False  # `released` handles the other frames after the response is sent
+                    connection.halted = False  # `released` handles the later frames after the response is sent
                     self._state = WAITING if pos < end else READY
                     break
                 if pos == end:
@@ -154,7 +154,7 @@ class BrokerProtocol(ClientConnection):
         return oversized(first, size, self.connection.frame_limit, setting)
 
     def _take_large(self, now: int) -> None:
-        """Handle a large frame, which was received into its own buffer and is complete now."""
+        """Handle a large frame, which is complete now in a buffer of its own."""
         large, self._large = self._large, None
         if large is not None:
             self.give_back()
@@ -204,7 +204,7 @@ class BrokerProtocol(ClientConnection):
         return self._state is not READY or not self._reading
 
     def _held(self) -> bool:
-        """Tells whether the connection's next request has to wait: until the last one has a response, or until the client
+        """Tells whether the connection's next request has to wait until the last request has a response, or until the client
         reads."""
         connection = self.connection
         return connection.parked is not None or self.congested or self._line is not None or connection.state is CLOSED
@@ -216,7 +216,7 @@ class BrokerProtocol(ClientConnection):
             super().perform(effect)
 
     def released(self) -> None:
-        """Continue with the requests that were received, if the connection need not wait any more."""
+        """Continue with the requests that were received, if the connection does not have to wait any more."""
         if self._held() or self._state is QUEUED or self.transport.is_closing():
             return
         if self._state is WAITING:
@@ -249,8 +249,8 @@ class BrokerProtocol(ClientConnection):
 
 
 def oversized(first: bytes, size: int, limit: int, setting: str = "socket.request.max.bytes") -> str:
-    """Returns a sentence about an impossible frame size. If the client seems to speak another protocol, the sentence names
-    it."""
+    """Returns a sentence about an impossible frame size. If the client seems to speak another protocol, the sentence names this
+    protocol."""
     if first[:2] == b"\x16\x03":
         return "the client speaks TLS, and this listener is plaintext"
     if first in (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN"):

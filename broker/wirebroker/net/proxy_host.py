@@ -35,9 +35,9 @@ logger = logging.getLogger("wirebroker")
 SSL = SecurityProtocol.SSL
 MOST_NODES = 256
 """The largest number of nodes for which a proxy opens listeners."""
-TOO_MANY_NODES = f"a proxy listens for at most {MOST_NODES} brokers, and responses have named more"
+TOO_MANY_NODES = f"a proxy has listeners for at most {MOST_NODES} brokers, but responses have named more brokers"
 ELSEWHERE = (
-    "a fault would strike clients of the cluster at {}; if you mean that, allow faults (--allow-faults, allow_faults=True)"
+    "a fault would affect clients of the cluster at {}; if you want this, allow faults (--allow-faults, allow_faults=True)"
 )
 
 LENT = (
@@ -50,12 +50,12 @@ class ProxyHost(Driver["ClientSide"]):
     """Drives a proxy. The listener at `listen` forwards to `upstream`. The listener of each further node gets the next port or,
     if the port in `listen` is 0, any free port.
 
-    If `upstream` has several addresses, the listener at `listen` forwards to the first one that can be reached, and each node
-    gets a further listener.
+    If `upstream` has several addresses, the listener at `listen` forwards to the first address that can be reached, and each
+    node gets a further listener.
 
     `configs` are the limits for clients (`limits.OF_PROXY`). With `lends_certificate`, `upstream_tls` has a client certificate,
-    and brokers treat every client of the proxy as the owner of this certificate. Raises ValueError if `configs` has other
-    settings.
+    and brokers treat every client of the proxy as the owner of this certificate. Raises ValueError if `configs` has a setting
+    that is not in `limits.OF_PROXY`.
     """
 
     def __init__(
@@ -96,8 +96,8 @@ class ProxyHost(Driver["ClientSide"]):
 
     @property
     def protocol(self) -> SecurityProtocol:
-        """The security protocol of the proxy's listeners, as far as it is known: TLS or not. Only when a client logs in does
-        the proxy learn that the client uses SASL."""
+        """The security protocol of the proxy's listeners, PLAINTEXT or SSL. The proxy learns that a client uses SASL only when
+        the client logs in."""
         return SecurityProtocol.PLAINTEXT if self._client_tls is None else SSL
 
     @property
@@ -116,14 +116,14 @@ class ProxyHost(Driver["ClientSide"]):
                 node = self._open(((host, port),))
             except ListenError as refused:
                 logger.error("clients cannot reach node %d through this proxy: %s", node_id, refused)
-                return "", 0  # a client does not connect to an empty host; so it cannot bypass the proxy
-            logger.info("node %d at %s:%d is reached by %s:%d", node_id, host, port, *node.local)
+                return "", 0  # a client does not connect to an empty host, so it cannot bypass the proxy
+            logger.info("clients reach node %d at %s:%d through %s:%d", node_id, host, port, *node.local)
         if node.node_id != node_id:
             self._learned(node, node_id)
         return node.local
 
     def _learned(self, node: Node, node_id: int) -> None:
-        """A response has named the id of a node. Note the id, also for the connections through the node's listener."""
+        """Note the id of a node, which a response has named, for the node and for the connections through its listener."""
         node.node_id = node_id
         for connection, side in self.clients.items():
             if side.node is node:
@@ -167,14 +167,14 @@ class ProxyHost(Driver["ClientSide"]):
 
     @property
     def problem(self) -> str:
-        """A sentence that names the brokers that cannot be reached or do not serve the proxy, with the reasons, or "" if there
-        are none.
+        """A sentence that names each broker that cannot be reached or does not serve the proxy, with the reason. Without such a
+        broker, "".
         """
         nodes = dict.fromkeys(node for node in (self._first, *self._nodes.values()) if node is not None)
         return "; ".join(node.problem for node in nodes if node.problem)
 
     def check(self, node: Node | None = None) -> None:
-        """Log the reason if the broker of a node (by default the first node) does not serve the proxy, until it does."""
+        """Until the broker of a node (by default the first node) serves the proxy, log each reason why it does not."""
         node = node or self._first
         assert node is not None, "`start` opens the first listener"
         self.upstream.check(node)
@@ -208,7 +208,7 @@ class ProxyHost(Driver["ClientSide"]):
 
 
 class Handshakes:
-    """Watches the TLS handshakes of clients, and notes those that fail."""
+    """Watches the TLS handshakes of clients, and notes the failed handshakes."""
 
     def __init__(self, host: ProxyHost, node: Node) -> None:
         self._host, self._node = host, node
@@ -311,7 +311,7 @@ class ClientSide(ClientConnection):
         self.now_reads()
 
     def now_reads(self) -> None:
-        """If the client and the broker both read what the proxy sends, tell the limits."""
+        """If both the client and the broker read the bytes that the proxy sends, note this in the limits."""
         if not self.congested and (self._broker is None or not self._broker.congested):
             self._host.limits.read(self)
 
@@ -351,8 +351,8 @@ class ClientSide(ClientConnection):
         self.read(broker is not None and not broker.congested and not self.relay.holds_client and has_room)
 
     def balance_broker(self) -> None:
-        """Read from the broker, except while the client does not read. If a large response has begun to arrive, it is read to
-        its end."""
+        """Read from the broker, except while the client does not read. A large response that has begun to arrive is read to its
+        end."""
         if self._broker is not None:
             has_room = self._broker.reserve(_large(self.relay.whole_response))
             self._broker.read(self._line is None and has_room and (self._broker.reserved > 0 or not self.congested))
@@ -452,6 +452,6 @@ class BrokerSide(Side):
 
 
 def _large(whole: int) -> int:
-    """Returns the number of bytes to reserve for an arriving frame that must be complete before it is handled. `whole` is its
-    size, or 0 if there is no such frame."""
+    """Returns the number of bytes to reserve for an arriving frame that must be complete before it is handled. `whole` is the
+    size of this frame, or 0 if there is no such frame."""
     return whole if whole > LARGE_FRAME else 0

@@ -1,6 +1,6 @@
-"""Carries out faults of the wire: sends responses in pieces, slowly, cut short or damaged, and resets connections.
+"""Carries out faults of the network: sends responses in pieces, slowly, truncated or damaged, and resets connections.
 
-Pauses use the machine's time and not the broker's clock, because they are pauses of the network, and a client waits for them.
+Pauses use the machine's time and not the broker's clock, because a client waits in the machine's time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AT_ONCE = struct.pack("ii", 1, 0)
 class ShapedLine:
     """Sends the responses of one connection in order. The bytes of each response are changed according to its `Shape`.
 
-    `free` is called when everything is sent. Before that, other data must be sent by `write`, which queues it.
+    `free` is called when everything is sent. Until then, other data must be sent with `write`, which queues the data.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, free: Callable[[], None]) -> None:
@@ -34,7 +34,7 @@ class ShapedLine:
         self._closing = False
 
     def send(self, parts: Sequence[Buffer], shape: Shape) -> None:
-        """Queue a response that is to be sent in this shape."""
+        """Queue a response to be sent in this shape."""
         data = bytearray(b"".join(parts))
         for at in shape.flipped:
             data[at] ^= 0xFF
@@ -80,7 +80,7 @@ class ShapedLine:
 
 
 def reset_connection(transport: asyncio.Transport) -> None:
-    """Close the connection with a RST. If the system cannot send a RST, close it immediately without one."""
+    """Close the connection with a RST. If the system cannot send a RST, close the connection immediately without it."""
     held = transport.get_extra_info("socket")
     with contextlib.suppress(OSError, AttributeError):
         held.setsockopt(SOL_SOCKET, SO_LINGER, AT_ONCE)

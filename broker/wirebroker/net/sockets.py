@@ -24,8 +24,8 @@ class ListenError(OSError):
 async def open_server(
     protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, purpose: str = ""
 ) -> tuple[asyncio.Server, int]:
-    """Returns a server that listens on the running loop, and its port. Raises ListenError. In its message, `purpose` follows
-    the address.
+    """Returns a server that listens on the running loop, and its port. Raises ListenError, with a message in which `purpose`
+    follows the address.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -35,14 +35,14 @@ async def open_server(
             raise OSError("no socket can be made for this address")
         queue_connections(server)
     except (OSError, OverflowError) as refused:
-        advice = "; let the process open more (ulimit -n), or start fewer brokers" if _is_out_of_files(refused) else ""
+        advice = "; let the process open more files (ulimit -n), or start fewer brokers" if _is_out_of_files(refused) else ""
         raise ListenError(f"cannot listen on {host}:{port}{purpose}: {reason_of(refused)}{advice}") from refused
     return server, server.sockets[0].getsockname()[1]
 
 
 def queue_connections(server: asyncio.Server) -> None:
-    """Let the operating system queue BACKLOG connections for a server. The backlog that asyncio got is smaller, because asyncio
-    accepts as many connections as its backlog in one turn of the loop."""
+    """Let the operating system queue BACKLOG connections for a server. asyncio itself gets a smaller backlog, because it
+    accepts a whole backlog of connections in one turn of the loop."""
     for each in server.sockets:
         with socket.fromfd(each.fileno(), each.family, each.type) as same:
             same.listen(BACKLOG)

@@ -1,8 +1,8 @@
 """Runs the long work of a data directory in threads. With `--sync always`, responses wait until their records are synced
 (fsync).
 
-Responses are synced in groups. While one group is being synced, new responses collect in the next group. For a whole group,
-each written file needs only one fsync.
+Responses wait in groups. While the records of one group are synced, new responses collect in the next group. So each written
+file needs only one fsync for a whole group.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from wirebroker.storage.upkeep import Job
 logger = logging.getLogger("wirebroker")
 
 PAUSE_S = 0.5
-"""The time in seconds from a failed sync to the next one. Responses to later writes wait for the next sync."""
+"""The time in seconds from a failed sync to the next sync, for which the responses to later writes wait."""
 
 
 class StorageJobs:
-    """Runs the jobs of an engine's store for its host. The function `release` performs the effects that had to wait, and then
-    calls `check` again."""
+    """Runs the jobs of an engine's store for its host. `release` is the host's function that performs the effects that had to
+    wait, and calls `check` again."""
 
     def __init__(self, engine: Engine, store: FolderStore, clock: Clock, release: Callable[[list[Effect]], None]) -> None:
         self._engine = engine
@@ -40,12 +40,12 @@ class StorageJobs:
         self._job_thread = ThreadPoolExecutor(1, "wirebroker-storage")
         self._compaction_thread = ThreadPoolExecutor(1, "wirebroker-compaction")
         self._waiting: list[Effect] = []
-        """Effects of requests whose records may not be synced yet, and all effects after them."""
+        """Effects of requests whose records may not be synced yet, and all later effects."""
         self._holds_responses = store.holds_responses
         self._syncing = False
         self._running = False
         self._pause: asyncio.TimerHandle | None = None
-        """The timer of the next sync after a failed sync, else None."""
+        """After a failed sync, the timer of the next sync; otherwise None."""
         self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._working: dict[Job, Future[None]] = {}
@@ -54,7 +54,7 @@ class StorageJobs:
     def check(self) -> None:
         """Write changes of the metadata, take the engine's effects if they must wait, and start the store's jobs."""
         store, engine = self._store, self._engine
-        if engine.cluster.decisions.pending:  # changes by a timer or a test; requests write their own changes
+        if engine.cluster.decisions.pending:  # a timer or a test has made changes; requests write their changes themselves
             engine.cluster.decisions.write_down(self._clock.now())
         if self._holds_responses and not self._closing:
             job = None if self._blocked else store.sync_now()
@@ -71,7 +71,7 @@ class StorageJobs:
         return self._syncing or self._pause is not None
 
     def _begin(self, job: Job) -> None:
-        """Sync in the thread. The effects so far belong to writes before this sync. Later effects wait for the next sync."""
+        """Sync in the thread. The present effects belong to writes before this sync. Later effects wait for the next sync."""
         self._syncing = True
         self._waiting = []
         held = self._engine.take_effects()
@@ -82,7 +82,7 @@ class StorageJobs:
         self._syncing = False
         if (failure := future.exception()) is not None:
             job.failed()
-            logger.error("%s cannot be synced; connections that wait for it are closed: %s", self._store.root, failure)
+            logger.error("%s cannot be synced; connections that wait for the sync are closed: %s", self._store.root, failure)
             self._pause = self._loop.call_later(PAUSE_S, self._resume)
             held = self._closed(held)
         else:
@@ -96,8 +96,7 @@ class StorageJobs:
         self._release([])
 
     def _closed(self, effects: list[Effect]) -> list[Effect]:
-        """Close the connections of these effects, because a response must not tell a client that a record is on the disk when
-        it is not."""
+        """Close the connections of these effects, because no response may confirm a record that is not on the disk."""
         engine = self._engine
         following = engine.take_effects()
         engine.effects += [effect for effect in effects if isinstance(effect, Close)]
@@ -113,7 +112,7 @@ class StorageJobs:
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self) -> None:
-        """Do the jobs in order, and compactions at the same time."""
+        """Do the jobs one after the other. Jobs with `apart`, such as compactions, run at the same time."""
         jobs = self._store.jobs
         try:
             while jobs:

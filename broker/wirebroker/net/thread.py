@@ -13,14 +13,14 @@ from wirebroker.net.forks import at_home
 from wirebroker.net.sockets import new_loop
 
 T = TypeVar("T")
-__tracebackhide__ = True  # so that pytest shows the line of the caller
+__tracebackhide__ = True  # pytest leaves out these frames, and shows the caller's line
 EXPECTED = (ValueError, LookupError, OSError)
-"""Errors that the caller has caused. Their traceback need not show the broker's code."""
+"""Errors that the caller has caused. A traceback of these errors does not need the broker's code."""
 
 
 class LoopThread:
-    """Runs a loop until `stop()` is called. Any thread may call the methods. In a process that was forked from this one, they
-    raise RuntimeError."""
+    """Runs a loop until `stop()` is called. Any thread may call the methods. In a forked process, the methods raise
+    RuntimeError."""
 
     def __init__(self, kind: str = "asyncio") -> None:
         self.loop = new_loop(kind)
@@ -59,7 +59,7 @@ class LoopThread:
 
 
 def call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], T]) -> T:
-    """Call a function in the thread of a loop. If the caller is in that thread already, the call is direct."""
+    """Call a function in the thread of a loop. In this thread itself, call the function directly."""
     try:
         if running_loop() is loop:
             return function()

@@ -1,4 +1,4 @@
-"""TLS of listeners: certificates that are read from files or created, and the reasons of failed handshakes in words."""
+"""TLS of listeners: reads certificates from files or creates them, and words the reasons of failed handshakes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CAUSES = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has no certificate, and ssl.client.auth is required",
     "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the authority of the broker's certificate",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client does not accept the broker's certificate",
-    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the broker's certificate has expired, says the client",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the client reports that the broker's certificate has expired",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the client does not accept the broker's certificate",
     "UNSUPPORTED_PROTOCOL": "the client offers only old versions of TLS",
     "CA_MD_TOO_WEAK": WEAK,
@@ -69,7 +69,7 @@ class Tls:
         """Returns the SSL context of a listener. As in Kafka, an SSL listener requests client certificates and a SASL_SSL
         listener does not. Raises TlsError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.num_tickets = 1  # as in Java; OpenSSL's default of two costs time in each handshake
+        context.num_tickets = 1  # one session ticket, as in Java: OpenSSL's default of two costs time in each handshake
         try:
             if self.level:
                 context.set_ciphers(f"DEFAULT:{self.level}")
@@ -100,7 +100,7 @@ def tls_of(settings: Mapping[str, str], given: Tls | None, listener: str = "") -
     """Returns the TLS options that Kafka's ssl.* settings describe, or None if they name no certificate. Values in `given` have
     precedence. Raises TlsError.
 
-    The settings of the listener (`listener.name.NAME.ssl.…`) have precedence over those of the broker.
+    The settings of the listener (`listener.name.NAME.ssl.…`) have precedence over the settings of the broker.
     """
     prefix = f"{PER_LISTENER}{listener.lower()}."
     own = {name.removeprefix(prefix): value for name, value in settings.items() if name.startswith(prefix)}
@@ -123,7 +123,7 @@ def tls_of(settings: Mapping[str, str], given: Tls | None, listener: str = "") -
 
 
 def _place(store: str, settings: Mapping[str, str]) -> str | None:
-    """Returns the file of a store, or the setting that has its contents."""
+    """Returns the file of a store, or the name of the setting that has the store's contents."""
     named = (f"ssl.{store}.{end}" for end in INLINE[store])
     return settings.get(f"ssl.{store}.location") or next((name for name in named if name in settings), None)
 
@@ -134,7 +134,7 @@ def make_certificates(folder: Path, hosts: list[str], client: str = "client") ->
     try:
         import trustme
     except ImportError:
-        raise TlsError(f"to make certificates, {how_to_install('tls')}, or name files with --tls-cert and --tls-key") from None
+        raise TlsError(f"to create certificates, {how_to_install('tls')}, or name files (--tls-cert, --tls-key)") from None
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / CA))
     _write(folder / SERVER, authority.issue_cert(*hosts))
@@ -148,7 +148,7 @@ def make_certificates(folder: Path, hosts: list[str], client: str = "client") ->
 
 
 def _write(path: Path, issued: LeafCert) -> None:
-    """Write the key and the certificates to a file. The key is in PKCS #8, the only form that Java reads."""
+    """Write the key and the certificates to a file. The key is in PKCS #8, because Java reads no other form."""
     from cryptography.hazmat.primitives import serialization as form
 
     key = form.load_pem_private_key(issued.private_key_pem.bytes(), None)

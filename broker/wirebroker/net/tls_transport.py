@@ -1,9 +1,9 @@
-"""TLS between a socket and the protocol of a connection. OpenSSL works only on bytes in memory, and the transport of the socket
-sends and receives them.
+"""TLS between a socket and the protocol of a connection. OpenSSL works only on bytes in memory. The socket's transport sends
+and receives these bytes.
 
 asyncio's own TLS needs 256 KiB of memory for each connection, and cannot stop a handshake in the middle. A handshake takes half
 a millisecond of CPU time, and thousands of handshakes may begin at the same time, so they take turns. Threads would be slower,
-because in each step of a handshake they would have to pass Python's global lock to each other.
+because each step of a handshake would have to wait for Python's global lock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wirebroker.net.tls import cause_of
 logger = logging.getLogger("wirebroker")
 
 HANDSHAKE_WITHIN_S = 60.0
-"""If a handshake is not complete after this time in seconds (by the machine's clock), the connection is closed."""
+"""If a handshake takes longer than this time in seconds (by the machine's clock), the connection is closed."""
 BUFFER = 64 * 1024
 """The number of bytes that are read from the socket at once: four TLS records."""
 
@@ -34,7 +34,8 @@ class Watch(Protocol):
     """An observer of the handshakes at a listener."""
 
     def began(self, transport: TlsTransport) -> None:
-        """Called before a handshake. It may hold the handshake (`transport.held`), and may replace `transport.context`."""
+        """Called before a handshake. The method may stop the handshake (`transport.held`), and may replace
+        `transport.context`."""
 
     def failed(self, client_host: str, cause: str) -> None:
         """Called after a failed handshake."""
@@ -47,13 +48,13 @@ class HandshakeTurns:
     def __init__(self, loop: asyncio.AbstractEventLoop, *, shared: bool = True) -> None:
         self.loop = loop
         self.unfinished: dict[TlsTransport, float] = {}
-        """The connections whose handshake is not complete, in the order in which they began, each with the time of the loop at
+        """The connections whose handshake is not complete, in the order of their beginning. The value is the loop's time at
         which the broker closes the connection."""
         self._alarm: asyncio.TimerHandle | None = None
         self._buffer = memoryview(bytearray(BUFFER)) if shared else None
         self._waiting: deque[Callable[[], None]] = deque()
         self._until = -math.inf
-        """The time, by `perf_counter`, at which the slice ends. The next slice begins in the next turn of the loop, or after a
+        """The end of the slice, as a time of `perf_counter`. The next slice begins in the next turn of the loop, or after a
         pause that is as long as a slice."""
 
     def receive_buffer(self) -> memoryview:
@@ -61,7 +62,7 @@ class HandshakeTurns:
         return self._buffer if self._buffer is not None else memoryview(bytearray(BUFFER))
 
     def do(self, step: Callable[[], None]) -> None:
-        """Do the next step of a handshake: now or, if the slice is used up, in a later turn."""
+        """Do the next step of a handshake now, or in a later turn if the slice is used up."""
         now = perf_counter()
         if self._waiting:
             self._waiting.append(step)
@@ -197,7 +198,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         except ssl.SSLWantReadError:
             self._send()
             self._socket.resume_reading()
-        except ssl.SSLError as failure:  # reported even after the client has closed: its alert may give the reason
+        except ssl.SSLError as failure:  # reported even if the client is gone: its alert may say why
             self._refuse(failure)
         else:
             if not self._is_closing:
@@ -221,7 +222,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     # Data
 
     def _decrypt(self) -> None:
-        """Pass the decrypted bytes to the protocol above, until none are left or that protocol pauses reading."""
+        """Pass the decrypted bytes to the protocol above, until no bytes are left or the protocol pauses reading."""
         above, has_more = self._above, True
         while has_more and self._is_reading and not self._is_closing:
             view, filled = memoryview(above.get_buffer(-1)), 0
@@ -260,7 +261,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         """Send the bytes that were written already, then close_notify, and close the connection."""
         if not self._is_closing:
             self._is_closing = True
-            with contextlib.suppress(ssl.SSLError):  # raised because the client's own close_notify has not arrived
+            with contextlib.suppress(ssl.SSLError):  # raised if the client's own close_notify has not arrived
                 self._tls.unwrap()
             self._send()
             self._socket.close()
@@ -283,7 +284,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def resume_reading(self) -> None:
         self._is_reading = True
         self._socket.resume_reading()
-        self._turns.loop.call_soon(self._decrypt)  # for bytes that have arrived already
+        self._turns.loop.call_soon(self._decrypt)  # bytes may have arrived already
 
     def can_write_eof(self) -> bool:
         return False
@@ -295,5 +296,6 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         return self._socket.get_write_buffer_size()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Returns the TLS of the connection for `ssl_object`, and otherwise the result of the socket's transport."""
+        """Returns the TLS object of the connection for `ssl_object`. For any other name, returns the result of the socket's
+        transport."""
         return self._tls if name == "ssl_object" else self._socket.get_extra_info(name, default)

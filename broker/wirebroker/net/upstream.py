@@ -1,4 +1,5 @@
-"""The brokers of a cluster as a proxy reaches them: which address is tried first, and why a broker cannot be reached."""
+"""A proxy's connections to the brokers of the cluster: the order of the tried addresses, and the reasons why a broker cannot be
+reached."""
 
 from __future__ import annotations
 
@@ -21,20 +22,23 @@ DIAL_TIMEOUT_S = 10.0
 CHECK_AGAIN_S = 2.0
 """The time in seconds between two attempts to reach a broker."""
 UNKNOWN_NODE = -1
-OWN_PORT = "it is a port of the proxy's own machine, and no broker in --upstream is; if it is a broker, add it to --upstream"
+OWN_PORT = (
+    "the address is on the proxy's own machine, but no address in --upstream is; if it is a broker's, add it to --upstream"
+)
 
 REFUSES_CERTIFICATE = (
     "SSLV3_ALERT_BAD_CERTIFICATE", "TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN", "TLSV1_ALERT_UNKNOWN_CA", "SSLV3_ALERT_CERTIFICATE_EXPIRED",
 )  # fmt: skip
-"""OpenSSL's names of the alerts with which a broker refuses a client because of its certificate, or because it has none."""
+"""OpenSSL's names of the alerts with which a broker refuses a client that has no certificate, or the wrong certificate."""
 WANTS_CERTIFICATE = "the broker wants a certificate from its clients; give --upstream-tls-cert"
-REFUSED_CERTIFICATE = "the broker does not accept the proxy's certificate (--upstream-tls-cert), or wants one"
+REFUSED_CERTIFICATE = "the broker does not accept the proxy's certificate (--upstream-tls-cert)"
 NO_TLS = "it closed the connection during the TLS handshake, so it seems not to speak TLS; leave out --upstream-tls-ca"
 
 
 class Node:
-    """A node of the cluster: its own address, the proxy's address for it, and its id as soon as a response has named the id.
+    """A node of the cluster: the address of the node, the proxy's address for the node and, after a response has named it, the
+    node's id.
 
     If there are several bootstrap addresses (`--upstream a:9092,b:9092`), one `Node` stands for all these brokers and has no
     id.
@@ -48,7 +52,7 @@ class Node:
         self.problem = ""
         """The reason why the broker cannot be reached or does not serve the proxy, or ""."""
         self.refuses = False
-        """Tells whether the broker accepts connections, but then refuses to serve the proxy. In this case, a further successful
+        """Tells whether the broker accepts connections, but then refuses to serve the proxy. If so, a further successful
         connection does not clear `problem`.
         """
         self.checking: asyncio.Task[None] | None = None
@@ -58,8 +62,8 @@ class Node:
         self.upstreams = (upstream, *(each for each in self.upstreams if each != upstream))
 
     def prefer_others(self, upstream: Address) -> None:
-        """Try this address last from now on, because it accepts connections but sends no response. The port of a container
-        without a broker behaves like this.
+        """Try this address last from now on, because it accepts connections but sends no response, like the port of a container
+        without a broker.
         """
         self.upstreams = (*(each for each in self.upstreams if each != upstream), upstream)
 
@@ -74,8 +78,8 @@ class Upstream:
         self._tls = tls
 
     def check(self, node: Node) -> None:
-        """Ask the broker of a node for its API versions until it responds. So a wrong address, a listener that wants TLS, or a
-        missing certificate is logged before the first client connects.
+        """Ask the broker of a node for its API versions until it responds. So a wrong address, a listener that requires TLS, or
+        a missing certificate is logged before the first client connects.
         """
         if node.checking is None or node.checking.done():
             node.checking = asyncio.get_running_loop().create_task(self._check(node))
@@ -107,8 +111,8 @@ class Upstream:
         return not problem
 
     def _refusal(self, ended: bytes | Exception | None) -> str:
-        """Returns the reason why a broker that accepts connections does not serve the proxy, or "" if it does serve the
-        proxy."""
+        """Returns the reason why a broker accepts connections, but does not serve the proxy. Returns "" if the broker serves
+        the proxy."""
         if isinstance(ended, bytes):
             return SPEAKS_TLS if ended[:2] in TLS_RECORDS else ""
         if ended is not None:
@@ -145,8 +149,8 @@ class Upstream:
         return self.broken(failure)
 
     def _reached(self, node: Node, address: Address, problems: list[str]) -> None:
-        """This address of a node was reached, so try it first from now on. `problems` are the failures of the addresses that
-        were tried before it.
+        """Try this address of a node first from now on, because it was reached. `problems` are the failures of the addresses
+        that were tried before.
         """
         node.prefer(address)
         if not node.refuses:
@@ -167,8 +171,8 @@ class Upstream:
         return transport
 
     async def _elsewhere(self, named: Address) -> Address:
-        """Returns an address to connect to, for a node that a response has named. If no given broker is on this machine, a
-        response must not lead to a port of this machine. Raises OSError, UnicodeError.
+        """Returns an address to connect to, for a node that a response has named. Raises OSError if this is an address of this
+        machine, but no broker in `given` is on this machine. Raises UnicodeError.
         """
         found = await self._resolved(named)
         if not any(map(is_own, found)):
@@ -191,11 +195,11 @@ class Upstream:
     def _has_problem(self, node: Node, problem: str, *, refuses: bool = False) -> None:
         if problem != node.problem:
             node.problem, node.refuses = problem, refuses
-            logger.warning("%s; the proxy closes clients' connections until it is reached", problem)
+            logger.warning("%s; the proxy closes clients' connections until it reaches the broker", problem)
 
 
 class Probe(asyncio.Protocol):
-    """Asks a broker for its API versions. `ended` is the beginning of the broker's response, or the error that broke the
+    """Asks a broker for its API versions. `ended` gets the beginning of the broker's response, the error that broke the
     connection, or None if the broker closes the connection without a response.
     """
 

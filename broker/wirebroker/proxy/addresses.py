@@ -1,10 +1,9 @@
-"""Replaces the brokers' addresses in responses by those of the proxy. A client that learned a broker's own address would bypass
-the proxy.
+"""Replaces the brokers' addresses in responses by the proxy's addresses. A client that learned a broker's own address would
+bypass the proxy.
 
-The responses of seven APIs contain addresses of brokers. The responses to DescribeQuorum,
-to Vote and to other requests that controllers send each other are not changed: they name controllers, and clients do not
-connect to controllers through the proxy. The response to ApiVersions must not offer versions of
-these seven APIs that the proxy cannot read.
+The responses of seven APIs contain addresses of brokers. Responses that name controllers, such as those to DescribeQuorum and
+Vote, are not changed, because clients do not connect to controllers through the proxy. The response to ApiVersions must not
+offer versions of the seven APIs that the proxy cannot read.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ CARRIERS = {
 PRODUCE_BY_ID = 13
 """From this version on, responses to Produce have topic ids instead of names."""
 LONG = 128
-"""A length of at least this value is encoded in more than one byte."""
+"""From this value on, a length is encoded in more than one byte."""
 PARTITION = 30
 """The number of bytes of a partition in a response to Produce, from the partition's index to the log start offset."""
 UNREMARKABLE = b"\1\0\0"
@@ -46,11 +45,11 @@ def carries_addresses(key: int, version: int) -> bool:
 
 
 def names_no_node(response: memoryview, version: int) -> bool:
-    """Tells whether a response to Produce (version 10 or newer) names no node. A response names no node if it has no tagged
-    field. `response` includes the size field.
+    """Tells whether a response to Produce (version 10 or newer) names no node, because it has no tagged field. `response`
+    includes the size field.
 
-    The proxy need not decode such a response, and decoding is the slowest part of forwarding. Nearly all responses name no
-    node. The function also returns False if the check would take long.
+    The proxy does not have to decode such a response. Nearly all responses are of this kind, and decoding is the slowest part
+    of forwarding. If the check would take long, the function also returns False.
     """
     try:
         topics, pos = response[9], 10
@@ -78,8 +77,8 @@ def names_no_node(response: memoryview, version: int) -> bool:
 class NamelessResponses:
     """Recognises responses to Produce that name no node.
 
-    The responses to one producer differ only in the fields of the partition. So a response is first compared with the last
-    response.
+    The responses to one producer differ only in the fields of the partition. So each response is first compared with the
+    response before it.
     """
 
     def __init__(self) -> None:
@@ -89,8 +88,8 @@ class NamelessResponses:
         after these fields."""
 
     def includes(self, response: memoryview, version: int) -> bool:
-        """Tells whether this response (including its size field) names no node. Also returns False if the check would take
-        long."""
+        """Tells whether this response (including the size field) names no node. If the check would take long, also returns
+        False."""
         start = self._start
         if (
             version == self._version
@@ -109,7 +108,7 @@ class NamelessResponses:
 
 
 def redirect(response: Message, locate: Locate) -> bool:
-    """Replace the addresses in a response by those of the proxy. Returns True if an address has changed."""
+    """Replace the addresses in a response by the proxy's addresses. Returns True if an address has changed."""
     changed = False
     for node in _nodes(response):
         if node.host:  # in FindCoordinator, the host is empty if there is no coordinator

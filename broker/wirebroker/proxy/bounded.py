@@ -35,11 +35,11 @@ class Bounded(Generic[K, V]):
         return key in self._entries
 
     def values(self) -> ValuesView[V]:
-        """Returns the values. The most recently used one is the last."""
+        """Returns the values. The most recently used value is the last."""
         return self._entries.values()
 
     def get(self, key: K) -> V | None:
-        """Returns a value, or None. This lookup does not count as a use of the entry."""
+        """Returns the value of a key, or None. This method does not count as a use of the entry."""
         return self._entries.get(key)
 
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:

@@ -46,7 +46,7 @@ IN_GENERAL = {_R.TOPIC: _O.DESCRIBE, _R.GROUP: _O.READ, _R.CLUSTER: _O.CLUSTER_A
 
 
 class Denied(NamedTuple):
-    """An operation that a broker has denied. The names are those in ACLs."""
+    """An operation that a broker has denied, with the names that ACLs have."""
 
     operation: str
     resource_type: str
@@ -55,7 +55,7 @@ class Denied(NamedTuple):
 
 
 def denials(request: Message, response: Message, received: Received) -> Iterator[Denied]:
-    """Yields each operation that this response denies, once."""
+    """Yields each operation that this response denies, without repetitions."""
     if KINDS.keys().isdisjoint(values(response, "errorCode")):
         return
     found = dict.fromkeys(_denied(response, received.directory, ""))
@@ -73,7 +73,7 @@ def _operation(api: str, kind: ResourceType) -> Operation:
 
 
 def _asked(kind: ResourceType, facts: Facts) -> list[str]:
-    """Returns the names of this type of resource in the request. The names are used for an error that names no resource."""
+    """Returns the names of this type of resource in the request, for an error that names no resource."""
     names = {_R.TOPIC: facts.topics, _R.GROUP: facts.groups, _R.TRANSACTIONAL_ID: facts.transactional_ids}
     return sorted(names[kind]) if kind in names else [CLUSTER_NAME]
 

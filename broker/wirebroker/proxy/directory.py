@@ -1,4 +1,4 @@
-"""The topics, leaders and fetch sessions that a proxy learns from the requests and responses it forwards (see
+"""The topics, leaders and fetch sessions that a proxy learns from forwarded requests and responses (see
 `requests.received.Directory`).
 """
 
@@ -53,13 +53,13 @@ class LearnedLeaders:
 
 
 class LearnedDirectory:
-    """The topics and fetch sessions that requests and responses have named. A proxy does not know committed offsets."""
+    """The topics and fetch sessions that requests and responses have named, without committed offsets."""
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {METADATA_TOPIC_ID: METADATA_TOPIC}
         self._ids: dict[str, bytes] = {}
         self._sessions: dict[Session, dict[tuple[str, int], int]] = {}
-        """For each fetch session, its partitions, each with the latest offset that was requested."""
+        """The partitions of each fetch session, each with the latest requested offset."""
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """Returns the name of the topic with this id, or None."""
@@ -70,23 +70,23 @@ class LearnedDirectory:
         return self._ids.get(name, ZERO_UUID)
 
     def topics(self) -> Iterable[str]:
-        """Returns the names of the topics that are known."""
+        """Returns the names of the known topics."""
         return tuple(self._ids)
 
     def session_partitions(self, request: FetchRequest, node_id: int) -> Iterable[tuple[str, int]]:
-        """Returns the partitions that an incremental Fetch reads because they are in its session, even if the request does not
-        name them."""
+        """Returns the partitions in the session of an incremental Fetch. The Fetch reads these partitions without naming
+        them."""
         if request.session_epoch <= INITIAL_EPOCH:
             return ()
         return tuple(self._sessions.get((node_id, request.session_id), ()))
 
     def session_offset(self, request: FetchRequest, node_id: int, topic: str, partition: int) -> int:
-        """Returns the offset from which a Fetch reads a partition that is in its session but not in the request, or −1 if the
-        offset is not known."""
+        """Returns the offset from which a Fetch reads a partition of its session that the request does not name, or −1 for an
+        unknown offset."""
         return self._sessions.get((node_id, request.session_id), {}).get((topic, partition), UNKNOWN_OFFSET)
 
     def group_partitions(self, group_id: str) -> Iterable[tuple[str, int]]:
-        """Returns nothing, because a proxy does not know a group's committed offsets."""
+        """Returns nothing, because the directory of a proxy has no committed offsets."""
         return ()
 
     def learn(self, response: Message) -> None:
@@ -98,8 +98,8 @@ class LearnedDirectory:
                 self._ids[name] = topic_id
 
     def fetched(self, request: FetchRequest, response: FetchResponse, node_id: int) -> None:
-        """Update a fetch session (KIP-227). A Fetch that got a response has added partitions to its session and removed
-        others."""
+        """Update a fetch session (KIP-227). A Fetch with a response has added partitions to the session, and removed other
+        partitions."""
         if request.session_epoch == FINAL_EPOCH or not response.session_id or response.error_code:
             self._sessions.pop((node_id, request.session_id), None)
             return

@@ -39,11 +39,11 @@ class Mutes:
 
     def __init__(self) -> None:
         self._before = 0
-        """The total length in ms of all periods except the last one."""
+        """The total length in ms of all periods except the last period."""
         self._begin = self._end = 0
 
     def add(self, now: int, ms: int) -> None:
-        """Note that the broker does not read from the connection for the next `ms`."""
+        """Note that the broker does not read from the connection for the next `ms` milliseconds."""
         if now >= self._end:
             self._before += self._end - self._begin
             self._begin = now
@@ -60,21 +60,21 @@ class ProxyParts(Protocol):
     locate: Locate
     """The function that returns the proxy's address for a node."""
     asks: bool
-    """Tells whether the proxy asks brokers about producers that wrote before the proxy started."""
+    """Tells whether the proxy may send requests of its own to the brokers."""
     frame_limit: int
     strangers_limit: int
-    """The largest size in bytes of a request from a client that is not authenticated yet."""
+    """Before a client is authenticated, the proxy buffers no request that is larger than this size in bytes."""
     directory: LearnedDirectory
     logins: Logins
     passing: Passing
-    """The transactions and groups that the proxy has seen in requests."""
+    """The transactions and groups in forwarded requests."""
     plan: FaultPlan
     faults: FaultPlan | None
     """The fault plan if it has any rule, otherwise None."""
     moment: Callable[[], int]
     """A clock in µs."""
     metrics: Metrics | None
-    """The metrics of forwarded exchanges, or None if they have not been read for a while."""
+    """The metrics of forwarded exchanges, or None if no client has read the metrics recently."""
     effects: list[Effect | Forward]
 
     @property
@@ -114,8 +114,8 @@ class ProxyParts(Protocol):
         """Learn from a response, and trace shadow verdicts."""
 
     def question(self, exchange: ForwardedExchange) -> DescribeProducersRequest | None:
-        """If the broker has to be asked about producers before this Produce is forwarded, returns the request for that, else
-        None."""
+        """Returns the request that asks the broker about producers before this Produce is forwarded, or None if no such request
+        is necessary."""
 
     def described(self, response: DescribeProducersResponse) -> None:
         """Called with the broker's response to the request that `question` has returned."""
@@ -162,8 +162,8 @@ class ForwardedExchange(AnyExchange):
         self.matches: Matches | None = None
         """The fault rules that match the request and its response."""
         self.moments: list[int] | None = None
-        """Four times in µs: when the request arrived, when it was forwarded, when its response began and when its response
-        ended. None if they are not measured.
+        """Four times in µs: when the request arrived, when it was forwarded, and when the response began and ended. None if
+        times are not measured.
         """
         self.traced: Traced | None = None
         """The data about the request that the trace needs for the row of its response."""
@@ -180,7 +180,7 @@ class ForwardedExchange(AnyExchange):
         return matches is not None and bool(matches.after or matches.wire or matches.overwrites or matches.refused)
 
     def handle(self, request: Message) -> None:
-        """Send the request, or the part of it that faults have left, to the broker."""
+        """Send the request to the broker. If faults have taken a part of the request, `request` is the remaining part."""
         if request is self.request:
             self.relay.forward(self.whole, self)
         else:
@@ -191,14 +191,14 @@ class ForwardedExchange(AnyExchange):
             self.park()
 
     def note_moment(self, index: int) -> None:
-        """If `moments` are measured, add the current time to them. `index` is the position where it belongs."""
+        """If times are measured, add the current time to `moments`, at the position `index`."""
         if self.moments is not None and len(self.moments) == index:
             self.moments.append(self.relay.proxy.moment())
 
     @property
     def stages(self) -> Stages:
         """The three parts of the exchange's time, in µs: in the proxy, waiting for the broker's response, and receiving this
-        response. UNMEASURED if they were not measured.
+        response. UNMEASURED if times were not measured.
         """
         if self.moments is None or len(self.moments) < 4 or not self.moments[0]:
             return UNMEASURED
@@ -225,7 +225,7 @@ class ForwardedExchange(AnyExchange):
         if self.matches is not None:
             left = self.relay.proxy.plan.on_response(response, self)
             if left is None:
-                self.relay.proxy.emit(Respond(self.connection, []))  # no bytes, but the client's next request continues
+                self.relay.proxy.emit(Respond(self.connection, []))  # send no bytes, but let the client's next request continue
                 return
             response = left
         if not self.responds:
@@ -237,7 +237,7 @@ class ForwardedExchange(AnyExchange):
 
     def _send(self, response: Message, parts: list[Buffer]) -> None:
         proxy, connection = self.relay.proxy, self.connection
-        if connection.parked is self:  # the same as `unpark`, inline because it is faster
+        if connection.parked is self:  # `unpark`, inline because this is faster
             connection.parked = None
         if connection.state is not OPEN:
             return
@@ -251,7 +251,7 @@ class ForwardedExchange(AnyExchange):
             proxy.effects.append(Respond(connection, parts))
 
     def left(self) -> None:
-        """The client has disconnected: forget the fault rules that were to act on the response."""
+        """Forget the fault rules for the response, because the client has disconnected."""
         if self.matches is not None:
             self.relay.proxy.plan.left(self)
 

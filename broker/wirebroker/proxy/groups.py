@@ -1,7 +1,7 @@
-"""A proxy has no coordinator. From requests and responses, the proxy learns about groups: members, assignments, heartbeats,
-commits and lag.
+"""A proxy has no coordinator, so it learns about groups from requests and responses: members, assignments, heartbeats, commits
+and lag.
 
-A request counts only if the broker's response confirms it. If a member sends no heartbeat for its session timeout, it counts as
+A request counts only if the broker's response confirms it. A member that sends no heartbeat for its session timeout counts as
 gone.
 """
 
@@ -48,8 +48,8 @@ EMPTY, STABLE, PREPARING, COMPLETING, RECONCILING = (
 )
 ASSIGNING, NOT_READY = "Assigning", "NotReady"
 LACKS_TOPICS, ASSIGNMENT_DELAYED = {1, 2, 3}, 5
-"""Two kinds of statuses in the heartbeat response of a streams group: topics are missing or wrong, and the assignment is
-delayed."""
+"""Two sets of statuses in a streams group's heartbeat response: the first mean that topics are missing or wrong, the second
+that the assignment is delayed."""
 MOST_GROUPS = 1_000
 """At most this many groups are remembered. The group without a request for the longest time is forgotten first."""
 MOST_MEMBERS, MOST_OFFSETS = 20_000, 100_000
@@ -69,7 +69,7 @@ _NEW_TYPES = {
     ConsumerGroupHeartbeatRequest: ("consumer", "consumer"), ShareGroupHeartbeatRequest: ("share", "share"),
     StreamsGroupHeartbeatRequest: ("streams", "streams"),
 }  # fmt: skip
-"""For the heartbeat of each group type with server-side assignment: the group type and the protocol type."""
+"""The group type and the protocol type for each kind of heartbeat of a group whose assignment the broker computes."""
 
 Assignment = dict[str, list[int]]
 Where = tuple[str, int]
@@ -93,7 +93,7 @@ class PassingMember:
 
 @dataclass(slots=True)
 class PassingOffset:
-    """A committed offset. An offset of a transaction is in `pending` until the transaction is committed."""
+    """A committed offset. Until its transaction is committed, an offset is in `pending`."""
 
     offset: int
     leader_epoch: int
@@ -121,15 +121,15 @@ class PassingGroup:
 
 
 class PassingGroups:
-    """The groups that the proxy has seen in requests and responses. `directory` has the names of topics."""
+    """The groups in forwarded requests and responses. `directory` has the names of topics."""
 
     def __init__(self, directory: LearnedDirectory) -> None:
         self._directory = directory
         self._held: Bounded[str, PassingGroup] = Bounded(MOST_GROUPS)
         self._ends: Bounded[Where, int] = Bounded(MOST_PARTITIONS)
-        """The high watermark of each partition, as far as it is known."""
+        """The latest known high watermark of each partition."""
         self._in_transactions: Bounded[str, set[str]] = Bounded(MOST_GROUPS)
-        """For each transactional id, the groups for which it has written pending offsets."""
+        """For each transactional id, the groups for which its transaction has written pending offsets."""
         self._added = 0
         """The number of entries that were added since the last count."""
 
@@ -141,7 +141,7 @@ class PassingGroups:
             yield group
 
     def end_of(self, where: Where) -> int:
-        """Returns the offset of the partition's next record, or −1 if it is not known."""
+        """Returns the offset of the partition's next record, or −1 for an unknown offset."""
         found = self._ends.get(where)
         return NONE if found is None else found
 
@@ -241,7 +241,7 @@ class PassingGroups:
         return group
 
     def _named(self, parts: Iterable[Any]) -> Assignment:
-        """Returns an assignment in which topic ids are replaced by the topics' names, as far as these are known."""
+        """Returns an assignment in which the topics' names, if known, replace topic ids."""
         made: Assignment = {}
         left = MOST_ASSIGNED
         for part in parts:
@@ -279,8 +279,8 @@ class PassingGroups:
         return group
 
     def transaction_ended(self, request: EndTxnRequest, response: EndTxnResponse) -> None:
-        """Note the end of a transaction. The pending offsets of a committed transaction are committed, too. Those of an aborted
-        transaction are dropped."""
+        """Note the end of a transaction. The pending offsets of a committed transaction are committed, too. The pending offsets
+        of an aborted transaction are dropped."""
         if response.error_code and response.error_code not in ENDED_BY_BROKER:
             return
         transactional_id, counts = cut(request.transactional_id), request.committed and not response.error_code
@@ -292,8 +292,8 @@ class PassingGroups:
                         group.offsets[key[1]] = offset
 
     def fetched(self, now: int, sender: Sender, request: OffsetFetchRequest, response: OffsetFetchResponse) -> None:
-        """Note the committed offsets in a response to OffsetFetch. Such a response includes offsets that were committed before
-        the proxy started."""
+        """Note the committed offsets in a response to OffsetFetch, including offsets that were committed before the proxy
+        started."""
         for topic in response.topics:
             self._found(request.group_id, topic.name, topic.partitions)
         for group in response.groups:
@@ -327,7 +327,7 @@ class PassingGroups:
         self, now: int, request: OffsetCommitRequest | TxnOffsetCommitRequest,
         response: OffsetCommitResponse | TxnOffsetCommitResponse,
     ) -> dict[Where, PassingOffset]:  # fmt: skip
-        """Returns those offsets of a request that the broker has committed, by partition."""
+        """Returns the offsets of a request that the broker has committed, by partition."""
         taken = _taken(response, self._directory)
         return {where: each for where, each in self._offsets(request, now) if where in taken}
 
@@ -417,8 +417,8 @@ class PassingGroups:
             self._make_room(MOST_OFFSETS, lambda each: len(each.offsets) + len(each.pending))
 
     def _make_room(self, most: int, size: Callable[[PassingGroup], int]) -> None:
-        """Forget groups until at most `most` members or offsets remain. The groups without a request for the longest time are
-        forgotten first. Even a single group with more than `most` is forgotten.
+        """Forget groups until at most `most` members or offsets remain, beginning with the group that was without a request for
+        the longest time. A single group with more than `most` members or offsets is forgotten, too.
         """
         total = sum(map(size, self._held.values()))
         for name in list(self._held) if total > most else ():

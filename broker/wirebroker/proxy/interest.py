@@ -8,8 +8,8 @@ from wirebroker.core.purgatory import Timers
 
 
 class Interest:
-    """A switch that `renew` turns on. The switch is off again `ms` after the last `renew`. When the switch goes on or off, it
-    calls `changed`."""
+    """A switch that `renew` turns on. `ms` milliseconds after the last `renew`, the switch turns itself off. Whenever the
+    switch goes on or off, it calls `changed`."""
 
     def __init__(self, timers: Timers, ms: int, changed: Callable[[], None]) -> None:
         self.on = False

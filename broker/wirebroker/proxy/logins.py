@@ -1,7 +1,7 @@
-"""Follows logins through the proxy: who the client is, and why a broker refuses the login.
+"""Follows logins through the proxy, to learn who the client is, and why a broker refuses a login.
 
 A login has succeeded when the broker has sent its last message. With SCRAM, this message is the broker's signature. With all
-other mechanisms, it is the broker's first response. GSSAPI encrypts the user's name, so the proxy cannot know the principal.
+other mechanisms, it is the broker's first response. GSSAPI encrypts the user's name, so the proxy cannot read the principal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LOGINS = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
 """The APIs with which clients log in."""
 SIGNATURE = b"v="
-"""The broker's last SCRAM message begins with this."""
+"""The broker's last SCRAM message begins with these bytes."""
 UNKNOWN = "?"
 """Stands for a client's user name if the login tokens do not contain the name."""
 
@@ -74,8 +74,8 @@ class Logins:
             self._succeeded(connection, now + lifetime if lifetime > 0 else None)
 
     def _is_last(self, connection: Connection, token: bytes) -> bool:
-        """Tells whether this is the broker's last message of the login. In a capture, asterisks take the place of tokens, so
-        any such token counts."""
+        """Tells whether this is the broker's last message of the login. In a capture, asterisks replace the token; a replaced
+        token counts as the last message."""
         hidden = bool(token) and not token.strip(b"*")
         return connection.session.asked not in BY_NAME or token.startswith(SIGNATURE) or hidden
 

@@ -68,7 +68,7 @@ class Metrics:
         labels = "api", "client_id", "principal"
         requests = [(dict(zip(labels, who, strict=True)), counts) for who, counts in self._requests.items()]
         yield Family(
-            "wirebroker_proxy_requests_total", "counter", "Requests that got a response, or that do not want a response.",
+            "wirebroker_proxy_requests_total", "counter", "Requests that got a response, or that get none (acks=0).",
             [Sample(of, counts[0]) for of, counts in requests],
         )  # fmt: skip
         yield Family(

@@ -30,7 +30,7 @@ Changed = Callable[[PassingTransaction | PassingGroup], None]
 
 
 class Passing:
-    """The transactions and groups that the proxy has seen in requests. `changed` is called for each change."""
+    """The transactions and groups in forwarded requests. `changed` is called for each change."""
 
     def __init__(self, directory: LearnedDirectory, changed: Changed) -> None:
         self.transactions = PassingTransactions()

@@ -57,11 +57,11 @@ STRANGERS_LIMIT = 512 * 1024
 """The size in bytes of the largest request that is kept whole before the client has authenticated (Kafka's
 sasl.server.max.receive.size)."""
 MOST_DESCRIBED = 100_000
-"""At most this many partitions are remembered about which the proxy has asked already with DescribeProducers."""
+"""The proxy remembers at most this many partitions for which it has sent a DescribeProducers."""
 SHOWING = COORDINATED | {FETCH}
 """The APIs from which transactions and groups are learned."""
 JUDGED = frozenset((PRODUCE, KEYS["InitProducerId"], KEYS["EndTxn"]))
-"""Produce, whose batches get shadow verdicts, and the APIs on which these verdicts depend."""
+"""Produce, whose batches get shadow verdicts, and other APIs on which these verdicts depend."""
 ALWAYS_READ = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE, KEYS["PushTelemetry"]))
 """The APIs whose messages the proxy decodes even without a trace."""
 MEASURED_MS = 600_000
@@ -71,7 +71,7 @@ WATCHED_MS = 60_000
 FEW = 1_000
 """The responses to at most this many batches are compared with the shadow's verdicts at once."""
 SHORT = 64 * FEW
-"""A Produce of at most this many bytes is known to have at most `FEW` batches, because the header of a batch has 61 bytes."""
+"""A Produce of at most this many bytes has at most `FEW` batches, because the header of a batch has 61 bytes."""
 METRICS_LIMIT = 16 * 1024 * 1024
 """The proxy decompresses at most this many bytes of the metrics that a client pushes."""
 
@@ -106,8 +106,8 @@ class Proxy:
         self.pushes = Pushes()
         """The metrics that clients have pushed and a broker has accepted (KIP-714)."""
         self.asks = False
-        """Tells whether the proxy sends requests of its own: to ask about producers that wrote before it started, and to learn
-        whether brokers serve a client.
+        """Tells whether the proxy sends requests of its own. It asks about producers that wrote before the proxy started, and
+        finds out whether brokers serve a client.
         """
         self._described: OrderedDict[tuple[str, int], None] = OrderedDict()
         """The partitions that the proxy has already asked about."""
@@ -128,7 +128,7 @@ class Proxy:
             **dict.fromkeys(LOGINS, self._logged_in), KEYS["InitProducerId"]: self._issued, KEYS["EndTxn"]: self._ended,
             PRODUCE: self._compare, KEYS["PushTelemetry"]: self._pushed, FETCH: self._fetched,
         }  # fmt: skip
-        """What the proxy learns from the responses of an API."""
+        """The functions that learn from the exchanges of an API."""
         self._choose()
         self.relays: dict[Connection, Relay] = {}
         self._numbers = count(1)
@@ -175,7 +175,7 @@ class Proxy:
         self._choose()
 
     def _choose(self) -> None:
-        """Determine which requests are decoded."""
+        """Choose the requests that are decoded."""
         self.metrics = self._measured if self._measuring.on else None
         self._reads_all = self.trace.exchanges or self._measuring.on
         self._reads = ALWAYS_READ
@@ -191,8 +191,8 @@ class Proxy:
         return self._measured
 
     def watch(self) -> Passing:
-        """Returns the transactions and groups that the proxy has seen in requests. For `WATCHED_MS` after each call of
-        this method, the proxy also decodes every Fetch, from which it learns the lag of groups.
+        """Returns the transactions and groups in forwarded requests. For `WATCHED_MS` after each call of this method, the proxy
+        also decodes every Fetch, in order to learn the lag of groups.
         """
         self._watching.renew(self.now)
         return self.passing
@@ -205,8 +205,8 @@ class Proxy:
     # Connections
 
     def connect(self, node_id: int, client_host: str, listener: str, now: int, principal: Principal = ANONYMOUS) -> Relay:
-        """Returns the relay for a client that has connected to a node's listener. `node_id` is −1 if the node's id is not known
-        yet.
+        """Returns the relay for a client that has connected to a node's listener. While the node's id is unknown, `node_id` is
+        −1.
         """
         self.set_time(now)
         connection = Connection(next(self._numbers), node_id, client_host, Session(listener, principal=principal))
@@ -294,7 +294,7 @@ class Proxy:
         try:
             client = exchange.client_id, connection.software
             push = push_of(request, self.now, connection.node_id, *client, METRICS_LIMIT)
-        except WireError:  # the metrics are too large, or damaged although the broker accepted them
+        except WireError:  # the broker accepted the metrics, but they are too large or damaged
             return
         self.pushes.append(push)
         if self.trace.changes:
@@ -318,7 +318,7 @@ class Proxy:
         try:
             while self._uncompared:
                 exchange, response = self._uncompared.popleft()
-                yield  # the turn in which the response was decoded ends
+                yield  # end the turn in which the response was decoded
                 for topic, batch, part in batches_with_responses(exchange, response):
                     yield from pause()
                     self._compare_batch(exchange, topic, batch, part)
@@ -346,9 +346,8 @@ class Proxy:
         self.passing.groups.written(topic, part.index, part.base_offset + max(batch.records_count, 0))
 
     def question(self, exchange: ForwardedExchange) -> DescribeProducersRequest | None:
-        """Returns the DescribeProducers request that is to be sent before this Produce, or None. The request asks about
-        partitions on which the broker may know a producer that the shadow does not know. The proxy asks only once about each
-        partition.
+        """Returns the DescribeProducers request to send before this Produce, or None. The request asks for partitions on which
+        the broker may have a producer's state that the shadow does not have. The proxy asks only once about each partition.
         """
         topics: dict[str, list[int]] = {}
         for where, batch in batches_of(exchange).items():

@@ -1,4 +1,4 @@
-"""The trace recorder of a proxy. It records requests and faults, like the recorder of a broker, and also shadow verdicts."""
+"""The trace recorder of a proxy. Like a broker's recorder, it records requests and faults, and in addition shadow verdicts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ProxyRecorder(Recorder):
     """The trace recorder of a proxy. The recorder learns throttling and denied operations from the brokers' responses."""
 
     def closed(self, connection: Connection, reason: str, unanswered: tuple[str, ...] = ()) -> None:
-        """Note that a connection is closed, and which of its requests have got no response."""
+        """Note that a connection is closed, and which of its requests are unanswered."""
         self._connection(connection, "closed", reason, unanswered)
 
     def replied(self, exchange: TracedExchange, response: Message, parts: Sequence[Buffer]) -> None:
@@ -45,7 +45,8 @@ class ProxyRecorder(Recorder):
                 self.refused(exchange.connection, operation, kind, name, reason)
 
     def held(self, exchange: ForwardedExchange, ms: int) -> None:
-        """Note that the broker throttles the client because of a quota: for `ms`, it does not read from the connection."""
+        """Note that the broker throttles the client because of a quota, and does not read from the connection for `ms`
+        milliseconds."""
         exchange.relay.mutes.add(self._now(), ms)
         self.throttled(exchange.connection, exchange.client_id, api_name(exchange.api_key), ms, "", "", UNKNOWN_LIMIT)
 
@@ -60,9 +61,7 @@ class ProxyRecorder(Recorder):
         self, exchange: ForwardedExchange, acks: int, topic: str, batch: BatchHeader, response: PartitionProduceResponse,
         judged: Judged,
     ) -> None:  # fmt: skip
-        """Note a batch with the predicted verdict and the broker's response. A trace row is made of these only when the trace
-        is read.
-        """
+        """Note a batch with the predicted verdict and the broker's response. The row is made only when the trace is read."""
         raw = (
             self._now(), exchange.connection, exchange.client_id, exchange.version, exchange.correlation_id, acks, topic,
             response.index, batch, response.error_code, response.base_offset, judged,
@@ -73,7 +72,7 @@ class ProxyRecorder(Recorder):
             self._hand_out(_row(*raw))
 
     def passed(self, changed: PassingTransaction | PassingGroup) -> None:
-        """Note a change of a transaction or a group, which the proxy has seen in requests."""
+        """Note a change of a transaction or a group, as learned from requests."""
         if not self.changes:
             return
         row: TransactionRow | GroupRow
@@ -145,8 +144,8 @@ def batches_of(exchange: ForwardedExchange) -> dict[tuple[str, int], BatchHeader
 def batches_with_responses(
     exchange: ForwardedExchange, response: ProduceResponse
 ) -> Iterator[tuple[str, BatchHeader, PartitionProduceResponse]]:
-    """Yields for each batch in a Produce request its topic, its header and its part of the response. A batch without a complete
-    header is left out.
+    """For each batch in a Produce request, yields the topic, the header and the part of the response. A batch without a
+    complete header is left out.
     """
     headers = batches_of(exchange)
     for topic in response.responses:

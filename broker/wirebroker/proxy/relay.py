@@ -1,10 +1,10 @@
 """The relay of one client's connection to a broker. The relay takes bytes from both sides, and returns effects.
 
 The relay forwards most requests and responses in the pieces in which they arrive, and reads only their headers. A response does
-not name its API. But the broker answers in the order of the requests, so the relay keeps a queue of expected responses.
+not name its API. The broker responds in the order of the requests, so the relay keeps a queue of expected responses.
 
-A request that a fault rule may match waits until all earlier responses were forwarded, just as a broker handles a connection's
-requests one at a time. So a response made by the proxy never overtakes a response of the broker.
+A request that a fault rule may match waits until all earlier responses were forwarded. So a response that the proxy makes never
+overtakes a response of the broker.
 
 The states of the client's requests (`Flow`):
 
@@ -80,7 +80,7 @@ BEFORE_LOGIN = frozenset((API_VERSIONS, KEYS["SaslHandshake"], KEYS["SaslAuthent
 OWN_CLIENT_ID, OWN_CORRELATION_ID = "wirebroker-proxy", -1
 """The client id and the correlation id of the proxy's own requests."""
 KNOCK_VERSION = 1
-"""Since this version of Metadata a request with an empty list of topics asks for no topic; before, it asked for all."""
+"""From this version of Metadata on, an empty list of topics asks for no topic; in earlier versions it asks for all topics."""
 RESPONSE_LIMIT = 1 << 28
 """The size in bytes of the largest response that the relay decodes."""
 SASL_HANDSHAKE = KEYS["SaslHandshake"]
@@ -98,7 +98,7 @@ class Awaited(NamedTuple):
     version: int
     exchange: ForwardedExchange | None = None
     own: bool = False
-    """Tells whether the proxy itself sent the request. The proxy does not forward the response to the client."""
+    """Tells whether the proxy itself sent the request, so that the response is not forwarded to the client."""
 
     @property
     def looked_at(self) -> bool:
@@ -107,7 +107,7 @@ class Awaited(NamedTuple):
 
     @property
     def is_outdated(self) -> bool:
-        """Tells whether Kafka 4.0 has dropped this version (KIP-896)."""
+        """Tells whether Kafka 4.0 has dropped this version of the API (KIP-896)."""
         return 0 <= self.version < spoken(self.key)[0]
 
 
@@ -121,8 +121,8 @@ class Flow(Enum):
     """The state of the relay, which determines what it does with the client's requests."""
 
     PASSING = "passes them on"
-    DRAINING = "keeps them until the responses to earlier requests were forwarded"
-    SENDING = "keeps them until a response that a fault changed is sent"
+    DRAINING = "keeps requests until the responses to earlier requests were forwarded"
+    SENDING = "keeps requests until a response that a fault changed is sent"
 
 
 PASSING, DRAINING, SENDING = Flow  # access to a module's variable is faster than to an enum's member
@@ -135,7 +135,7 @@ class Way(NamedTuple):
     pass_known: Callable[[memoryview, int], int]
     """Checks which frames need no decoding, and returns the position after them. This is the fast path."""
     look: Callable[[memoryview], tuple[int, str]]
-    """If `pass_known` stops at a frame, decides from the frame's first bytes what to do with it."""
+    """If `pass_known` stops at a frame, decides from the frame's first bytes how to handle the frame."""
     take: Callable[[memoryview, int], bool]
     """Handles a complete frame that has to be decoded."""
     send: Callable[[Buffer], None]
@@ -161,8 +161,8 @@ class Relay:
         self._is_served = False
         """Tells whether the broker has responded to a request that only an authenticated client may send."""
         self._may_ask = False
-        """Tells whether the relay may send DescribeProducers: the proxy sends requests of its own, and the broker supports this
-        API."""
+        """Tells whether the relay may send DescribeProducers, because the proxy sends requests of its own, and the broker
+        supports this API."""
         self._acknowledged: tuple[int, bytes] = -1, b""
         """The version of the last Produce with acks ≠ 0, and the bytes of this request from its client id to its acks."""
         self._nameless = NamelessResponses()
@@ -170,18 +170,19 @@ class Relay:
 
     @property
     def holds_client(self) -> bool:
-        """Tells whether the client's next request has to wait. While a request waits, it is useless to read more from the
+        """Tells whether the client's next request has to wait. During the wait, there is no reason to read more from the
         client."""
         return self.flow is not PASSING or self.connection.parked is not None or self.connection.state is CLOSED
 
     @property
     def whole_request(self) -> int:
-        """The size of the request that is arriving and has to be complete before it is forwarded, or 0 if there is none."""
+        """The size of an arriving request that has to be complete before it is forwarded, or 0 if there is no such request."""
         return self._client.lacking
 
     @property
     def whole_response(self) -> int:
-        """The size of the response that is arriving and has to be complete before it is forwarded, or 0 if there is none."""
+        """The size of an arriving response that has to be complete before it is forwarded, or 0 if there is no such
+        response."""
         return self._broker.lacking
 
     @property
@@ -205,8 +206,8 @@ class Relay:
     def expects(self, correlation_id: int) -> bool:
         """Tells whether a response with this correlation id, or a response without a header, is expected.
 
-        If a response with this correlation id is expected, the responses before it are no longer expected. This is for
-        connections with missing parts, as in a capture.
+        If a response with this correlation id is expected, the earlier responses are no longer expected, because a capture may
+        lack parts of a connection.
         """
         awaited = self._awaited
         if not awaited or awaited[0].key < 0:
@@ -306,15 +307,15 @@ class Relay:
                 self.proxy.faults.arriving(self.connection, part, now)
 
     def go_on(self, now: int) -> None:
-        """Handle the requests that had to wait, if nothing holds them back any longer."""
+        """Handle the requests that had to wait, if they do not have to wait any longer."""
         if self.flow is DRAINING and not self._owes_responses:
             self.flow = PASSING
         if self._client.tail and not self.holds_client and self._client.needed <= len(self._client.tail):
             self.from_client(memoryview(b""), now)
 
     def _is_acknowledged(self, version: int, data: memoryview) -> bool:
-        """Whether a Produce, of which only the beginning may have arrived, has acks ≠ 0. The result is remembered with the
-        first bytes of the request, because all requests of one producer begin with the same bytes.
+        """Whether a Produce has acks ≠ 0. Only the beginning of the request may have arrived. The result is remembered with the
+        request's first bytes, because all requests of one producer begin with the same bytes.
         """
         known_version, start = self._acknowledged
         if version == known_version and data[REQUEST_START : REQUEST_START + len(start)] == start:
@@ -329,26 +330,26 @@ class Relay:
         """Decide about the request at the beginning of `data`.
 
         Returns the number of bytes that must arrive before the request can be forwarded or handled, and the reason to close the
-        connection or "". The number 0 means that no more bytes are needed: if `passing` is set, the request is forwarded as it
-        arrives; otherwise the request is complete and can be handled.
+        connection, or "". If the number is 0, no more bytes are needed. Then, if `passing` is set, the request is forwarded as
+        it arrives; otherwise the request is complete and can be handled.
         """
         if len(data) < SIZE_BYTES:
             return REQUEST_START, ""
         size = frame_end(data)
         if not REQUEST_START <= size <= self.proxy.frame_limit:
             if refused := self._refused(data, size):
-                return (self._drain(SIZE_BYTES), "") if self._owes_responses else (0, refused)  # earlier responses first
+                return (self._drain(SIZE_BYTES), "") if self._owes_responses else (0, refused)  # earlier responses come first
             return self._pass_token(data, size), ""
         return (self._begun(data, size) if len(data) >= REQUEST_START else REQUEST_START), ""
 
     def _refused(self, data: memoryview, size: int) -> str:
-        """Returns why a request of this size closes the connection, or "" if the size is allowed."""
+        """Returns the reason to close the connection after a request of this size, or "" if the size is allowed."""
         if not SIZE_BYTES <= size <= self.proxy.frame_limit:
             return self.proxy.oversized(bytes(data[:SIZE_BYTES]), size - SIZE_BYTES)
         return f"the client's request of {size - 4} bytes has no header" if size < REQUEST_START and not self._tokens else ""
 
     def _begun(self, data: memoryview, size: int) -> int:
-        """Decide about a request after the beginning of its header has arrived. `size` includes the four bytes of the size
+        """Decide about a request when the beginning of its header has arrived. `size` includes the four bytes of the size
         field.
         """
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(data, SIZE_BYTES)
@@ -384,7 +385,8 @@ class Relay:
         return self._drain(REQUEST_START)
 
     def _pass_token(self, data: memoryview, size: int) -> int:
-        """Forward a SASL token without a header, or as much of it as has arrived. The token's response has no header either."""
+        """Forward a SASL token without a header, or the part of the token that has arrived. The response to the token has no
+        header, either."""
         self.proxy.logins.bare_token(self.connection, bytes(data[SIZE_BYTES:size]))
         self._awaited.append(Awaited(-1, -1, -1))
         self._client.passing = size
@@ -397,7 +399,7 @@ class Relay:
 
     @property
     def _owes_responses(self) -> bool:
-        """Whether the broker has not yet sent all of its responses."""
+        """Whether the broker still has to send responses."""
         return bool(self._awaited) or self._broker.passing > 0
 
     def _forward(self, data: Buffer) -> None:
@@ -557,8 +559,8 @@ class Relay:
         exchange.answered(response, parts)
 
     def _unreadable(self, awaited: Awaited, frame: memoryview, damage: Exception) -> None:
-        """Forward a response, which cannot be decoded, unchanged. If the response may contain a broker's address, close the
-        connection instead, so that the client cannot bypass the proxy.
+        """Forward a response that cannot be decoded. If the response may contain a broker's address, close the connection
+        instead, so that the client cannot bypass the proxy.
         """
         if awaited.own:
             return
@@ -576,13 +578,13 @@ class Relay:
     # The end
 
     def broker_closed(self) -> str:
-        """Returns the message for the log that says in which situation the broker closed the connection."""
+        """Returns the log message about the situation in which the broker closed the connection."""
         if bytes(self._broker.tail[:2]) in TLS_RECORDS:
             return SPEAKS_TLS
         if self._broker.tail or self._broker.passing:
             return "the broker closed it in the middle of a response"
         if self._awaited and self._awaited[0].own and self._awaited[0].key == METADATA:
-            return "the broker closed it; it does not know the client, whose large request the proxy does not keep"
+            return "the broker closed it because the client is not authenticated; the proxy did not buffer the client's request"
         if self._awaited and self._awaited[0].is_outdated:
             owed = self._awaited[0]
             return (
@@ -593,7 +595,7 @@ class Relay:
         return "the broker closed it"
 
     def ended(self) -> None:
-        """Clear up after the connection has closed: the requests that still await a response will not get one."""
+        """Clear up after the connection has closed. The remaining requests will not get a response."""
         for awaited in self._awaited:
             if awaited.exchange is not None:
                 self.proxy.unanswered(awaited.exchange)
@@ -611,15 +613,15 @@ def _misunderstood(first: bytes, awaited: Awaited | None) -> str:
     if first[:2] in TLS_RECORDS:
         return SPEAKS_TLS
     if awaited is None:
-        return "the broker sent a response to no request"
+        return "the broker sent a response, but no request waited"
     return (
-        f"the broker's response is not the one to request {awaited.correlation_id} ({api_name(awaited.key)}); "
+        f"the broker's response does not belong to request {awaited.correlation_id} ({api_name(awaited.key)}); "
         f"it begins with {first.hex(' ')}"
     )
 
 
 class _Acks(NamedTuple):
-    """The acks field of a Produce: the position after it in the frame, and whether acks ≠ 0."""
+    """The acks field of a Produce: the position after the field in the frame, and whether acks ≠ 0."""
 
     end: int
     acknowledged: bool

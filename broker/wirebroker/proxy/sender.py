@@ -1,4 +1,4 @@
-"""The client that sent a request, as far as the proxy knows it."""
+"""The client that sent a request, as the proxy sees it."""
 
 from __future__ import annotations
 

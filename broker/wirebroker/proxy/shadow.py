@@ -2,8 +2,8 @@
 
 For each producer on each partition the shadow keeps a validator state, which it learns from forwarded batches. The shadow
 predicts the verdict on a batch with the validator of wirebroker's own broker, and updates the state from the real broker's
-response. The shadow makes its prediction when the response arrives: a broker handles a connection's requests in order, so by
-then the state includes the responses to all earlier requests.
+response. The shadow makes its prediction when the response arrives. A broker handles a connection's requests in order, so at
+this time the state includes the responses to all earlier requests.
 
 If prediction and response differ, the shadow believes the response, because a client may have written directly to the broker.
 """
@@ -66,17 +66,18 @@ class Judged(NamedTuple):
     """The prediction for one batch, and its response."""
 
     verdict: Verdict | None
-    """the prediction, None if the proxy has seen too few batches for one"""
+    """the prediction, or None if the proxy has seen too few batches"""
     state: bytes | None
     """the producer's state from which the verdict was predicted"""
     outcome: Outcome
     """the meaning of the broker's response, as far as the shadow can tell"""
     agrees: bool | None
-    """whether prediction and response agree; None if there is no prediction, or if the response says nothing about sequences"""
+    """whether prediction and response agree; None without a prediction, or if the response depends on something other than
+    sequences"""
     fenced_by: int = -1
     """the later epoch that InitProducerId has given to the producer id, else −1"""
     outlived: int = 0
-    """the transaction timeout in ms if the transaction was open longer than that, else 0"""
+    """the transaction timeout in ms if the transaction was open for longer than the timeout, else 0"""
 
     @property
     def predicted(self) -> Predicted:
@@ -102,7 +103,7 @@ class Judged(NamedTuple):
             asked = f"the timeout of {self.outlived} ms that its producer asked for in InitProducerId"
             return f"{response}: the transaction was open for longer than {asked}, so the coordinator aborted it"
         if self.verdict is None:
-            return f"{response}: too few batches of producer {batch.producer_id} on {topic}-{partition} were seen to predict it"
+            return f"{response}: too few batches of producer {batch.producer_id} on {topic}-{partition} passed for a prediction"
         words = explain(self.verdict, batch, self.state, topic, partition)
         if batch.producer_id < 0:
             return response if code else words
@@ -115,7 +116,7 @@ class Judged(NamedTuple):
 
 @dataclass(slots=True)
 class _Known:
-    """The state of a producer on a partition. It is `whole` if the proxy has seen every batch in the producer's window."""
+    """The state of a producer on a partition. `whole` tells whether the proxy has seen every batch in the producer's window."""
 
     state: bytes
     whole: bool
@@ -123,7 +124,8 @@ class _Known:
 
 @dataclass(slots=True)
 class _Deadline:
-    """The timeout in ms of a producer's transactions, and the time at which its open transaction began, 0 if it has none."""
+    """The timeout in ms of a producer's transactions, and the time at which the open transaction began. Without an open
+    transaction the time is 0."""
 
     timeout: int
     began: int = 0
@@ -151,8 +153,8 @@ class Deadlines:
             known.began = 0
 
     def wrote(self, producer_id: int, code: int, now: int) -> int:
-        """Note the response to a transactional batch. Returns the transaction timeout if the transaction was open for longer
-        than this timeout, so that the timeout explains the error; else 0.
+        """Note the response to a transactional batch. Returns the transaction timeout if it explains the error, because the
+        transaction was open for longer; otherwise 0.
         """
         known = self._known.get(producer_id)
         if known is None:
@@ -171,16 +173,16 @@ class Shadow:
         self._most = most
         self._states: OrderedDict[Key, _Known] = OrderedDict()
         self._new: OrderedDict[int, None] = OrderedDict()
-        """New producer ids that InitProducerId returned through this proxy. No partition had batches of these producers
-        before.
+        """New producer ids that InitProducerId returned through this proxy. No partition had earlier batches of these
+        producers.
         """
         self._latest: OrderedDict[int, int] = OrderedDict()
         """The latest epoch that InitProducerId gave to each producer id."""
         self.deadlines = Deadlines(most)
 
     def states(self) -> Iterator[tuple[str, int, int, bytes, bool]]:
-        """Yields topic, partition, producer id and packed state of each known producer, and whether the proxy has seen its
-        whole window.
+        """Yields topic, partition, producer id and packed state of each known producer, and whether the proxy has seen the
+        producer's whole window.
         """
         for (topic, partition, producer_id), known in self._states.items():
             yield topic, partition, producer_id, known.state, known.whole
@@ -200,12 +202,12 @@ class Shadow:
                 self._new.popitem(last=False)
 
     def lacks(self, topic: str, partition: int, producer_id: int) -> bool:
-        """Whether the broker may know this producer on this partition while the shadow does not."""
+        """Whether the broker may have a state of this producer on this partition that the shadow does not have."""
         return producer_id >= 0 and producer_id not in self._new and (topic, partition, producer_id) not in self._states
 
     def described(self, topic: str, partition: int, producer_id: int, producer_epoch: int, last_sequence: int) -> None:
-        """Note a producer from a response to DescribeProducers. If the shadow does not know the producer, it learns the
-        producer's last sequence from the response.
+        """Note a producer from a response to DescribeProducers. If the shadow has no state of the producer, it takes the last
+        sequence from the response.
         """
         if last_sequence >= 0 and self.lacks(topic, partition, producer_id):
             last = LAST._replace(producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=last_sequence)
@@ -240,8 +242,8 @@ class Shadow:
         return Judged(verdict, known.state if known else None, outcome, agrees, fenced_by, outlived)
 
     def _next(self, key: Key, known: _Known, batch: BatchHeader, base_offset: int) -> Judged | None:
-        """The fast path for a stored batch: it is the next batch of a producer whose whole window the proxy has seen. Returns
-        None otherwise.
+        """The fast path for a stored batch that is the next batch of a producer whose whole window the proxy has seen. For any
+        other batch, returns None.
         """
         _, _, producer_id = key
         if not known.whole or batch.producer_epoch < self._latest.get(producer_id, -1):
@@ -255,16 +257,16 @@ class Shadow:
         return Judged(Accept(base_offset, "next"), before, "accepted", agrees=True)
 
     def _verdict(self, known: _Known | None, batch: BatchHeader, base_offset: int) -> Verdict | None:
-        """Returns the predicted verdict, or None if the proxy has seen too few batches for one."""
+        """Returns the predicted verdict, or None if the proxy has seen too few batches."""
         if batch.producer_epoch < self._latest.get(batch.producer_id, -1):
-            return None  # a partition fences this batch only if it has a batch of the newer epoch
+            return None  # the broker fences this batch only if the partition has a batch of the newer epoch
         if known is None:
             return judge(None, batch, KAFKA, base_offset) if batch.producer_id in self._new else None
         verdict = judge(known.state, batch, KAFKA, base_offset)
         if not known.whole and isinstance(verdict, Reject):
             return None  # batches that the proxy has not seen may explain the rejection
         if isinstance(verdict, Duplicate) and verdict.base_offset == UNSEEN:
-            return None  # only the stored batch's last sequence is known; its first may differ from this batch's
+            return None  # only the last sequence of the stored batch is known, and the first may differ
         return verdict
 
     def _advance(

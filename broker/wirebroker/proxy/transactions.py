@@ -1,10 +1,10 @@
-"""The transactions of a real cluster, as a proxy sees them. A proxy has no coordinator, so it derives the states from requests
-and responses.
+"""The transactions of a real cluster behind a proxy. A proxy has no coordinator, so it derives the states of transactions from
+requests and responses.
 
     Empty ──▶ Ongoing ──▶ CompleteCommit, CompleteAbort ──▶ Ongoing …
 
-A request changes the state only after a broker has confirmed it. A transaction counts as aborted `ABORTS_WITHIN_MS` after its
-timeout, because its coordinator has aborted it by then.
+A request changes the state only after a broker has confirmed it. `ABORTS_WITHIN_MS` after its timeout, a transaction counts as
+aborted, because its coordinator must have aborted it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ longest time.
 MOST_PARTITIONS = 1_000
 """The proxy remembers at most this many partitions of a transaction."""
 ABORTS_WITHIN_MS = 10_000
-"""How long a coordinator may take to notice a timeout: transaction.abort.timed.out.transaction.cleanup.interval.ms."""
+"""A coordinator notices a timeout within this many ms (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
 NONE = -1
 OFFSETS_TOPIC, UNKNOWN_PARTITION = "__consumer_offsets", -1
-"""The topic with the group's offsets: a transaction that commits offsets also includes a partition of this topic. The proxy
-does not know the partition's index.
+"""The topic with committed offsets. A transaction that commits offsets also includes a partition of this topic, whose index the
+proxy cannot see.
 """
 ENDED_BY_BROKER = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED))
 """The errors of an EndTxn after the coordinator has aborted the transaction, because of a timeout or a new producer."""
@@ -40,7 +40,7 @@ ENDED_BY_BROKER = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCE
 
 @dataclass(slots=True)
 class PassingTransaction:
-    """A transactional id and its latest transaction. Times are in ms since the epoch, −1 for no time."""
+    """A transactional id and its latest transaction. Times are in ms since the epoch; −1 means that there is no time."""
 
     transactional_id: str
     state: str = EMPTY
@@ -55,7 +55,7 @@ class PassingTransaction:
 
 
 class PassingTransactions:
-    """The transactions that the proxy has seen in requests and responses."""
+    """The transactions in forwarded requests and responses."""
 
     def __init__(self) -> None:
         self._held: Bounded[str, PassingTransaction] = Bounded(MOST_IDS)
@@ -75,7 +75,7 @@ class PassingTransactions:
     def initialised(
         self, now: int, sender: Sender, request: InitProducerIdRequest, response: InitProducerIdResponse
     ) -> PassingTransaction | None:
-        """Note a producer's InitProducerId. It ends the open transaction of the previous producer with this transactional
+        """Note a producer's InitProducerId, which ends the open transaction of the previous producer with this transactional
         id.
         """
         if request.transactional_id is None or response.error_code:
@@ -90,8 +90,8 @@ class PassingTransactions:
     def superseded(
         self, now: int, request: InitProducerIdRequest, response: InitProducerIdResponse
     ) -> PassingTransaction | None:
-        """Returns the open transaction, now marked as aborted because its transactional id has a new producer. Either this
-        InitProducerId aborted the transaction, or its coordinator aborted it earlier because of the timeout.
+        """Mark the open transaction of the transactional id as aborted, because this InitProducerId begins a new producer, and
+        return the transaction. If its timeout was over, the coordinator had aborted the transaction before.
         """
         if request.transactional_id is None or response.error_code or response.ongoing_txn_producer_id >= 0:
             return None
@@ -142,13 +142,13 @@ class PassingTransactions:
         return each
 
     def ended(self, now: int, sender: Sender, request: EndTxnRequest, response: EndTxnResponse) -> PassingTransaction | None:
-        """Note that a producer has ended its transaction, or has learned from an error that it has ended."""
+        """Note that a producer has ended its transaction, or that an error has told the producer about the end."""
         if response.error_code and response.error_code not in ENDED_BY_BROKER:
             return None
         each = self._known(request.transactional_id, sender)
         if response.error_code:
             if (each.producer_id, each.producer_epoch) != (request.producer_id, request.producer_epoch):
-                return None  # a fenced producer: the transaction belongs to another producer
+                return None  # the producer is fenced, and the transaction belongs to another producer
         elif response.producer_id >= 0:
             each.producer_id, each.producer_epoch = response.producer_id, response.producer_epoch
         self._end(each, COMMITTED if request.committed and not response.error_code else ABORTED, now)
@@ -166,6 +166,6 @@ class PassingTransactions:
 
 
 def names(transaction: PassingTransaction) -> Iterator[str]:
-    """Returns the partitions of a transaction, named as in trace rows."""
+    """Yields the partitions of a transaction, with the names that trace rows have."""
     for topic, index in sorted(transaction.partitions):
         yield topic if index < 0 else f"{topic}-{index}"

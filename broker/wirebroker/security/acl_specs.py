@@ -1,4 +1,4 @@
-"""ACLs as texts, as `acls=` of MockKafka, `serve --acl` and the control take them. Each ACL is one string.
+"""ACLs as texts, for `acls=` of MockKafka, `serve --acl` and the control. Each ACL is one string.
 
 Examples: `allow User:alice READ TOPIC orders`, `deny User:* ALL TOPIC payments-* from 10.0.0.1`. A NAME that ends with `*`
 means all names with this prefix; `*` alone means every name.

@@ -9,7 +9,7 @@ from wirebroker.security.mechanisms import OAUTHBEARER, PLAIN
 from wirebroker.security.scram import CLIENT_FIRST
 
 SUBJECT = "sub"
-"""The claim that holds the user's name in a token, unless `sasl.oauthbearer.sub.claim.name` names another claim."""
+"""The claim with the user's name in a token, unless `sasl.oauthbearer.sub.claim.name` names another claim."""
 
 
 def user_of(mechanism: str, token: bytes) -> str:

@@ -1,4 +1,5 @@
-"""The interface of a SASL mechanism: for each token of the client it returns a challenge, a success or a failure."""
+"""The interface of a SASL mechanism. For each token of the client, the mechanism returns a challenge, a success or a
+failure."""
 
 from __future__ import annotations
 
@@ -7,9 +8,9 @@ from typing import NamedTuple, Protocol
 PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, GSSAPI = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI"
 OAUTHBEARER = "OAUTHBEARER"
 BY_PASSWORD = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512)
-"""The mechanisms that are enabled unless `sasl.enabled.mechanisms` names others."""
+"""The mechanisms that are enabled unless `sasl.enabled.mechanisms` names other mechanisms."""
 SERVED = (*BY_PASSWORD, OAUTHBEARER)
-"""The mechanisms that this broker supports. GSSAPI (Kerberos) is not one of them, because it needs a realm."""
+"""The mechanisms that this broker supports. GSSAPI (Kerberos) is missing, because it needs a realm."""
 
 
 class Challenge(NamedTuple):
@@ -30,13 +31,13 @@ class Success(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The client has failed to prove who it is. `cause` is for the log and holds no secret."""
+    """The client has failed to prove its identity. `cause` is for the log, and contains no secret."""
 
     cause: str
     message: str | None = None
     """The error message in the response. None means the standard message, which says only that the credentials are invalid."""
     responds: bool = True
-    """Whether the client gets a response. For some tokens Kafka just closes the connection."""
+    """Whether the client gets a response. For some tokens, Kafka closes the connection instead."""
 
 
 Outcome = Challenge | Success | Failure

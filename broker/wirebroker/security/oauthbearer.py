@@ -23,8 +23,8 @@ class OAuthBearer:
         self._disbelieved: Disbelieved | None = None
 
     def evaluate(self, token: bytes, now: int) -> Outcome:
-        """Evaluate the client's message: a token, or the confirmation of an error. After an error the client may send another
-        token, or confirm the error, which ends the dialogue.
+        """Evaluate the client's message: a token, or the confirmation of an error. After an error, the client may send another
+        token. If the client confirms the error, the dialogue ends.
         """
         refused, self._disbelieved = self._disbelieved, None
         if token == HEARD and refused is not None:

@@ -9,7 +9,7 @@ from wirebroker.security.mechanisms import Failure, Outcome, Success
 
 
 class Plain:
-    """Compares the client's password with the user's password."""
+    """Checks the client's password."""
 
     def __init__(self, passwords: Mapping[str, str], *, strict: bool = True) -> None:
         """Unless the mechanism is `strict`, the client's message may end with NULs."""
@@ -26,8 +26,8 @@ class Plain:
             if not value:
                 return _failure(f"Authentication failed: {what} not specified")
         expected = self._passwords.get(user)
-        # The duration of the comparison depends only on the second argument, the client's password. So refusing an unknown user
-        # takes as long as refusing a wrong password.
+        # The time of the comparison depends only on the second argument, the client's password. So the refusal of an unknown
+        # user takes as long as refusing a wrong password.
         same = hmac.compare_digest((expected or "").encode(), password.encode())
         if not same:
             why = "the password is wrong" if expected is not None else "there is no such user"

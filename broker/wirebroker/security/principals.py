@@ -37,7 +37,7 @@ _VERSION = 0xA0
 _SUBJECT = 4
 """The place of the subject in a certificate, after the version."""
 _MANY = 0x80
-"""A length from this value on says how many bytes the length has."""
+"""A first byte of at least this value gives the number of the following bytes that contain the length."""
 _RULE = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
 _SPLIT = re.compile(r"\s*(DEFAULT|RULE:(?:\\.|[^\\/])*/(?:\\.|[^\\/])*/[LU]?)\s*(?:,\s*|$)")
 
@@ -62,7 +62,7 @@ def _elements(der: bytes) -> Iterator[_Element]:
 
 def distinguished_name(certificate: bytes) -> str:
     """Returns the subject of a certificate (in DER) in the form of Java's X500Principal.getName (RFC 2253), in which the last
-    part of the name comes first. `SSLSocket.getpeercert` loses the types of the values, on which this form depends.
+    part of the name comes first. The form depends on the types of the values, which `SSLSocket.getpeercert` does not return.
     """
     (signed, *_) = _elements(next(_elements(certificate)).content)
     fields = [each for each in _elements(signed.content) if each.tag != _VERSION]

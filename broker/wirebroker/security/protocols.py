@@ -29,7 +29,7 @@ def protocol_named(text: str) -> SecurityProtocol:
     try:
         return SecurityProtocol[text.strip().upper()]
     except KeyError:
-        raise ValueError(f"{text!r} is not a security protocol; they are {', '.join(SecurityProtocol.__members__)}") from None
+        raise ValueError(f"{text!r} is not a security protocol; there are {', '.join(SecurityProtocol.__members__)}") from None
 
 
 def protocol_map(entries: list[str]) -> dict[str, SecurityProtocol]:

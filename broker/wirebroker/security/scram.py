@@ -42,7 +42,7 @@ CLIENT_FINAL = re.compile(rf"c=({_BASE64}),r=({_NONCE}){_MORE},p=({_BASE64})")
 def credential_of(
     mechanism: ScramMechanism, password: str | bytes, salt: bytes, iterations: int = LEAST_ITERATIONS
 ) -> ScramCredential:
-    """A broker stores such a credential instead of the password."""
+    """Returns the credential that a broker stores instead of the password."""
     raw = password.encode() if isinstance(password, str) else password
     return credential_of_salted(mechanism, hashlib.pbkdf2_hmac(mechanism.digest, raw, salt, iterations), salt, iterations)
 
@@ -54,7 +54,7 @@ def credential_of_salted(mechanism: ScramMechanism, salted: bytes, salt: bytes, 
 
 
 class TokenOwner(NamedTuple):
-    """The owner of a delegation token, its credential, and its expiry (ms since the epoch)."""
+    """The owner of a delegation token, and the credential and the expiry (ms since the epoch) of the token."""
 
     user: str
     credential: ScramCredential
@@ -62,16 +62,14 @@ class TokenOwner(NamedTuple):
 
 
 class Scram:
-    """The broker's side of SCRAM. The broker never learns the password. The broker also proves to the client that it knows the
-    credential.
-    """
+    """The broker's side of SCRAM. The broker never gets the password, and proves to the client that it has the credential."""
 
     def __init__(
         self, mechanism: ScramMechanism, nonce: str, credential: Callable[[str], ScramCredential | None],
         token_owner: Callable[[str], TokenOwner | None] | None, *, checks_nonce: bool = True,
     ) -> None:  # fmt: skip
         """`nonce` is the broker's part of the nonce. `credential` returns the credential of a user, and `token_owner` returns
-        the owner of a delegation token. Without `token_owner` all clients log in with a password.
+        the owner of a delegation token. Without `token_owner`, clients can log in only with a password.
         """
         self._mechanism = mechanism
         self._nonce = nonce
@@ -84,7 +82,8 @@ class Scram:
         self._success: Success
 
     def evaluate(self, token: bytes, now: int) -> Outcome:
-        """Evaluate the client's message: at the first call its first message, at the second call its final message."""
+        """Evaluate the client's message. The first call gets the client's first message, and the second call gets the final
+        message."""
         message = token.decode("utf-8", "replace")
         return self._begin(message) if self._first is None else self._end(message)
 

@@ -1,4 +1,4 @@
-"""The session of a client's connection: the listener, the principal, and the time by which the client must authenticate
+"""The session of a client's connection: the listener, the principal, and the time until which the client must authenticate
 again.
 """
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Stage(Enum):
-    """What a SASL client may send next (SaslServerAuthenticator.SaslState)."""
+    """The messages that a SASL client may send next (SaslServerAuthenticator.SaslState)."""
 
     HANDSHAKE_OR_VERSIONS = "SaslHandshake or ApiVersions"
     HANDSHAKE = "SaslHandshake"
@@ -25,7 +25,7 @@ class Stage(Enum):
 
 
 class Session:
-    """The session of one connection. Without SASL its stage is DONE from the beginning."""
+    """The session of one connection. Without SASL, the stage is DONE from the beginning."""
 
     __slots__ = ("again", "asked", "bare", "begun_again_at", "by_token", "expires_at", "listener", "mechanism", "principal",
                  "protocol", "sasl", "stage", "user")  # fmt: skip
@@ -43,18 +43,18 @@ class Session:
         self.mechanism = ""
         """The mechanism by which the client is authenticated; "" before the first success."""
         self.asked = ""
-        """The mechanism of the authentication in progress, or else of the last authentication."""
+        """The mechanism of the authentication in progress or, without one, of the last authentication."""
         self.user = ""
-        """The user name that the client gave in the authentication in progress, or else in the last authentication."""
+        """The client's user name in the authentication in progress or, without one, in the last authentication."""
         self.again = False
         """Whether the last successful authentication was a re-authentication."""
         self.sasl: Mechanism | None = None
         """The SASL dialogue of the authentication in progress."""
         self.bare = False
-        """Whether the client's tokens have no request headers; after SaslHandshake version 0 they have none."""
+        """Whether the client's tokens have no request headers. This is so after SaslHandshake version 0."""
         self.expires_at: int | None = None
-        """The time by which the client must authenticate again, in ms since the epoch (KIP-368); None if the session never
-        expires.
+        """The time until which the client must authenticate again, in ms since the epoch (KIP-368). If the session never
+        expires, this is None.
         """
         self.begun_again_at: int | None = None
         """The time at which the last re-authentication began."""

@@ -1,7 +1,7 @@
 """JSON Web Tokens (RFC 7519): reads a token's claims, and checks whether the token is valid.
 
-`UnsecuredTokens` follows the rules of Kafka's OAuthBearerUnsecuredValidatorCallbackHandler, and `SignedTokens` follows those of
-BrokerJwtValidator. PyJWT checks signatures; times are compared with the broker's clock.
+`UnsecuredTokens` has the rules of Kafka's OAuthBearerUnsecuredValidatorCallbackHandler, and `SignedTokens` has the rules of
+BrokerJwtValidator. PyJWT checks signatures. Times are compared with the broker's clock.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from jwt import PyJWK
 
 LATEST = (2**63 - 1) // 1_000_000
-"""The longest time until a token's expiry that Kafka can handle, in ms. Kafka counts this time in nanoseconds in a long, and
-closes the connection if the token expires later.
+"""Kafka can handle tokens that expire within this time in ms. Kafka counts the time in nanoseconds in a long, and closes the
+connection if a token expires later.
 """
 FAMILIES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP", "HS": "oct"}
 """The type of key that an algorithm needs, by the first two letters of the algorithm's name."""
@@ -42,9 +42,9 @@ class Disbelieved(NamedTuple):
 
     cause: str
     scope: str | None = None
-    """The scopes that the token lacks; None if it was rejected for another reason."""
+    """The scopes that the token lacks. If the token was rejected for another reason, this is None."""
     responds: bool = True
-    """Whether the client gets a response. For some tokens Kafka just closes the connection."""
+    """Whether the client gets a response. For some tokens, Kafka closes the connection instead."""
 
     @property
     def response(self) -> str:
@@ -76,7 +76,7 @@ _DECODER = json.JSONDecoder(parse_constant=_constant)
 
 
 def _object(raw: bytes) -> dict[str, Any]:
-    """Returns the fields of the JSON object with which the bytes begin. Like Jackson, it ignores what follows the object.
+    """Returns the fields of the JSON object with which the bytes begin. Like Jackson, it ignores the bytes after the object.
     Returns an empty dict if the bytes do not begin with an object.
     """
     try:
@@ -106,7 +106,7 @@ def _number(claims: Mapping[str, Any], name: str) -> float | None:
 
 
 def _as_text(value: Any) -> str:
-    """Returns what Jackson's `asText` returns for a value that is neither a number nor an array."""
+    """Returns the text of a value that is neither a number nor an array, like Jackson's `asText`."""
     if isinstance(value, str):
         return value
     return "" if isinstance(value, dict) else json.dumps(value)
@@ -116,7 +116,7 @@ def _as_text(value: Any) -> str:
 
 
 class UnsecuredTokens(NamedTuple):
-    """Accepts tokens without a signature. The fields are the options in `sasl.jaas.config` that begin with
+    """Accepts tokens without a signature. The fields are the options in `sasl.jaas.config` whose names begin with
     `unsecuredValidator`.
     """
 
@@ -215,7 +215,7 @@ class KeySet:
             raise ValueError("it is nested too deeply") from None
         keys = read.get("keys") if isinstance(read, dict) else None
         if not isinstance(keys, list) or not all(isinstance(each, dict) for each in keys):
-            raise ValueError("it has no list of keys, each an object")
+            raise ValueError("it has no list of keys that are objects")
         self._keys: list[dict[str, Any]] = [
             each for each in keys if all(isinstance(each.get(name), str | None) for name in ("kty", "kid", "use", "alg"))
         ]
@@ -242,7 +242,8 @@ class KeySet:
 
 
 class SignedTokens(NamedTuple):
-    """Accepts tokens that are signed with one of the keys. The fields are the settings that begin with `sasl.oauthbearer.`"""
+    """Accepts tokens that are signed with one of the keys. The fields are the settings whose names begin with
+    `sasl.oauthbearer.`"""
 
     keys: Callable[[], KeySet]
     missing: Callable[[str], None]

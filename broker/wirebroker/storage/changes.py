@@ -42,9 +42,7 @@ class Changes:
         self._versions = None
 
     def write(self, now: int, only: Sequence[Partition] = ()) -> None:
-        """Write the changes since the last write. A caller that passes `only` states that no other partitions have changed.
-        Raises OSError.
-        """
+        """Write the changes since the last write. With `only`, no other partitions have changed. Raises OSError."""
         known, self._versions = self._versions, None
         added = None if known is None else self._only_added(known)
         if known is None or (added is None and not only):
@@ -61,7 +59,7 @@ class Changes:
         for partition in changed:
             topic_id, index = self._cluster.topics[partition.topic].topic_id, partition.index
             known = written.topics[topic_id].partitions.get(index)
-            if known is not None:  # None: the topic is being created and will be written later
+            if known is not None:  # a topic that is being created has no image; a later write includes it
                 before.topics.setdefault(topic_id, TopicImage(partition.topic)).partitions[index] = known
                 image = self._partition_image(partition)
                 after.topics.setdefault(topic_id, TopicImage(partition.topic)).partitions[index] = image
@@ -146,7 +144,7 @@ def _versions(cluster: Cluster) -> tuple[int, int, int]:
 
 
 def _in_hash_order(names: Iterable[str]) -> list[str]:
-    """Returns the names of settings that change together in the order in which Kafka writes them."""
+    """Returns the names of settings that one request changes, in the order in which Kafka writes them."""
     found = sorted(names)
     return hash_order(found, java_hash, buckets_for(len(found)))
 

@@ -20,8 +20,8 @@ _WRITE = 1024 * 1024
 
 
 class Made(NamedTuple):
-    """A compacted segment, whose file names end in `.cleaned`, the segments that it replaces, and their aborted
-    transactions.
+    """A compacted segment with the segments that it replaces, and the aborted transactions in these segments. The names of the
+    compacted segment's files end in `.cleaned`.
     """
 
     segment: Segment

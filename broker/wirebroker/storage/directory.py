@@ -102,7 +102,7 @@ class LogDirectory:
         """
         self.root = root
         self.path = os.fsencode(os.path.realpath(root)).decode(errors="replace")
-        """The directory's path as responses to clients show it; the path itself may be no UTF-8."""
+        """The directory's path as responses to clients show it. The path itself may contain bytes that are not UTF-8."""
         self.node_id = node_id
         self.latest_epochs: dict[tuple[str, int], int] = {}
         """The leader epoch of each partition, from the metadata; needed only during the start."""
@@ -125,7 +125,7 @@ class LogDirectory:
             self.id = self._id(path, properties)
             version = properties.get("version")
             if version not in ("0", "1"):
-                raise DamagedFile(path, f"its version is {version!r}; 0 and 1 are known. Restore it from a copy")
+                raise DamagedFile(path, f"its version is {version!r}, but only 0 and 1 are known. Restore the file from a copy")
             return
         others = sorted(each.name for each in self.root.iterdir() if each.name not in NOT_DATA)
         if others:
@@ -138,7 +138,7 @@ class LogDirectory:
             "node.id": str(self.node_id),
             "directory.id": format_uuid(self.id),
             CLUSTER_ID: cluster_id,
-            "version": "1",  # the last line, so that a truncated file has no version
+            "version": "1",  # the last line, so a truncated file has no version
         }
         files.replace(path, properties_text(made).encode())
         files.sync(self.root)
@@ -147,7 +147,9 @@ class LogDirectory:
         """Returns the broker's id. Kafka 3 calls it `broker.id` instead of `node.id`."""
         text = properties.get("node.id", properties.get("broker.id", ""))
         if not (text.isascii() and text.isdigit() and len(text) <= DIGITS):
-            raise DamagedFile(path, f"the id of the node is {text!r}" if text else "it has no node id")
+            raise DamagedFile(
+                path, f"the node id is {text!r}, not a number of 1 to {DIGITS} digits" if text else "it has no node id"
+            )
         return int(text)
 
     @staticmethod
@@ -156,7 +158,7 @@ class LogDirectory:
         try:
             return parse_uuid(properties["directory.id"]) if "directory.id" in properties else UNASSIGNED
         except ValueError:
-            raise DamagedFile(path, f"the id of the directory is {properties['directory.id']!r}") from None
+            raise DamagedFile(path, f"the directory id {properties['directory.id']!r} is not a UUID in Kafka's form") from None
 
     # Checkpoints
 
@@ -172,19 +174,19 @@ class LogDirectory:
             self._miss(self.root / LOG_STARTS)
 
     def _miss(self, path: Path) -> None:
-        """Handle an empty checkpoint of log start offsets: log a note if a power cut may have emptied the file, else raise
+        """Handle an empty checkpoint of log start offsets. If a power cut may have emptied the file, log this; otherwise raise
         DamagedFile.
         """
         if self.clean or not path.exists():
             raise DamagedFile(
                 path,
-                f"it is empty, and the broker has written to it. Restore the file from a copy. To start without it, and "
-                f"serve deleted records again, remove {self.root / RECOVERY_POINTS}",
+                f"it is empty, although the broker has written to it. Restore the file from a copy. To start without it, "
+                f"and to serve deleted records again, remove {self.root / RECOVERY_POINTS}",
             )
         note(f"{path}: it is empty, probably because of a power cut; deleted records may be served again")
 
     def known_of(self, where: tuple[str, int]) -> Known:
-        """Returns the facts about a partition that the checkpoints contain."""
+        """Returns what the checkpoints contain about a partition."""
         return Known(
             self.clean,
             self._recovery_points.get(where),
@@ -215,8 +217,9 @@ class LogDirectory:
         self, recovery_points: Offsets, log_starts: Offsets, high_watermarks: Offsets | None, *, durable: bool = False,
         whole: bool = False,
     ) -> bool:  # fmt: skip
-        """Write the checkpoints that have changed, or all with `durable` or `whole`. Returns whether one was written. If
-        `high_watermarks` is None, their checkpoint stays unchanged. Partitions that are not served keep their entries.
+        """Write the checkpoints that have changed or, with `durable` or `whole`, all checkpoints. Returns True if any
+        checkpoint was written. If `high_watermarks` is None, the checkpoint of the high watermarks stays unchanged. Partitions
+        that are not served keep their entries.
         """
         all_of_them, changed = durable or whole, False
         self._recovery_points |= recovery_points
@@ -225,7 +228,7 @@ class LogDirectory:
             (LOG_STARTS, {where: offset for where, offset in self._log_starts.items() if offset > 0}),
             (HIGH_WATERMARKS, high_watermarks),
             (CLEANED, self.cleaned),
-            (RECOVERY_POINTS, self._recovery_points),  # written last: if this file is signed, all files are
+            (RECOVERY_POINTS, self._recovery_points),  # written last: if this file has a CRC, all files have one
         ):
             if offsets is not None and (all_of_them or offsets != self._written.get(name)):
                 self._write(name, offsets, durable=durable)
@@ -238,16 +241,14 @@ class LogDirectory:
         self._written[name] = dict(offsets)
 
     def adopt(self, where: tuple[str, int], source: LogDirectory, recovery_point: int, log_start: int) -> None:
-        """Copy a partition's entries from the checkpoints of the directory that it moves from, and write them to this
-        directory's checkpoints.
-        """
+        """Copy a moving partition's entries from the checkpoints of its old directory to the checkpoints of this directory."""
         self.forget(where)
         if where in source.cleaned:
             self.cleaned[where] = source.cleaned[where]
         self.checkpoint({where: recovery_point}, {where: log_start}, None, durable=True)
 
     def set_cleaned(self, where: tuple[str, int], offset: int) -> None:
-        """Write to the checkpoint, without delay, that a partition is compacted up to `offset`."""
+        """Write to the checkpoint immediately that a partition is compacted up to `offset`."""
         self.cleaned[where] = offset
         self._write(CLEANED, self.cleaned)
 
@@ -273,7 +274,7 @@ class LogDirectory:
             if where is None or path.name == METADATA_FOLDER or path.name.endswith(("-delete", "-stray")):
                 continue
             if topic_name_error(where[0]) is not None:
-                continue  # another program made this folder
+                continue  # another program has created this folder
             if path.is_dir():
                 yield where, path
 
@@ -312,12 +313,12 @@ class LogDirectories:
         found = len([path for path in root.glob("node-*") if (path / META_PROPERTIES).exists()])
         for each in self.roots:
             if brokers > 1 and (each / META_PROPERTIES).exists():
-                raise DataError(f"{each} is the data of one broker; start it with --brokers 1")
+                raise DataError(f"{each} has the data of one broker; start it with --brokers 1")
         for number, node_id in enumerate(nodes, 1):
             # If a broker's directory is missing but no topic exists yet, the first start was killed before it had made all
             # directories.
             if found > brokers or (0 < found < number and self.metadata.image.topics):
-                raise DataError(f"{root} is the data of {found} brokers; start it with --brokers {found}")
+                raise DataError(f"{root} has the data of {found} brokers; start it with --brokers {found}")
             held = self.of[node_id] = []
             for each in self.roots:
                 place = each
@@ -335,7 +336,7 @@ class LogDirectories:
         """Returns the cluster's id from the first directory that has one, or None if all directories are new."""
         for root in self.roots:
             for place in (root, *sorted(root.glob("node-*"))):
-                with suppress(OSError):  # DamagedFile is one; opening the directory raises it
+                with suppress(OSError):  # DamagedFile is an OSError, and is raised again when the directory is opened
                     return read_properties(place / META_PROPERTIES).get(CLUSTER_ID, SHARED_CLUSTER_ID)
         return None
 
@@ -345,7 +346,9 @@ class LogDirectories:
             raise DataError(sentence)
         if directory.stored_node_id != first.stored_node_id:
             nodes = directory.stored_node_id, first.stored_node_id
-            raise DataError(f"{directory.root} is the data of broker {nodes[0]}, and {first.root} that of broker {nodes[1]}")
+            raise DataError(
+                f"{directory.root} has the data of broker {nodes[0]}, but {first.root} has data of broker {nodes[1]}"
+            )
         if len(self.roots) > 1 and directory is not first and (directory.root / METADATA_FOLDER).exists():
             raise DataError(f"{directory.root} holds the metadata; name it before {first.root}")
 

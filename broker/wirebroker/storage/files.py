@@ -1,4 +1,4 @@
-"""Reads, writes and replaces files in a way that works on all operating systems and survives a crash.
+"""Reads, writes and replaces files. The functions work on all operating systems, and the files survive a crash.
 
 Only this module and `kafkawire.disk.opening` open files of a log directory. This module writes only to plain files without
 further hard links, and creates a file only if the name is free.
@@ -42,7 +42,7 @@ def open_to_write(path: Path, flags: int = os.O_WRONLY) -> int:
 def shared(path: Path) -> DamagedFile:
     """Returns the error for a file with several hard links, some of which may be outside the log directory."""
     return DamagedFile(
-        path, "the file has another name as well (a hard link), under which a write would change it, too. Put a copy here"
+        path, "the file has a second name (a hard link), and a write would also change it under that name. Put a copy here"
     )
 
 
@@ -119,7 +119,7 @@ def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
     """
     beside = path.with_name(path.name + ".tmp")
     try:
-        beside.unlink(missing_ok=True)  # a killed process may have left it
+        beside.unlink(missing_ok=True)  # a killed process may have left this file
         _fill(create(beside), content, durable=durable)
         os.replace(beside, path)
     except OSError:
@@ -168,7 +168,7 @@ COPIED_AT_ONCE = 1 << 20
 
 
 def sync_all(paths: Sequence[Path]) -> None:
-    """Sync many files, several at the same time. This is faster, because the operating system merges concurrent syncs."""
+    """Sync many files, several at the same time, because the operating system merges concurrent syncs."""
     if len(paths) <= SYNCED_AT_ONCE:
         for path in paths:
             sync(path)

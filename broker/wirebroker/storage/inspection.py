@@ -1,7 +1,7 @@
 """Compares the files of a partition: checks that its indexes and the checkpoints match its log.
 
-A broker that stopped cleanly has checked every batch. So the next start reads a large directory only in part, the ends of the
-files, and the later reads of clients check the rest. A start reads a small directory completely.
+A broker that stopped cleanly has checked every batch. So the next start reads only the ends of the files in a large directory.
+The rest is checked later, when clients read it. A start reads a small directory completely.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from wirebroker.storage.segment import Segment
 BYTES_AT_START = 16 * 1024 * 1024
 """A start reads at most this many bytes of cleanly closed segments in all partitions together."""
 LEAST = 16 * 1024
-"""A segment that is smaller counts as this many bytes towards the limit."""
+"""A smaller segment counts as this many bytes towards the limit."""
 
 
 class Inspection:
@@ -60,8 +60,8 @@ class Inspection:
 
 
 def check_names(folder: Path, present: Listing, reached: int) -> None:
-    """Raises DamagedFile if a segment's log is missing although its index, the leader epochs or a checkpoint shows that it
-    existed.
+    """Raises DamagedFile if a segment's log file is missing, but its index, the leader epochs or a checkpoint shows that the
+    segment existed.
     """
     logs = present.offsets[LOG]
     for suffix in SEGMENT_FILES[1:]:
@@ -78,8 +78,8 @@ def check_names(folder: Path, present: Listing, reached: int) -> None:
     if not logs and (LEADER_EPOCHS in present.names or reached > 0):
         raise DamagedFile(
             folder,
-            f"no segment is there, but the log was begun{f' and had reached offset {reached}' if reached else ''}. Restore "
-            "the segments from a copy; to continue with an empty log, empty the folder",
+            f"it has no segments, but the log {f'had reached offset {reached}' if reached else 'had begun'}. Restore the "
+            "segments from a copy; to continue with an empty log, empty the folder",
         )
 
 
@@ -87,8 +87,8 @@ def unfit_indexes(segment: Segment, aborted: Sequence[AbortedTransaction], compl
     """Returns the indexes of a closed segment that contradict its batches. The caller must rebuild these indexes.
 
     `segment` was read before, and `aborted` are the transactions that its markers abort. With `complete`, the log has lost no
-    batches, so `aborted` has all aborted transactions. Raises DamagedFile if the index may be right and the log file may belong
-    to another partition.
+    batches, so `aborted` has all aborted transactions. Raises DamagedFile if the index may be right, because then the log file
+    may belong to another partition.
     """
     fits = {
         OFFSET_INDEX: _offsets_fit(segment),
@@ -97,7 +97,7 @@ def unfit_indexes(segment: Segment, aborted: Sequence[AbortedTransaction], compl
     }
     unfit = [segment.path(suffix) for suffix, fit in fits.items() if not fit]
     for path in unfit:
-        note(f"{path}: this index does not match the log, and is rebuilt")
+        note(f"{path}: this index does not match the log; the broker rebuilds it")
     return unfit
 
 
@@ -121,7 +121,7 @@ def _offsets_fit(segment: Segment) -> bool:
         return entries is not None
     if any(one[1] >= other[1] for one, other in pairwise(entries)):
         return False
-    # Kafka adds an entry when a run has appended more than index.interval.bytes, so the index may be empty after short runs.
+    # A run of Kafka adds its first entry after more than index.interval.bytes, so the index may be empty after short runs.
     if all(0 < position < segment.size and segment.holds(base + relative, position) for relative, position in entries):
         return True
     _check_owner(segment, entries)
@@ -131,8 +131,8 @@ def _offsets_fit(segment: Segment) -> bool:
 def _check_owner(segment: Segment, entries: Sequence[tuple[int, ...]]) -> None:
     """Raises DamagedFile if two entries of the offset index are wrong, because then the index belongs to another log.
 
-    In an entry that a Kafka before version 4 wrote, the position is that of the first batch of an append, and the offset is
-    that of the append's last batch.
+    In an entry of a Kafka before version 4, the position is the position of the first batch of an append, and the offset is the
+    offset of the last batch.
     """
     base, path = segment.base_offset, segment.path(OFFSET_INDEX)
     wrong = []

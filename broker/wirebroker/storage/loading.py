@@ -1,4 +1,5 @@
-"""Restores the cluster from its data directory when the broker starts, and refuses files that contradict each other."""
+"""Restores the cluster from its data directory when the broker starts. Refuses a directory whose files contradict each
+other."""
 
 from __future__ import annotations
 
@@ -66,15 +67,13 @@ class Loading:
             directory.latest_epochs.clear()
 
     def check_metadata(self) -> None:
-        """Raises DamagedFile if the metadata is lost. Without this check the topics in the lost metadata would vanish
-        silently.
-        """
+        """Raises DamagedFile if the metadata is lost. Without this check the start would lose the topics silently."""
         metadata = self._metadata
         if not metadata.is_lost:
             return
         folder = next((path for _, _, path in self._directories.partitions()), None)
         if folder is not None or metadata.end_offset:
-            what = f"the metadata ends at offset {metadata.end_offset}, and had reached {metadata.synced_offset}"
+            what = f"the metadata ends at offset {metadata.end_offset}, but had reached offset {metadata.synced_offset}"
             what = what if metadata.end_offset else "the file has no metadata"
             raise DamagedFile(
                 metadata.path,
@@ -84,7 +83,8 @@ class Loading:
             )
 
     def _check_count(self, image: Image) -> None:
-        """Raises DamagedFile if the metadata names more partitions without a folder than a start may create."""
+        """Raises DamagedFile if the metadata names so many partitions without a folder that the start may not create the
+        folders."""
         count = sum(len(topic.partitions) for topic in image.topics.values())
         folders = sum(1 for _ in self._directories.partitions()) if count > FOLDERS_MADE else 0
         if count - folders > FOLDERS_MADE:
@@ -102,7 +102,8 @@ class Loading:
                 unknown.append(path)
         if unknown:
             more = f" and {len(unknown) - 1} more folders" if len(unknown) > 1 else ""
-            note(f"{unknown[0]}{more}: the metadata knows of no such partition, and nothing of it is served")
+            what = "these partitions" if more else "this partition"
+            note(f"{unknown[0]}{more}: not served, because the metadata does not name {what}")
 
     def _found_image(self) -> Image:
         """Returns an image made from the folders of the partitions."""
@@ -116,7 +117,7 @@ class Loading:
             held.partitions[index] = PartitionImage((node_id,), (node_id,), node_id, 0)
         if image.topics:
             root = self._directories.roots[0]
-            note(f"{root} has no metadata: the topics are what the folders are called, and their settings the defaults")
+            note(f"{root} has no metadata: the topics get the names of the folders, and default settings")
         return image
 
     def id_in(self, folder: Path) -> bytes | None:
@@ -176,26 +177,25 @@ class Loading:
                 if any(each not in ours and not is_reserved(each) for each in partition.directories):
                     raise DamagedFile(
                         folder,
-                        "it is not there, and the metadata says that the partition is in another log directory. Name that "
-                        "directory, too",
+                        "it is missing; the metadata has the partition in another log directory. Name that directory, too",
                     )
                 raise DamagedFile(
                     folder,
-                    "it is not there, and the metadata knows of the partition. Restore the folder from a copy; to serve "
-                    "an empty partition, make an empty folder of that name",
+                    "it is missing, but the metadata has the partition. Restore the folder from a copy; to serve an empty "
+                    "partition, make an empty folder of this name",
                 )
-            note(f"{folder} is not there: the partition is served empty")
+            note(f"{folder} is missing; the broker serves an empty partition")
         elif (found := self.id_in(folder)) not in (None, topic_id) and any(
             path.stat().st_size for path in folder.glob(f"*{LOG}")
         ):
             raise DamagedFile(
                 folder / PARTITION_METADATA,
-                f"the topic id is {format_uuid(found or b'')}, and the metadata says {format_uuid(topic_id)}. If the folder is "
-                "of an older topic of that name, move it elsewhere; else correct the id",
+                f"the topic id is {format_uuid(found or b'')}, but in the metadata it is {format_uuid(topic_id)}. If the "
+                "folder belongs to an older topic of this name, move the folder elsewhere; otherwise correct this id",
             )
 
     def _node(self, stored: int) -> int:
-        """Returns the id of the broker that now serves the directory written by the broker `stored`."""
+        """Returns the id of the broker that now serves the directory of the former broker `stored`."""
         return next((each.node_id for each in self._directories if each.stored_node_id == stored), stored)
 
     def _dirs(self, partition: PartitionImage) -> dict[int, str]:

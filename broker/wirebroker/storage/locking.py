@@ -1,10 +1,10 @@
-"""Locks a data directory, because only one process may use it. The locked file is `.lock`, which Kafka locks, too (FileLock);
-so a wirebroker and a Kafka cannot use the same directory.
+"""Locks a data directory, because only one process may use it. Kafka locks the same file, `.lock` (FileLock), so a wirebroker
+and a Kafka cannot use the same directory.
 
 Kafka's lock is a POSIX lock. A process loses such a lock when it closes any descriptor of the file, for example after copying
-the folder. On Linux this module uses a lock that belongs to the open file instead (OFD); it and a POSIX lock of another process
-exclude each other. On other systems this module also locks a second file, with a kind of lock that a process cannot lose in
-this way.
+the folder. On Linux this module uses a lock that belongs to the open file instead (OFD). Such a lock and another process's
+POSIX lock exclude each other. On other systems this module also locks a second file, with a kind of lock that a process does
+not lose in this way.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _open_file(fd: int, hold: bool) -> None:
     except OSError as refused:
         if refused.errno != errno.EINVAL:
             raise
-        _process(fd, hold)  # this system reports that it is Linux but has no OFD locks
+        _process(fd, hold)  # the system claims to be Linux, but has no OFD locks
 
 
 def _process(fd: int, hold: bool) -> None:

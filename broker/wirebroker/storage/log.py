@@ -53,7 +53,7 @@ class FolderLog:
         self.where = where
         self.folder = folder
         self._moves = 0
-        """A counter that rises by one when a move of the files begins, and again when the move ends."""
+        """A counter that rises by one when a move of the files begins, and by one when the move ends."""
         self._store = store
         self._configs = configs
         told = settings.segments._replace(written=lambda: store.written(self), failed=store.failed)
@@ -79,7 +79,7 @@ class FolderLog:
         self._kept: Kept | None = found.kept
         self._written_epochs = found.written_epochs
 
-    # What only a log on disk does
+    # Only a log on disk has these methods
 
     def belongs_to(self, owner: Owner) -> Kept | None:
         """Set the partition that owns the log. Returns the state of the partition that was read from the files."""
@@ -89,8 +89,8 @@ class FolderLog:
         return kept
 
     def restart(self, mode: str, now: int) -> Kept | None:
-        """Close the files and open them again. In the mode "clean", the state that exists only in memory is written first.
-        Returns None if the disk refuses, and the log stays as it is."""
+        """Close the files and open them again. In the mode "clean", the state that exists only in memory is written first. If
+        this write fails, returns None, and the log stays as it is."""
         try:
             if mode == "clean":
                 files.sync_all(self.close())
@@ -105,8 +105,7 @@ class FolderLog:
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
         """Replace the leader epochs and their start offsets. If an epoch in the checkpoint file is no longer valid, the file is
-        written immediately. If epochs were only added, the file is written later, because a start also finds the new epochs in
-        the batches.
+        written immediately. Otherwise the file is written later, because a start finds new epochs in the batches, too.
         """
         self._epochs = list(starts)
         if self._epochs[: len(self._written_epochs)] != self._written_epochs:
@@ -128,7 +127,7 @@ class FolderLog:
         """Write all state that exists only in memory, and return the written files. After these files are synced, the next
         start has nothing to recover.
 
-        As in UnifiedLog.flush, the file of an empty segment is not returned, because no record is lost with it. Raises OSError.
+        As in UnifiedLog.flush, the file of an empty segment is not returned, because it has no records to lose. Raises OSError.
         """
         self.write_epochs()
         self._close_active()
@@ -213,8 +212,8 @@ class FolderLog:
         return sum(segment.size for segment in self.segments)
 
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
-        """Append a batch with `records` offsets. Returns its base offset. The metadata has the leader epoch before a batch has
-        it, because a start refuses a batch of a later epoch. Raises OSError."""
+        """Append a batch with `records` offsets. Returns its base offset. The metadata must have the leader epoch already,
+        because a start refuses a batch of a later epoch. Raises OSError."""
         if leader_epoch != self._last_epoch:
             self._store.insist()
             self._last_epoch = leader_epoch
@@ -231,7 +230,7 @@ class FolderLog:
             self.active.created = now
             return
         self._close_active()
-        self.active.dirty = True  # its index files are not synced yet
+        self.active.dirty = True  # the index files of the closed segment are not synced yet
         following = self._segment(self.end_offset, now)
         following.create()
         closed, self.active = self.active, following
@@ -276,7 +275,7 @@ class FolderLog:
             position = segment.find(offset)
             if position < segment.size or segment is self.active:
                 return segment, position
-            at += 1  # compaction has removed the last offsets of this segment, so look in the next
+            at += 1  # compaction has removed the last offsets of this segment, so look in the next segment
 
     def offset_after(self, offset: int, size: int) -> int:
         """Returns an offset that is at least `size` bytes after `offset`: from an index entry, or the beginning of the next
@@ -321,7 +320,7 @@ class FolderLog:
         return plan(self.segments, self.end_offset, self.cleaned_to, self._owner, self._configs, now)
 
     def next_compaction(self, now: int) -> int:
-        """Returns the time from which `to_compact` may return another result although the log stays as it is, or NEVER."""
+        """Returns the time from which `to_compact` may return another result for an unchanged log, or NEVER."""
         assert self._owner is not None
         return next_plan(self.segments, self.end_offset, self.cleaned_to, self._owner, self._configs, now)
 
@@ -386,7 +385,7 @@ class FolderLog:
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             try:
                 self._discard(self.segments[0])
-            except OSError as failure:  # this segment and the later ones stay in the log until the next attempt
+            except OSError as failure:  # this segment and later segments stay in the log until the next attempt
                 self._store.failed(failure)
                 return
             del self.segments[0]

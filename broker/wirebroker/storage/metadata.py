@@ -27,15 +27,15 @@ from wirebroker.storage.recovery import cut_of
 
 RECORDS_PER_BATCH = 5000
 LEADER_CHANGE = bytes([0, 0, 0, 2])
-"""The key of a control record that begins a leader epoch: its version and its type, both int16 (ControlRecordType)."""
+"""The key of a control record that begins a leader epoch: the version and the type, both int16 (ControlRecordType)."""
 SHOWN = 60
 """A message shows at most this many characters of a name."""
 
 
 LAST_EPOCH = 2**31 - 1_000_000
 LAST_PRODUCER_ID = 2**63 - 1_000_000
-"""The largest leader epoch and producer id that a start accepts in the metadata, so that the broker can still count up by a
-million.
+"""The largest leader epoch and producer id that a start accepts in the metadata. The broker can still raise both a million
+times.
 """
 FOLDERS_MADE = 100_000
 """A start creates at most this many missing partition folders."""
@@ -43,19 +43,19 @@ _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[1-9]|lpt[1-9])\.")
 
 
 def check_image(image: Image, path: Path) -> None:
-    """Raises DamagedFile if the image has topics that no Kafka could have written. This check protects the start, which creates
-    folders named after topics and loops over the partitions.
+    """Raises DamagedFile if the image has topics that no Kafka could have written. A start needs this check, because it creates
+    folders with the topics' names, and loops over the partitions.
     """
     names = set()
     for topic in image.topics.values():
-        why = _name_error(topic.name) or ("two topics have it" if topic.name in names else "")
+        why = _name_error(topic.name) or ("Two topics have this name" if topic.name in names else "")
         names.add(topic.name)
         if why:
             raise DamagedFile(path, f"a topic is named {_short(topic.name)}. {why}")
         indexes = topic.partitions
         if min(indexes, default=0) < 0 or max(indexes, default=-1) + 1 != len(indexes):
             some = ", ".join(map(str, sorted(indexes)[:10]))
-            raise DamagedFile(path, f"of topic {topic.name} there are {len(indexes)} partitions alone: {some}")
+            raise DamagedFile(path, f"topic {topic.name} has the partitions {some}; the numbers must begin at 0 without gaps")
         if any(not 0 <= each.leader_epoch <= LAST_EPOCH for each in indexes.values()):
             raise DamagedFile(path, f"topic {topic.name} has a leader epoch that is not a number from 0 to {LAST_EPOCH}")
     if not 0 <= image.next_producer_id <= LAST_PRODUCER_ID:
@@ -65,7 +65,7 @@ def check_image(image: Image, path: Path) -> None:
 def _name_error(name: str) -> str:
     """Returns the reason why no topic can have this name, or "" if the name is valid."""
     if name == METADATA_TOPIC:
-        return "The metadata log uses the folder of that name"
+        return "The metadata log uses the folder of this name"
     if os.name == "nt" and _RESERVED.match(name):
         return "Windows has a device of that name"
     return "" if topic_name_error(name) is None else "Names have 1 to 249 ASCII letters, digits, '.', '_' and '-'"
@@ -79,8 +79,8 @@ class MetadataLog:
     """Reads the metadata log into an image of the cluster, and appends records that change the image."""
 
     def __init__(self, root: Path, reached: int = 0, *, clean: bool = False) -> None:
-        """Read the log. `reached` is the log's end offset in the checkpoint. `clean` says that the broker stopped cleanly at
-        this offset.
+        """Read the log. `reached` is the log's end offset in the checkpoint. With `clean`, the broker stopped cleanly at this
+        offset.
 
         Raises DamagedFile.
         """
@@ -102,7 +102,8 @@ class MetadataLog:
 
     @property
     def is_lost(self) -> bool:
-        """Whether metadata is missing. An empty metadata folder does not count, because with it the user accepts the loss."""
+        """Whether metadata is missing. An empty metadata folder does not count, because the user empties it to accept the
+        loss."""
         has_folder = self.folder.is_dir()
         if has_folder and not any(self.folder.iterdir()):
             return False
@@ -143,8 +144,8 @@ class MetadataLog:
             self._fd = files.open_to_append_at(self.path, self._size)
 
     def begun(self) -> bool:
-        """Sync the log at the directory's first start, and return True. After the first start the log is never empty; so if a
-        later start finds it empty, records are lost.
+        """Sync the log at the directory's first start, and return True. After the first start the log is never empty, so a
+        later start that finds an empty log has lost records.
         """
         if not self.exists:
             files.replace(self.folder / PARTITION_METADATA, partition_metadata_text(METADATA_TOPIC_ID).encode())
@@ -177,7 +178,7 @@ class MetadataLog:
         except BaseException:
             self._size, self.end_offset = before
             self.release()
-            with suppress(OSError):  # the next append tries this again
+            with suppress(OSError):  # the next append tries to cut the file again
                 self._open()
             raise
 

@@ -2,8 +2,8 @@
 
 A folder in the new directory whose name ends in `-future` marks a move in progress. A start that finds such a folder finishes
 the move or begins it again. A move within a volume renames the partition's folder. A move to another volume copies the files
-while clients read and write the partition. `partition.metadata` is copied last, so a folder that has this file is a complete
-copy. If the broker is killed at any moment of a move, no acknowledged record is lost.
+while clients read and write the partition. `partition.metadata` is copied last, so a folder with this file is a complete copy.
+If the broker is killed at any moment of a move, no acknowledged record is lost.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from wirebroker.core.partition import Partition
 
 FEW_BYTES, ROUNDS = 1 << 20, 10
-"""The files are copied in at most ROUNDS rounds, until a round copies FEW_BYTES or less. Then the rest is copied while the
-partition accepts no writes.
+"""The files are copied in at most ROUNDS rounds, until a round copies at most FEW_BYTES. Then the partition accepts no writes
+while the rest is copied.
 """
 
 
@@ -122,7 +122,8 @@ class Moves:
         self._queue(partition, future, None)
 
     def _queue(self, partition: Partition, future: Path, copy: Copy | None) -> None:
-        """Queue the move as a job `apart`. It runs after a running compaction, because only one such job runs at a time."""
+        """Queue the move as a job with `apart`. Only one such job runs at a time, so the move waits for a running
+        compaction."""
 
         def work() -> None:
             if copy is not None:
@@ -182,7 +183,7 @@ class Moves:
         files.sync(source.root)
 
     def _give_up(self, partition: Partition, future: Path | None = None) -> None:
-        """Cancel the partition's move. With `future`, cancel it only if `future` is the move's folder."""
+        """Cancel the partition's move. If `future` is given, cancel the move only if this is its folder."""
         wanted = self._wanted.get(_log_of(partition))
         if wanted is not None and future in (None, wanted[1]):
             self._end(partition, wanted[1])
@@ -205,7 +206,7 @@ class Moves:
                 mine = [each.root / name for each in self._directories.of[directory.node_id]]
                 if not any(folder.is_dir() for folder in mine) and (future / PARTITION_METADATA).exists():
                     future.rename(directory.root / name)
-                    note(f"{directory.root / name}: the move to this log directory was interrupted, and is complete now")
+                    note(f"{directory.root / name}: the interrupted move to this log directory is complete now")
                     continue
                 shutil.rmtree(future, ignore_errors=True)
                 if not (directory.root / name).is_dir():
@@ -216,7 +217,7 @@ class Moves:
         for (topic, index), directory in self._unfinished:
             partition = self._cluster.partition(topic, index)
             if partition is not None:
-                note(f"{topic}-{index}: the move to {directory.root} was interrupted, and begins again")
+                note(f"{topic}-{index}: the interrupted move to {directory.root} begins again")
                 self.move(partition, directory.node_id, directory.path)
         self._unfinished.clear()
 

@@ -6,8 +6,8 @@ tail. The start takes the producers' state from the newest snapshot, which has t
 later batches. The start also reads as many cleanly closed segments as an `Inspection` allows, and compares the ends of the
 other segments' files.
 
-The start reads all files before it changes any file. Damage before the tail is an error. (Kafka would cut the log there, and
-would lose the undamaged batches after it.)
+The start reads all files before it changes any file. Damage before the tail is an error. (Kafka would cut the log at the
+damage, and lose the undamaged batches after it.)
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class LogSettings(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is known about a partition from the checkpoints and the metadata."""
+    """The facts about a partition in the checkpoints and in the metadata."""
 
     clean: bool
     recovery_point: int | None
     """The offset in the checkpoint of recovery points; None if that checkpoint does not name the partition."""
     log_start_offset: int
     starts_there: bool = False
-    """Whether a clean stop has recorded `log_start_offset`. If so, a log that begins later has lost segments."""
+    """Whether a clean stop has recorded `log_start_offset`. If so, and the log begins after this offset, segments are lost."""
     gaps_below: int = ANYWHERE
     """Compaction may have removed offsets before this offset."""
     latest_epoch: int | None = None
@@ -214,7 +214,7 @@ class Recovery:
         """Whether the snapshot at the end of the log is usable."""
         self._torn = ""
         self._is_complete = self._bases[0] == 0 and known.gaps_below == 0
-        """Whether the log, as far as it was checked, still has every batch that was ever written."""
+        """Whether the checked part of the log still has every batch that was ever written."""
 
     # Looking
 
@@ -295,14 +295,14 @@ class Recovery:
         known, end = self._known, self.end
         if end < self._log_start:
             raise DamagedFile(
-                self.folder, f"the log ends at offset {end}, below its start at {self._log_start}; segments are missing"
+                self.folder, f"the log ends at offset {end}, before its start offset {self._log_start}; segments are missing"
             )
         if known.starts_there and self._bases[0] > known.log_start_offset:
             raise DamagedFile(
                 self.folder,
-                f"the log begins at offset {self._bases[0]}, and began at {known.log_start_offset} when the broker stopped. "
-                f"Restore the segments before it from a copy; to go on without them, remove {self.folder.parent / LOG_STARTS} "
-                f"and {self.folder.parent / RECOVERY_POINTS}",
+                f"the log begins at offset {self._bases[0]}, but it began at offset {known.log_start_offset} when the broker "
+                f"stopped. Restore the missing segments from a copy; to go on without them, remove "
+                f"{self.folder.parent / LOG_STARTS} and {self.folder.parent / RECOVERY_POINTS}",
             )
         reached = known.recovery_point
         if reached is None or end == reached or (end > reached and not known.clean):
@@ -311,12 +311,12 @@ class Recovery:
         if known.clean:
             raise DamagedFile(
                 self.segments[-1].path(),
-                f"the log ends at offset {end}, and ended at {reached} when the broker stopped cleanly. Restore it from a "
-                f"copy; to go on with what is there, remove {checkpoint}",
+                f"the log ends at offset {end}, but it ended at offset {reached} when the broker stopped cleanly. Restore the "
+                f"file from a copy; to go on without the missing records, remove {checkpoint}",
             )
         note(
-            f"{self.folder}: the log ends at offset {end}, and {checkpoint} says that it was on the disk up to {reached}; "
-            "unless the topic was made again or cut off shortly before the broker was killed, records are lost"
+            f"{self.folder}: the log ends at offset {end}, but {checkpoint} says that the log was synced up to offset "
+            f"{reached}. Records are lost, unless the topic was recreated or truncated shortly before the broker was killed"
         )
 
     # Taking
@@ -380,10 +380,10 @@ class Recovery:
         if self._bases[0] and not any(_is_snapshot(self.folder / file_name(each, SNAPSHOT)) for each in older):
             raise DamagedFile(
                 path,
-                f"{why}, and some of the producers' batches have been deleted. Restore it from a copy; to keep only the "
-                f"producers of which the log still has batches, remove {self.folder.parent / CLEAN_SHUTDOWN}",
+                f"{why}, and some of the producers' batches have been deleted. Restore the file from a copy; to keep only the "
+                f"producers that still have batches in the log, remove {self.folder.parent / CLEAN_SHUTDOWN}",
             )
-        note(f"{path}: {why}; the producers' state is taken from the batches")
+        note(f"{path}: {why}; the start restores the producers' state from the batches")
 
     def _damage_of_snapshot(self, path: Path) -> str:
         """Returns the reason why the last snapshot cannot be used, or "". Raises DamagedFile if the snapshot may belong to
@@ -403,18 +403,16 @@ class Recovery:
         return ""
 
     def _damage_of_producer(self, key: Key, written: int) -> str:
-        """Returns the contradiction if the log shows that the producer's last batch does not end at offset `written`, else
-        "".
-        """
+        """Returns a sentence if the log contradicts that the producer's last batch ends at offset `written`, else ""."""
         segment = next((each for each in reversed(self.segments) if each.base_offset <= written), None)
         if segment is None or segment.unchecked:
             return ""
         header = segment.header_of(written)
         if header is None or header.producer_id != key:
-            return f"it says that the last batch of producer {key} ends at offset {written}; the log has no such batch"
+            return f"its last offset for producer {key} is {written}, but no batch of the log ends at this offset"
         known = self._last.state.producers.get(key, b"") if self._last else b""
         if known and last_offset(known) > written:
-            return f"it says that producer {key} wrote last at offset {written}; in the log that is offset {last_offset(known)}"
+            return f"its last offset for producer {key} is {written}, but the log has the later offset {last_offset(known)}"
         return ""
 
     def _producers(self) -> dict[Key, bytes]:
@@ -466,8 +464,8 @@ def _is_snapshot(path: Path) -> bool:
 
 
 def cut_of(walk: Walk, damage: Damage, *, followed: bool, clean: bool) -> str:
-    """Returns the message for the log about a torn tail, which the caller then cuts off. Raises DamagedFile if a crash cannot
-    explain the damage.
+    """Returns the log message about a torn tail, which the caller then cuts off. Raises DamagedFile if a crash cannot explain
+    the damage.
 
     After a `clean` stop any damage raises DamagedFile.
     """

@@ -1,6 +1,6 @@
 """The records about controllers and brokers in the metadata log, as Kafka's controller writes them.
 
-wirebroker reads none of these records. They are for Kafka's tools, and for a Kafka that goes on with the log.
+wirebroker does not read these records. Kafka's tools read them, and so does a Kafka that continues the log.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from wirebroker.core.quorum import LISTENER, endpoint, voters
 from wirebroker.storage.directory import LogDirectories
 
 REGISTERED_CONTROLLERS_LEVEL, CORDONED_LEVEL = 15, 30
-"""From these levels of metadata.version on (3.7-IV0, 4.3-IV0), controllers are registered and brokers report their cordoned log
-directories."""
+"""The levels of metadata.version from which controllers are registered (3.7-IV0), and from which brokers report their cordoned
+log directories (4.3-IV0)."""
 BROKER_RECORD_LEVELS = (7, 8, 17, CORDONED_LEVEL)
-"""The levels of metadata.version from which on a broker is registered with the versions 1 to 4 of the record."""
+"""The levels of metadata.version from which the record of a broker's registration has version 1, 2, 3 and 4."""
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 FENCED, UNFENCED = 1, -1
 NO_EPOCH = -1
@@ -49,7 +49,7 @@ class Registrations:
         return self._epochs.get(node_id, NO_EPOCH)
 
     def begin(self, now: int) -> None:
-        """Begin a leader epoch of the metadata log, in which no broker is registered yet. Raises OSError."""
+        """Begin a leader epoch of the metadata log. In the new epoch no broker is registered yet. Raises OSError."""
         self._epochs.clear()
         self._cordoned.clear()
         version = int(self._cluster.configs.features[KRAFT] > 0)
@@ -60,7 +60,8 @@ class Registrations:
         self._metadata.begin_epoch(message, version, now)
 
     def write(self, now: int) -> None:
-        """Register the brokers that have listeners and are not registered yet; fence those that are down. Raises OSError."""
+        """Register the brokers that have listeners and are not registered yet. Fence the brokers that are down. Raises
+        OSError."""
         if self._level < BROKER_RECORD_LEVELS[0]:
             return
         for node_id, broker in self._cluster.brokers.items():
@@ -135,7 +136,7 @@ class Registrations:
         )  # fmt: skip
 
     def _incarnation(self, role: str, broker: Broker) -> bytes:
-        """Returns an id that no other start of this broker has."""
+        """Returns an id that is unique to this start of the broker."""
         where = self._directories.of[broker.node_id][0].id + self._metadata.end_offset.to_bytes(8, "big")
         return sha256(role.encode() + where).digest()[:16]
 

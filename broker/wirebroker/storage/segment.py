@@ -46,19 +46,17 @@ _DELTA_AT = 23
 _LOOK = 8 * 1024
 """The number of bytes that a search for a batch reads at once."""
 FULL = -(1 << 64)
-"""A full segment gets this creation time, which is so early that the next batch rolls the log."""
+"""A full segment gets this early creation time, so that the next batch rolls the log."""
 MOST_OPEN = 128
 """The largest number of files that a store keeps open for writing."""
 INDEXES_KEPT = 16
 """The largest number of closed segments, in all partitions together, whose indexes stay in memory."""
 _LARGEST_SPAN = 1 << 30
-"""A segment is full after this many offsets. The relative offsets in its indexes could go up to twice as many."""
+"""A segment is full after this many offsets. The relative offsets in its indexes could be twice as large."""
 
 
 class Recent:
-    """Remembers the segments that were used last, up to `most` of them. When a further segment is used, calls `release` with
-    the least recently used one.
-    """
+    """Remembers up to `most` segments. When a further segment is used, calls `release` with the least recently used segment."""
 
     def __init__(self, most: int, release: Callable[[Segment], None]) -> None:
         self._most, self._release = most, release
@@ -79,7 +77,7 @@ class Recent:
 
 
 class SegmentSettings(NamedTuple):
-    """The settings of the indexes, and callbacks and objects that the segments of a store share.
+    """The settings of indexes, and the callbacks and other objects that all segments of a store share.
 
     `interval` is index.interval.bytes; the largest numbers of index entries follow from segment.index.bytes. A segment calls
     `written` after it has been written to, so that it will be synced.
@@ -125,7 +123,7 @@ class Index:
 
 
 class Expected(NamedTuple):
-    """The facts from the partition's other files with which a segment's batches must agree."""
+    """Facts from the partition's other files. A segment's batches must agree with these facts."""
 
     gaps_below: int
     """Compaction may have removed offsets below this offset."""
@@ -153,8 +151,8 @@ class Segment:
         self.dirty = False
         """Whether the segment has changed since its last sync."""
         self.unchecked: Expected | None = None
-        """The facts with which each batch is compared when it is read. None if this process has already checked or written
-        every batch.
+        """The facts with which each batch is compared when it is read. If this process has already checked or written every
+        batch, this is None.
         """
         self._newest = base_offset
         """The last offset of the batch with the largest timestamp."""
@@ -179,7 +177,7 @@ class Segment:
 
     def create(self) -> None:
         """Create the empty .log file and empty indexes, as Kafka does. If this raises OSError, the segment does not exist."""
-        for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):  # the log file is made last: without it the segment does not exist
+        for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):  # the log file is last: without it the segment does not exist
             files.write(self.path(suffix), b"")
         self.touched()
 
@@ -205,8 +203,8 @@ class Segment:
         self.note(base_offset + _delta_of(batch, _DELTA_AT)[0], size, timestamp)
 
     def _cut_back(self) -> None:
-        """Remove the bytes of a failed write. If this fails, too, close the file; the bytes are removed when the file is opened
-        again.
+        """Remove the bytes of a failed write. If this fails, too, close the file; the next opening of the file removes the
+        bytes.
         """
         try:
             if self._fd >= 0:
@@ -277,8 +275,8 @@ class Segment:
         self._settings.files.use(self)
 
     def reopened(self) -> Segment:
-        """Returns a new object, an active segment with the files of this closed segment. A reader of the closed segment notices
-        the change because the object is new.
+        """Returns an active segment with the files of this closed segment. The active segment is a new object, so a reader of
+        the closed segment notices the change.
         """
         made = Segment(self.folder, self.base_offset, self.created, self._settings, self.index)
         made.size, made.dirty = self.size, self.dirty
@@ -340,7 +338,7 @@ class Segment:
         return end
 
     def _tail(self, position: int) -> memoryview:
-        """Returns the bytes of the log file from `position` on, which is the position in the last index entry."""
+        """Returns the bytes of the log file from `position` on. `position` is the position in the last index entry."""
         fd = files.open_to_read(self.path())
         try:
             self.size = os.fstat(fd).st_size
@@ -420,12 +418,12 @@ class Segment:
             return 0
         position = index.positions[entry]
         if self.unchecked and not self.holds(index.offsets[entry], position):
-            self._index = Index()  # the index is wrong; a search without it finds the same batch, only slower
+            self._index = Index()  # the index is wrong; without it, a search finds the same batch, but takes longer
             return 0
         return position
 
     def holds(self, offset: int, position: int) -> bool:
-        """Whether a batch that contains this offset begins at `position`."""
+        """Whether the batch at `position` contains this offset."""
         header = self.header_at(position)
         return header is not None and header.magic == 2 and header.base_offset <= offset <= header.last_offset
 
@@ -480,8 +478,8 @@ class Segment:
                 raise DamagedFile(
                     self.path(TRANSACTION_INDEX),
                     f"it lacks the transaction that producer {header.producer_id} aborted at offset {header.base_offset}. "
-                    f"Restore it from a copy; or stop the broker and remove {self.folder.parent / RECOVERY_POINTS}, and the "
-                    "next start makes it again",
+                    f"Restore the file from a copy; or stop the broker and remove {self.folder.parent / RECOVERY_POINTS}, so "
+                    "that the next start rebuilds the file",
                 )
 
     def batch_size(self, position: int) -> int:
@@ -494,7 +492,8 @@ class Segment:
         return index.offsets[entry] if entry < len(index.offsets) else None
 
     def position_before(self, timestamp: int) -> int:
-        """Returns a position to search from: all batches before it have smaller timestamps than `timestamp`."""
+        """Returns the position at which a search may begin, because all earlier batches have smaller timestamps than
+        `timestamp`."""
         index = self.index
         entry = bisect_left(index.stamps, timestamp) - 1
         return self.find(index.newest[entry]) if entry >= 0 else 0

@@ -10,8 +10,8 @@ from wirebroker.core.producers import BatchMetadata, Key, ProducerEntry, pack, u
 
 
 def snapshot_bytes(producers: Mapping[Key, bytes]) -> bytes:
-    """Returns the packed states as the bytes of a snapshot. Kafka's format has only producer ids, so producers that are
-    identified by a name are left out.
+    """Returns the packed states as the bytes of a snapshot. Kafka's format has only producer ids, so the snapshot leaves out
+    producers with names.
     """
     return producer_snapshot_bytes(_states(producers))
 

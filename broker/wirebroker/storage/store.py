@@ -1,9 +1,9 @@
 """The data directory as a whole. A start restores the cluster from the directory, and the broker writes changes of the cluster
 to the directory.
 
-The broker writes a batch when it arrives, and a change of metadata before it sends the response. So acknowledged data survives
-the death of the process, in the page cache. With `--sync always`, acknowledged data also survives a failure of the machine, on
-the disk.
+The broker writes a batch when it arrives, and a change of metadata before it sends the response. So acknowledged data is in the
+page cache, and survives the death of the process. With `--sync always`, acknowledged data is on the disk, and survives a
+failure of the machine.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class FolderStore(Upkeep):
         self._moves.resume()
 
     def _decide(self, now: int) -> None:
-        """Begin a leader epoch of the metadata log, and write the cluster's decisions to the log, now and from now on at once
-        when they are made. Raises OSError; the decisions are then written later."""
+        """Begin a leader epoch of the metadata log, and write the cluster's decisions to the log. From now on, each decision is
+        written as soon as it is made. If this raises OSError, the decisions are written later."""
         decisions = self._served.decisions
         self._changes.write_all()
         decisions.write_with(self.settle)
@@ -142,8 +142,8 @@ class FolderStore(Upkeep):
             raise failure
 
     def settle(self, now: int, only: Sequence[Partition] = ()) -> None:
-        """Write the changes of the cluster to the metadata log. A caller that passes `only` states that no other partitions
-        have changed. Raises OSError, and other exceptions for changes that cannot be encoded.
+        """Write the changes of the cluster to the metadata log. With `only`, no other partitions have changed. Raises OSError,
+        and other exceptions for changes that cannot be encoded.
         """
         try:
             self._changes.write(now, only)
@@ -158,9 +158,7 @@ class FolderStore(Upkeep):
     # Logs
 
     def open_log(self, topic: Topic, index: int, dirs: Mapping[int, str], now: int) -> FolderLog:
-        """Open the log of a partition, in the existing folder or in a new one. Raises
-        DamagedFile, OSError.
-        """
+        """Open the log of a partition, in the existing folder or in a new folder. Raises DamagedFile, OSError."""
         directory = self._directory_of(topic, index, dirs)
         folder = directory.root / folder_name(topic.name, index)
         is_there = files.is_folder(folder)
@@ -234,7 +232,7 @@ class FolderStore(Upkeep):
         return None
 
     def compact(self, now: int) -> Idle:
-        """Compact the dirtiest log, if one is dirty enough and no compaction is running."""
+        """If a log is dirty enough and no compaction is running, compact the dirtiest log."""
         if self.compacting is not None or not self._served.configs.value("log.cleaner.enable"):
             return purgatory.NEVER
         logs = [log for log in self._logs() if log not in self._uncleanable and not self._moves.has(log)]
@@ -255,10 +253,10 @@ class FolderStore(Upkeep):
             (result,) = results
             if isinstance(result, Cleaned):
                 log.take_compacted(result)
-                if log.holds(task.segments):  # the next round would do the same again, without an end
+                if log.holds(task.segments):  # every further round would do the same
                     self._uncleanable.add(log)
                     raise DataError(f"{log.folder} is not compacted any more: a round changed nothing")
-            elif log.holds(task.segments):  # else segments were deleted in the meantime
+            elif log.holds(task.segments):  # otherwise, segments were deleted in the meantime
                 if isinstance(result, OSError) and not isinstance(result, DataError):
                     raise result  # the disk may be full; the next attempt follows in log.cleaner.backoff.ms
                 self._uncleanable.add(log)
@@ -270,8 +268,8 @@ class FolderStore(Upkeep):
         return None
 
     def checkpoint(self, _: int = 0) -> Idle:
-        """Write the checkpoints that have changed. If a write had failed before, write all; if that succeeds, the directory
-        counts as writable again."""
+        """Write the checkpoints that have changed. If an earlier write has failed, write all checkpoints; if this succeeds, the
+        directory counts as writable again."""
         try:
             changed = self._checkpoint(whole=self.is_failing)
         except OSError as failure:
@@ -344,7 +342,7 @@ class FolderStore(Upkeep):
 
     def restart(self, mode: str, now: int) -> None:
         """Stop the brokers and read the checkpoints again. After this call the partitions open their logs again. If the disk
-        refuses a clean stop, the brokers start as after a crash."""
+        rejects the writes of a clean stop, the brokers start as after a crash."""
         clean = mode == "clean"
         try:
             self.run_jobs()
@@ -360,7 +358,7 @@ class FolderStore(Upkeep):
             directory.clean = clean
 
     def restarted(self, now: int) -> None:
-        """Note that the brokers have started again. What the disk refuses is written later."""
+        """Note that the brokers have started again. If a write fails, it is repeated later."""
         self._set_timers(now)
         try:
             for directory in self._directories:
@@ -378,5 +376,5 @@ def _usable(root: Path) -> Iterator[None]:
     except DataError:
         raise
     except OSError as failure:
-        sentence = f"{root} cannot be used: {words(failure)}. Nothing is lost; start again once that is over"
+        sentence = f"{root} cannot be used: {words(failure)}. Nothing is lost; solve this problem and start again"
         raise DataError(sentence) from failure

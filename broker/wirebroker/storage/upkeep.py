@@ -71,7 +71,7 @@ class Upkeep:
         self._made: list[Path] = []
         """Other files and folders that were created or changed since their last sync."""
         self._trouble = False
-        """Whether writes fail at present: True after a failed write, until a checkpoint succeeds."""
+        """Whether writes fail at present. A failed write sets this, and a successful checkpoint clears it."""
 
     def unique(self) -> bytes:
         """Returns 16 random bytes for a folder name that no other folder has."""
@@ -83,7 +83,7 @@ class Upkeep:
         return self._trouble
 
     def insist(self) -> None:
-        """Write the changes of the metadata that the disk has refused before. Raises OSError."""
+        """Try again to write the changes of the metadata whose write has failed. Raises OSError."""
         raise NotImplementedError
 
     def failed(self, failure: Exception) -> None:
@@ -91,8 +91,8 @@ class Upkeep:
         if not self._trouble:
             self._trouble = True
             note(
-                f"{self.root} cannot be written to: {words(failure)}. Requests that need it are refused until then; this "
-                "message is not repeated"
+                f"{self.root} cannot be written to: {words(failure)}. Until the directory is writable again, requests "
+                "that change data are refused; this message is not repeated"
             )
 
     def succeeded(self) -> None:
@@ -109,7 +109,7 @@ class Upkeep:
 
         def remove() -> None:
             for path in renamed:
-                with suppress(OSError):  # the next start removes it
+                with suppress(OSError):  # the next start removes the file
                     path.unlink(missing_ok=True)
 
         self.jobs.append(Job(remove, nothing))
@@ -127,12 +127,12 @@ class Upkeep:
         self._dirty[log] = None
 
     def forget(self, log: Syncable) -> None:
-        """Forget this log, which does not have to be synced any more."""
+        """Forget this log, because it does not have to be synced any more."""
         self._dirty.pop(log, None)
 
     def rolled(self, log: Syncable, end: int) -> None:
-        """Sync the segments before `end`. Like Kafka, do this with every `--sync` setting, so that a recovery can begin after
-        the closed segment.
+        """Sync the segments before `end`, so that a recovery can begin after the closed segment. Like Kafka, do this with every
+        `--sync` setting.
 
         With `--sync always` no extra sync is needed: the next responses wait for a sync that includes the closed segment.
         """
@@ -182,7 +182,7 @@ class Upkeep:
         return Job(work, done, failed=failed)
 
     def run_jobs(self) -> None:
-        """Run all jobs in this thread. If one raises OSError, the later jobs stay in the queue."""
+        """Run all jobs in this thread. If a job raises OSError, the later jobs stay in the queue."""
         while self.jobs:
             job = self.jobs.popleft()
             try:
@@ -194,8 +194,8 @@ class Upkeep:
 
 
 def words(failure: Exception) -> str:
-    """Returns the operating system's message for a failure, and the file's name if it is known. Other exceptions tell their
-    own message."""
+    """Returns the operating system's message for a failure, with the file's name if it is known. For any other exception,
+    returns its own message."""
     if not isinstance(failure, OSError):
         return str(failure)
     return f"{failure.strerror or failure}{f' ({failure.filename})' if failure.filename else ''}"

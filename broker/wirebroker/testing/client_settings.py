@@ -25,8 +25,8 @@ SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a client needs to connect to a broker. `user` and `password` are for SASL. The paths are for TLS; the file `client`
-    contains a key and a certificate.
+    """The data with which a client connects to a broker. `user` and `password` are for SASL. The paths are for TLS; the file
+    `client` contains a key and a certificate.
 
     `token` returns a new OAUTHBEARER token that is valid for an hour.
     """
@@ -49,7 +49,7 @@ def client_settings(library: str, access: Access) -> dict[str, Any]:
     } | dict.fromkeys(LIBRDKAFKA, _librdkafka)  # fmt: skip
     if library not in known:
         raise ValueError(
-            f"there are no settings for the library {library!r}{did_you_mean(library, known)}; there are {', '.join(known)}"
+            f"there are no settings for the library {library!r}{did_you_mean(library, known)}; known: {', '.join(known)}"
         )
     if access.protocol.sasl and access.mechanism not in SERVED:
         raise ValueError(f"there is no mechanism {access.mechanism!r}{nearest(access.mechanism, SERVED)}")

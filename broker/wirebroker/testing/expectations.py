@@ -28,9 +28,9 @@ from wirebroker.testing.operations import Fate, StoredRecord, shown
 __tracebackhide__ = True  # pytest shows the caller's line
 
 MOST_CELLS = 250_000
-"""To align the two lists, at most this many pairs of an expected record and a stored record are compared."""
+"""To align the two lists, at most this many pairs (an expected record and a stored record) are compared."""
 MOST_REORDERED = 500
-"""If there are more records than this, the message does not say whether only their order is wrong."""
+"""With more records than this, the message does not say whether only the order of the records is wrong."""
 MOST_LINES = 40
 """A message about differences has at most this many lines."""
 LONGEST = 200
@@ -42,7 +42,7 @@ class Difference(AssertionError):
 
 
 class json_value:
-    """An expected JSON value. A dict or a list does not need `json_value`; strings, numbers, booleans and null do."""
+    """An expected JSON value. Strings, numbers, booleans and null need `json_value`; a dict or a list is JSON without it."""
 
     more = False
     """Whether the found JSON objects may have fields that the expected objects do not have."""
@@ -60,8 +60,8 @@ class json_value:
 
 
 class subset(json_value):
-    """An expected JSON object: the found object must have at least these fields. Inner objects, too, may have more fields than
-    expected, but lists must have the expected length.
+    """An expected JSON object. The found object must have at least these fields. Inner objects may have further fields, too,
+    but lists must have the expected length.
     """
 
     more = True
@@ -106,7 +106,7 @@ class Found:
 
     @cached_property
     def values(self) -> list[Any]:
-        """The value as bytes, and, where possible, as text and as JSON."""
+        """The value as bytes and, if possible, as text and as JSON."""
         return _readings(self.stored.value)
 
     def differences(self, wanted: Any) -> Iterator[Part]:
@@ -259,15 +259,15 @@ FATES: Mapping[Fate, str] = {
     "aborted": "was aborted with its transaction",
     "held back": "is committed, but waits for an earlier transaction to end",
 }
-"""For each record that a read_committed consumer does not get, the reason."""
+"""The reasons why a read_committed consumer does not get a record."""
 Hidden = Sequence[tuple[StoredRecord, Fate]]
 
 
 def check(
     expected: Sequence[Any], stored: Sequence[StoredRecord], *, in_order: bool = True, what: str, hidden: Hidden = ()
 ) -> None:
-    """Raises Difference unless exactly these records are stored. The message begins with `what`. `hidden` has the records that
-    are stored, but that a read_committed consumer does not get.
+    """Raises Difference, with a message that begins with `what`, unless exactly the expected records are stored. `hidden` has
+    the stored records that a read_committed consumer does not get.
     """
     found = [Found(each) for each in stored]
     fits = _Fits(expected, found)
@@ -280,7 +280,7 @@ def check(
     if in_order and len(expected) == len(found) <= MOST_REORDERED and len(_pairs_in_any_order(fits)) == len(found):
         lines.append("the same records are there in another order; in_order=False accepts any order")
         if len({each.stored.partition for each in found}) > 1:
-            lines[-1] += ", and partitions have no order among them"
+            lines[-1] += "; records of different partitions have no fixed order"
     summary = f"{what}: {len(expected)} expected, {len(found)} found, {len(pairs)} of them as expected"
     raise Difference("\n".join([summary, *(f"  {line}" for line in lines)]))
 
@@ -299,7 +299,7 @@ class _Fits:
 
 
 Pairs = dict[int, int]
-"""Maps the index of an expected record to the index of the found record that fits it."""
+"""Maps the index of an expected record to the index of the found record that fits this expectation."""
 
 
 def _pairs_in_order(fits: _Fits) -> Pairs:
@@ -339,8 +339,8 @@ def _longest(fits: _Fits, left: range, right: range) -> Pairs:
 
 
 def _pairs_in_any_order(fits: _Fits) -> Pairs:
-    """Returns as many fitting pairs as possible, in any order. An expected record may give up its found record for another
-    expected record, and then gets a different one.
+    """Returns as many fitting pairs as possible, in any order. An expected record may give up its found record to another
+    expected record, and get a different found record instead.
     """
     taken: dict[int, int] = {}
     for i in range(len(fits.expected)):
@@ -349,8 +349,8 @@ def _pairs_in_any_order(fits: _Fits) -> Pairs:
 
 
 def _take(fits: _Fits, first: int, taken: dict[int, int]) -> None:
-    """Find a stored record for the expected record `first`. To free one, other expected records may get different stored
-    records (Kuhn's algorithm).
+    """Find a stored record for the expected record `first`. If all fitting stored records are taken, other expected records may
+    get different stored records (Kuhn's algorithm).
     """
     came_from: dict[int, tuple[int, int | None]] = {}
     waiting: list[tuple[int, int | None]] = [(first, None)]
@@ -379,8 +379,8 @@ def _candidates(i: int, count: int) -> Iterable[int]:
 def _lines(
     expected: Sequence[Any], found: Sequence[Found], pairs: Pairs, hidden: list[tuple[StoredRecord, Fate]], *, in_order: bool
 ) -> Iterator[str]:
-    """Yields a line for each record that is missing, not committed, unexpected, or different from the expected record in its
-    place.
+    """Yields a line for each record that is missing, not committed, unexpected, or different from the expected record at the
+    same place.
     """
     alone = [j for j in range(len(found)) if j not in set(pairs.values())]
     for i, wanted in enumerate(expected):
@@ -405,7 +405,7 @@ def _lines(
 
 
 def _of_hidden(wanted: Any, hidden: list[tuple[StoredRecord, Fate]]) -> tuple[StoredRecord, Fate] | None:
-    """Removes the first record that fits `wanted` from the list, and returns it, or None."""
+    """Removes the first record that fits `wanted` from the list, and returns this record. Returns None if no record fits."""
     for index, (stored, _) in enumerate(hidden):
         if next(Found(stored).differences(wanted), None) is None:
             return hidden.pop(index)
@@ -413,7 +413,8 @@ def _of_hidden(wanted: Any, hidden: list[tuple[StoredRecord, Fate]]) -> tuple[St
 
 
 def _counterpart(i: int, alone: Sequence[int], pairs: Pairs, count: int) -> int | None:
-    """Returns an unexpected record at the place of the expected record `i`: between its neighbouring pairs."""
+    """Returns the index of an unexpected record at the place of the expected record `i`, between the neighbouring pairs.
+    Returns None if there is no such record."""
     after = max((pairs[each] for each in pairs if each < i), default=-1)
     before = min((pairs[each] for each in pairs if each > i), default=count)
     return next((j for j in alone if after < j < before), None)

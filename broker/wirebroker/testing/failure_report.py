@@ -1,5 +1,5 @@
-"""Makes the report of a failed test. For each broker the report shows the latest verdicts and records, the groups, transactions
-and faults, what is wrong, and pictures.
+"""Makes the report of a failed test. For each broker the report shows the latest verdicts and records, the groups,
+transactions, faults and findings, and pictures.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST = 20
 
 
 class Report:
-    """What a broker shows of a failed test: the latest of each, since the last reset."""
+    """A broker's part of the report. Each section has only the latest items since the last reset."""
 
     def __init__(self, engine: Engine, findings: Sequence[Finding]) -> None:
         self._engine, self.findings = engine, findings
@@ -60,7 +60,7 @@ def pictures(traced: Iterable[Row]) -> Mapping[str, str]:
 
 
 def findings_in(rows: Sequence[Row], now: int) -> Sequence[Finding]:
-    """Returns what is wrong in these rows, the most important first. This takes 0.1 s for 10,000 rows."""
+    """Returns the findings in these rows, the most important finding first. The search takes 0.1 s for 10,000 rows."""
     tools = installed_tools()
     return tools.findings(rows, now) if tools is not None else ()
 

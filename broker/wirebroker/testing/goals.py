@@ -1,4 +1,4 @@
-"""Goals that a test can wait for. A goal checks the engine's state to see whether the goal is reached, and explains a timeout.
+"""Goals that a test can wait for. A goal checks whether the engine's state reaches the goal, and explains a timeout.
 
 `MockKafka` and the HTTP control use the same goals, so their conditions and messages are the same.
 """
@@ -24,8 +24,8 @@ __tracebackhide__ = True  # pytest shows the caller's line
 
 T_co = TypeVar("T_co", covariant=True)
 MOST_AT_ONCE = 4000
-"""One call of `Reader.read` reads at most this many records; a record takes 14 µs on a busy machine. The next call continues
-after these records.
+"""One call of `Reader.read` reads at most this many records, because a record takes 14 µs on a busy machine. The next call
+continues after these records.
 """
 MOST_OTHERS = 1000
 """For the error message, at most this many records beyond the expected number are read."""
@@ -34,17 +34,17 @@ SETTLED = ("Stable", "Empty", "Dead", "NotReady")
 
 
 class Goal(Protocol[T_co]):
-    """A condition on the broker's state that a test waits for, and the value that the wait returns."""
+    """A condition on the broker's state for which a test waits, and the value that the test gets then."""
 
     def reached(self, engine: Engine) -> bool:
         """Whether the test can stop waiting."""
 
     def result(self, engine: Engine) -> T_co:
-        """Returns the value that the wait returns to the test."""
+        """Returns the value that the test gets."""
 
     def shortfall(self, engine: Engine) -> str | None:
-        """Returns the beginning of the timeout message (the caller adds the time), or None if `result` explains what is
-        missing.
+        """Returns the beginning of the timeout message, to which the caller adds the time. Returns None if `result` explains
+        what is missing.
         """
 
 
@@ -53,7 +53,7 @@ class Goal(Protocol[T_co]):
 
 class Reader:
     """Reads a topic in steps: each call of `read` reads a limited number of records that were stored since the previous call.
-    It reads either only committed records, or all records except markers.
+    With `committed`, only committed records are read, otherwise all records except markers.
     """
 
     def __init__(self, topic: str, partition: int | None, *, committed: bool, most: int) -> None:
@@ -98,7 +98,7 @@ class Reader:
         """Read at most `most` records of a partition. Returns the number of records read."""
         start, stop = partition.log_start_offset, self._end(partition)
         known, position = self._next.get(partition.index, (start, start))
-        if known != start or position > stop:  # records were deleted or truncated
+        if known != start or position > stop:  # records were deleted or truncated since the previous call
             position = start
             self._found.pop(partition.index, None)
         found = self._found.setdefault(partition.index, [])
@@ -155,7 +155,7 @@ class RecordsExpected:
         self._expected, self._in_order, self._missing = expected, in_order, ""
         self._committed = committed
         self._hidden: list[tuple[StoredRecord, operations.Fate]] = []
-        """The records that a read_committed consumer does not get, if expected records are missing."""
+        """If expected records are missing: the stored records that a read_committed consumer does not get."""
         self._reader = Reader(topic, partition, committed=committed, most=len(expected) + MOST_OTHERS)
 
     def reached(self, engine: Engine) -> bool:
@@ -204,7 +204,7 @@ class GroupReady:
     """The goal that a group meets all conditions that are given: it has `members` members, has committed the offsets in
     `committed`, and lags by at most `lag` records.
 
-    The group must also be stable, unless only `committed` or `lag` are given.
+    The group must also be stable, except if `committed` or `lag` is given without `members`.
     """
 
     def __init__(
@@ -259,8 +259,8 @@ class GroupReady:
 
 
 def lag_of(engine: Engine, topic: str, index: int, committed: int | None, most: int = MOST_AT_ONCE) -> int:
-    """Returns how many records a read_committed consumer would get, from the committed offset or, without one, from the log
-    start. The count stops at `most`.
+    """Returns how many records a read_committed consumer would get from the committed offset on. Without a committed offset,
+    the count begins at the log start. The count stops at `most`.
 
     Unlike Kafka's lag, this number does not include markers.
     """
@@ -274,7 +274,7 @@ def lag_of(engine: Engine, topic: str, index: int, committed: int | None, most: 
 
 
 class Quiet:
-    """The goal that for `seconds` seconds no log, group or transaction has changed, and no group has waited for members."""
+    """The goal that no log, group or transaction has changed for `seconds` seconds, and no group has waited for members."""
 
     def __init__(self, seconds: float, now: Callable[[], float]) -> None:
         self._seconds, self._now = seconds, now
@@ -292,12 +292,12 @@ class Quiet:
 
     def shortfall(self, engine: Engine) -> str:
         unsettled = self._unsettled(engine)
-        why = "the group {!r} was {}".format(*unsettled[0]) if unsettled else "records still came"
+        why = "the group {!r} was {}".format(*unsettled[0]) if unsettled else "logs still changed"
         return f"the broker was not quiet for {self._seconds:g} s, because {why}, within"
 
     def _look(self, engine: Engine) -> object:
-        """Returns a value that is different after any change of logs, groups or transactions. Offset commits and transactions
-        change it, because they are records in internal topics.
+        """Returns a value that is different after any change of logs, groups or transactions. The value has the ends of all
+        logs, so offset commits and transactions, which are records in internal topics, change it.
         """
         topics = engine.cluster.topics
         return len(topics), sum(each.log_end_offset for each in engine.cluster.partitions()), _phases(engine)

@@ -42,5 +42,5 @@ def _partitions(assignment: Iterable[states.Partitions]) -> list[str]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Returns the first names, and the number of the others."""
+    """Returns the first names, and the number of further names."""
     return ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")

@@ -19,10 +19,10 @@ from wirebroker.common.toml import read_toml, text_of, toml_of
 from wirebroker.core.metadata_writes import check_texts
 
 FORMAT = 1
-"""The version of the file format. A file with another number was written by another version of wirebroker."""
+"""The version of the file format. Another version of wirebroker may write files with another number."""
 LARGEST_NODE = 2**31 - 1
 DEFAULT = "<default>"
-"""In a quota, the name of the default entity, whose limits apply to all entities that have no limit of their own."""
+"""In a quota, the name of the default entity. Its limits apply to all entities without a limit of their own."""
 HEAD = """\
 # A cluster as `wirebroker learn` read it. `wirebroker serve --like FILE` serves such a cluster, empty.
 # No records and no secrets are in this file.
@@ -40,8 +40,8 @@ class _Form(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defau
 
 
 class Broker(_Form):
-    """A broker. `settings` are the broker's static settings that differ from the cluster's. `altered` are its dynamic
-    settings."""
+    """A broker. `settings` are the static settings of the broker that differ from the cluster's settings. `altered` are the
+    dynamic settings of the broker."""
 
     node_id: int
     rack: str | None = None
@@ -50,7 +50,7 @@ class Broker(_Form):
 
 
 class Topic(_Form):
-    """A topic. For each partition, `replicas` has the ids of the brokers with its replicas. The first one is the preferred
+    """A topic. For each partition, `replicas` has the ids of the brokers with replicas. The first broker is the preferred
     leader."""
 
     name: str
@@ -77,7 +77,7 @@ class Quota(_Form):
 
 
 class Acl(_Form):
-    """An ACL. Its parts have the names in Kafka's enumerations."""
+    """An ACL. The parts have the names in Kafka's enumerations."""
 
     permission: str
     principal: str
@@ -107,8 +107,8 @@ class Unread(_Form):
 class Learned(_Form):
     """A learned cluster.
 
-    `release` is a release of Kafka, such as "3.9". If `exact` is false, no release announces exactly the cluster's API
-    versions, and `release` is the most similar release. For each feature, `features` has the oldest and the newest supported
+    `release` is a release of Kafka, such as "3.9". If no release announces exactly the cluster's API versions, `exact` is
+    false, and `release` is the most similar release. For each feature, `features` has the oldest and the newest supported
     level, and the current level. `settings` are static settings, and `altered` are dynamic settings. `left_out` has the names
     of settings that are not in the file, because they are secrets, describe a machine, or reveal a name.
     """
@@ -185,7 +185,7 @@ def loads(text: str, where: str) -> Learned:
     except UnwritableText as wrong:
         raise FileError(f"{where}: {wrong}") from None
     if document.get("format") != FORMAT:
-        found = f"format is {document['format']!r}" if "format" in document else "there is no format"
+        found = f"format is {document['format']!r}" if "format" in document else "format is missing"
         raise FileError(printable(f"{where}: {found}, expected {FORMAT}; `wirebroker learn` of this version writes such files"))
     try:
         learned = msgspec.convert(document, Learned)
@@ -197,8 +197,8 @@ def loads(text: str, where: str) -> Learned:
 
 
 def _reason(text: str, document: dict[str, Any]) -> str:
-    """Returns an error message of msgspec in plainer words. The place of the error is named as in the TOML file. `document` is
-    the content of the file, and this function changes it."""
+    """Returns an error message of msgspec in plainer words, with the place of the error as in the TOML file. `document` is the
+    content of the file, and is changed by this function."""
     reason, _, place = text.partition(" - at ")
     reason = reason.replace("Object missing required field", "there is no").replace("Object contains unknown field", "unknown:")
     place = re.sub(r"\[(\d+)\]", lambda match: f" {int(match[1]) + 1}", place.strip("`$").lstrip(".")).replace(".", ", ")
@@ -228,20 +228,20 @@ def contradiction(learned: Learned) -> str:
     """Returns a sentence about the first contradiction between parts of a cluster, or "" if there is none."""
     nodes = [each.node_id for each in learned.brokers]
     if not nodes or len(set(nodes)) < len(nodes) or min(nodes) < 0 or max(nodes) > LARGEST_NODE:
-        return f"a cluster needs brokers with different ids from 0 to {LARGEST_NODE}, and there are {nodes or 'none'}"
+        return f"a cluster needs brokers with different ids from 0 to {LARGEST_NODE}; the file has {nodes or 'no brokers'}"
     for quota in learned.quotas:
         if not all(map(math.isfinite, quota.limits.values())):
             return f"the quota of {quota.entity} has a limit that is not a number"
     seen: set[str] = set()
     for topic in learned.topics:
         if topic.name in seen:
-            return f"the topic {topic.name!r} is there twice"
+            return f"the topic {topic.name!r} occurs twice"
         seen.add(topic.name)
         if not topic.replicas:
             return f"the topic {topic.name!r} has no partitions"
         for index, replicas in enumerate(topic.replicas):
             if not replicas or len(set(replicas)) < len(replicas):
-                return f"{topic.name}-{index} has the replicas {replicas}"
+                return f"{topic.name}-{index} has the replicas {replicas}, expected one or more different brokers"
             if unknown := set(replicas) - set(nodes):
-                return f"{topic.name}-{index} has a replica on broker {min(unknown)}, which is not there"
+                return f"{topic.name}-{index} has a replica on broker {min(unknown)}, which does not exist"
     return ""

@@ -1,8 +1,8 @@
-"""Makes a broker imitate a learned cluster: reads the broker's options from a file, and puts the rest of the learned state into
-the new engine.
+"""Makes a broker imitate a learned cluster. Some of the learned state becomes options of the broker; the rest is put into the
+new engine.
 
-Options that the user gives in addition to the file take precedence over the file. Parts of the file that wirebroker does not
-support are dropped, and `notes` names them. A file that contradicts itself is refused.
+Options of the user take precedence over the file. `notes` names the parts of the file that are dropped because wirebroker does
+not support them. A file that contradicts itself is refused.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Likeness:
         self._given = given
         self._dropped: list[str] = []
         self.profile = profile or f"kafka-{self._learned.release or DEFAULT}"
-        """The given profile, or else the profile of the learned cluster's release."""
+        """The user's profile or, without one, the profile of the learned cluster's release."""
         self._assumed = profile is None and not self._learned.release
         if profile is None and self.profile not in PROFILES:
             raise FileError(f"{self.where}: there is no profile {self.profile}; give another profile in addition to the file")
@@ -71,8 +71,8 @@ class Likeness:
         self.telemetry = TELEMETRY in self._learned.api_versions
 
     def nodes(self, count: int | None) -> dict[int, str | None]:
-        """Returns the racks of the brokers by broker id. With `count`, the result has exactly `count` brokers: some of the
-        learned brokers are left out, or brokers are added.
+        """Returns the racks of the brokers by broker id. With `count`, the result has exactly `count` brokers; learned brokers
+        are left out, or new brokers added.
         """
         found = {each.node_id: each.rack for each in sorted(self._learned.brokers, key=lambda each: each.node_id)}
         if count is None:
@@ -81,20 +81,21 @@ class Likeness:
         return {node_id: found.get(node_id) for node_id in wanted}
 
     def passwords(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Returns a password for every user that the file names: the password in `given`, or else the user's name."""
+        """Returns a password for every user that the file names. If the user has no password in `given`, the password is the
+        user's name."""
         principals = {each.principal for each in self._learned.acls}
         principals |= {each.strip() for each in self.settings.get(SUPER_USERS, "").split(";")}
         named = {name for kind, _, name in (each.partition(":") for each in principals) if kind == "User" and name}
         return {name: given.get(name, name) for name in sorted((named | self._iterations.keys()) - NO_PASSWORD)}
 
     def iterations_of(self, user: str) -> dict[str, int] | None:
-        """Returns the iterations of a user's SCRAM credentials by mechanism. If the file does not name the user, returns None;
-        the user then gets credentials for every mechanism.
+        """Returns the iterations of a user's SCRAM credentials by mechanism. Returns None if the file does not name the user,
+        who then gets credentials for every mechanism.
         """
         return self._iterations.get(user, {} if user in self.passwords({}) else None)
 
     def notes(self, *, authorized: bool) -> list[str]:
-        """Returns sentences that describe how the broker differs from the learned cluster. `authorized` says whether the broker
+        """Returns sentences about differences between the broker and the learned cluster. `authorized` tells whether the broker
         has an authorizer."""
         said = []
         if (unread := self._learned.unread) and (sections := sorted({each.section for each in unread})):
@@ -117,7 +118,7 @@ class Likeness:
             said.append(f"{self.where}: the file names no release, so this broker responds as {self.profile}")
         if dropped := sorted(set(self._dropped)):
             more = f" and {len(dropped) - SHOWN} more" if len(dropped) > SHOWN else ""
-            said.append(f"{self.where}: a broker here does not have {', '.join(dropped[:SHOWN])}{more}")
+            said.append(f"{self.where}: wirebroker does not have {', '.join(dropped[:SHOWN])}{more}")
         return said
 
     # Reading the file
@@ -136,15 +137,15 @@ class Likeness:
             if not found[ENABLED_MECHANISMS]:
                 del found[ENABLED_MECHANISMS]
         if self._hides(OPEN):
-            found[OPEN] = "true"  # whoever sets it means this: without it nobody is allowed
+            found[OPEN] = "true"  # a cluster that sets this setting uses it to allow clients without ACLs
         return found
 
     def _hides(self, name: str) -> bool:
-        """Tells whether the learned cluster has this setting and hid its value, and the user does not give the value."""
+        """Tells whether the learned cluster has this setting, but hid the value, and the user has not given the value."""
         return name in self._learned.left_out and name not in self._given
 
     def _known(self, settings: Mapping[str, str]) -> Settings:
-        """Returns the settings that wirebroker supports, except those that the user has given. Raises FileError."""
+        """Returns the settings that wirebroker supports, except settings that the user has given. Raises FileError."""
         found: Settings = {}
         for name, value in settings.items():
             if name in self._given:
@@ -161,7 +162,8 @@ class Likeness:
         return found
 
     def _check_versions(self) -> None:
-        """Note the APIs that wirebroker does not know. Raises FileError for versions with which no client can work."""
+        """Note the APIs that wirebroker does not have. Raises FileError if no client can work with the API versions in the
+        file."""
         versions = self._learned.api_versions
         if versions and "ApiVersions" not in versions:
             raise FileError(f"{self.where}: api_versions has no ApiVersions, which clients request first")
@@ -188,7 +190,7 @@ class Likeness:
     def _mechanisms(self, user: str, mechanisms: Mapping[str, int]) -> dict[str, int]:
         for name, iterations in mechanisms.items():
             if name not in BY_NAME:
-                raise FileError(f"{self.where}: the user {user} has the mechanism {name}; there are {', '.join(BY_NAME)}")
+                raise FileError(f"{self.where}: the user {user} has the mechanism {name}; known: {', '.join(BY_NAME)}")
             if not LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS:
                 raise FileError(
                     f"{self.where}: {name} of the user {user} has {iterations} iterations, "
@@ -258,7 +260,7 @@ class Likeness:
                 engine.configs.groups[name] = dict(held)
 
     def create_topics(self, engine: Engine, but: Collection[str], now: int) -> None:
-        """Creates the topics that do not exist, except those named in `but`. Raises FileError."""
+        """Creates the missing topics, except the topics in `but`. Raises FileError."""
         nodes = engine.cluster.brokers.keys()
         for topic in self._topics:
             if topic.name in but or topic.name in engine.cluster.topics:
@@ -270,8 +272,8 @@ class Likeness:
 
 
 def _create(engine: Engine, topic: Topic, nodes: Iterable[int], now: int) -> None:
-    """Creates a topic with its replicas on the same broker ids as in the learned cluster, or on any brokers if the new cluster
-    lacks these ids. Raises ValueError and OSError.
+    """Creates a topic with replicas on the same broker ids as in the learned cluster. If the new cluster lacks these ids, any
+    brokers get the replicas. Raises ValueError and OSError.
     """
     if (error := topic_name_error(topic.name)) is not None:
         raise ValueError(error)

@@ -24,7 +24,7 @@ class MetricPoint(msgspec.Struct, frozen=True):
     client_instance_id: str
     name: str
     kind: str
-    """`gauge`, `sum`, `histogram` or another type of OTLP"""
+    """`gauge`, `sum`, `histogram` or another OTLP type"""
     value: float
     """for a histogram, the sum of its values"""
     attributes: dict[str, str]
@@ -40,13 +40,13 @@ def points(pushes: Iterable[Push], client_id: str | None = None, metric: str | N
         from google.protobuf.message import DecodeError
         from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
     except ImportError:
-        raise RuntimeError(f"metrics of clients are read with another package; {how_to_install('telemetry')}") from None
+        raise RuntimeError(f"another package is needed to read metrics of clients; {how_to_install('telemetry')}") from None
     found: list[MetricPoint] = []
     for push in (each for each in pushes if client_id in (None, each.client_id)):
         try:
             data = MetricsData.FromString(push.metrics)
         except DecodeError:
-            raise ValueError(f"the client {push.client_id} pushed something that is not an OTLP MetricsData") from None
+            raise ValueError(f"the client {push.client_id} pushed bytes that are not an OTLP MetricsData") from None
         for resource in data.resource_metrics:
             shared = _attributes(resource.resource.attributes)
             for scope in resource.scope_metrics:

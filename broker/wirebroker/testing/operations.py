@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 __tracebackhide__ = True  # pytest shows the caller's line
 Fate = Literal["committed", "aborted", "open", "held back"]
-"""The state of a stored record: its transaction was committed (or it has none), was aborted, or is open. A record that is held
-back is committed, but read_committed consumers do not get it yet, because an earlier transaction is open."""
+"""The state of a stored record. A record is committed, aborted or open, like its transaction; a record without a transaction is
+committed. If read_committed consumers do not get a committed record yet, because an earlier transaction is open, the record is
+held back."""
 COMMIT = 1
 """The marker type of a commit, which is the second number in the marker's key."""
 
@@ -104,11 +105,11 @@ def upgrade(
     engine: Engine, now: int, to: str, node_id: int | None = None, *, finalize: bool = True, pause: float = 0,
     told: Callable[[int], None] = lambda _: None,
 ) -> None:  # fmt: skip
-    """Begin a rolling upgrade of all brokers, or of the broker `node_id`, with a pause of `pause` seconds after each stop and
-    each start. Raises ValueError if the upgrade is refused.
+    """Begin a rolling upgrade of all brokers, or of the broker `node_id`. After each stop and each start, pause for `pause`
+    seconds. Raises ValueError if the upgrade is refused.
     """
     if not isinstance(pause, int | float) or not 0 <= pause < inf:
-        raise ValueError(f"a pause must be a number of at least 0 seconds, not {pause!r}")
+        raise ValueError(f"a pause must be a number of seconds of at least 0, not {pause!r}")
     pause_ms, only = round(pause * 1000), node_id is not None
     engine.new_upgrade(to, first=node_id, only=only, finalize=finalize, pause_ms=pause_ms, told=told).proceed(now)
 
@@ -138,7 +139,7 @@ def committed_records(partition: Partition, start_offset: int = 0) -> Iterator[S
 
 
 def fates(partition: Partition) -> Callable[[StoredRecord], Fate]:
-    """Returns a function that tells for each record of a partition whether read_committed consumers get it."""
+    """Returns a function that returns the state of a partition's record."""
     transactions, stop = partition.transactions, partition.last_stable_offset
     aborted: dict[int, list[tuple[int, int]]] = {}
     for each in transactions.ended_between(partition.log_start_offset, partition.log_end_offset):
@@ -201,7 +202,7 @@ def visible(records: Iterable[StoredRecord]) -> tuple[list[StoredRecord], list[S
 
 
 def commits(marker: StoredRecord) -> bool:
-    """Tells whether a marker is a commit marker; otherwise it is an abort marker."""
+    """Tells whether a marker is a commit marker (and not an abort marker)."""
     return marker.key is not None and marker.key[2:4] == COMMIT.to_bytes(2, "big")
 
 
@@ -212,7 +213,7 @@ def record_count(engine: Engine, topic: str) -> int:
 
 
 def create_missing(engine: Engine, topics: Mapping[str, TopicSpec]) -> None:
-    """Create those of the topics that do not exist. Raises ValueError, which names the topic, if the broker refuses one."""
+    """Create the missing topics. If the broker refuses a topic, raises a ValueError that names the topic."""
     for name, spec in topics.items():
         if name not in engine.cluster.topics:
             try:
@@ -241,12 +242,12 @@ def store(engine: Engine, topic: str, partition: int, record: Record, timestamp:
 
 
 def producers(partition: Partition) -> dict[Key, ProducerEntry]:
-    """Returns the producer states of one partition: the epoch and the latest batches of each producer id."""
+    """Returns the producer states of a partition: the epoch and the latest batches of each producer id."""
     return {key: unpack(state) for key, state in partition.producers.items()}
 
 
 def evidence(engine: Engine, topics: Iterable[str] | None, now: int) -> tuple[list[StoredPartition], list[ProduceRow]]:
-    """Returns the evidence for an audit of these topics, or of all topics: the stored batches, and the verdicts. Raises
+    """Returns the evidence for an audit of these topics, or of all topics: the stored batches and the verdicts. Raises
     NoSuchTopic."""
     from wirebroker.audit.stored import snapshot
 

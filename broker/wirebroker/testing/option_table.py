@@ -1,4 +1,4 @@
-"""The options of a broker, each declared once: its name, type, default and meaning, and the flag of `serve` that sets it.
+"""The options of a broker. For each option, this module declares the name, type, default and meaning, and the flag of `serve`.
 
 MockKafka and the pytest marker take these names as arguments, and each flag has an environment variable. `testing.options`
 checks the values and starts brokers. This module imports nothing heavy, because the command line needs it to read its flags.
@@ -34,14 +34,14 @@ class Flag(NamedTuple):
     """Whether the value may not be empty, because it names a file or a folder."""
     repeatable: bool = False
     in_lines: bool = False
-    """Whether line breaks, and not spaces, separate the values in the environment variable of a repeatable flag."""
+    """Whether line breaks instead of spaces separate the values in the environment variable of a repeatable flag."""
     parts: str = ""
-    """The form of the texts, such as `RULE=VALUE`, if the option maps the first part to the second."""
+    """If the option is a mapping: the form of a text that has a key and a value, such as `RULE=VALUE`."""
     numbers: bool = False
-    """Whether the second parts are whole numbers; the value says what they are."""
+    """Whether the values of the mapping are whole numbers."""
     choices: Sequence[str] = ()
     read: Callable[[Any], Any] | None = None
-    """From the flag's value to the option's."""
+    """Converts the flag's value to the option's value."""
 
     @property
     def dest(self) -> str:
@@ -142,11 +142,11 @@ class Options:
     )  # fmt: skip
     """The highest version of single APIs."""
     random_seed: int | None = None
-    """Makes the ids of each start, and the choices of faults with a probability, repeatable. `serve` and `proxy` have the
-    flag in common."""
+    """With the same seed, each start has the same ids, and faults with a probability make the same choices. `serve` and `proxy`
+    share the flag."""
     cold_start: bool = False
-    """With True, coordinators and automatically created topics become available only after a short time, as in Kafka, so that
-    clients have to retry. `serve` starts cold unless it is `warm`."""
+    """With True, coordinators and automatically created topics become available only after a short time, as in Kafka, so
+    clients have to retry. `serve` starts cold without the option `warm`."""
     trace: Level = "verdicts"
     """The level of the trace: "off", "verdicts", "changes", "exchanges" or "all" (`wirebroker.trace.levels`). `serve` and
     `proxy` have the flag --trace-level in common."""

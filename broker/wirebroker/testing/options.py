@@ -48,19 +48,20 @@ __tracebackhide__ = True  # pytest shows the caller's line
 CHOICES = {"trace": tuple(LEVELS)} | {name: flag.choices for name, flag in flags().items() if flag.choices}
 
 AUTO_CREATION_MS = 35
-"""The ms until clients can use an automatically created topic. A Kafka 4.3.1 takes 33 to 39 ms after the first Metadata
+"""Clients can use an automatically created topic after this many ms. A Kafka 4.3.1 takes 33 to 39 ms after the first Metadata
 request.
 """
 DELETION_MS = 40
-"""The ms for which the name of a deleted topic is still taken with ZooKeeper. A Kafka 2.8.2 needs 30 to 60 ms to delete a topic
+"""With ZooKeeper, the name of a deleted topic is free after this many ms. A Kafka 2.8.2 needs 30 to 60 ms to delete a topic
 with one partition.
 """
 LOADING_MS = 200
-"""The ms until a new coordinator serves requests. A Kafka 4.3.1 takes 145 to 310 ms after the first FindCoordinator request."""
+"""A new coordinator serves requests after this many ms. A Kafka 4.3.1 takes 145 to 310 ms after the first FindCoordinator
+request."""
 
 
 class OptionError(ValueError):
-    """Raised if an option has a value with which a broker cannot start. The message begins with the option's name."""
+    """Raised if a broker cannot start with the value of an option. The message begins with the option's name."""
 
     def __init__(self, option: str, problem: str) -> None:
         super().__init__(printable(f"{option}: {problem}"))
@@ -70,7 +71,7 @@ class OptionError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerOptions(ServeOptions):
-    """The options with which a cluster of brokers starts, checked. Raises OptionError."""
+    """The checked options with which a cluster of brokers starts. Raises OptionError."""
 
     def __post_init__(self) -> None:
         if self.brokers is not None and (type(self.brokers) is not int or self.brokers < 1):
@@ -85,9 +86,9 @@ class BrokerOptions(ServeOptions):
             if (value := getattr(self, option)) not in choices:
                 raise OptionError(option, f"{value!r} is not one of {', '.join(choices)}")
         if self.sync != "never" and not self.folders:
-            raise OptionError("sync", f"{self.sync!r} needs a data directory, and none is given")
+            raise OptionError("sync", f"{self.sync!r} needs a data directory, but none is given")
         if self.folders and "," in self.settings.get("log.dirs", ""):
-            raise OptionError("configs", "log.dirs is only for directories in memory; `data` names those on disk")
+            raise OptionError("configs", "log.dirs is only for directories in memory; name directories on disk with `data`")
         if len(set(self.folders)) < len(self.folders):
             raise OptionError("data", f"{max(self.folders, key=self.folders.count)} is named twice")
         try:
@@ -119,7 +120,7 @@ class BrokerOptions(ServeOptions):
                 raise OptionError("max_versions", f"{name} has the versions {oldest} to {newest} here, not {version!r}")
 
     def _check_texts(self) -> None:
-        """Refuse texts that no response of the broker could hold."""
+        """Refuse texts that a response of the broker cannot contain."""
         of_topics = [each.configs for each in self.topic_specs.values()]
         for option, texts in {"topics": of_topics, "configs": self.configs, "quotas": self.quotas, "acls": self.acls}.items():
             try:
@@ -178,18 +179,18 @@ class BrokerOptions(ServeOptions):
 
     @property
     def logins(self) -> dict[str, str]:
-        """The passwords by user name: first the users in `users`, then the users in the file `like`."""
+        """The passwords by user name, of the users in `users` and of the users in the file `like`."""
         given = dict(self.users or {})
         return given if self._likeness is None else given | self._likeness.passwords(given)
 
     def mechanism_of(self, user: str) -> str:
-        """Returns the mechanism with which a user can log in: SCRAM-SHA-256, or else SCRAM-SHA-512, or else PLAIN. Returns
-        SCRAM-SHA-256 if none of them is enabled.
+        """Returns the mechanism with which a user can log in: the first enabled mechanism of SCRAM-SHA-256, SCRAM-SHA-512 and
+        PLAIN. Returns SCRAM-SHA-256 if all three are disabled.
         """
         scram = None if self._likeness is None else self._likeness.iterations_of(user)
         own = [each for each in (SCRAM_SHA_256, SCRAM_SHA_512) if scram is None or each in scram]
         enabled = [each.strip() for each in self.settings.get("sasl.enabled.mechanisms", GSSAPI).split(",")]
-        if enabled == [GSSAPI]:  # Kafka's default; the broker enables the mechanisms with passwords in its place
+        if enabled == [GSSAPI]:  # with Kafka's default, the broker enables the mechanisms with passwords instead
             enabled = list(BY_PASSWORD)
         return next((each for each in (*own, PLAIN) if each in enabled), SCRAM_SHA_256)
 
@@ -243,8 +244,8 @@ class BrokerOptions(ServeOptions):
         return CLOCKS[self.clock]()
 
     def new_engine(self, now: int) -> Engine:
-        """Returns an engine with the cluster and its topics. With `data`, the cluster is read from the directory, if one is
-        there.
+        """Returns an engine with the cluster and its topics. If the directory `data` contains a cluster, the engine gets this
+        cluster.
 
         Raises ValueError for a setting that Kafka would not accept, and DataError (an OSError) if the directory cannot be
         used.
@@ -270,7 +271,7 @@ class BrokerOptions(ServeOptions):
             seed=self.fault_seed, telemetry=self.telemetry or (like is not None and like.telemetry), store=store,
             kafkas_defaults=like is not None,
         )  # fmt: skip
-        if self.cold_start and self.clock == "system":  # with a frozen clock the delays would never end
+        if self.cold_start and self.clock == "system":  # with a frozen clock the delays would not end
             engine.cluster.auto_creation_ms, engine.cluster.loading_ms = AUTO_CREATION_MS, LOADING_MS
             engine.cluster.deletion_ms = DELETION_MS
         engine.trace_at(self.trace)
@@ -294,8 +295,8 @@ class BrokerOptions(ServeOptions):
         return engine
 
     def _become_like(self, engine: Engine, like: Likeness, now: int, *, new: bool) -> None:
-        """Give the engine the parts of the file `like` that are not options. A cluster that is already in `data` is not
-        changed.
+        """Give the engine the parts of the file `like` that are not options. If `data` contains a cluster already, it stays
+        unchanged.
         """
         try:
             like.offer(engine)
@@ -324,7 +325,7 @@ class BrokerOptions(ServeOptions):
 
 
 def _quota(text: str) -> tuple[dict[str, str | None], dict[str, float]]:
-    """Parses a quota. Returns the entity and the limits. ValueError."""
+    """Parses a quota. Returns the entity and the limits. Raises ValueError."""
     entity: dict[str, str | None] = {}
     limits: dict[str, float] = {}
     for part in text.split(","):

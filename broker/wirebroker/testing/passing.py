@@ -1,4 +1,4 @@
-"""The state of groups and transactions that a proxy has learned from requests, as objects of the module `states`."""
+"""The state of groups and transactions in the requests through a proxy, as objects of the module `states`."""
 
 from __future__ import annotations
 
@@ -52,4 +52,6 @@ def _group(group: PassingGroup, held: PassingGroups) -> Group:
 def _member(each: PassingMember) -> Member:
     assignment = None if each.assignment is None else [Partitions(topic, held) for topic, held in each.assignment.items()]
     client_id, host = each.sender
-    return Member(each.member_id, each.instance_id, client_id, f"/{host}", assignment, each.heartbeat)  # as Java writes it
+    return Member(
+        each.member_id, each.instance_id, client_id, f"/{host}", assignment, each.heartbeat
+    )  # as Java writes an address

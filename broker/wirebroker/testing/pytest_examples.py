@@ -1,8 +1,8 @@
-"""Support for Hypothesis: each example of `@given` gets a broker of its own, just as each test does.
+"""Support for Hypothesis: each example of `@given` gets a broker of its own, like each test.
 
 Hypothesis calls a test function many times with the same fixtures, so its health check refuses function-scoped fixtures. This
-module replaces the inner test (Hypothesis allows this) with a function that passes a new broker each time. So the module can
-switch off the health check if the test has no other function-scoped fixture.
+module replaces the inner test (Hypothesis allows this) with a function that passes a new broker each time. Therefore the health
+check is not necessary for this fixture: the module switches the check off if the test has no other function-scoped fixture.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _with_new_brokers(inner: Callable[..., Any], another: NewBroker) -> Callable
 
 
 def _is_alone(item: pytest.Item) -> bool:
-    """Whether `mock_kafka` is the test's only function-scoped fixture. Hypothesis must still warn about any other."""
+    """Whether `mock_kafka` is the test's only function-scoped fixture. Hypothesis must still warn about other fixtures."""
     function = item.function  # type: ignore[attr-defined]
     found = item.session._fixturemanager.getfixtureinfo(node=item, func=function, cls=None)
     definitions = found.name2fixturedefs  # the same call as in Hypothesis; it leaves out the arguments of `parametrize`

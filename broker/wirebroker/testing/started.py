@@ -1,5 +1,5 @@
-"""Tells the pytest plugin which brokers tests start; the plugin needs them for its reports. Every start of pytest imports this
-module, so the module itself imports nothing else of wirebroker.
+"""Tells the pytest plugin which brokers a test has started, so that the plugin can report on these brokers. Every start of
+pytest imports this module, so it imports nothing else of wirebroker.
 """
 
 from __future__ import annotations

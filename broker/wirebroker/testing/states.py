@@ -86,7 +86,7 @@ class Partitions(StateView):
 
 
 class Transaction(StateView):
-    """A transactional id and its latest transaction. Times are in ms since the epoch, −1 for no time."""
+    """A transactional id and its latest transaction. Times are in ms since the epoch; −1 means that there is no time."""
 
     transactional_id: str
     state: Annotated[str, Meta(description="Kafka's name of the state", examples=["Ongoing"])]
@@ -228,7 +228,8 @@ def _group(held: AnyGroup, engine: Engine) -> Group:
 
 
 def _assigned(assignment: bytes, held: ClassicGroup) -> list[Partitions] | None:
-    """Returns the partitions of a classic member, or None if its assignment is not in the format of Kafka's consumers."""
+    """Returns the partitions of a classic member, or None if the member's assignment is not in the format of Kafka's
+    consumers."""
     found = assigned(assignment, held.protocol_type)
     return None if found is None else [Partitions(topic, indexes) for topic, indexes in found.items()]
 

@@ -1,7 +1,7 @@
 """Reads the topics with which a broker starts, from `topics=` of MockKafka and `serve --topic`.
 
-A topic can be a string such as `orders`, `orders:3` or `orders:3:rf=2:cleanup.policy=compact`. In a dict, each name has a
-partition count or a dict with the keys in `Words`.
+A topic can be a string such as `orders`, `orders:3` or `orders:3:rf=2:cleanup.policy=compact`. In a dict, the keys are names,
+and each value is a partition count or a dict with the fields of `Words`.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _from_text(text: str) -> TopicSpec:
             if key in settings:
                 raise ValueError(f"{text}: {key} is set twice")
             settings[key] = value
-        elif key:  # the value contains a colon, as leader.replication.throttled.replicas does
+        elif key:  # the value may contain a colon, such as the value of leader.replication.throttled.replicas
             settings[key] += f":{part}"
         else:
             raise ValueError(f"{text}: {part!r} is not KEY=VALUE")

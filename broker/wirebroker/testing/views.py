@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Machine(Protocol):
-    """The part of an engine or a proxy that its faults and its trace use."""
+    """The attributes of an engine or a proxy that `Faults` and `TraceView` use."""
 
     @property
     def plan(self) -> FaultPlan:
@@ -101,24 +101,24 @@ class Faults:
         return self._awaitable(self._kafka._change(lambda host, _: host.plan.load(file)))
 
     def _awaitable(self, rules: list[Rule]) -> list[Rule]:
-        """Returns the rules, which can now wait until they fire."""
+        """Returns the same rules, and enables their methods that wait until a rule fires."""
         for rule in rules:
             rule.wait_until = self._wait_until
         return rules
 
     def _wait_until(self, condition: Callable[[], bool], timeout: float) -> None:
-        """Wait for a condition that is checked in the thread of the event loop, where rules count."""
+        """Wait for a condition. The condition is checked in the thread of the event loop, because the rules count there."""
         self._kafka.wait_until(lambda: self._kafka._call(lambda _: condition()), timeout)
 
     def as_toml(self) -> str:
-        """Returns the loaded rules and the seed as the text of a fault file. With this file the run can be repeated."""
+        """Returns the loaded rules and the seed as the text of a fault file, with which you can repeat the run."""
         from wirebroker.faults.files import dump
 
         return dump(self.rules, self.seed)
 
     def __getitem__(self, name: str) -> Rule:
         """Returns the loaded rule with this name: `kafka.faults["lost"]` is the rule added as `faults.lose_ack(name="lost")`.
-        KeyError.
+        Raises KeyError.
         """
         names = {rule.name: rule for rule in reversed(self.rules) if rule.name}
         if name not in names:
@@ -126,7 +126,7 @@ class Faults:
         return names[name]
 
     def assert_fired(self) -> None:
-        """Raises NotFired if a loaded rule has never fired: a test that passes without its fault proves nothing."""
+        """Raises NotFired if a loaded rule has never fired, because a test that passes without its fault proves nothing."""
         for rule in self.rules:
             rule.assert_fired()
 
@@ -134,7 +134,7 @@ class Faults:
 class NoSuchRule(KeyError):
     """Raised if no loaded rule has this name."""
 
-    def __str__(self) -> str:  # a KeyError would put the message in quotes
+    def __str__(self) -> str:  # KeyError itself would put the message in quotes
         return "no loaded rule has the name {!r}{}".format(*self.args)
 
 
@@ -143,12 +143,12 @@ def checked_rules(given: Rule | Sequence[Rule]) -> list[Rule]:
     rules: list[Rule] = list(given) if isinstance(given, list | tuple) else [given]  # type: ignore[list-item]
     for rule in rules:
         if not hasattr(rule, "needs_broker"):
-            raise TypeError(f"a rule such as faults.lose_ack(topic='orders') can be added, not {rule!r}")
+            raise TypeError(f"add a rule such as faults.lose_ack(topic='orders'), not {rule!r}")
     return rules
 
 
 class TraceView:
-    """The latest rows of the trace: verdicts and faults; at a higher level, more events."""
+    """The latest rows of the trace: verdicts and faults and, at a higher level, further events."""
 
     def __init__(self, kafka: Running) -> None:
         self._kafka = kafka
@@ -159,7 +159,7 @@ class TraceView:
 
     @property
     def level(self) -> Level:
-        """The level of the trace, which decides what is traced. It can be set at any time."""
+        """The level of the trace, which decides which events are traced. You can set the level at any time."""
         return self._kafka._call(lambda host: cast(Level, host.trace.level))
 
     @level.setter
@@ -184,7 +184,7 @@ class TraceView:
         return [row for row in self.events() if wanted.has(row)]
 
     def explain(self, now: int | None = None) -> Sequence[Finding]:
-        """Returns the findings in the rows that `wirebroker explain` would print, the most important first.
+        """Returns the findings in the rows, as `wirebroker explain` prints them, the most important finding first.
 
         `now` is the current time in ms since the epoch, by default the time of the latest row. A long silence before `now` may
         be a finding.
@@ -192,7 +192,7 @@ class TraceView:
         return tools().findings(self.events(), now)
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
-        """Returns every verdict in the ring, oldest first."""
+        """Returns every verdict that the trace still has, oldest first."""
         return self._kafka._call(lambda host: host.trace.produce(topic, partition))
 
     def faults(self) -> list[FaultRow]:

@@ -71,8 +71,8 @@ class Waits:
     # Records
 
     def wait_for_records(self, topic: str, count: int, timeout: float = 5.0, *, committed: bool = False) -> list[StoredRecord]:
-        """Wait until the topic has `count` records, and return all its records. The message of a TimeoutError says how many
-        records are stored.
+        """Wait until the topic has `count` records, and return all its records. A TimeoutError says how many records are
+        stored.
 
         With `committed`, only the records that a read_committed consumer gets are counted and returned.
         """
@@ -95,10 +95,10 @@ class Waits:
 
         `wirebroker.testing.expectations` describes how to write expected records.
 
-        The expected records must be in order of partition and offset, unless `in_order=False`. They are compared with the
-        records that a read_committed consumer gets, or, with `committed=False`, with all records. Returns the records. Raises
-        AssertionError with the differences if the records differ, or if some are still missing after `timeout` seconds. Raises
-        KeyError if no records are expected and the topic does not exist.
+        The expected records must be in order of partition and offset, unless `in_order=False`. With `committed=True` they are
+        compared with the records that a read_committed consumer gets, otherwise with all records. Returns the records. Raises
+        AssertionError with the differences if the records differ, or if records are still missing after `timeout` seconds.
+        Raises KeyError if no records are expected and the topic does not exist.
         """
         _check_no_loop("assert_records")
         goal = RecordsExpected(topic, list(records), partition, in_order=in_order, committed=committed)
@@ -119,11 +119,11 @@ class Waits:
         timeout: float = 5.0,
     ) -> states.Group:  # fmt: skip
         """Wait until a group is stable. With `members`, wait until the group also has this number of members. Returns the
-        group. TimeoutError.
+        group. Raises TimeoutError.
 
         With `committed={("orders", 0): 3}`, wait until the group has committed these or later offsets. With `lag=n`, wait until
-        the group lags by at most n records, as counted for a read_committed consumer. In both cases the group need not be
-        stable, unless `members` is given as well.
+        the group lags by at most n records, as counted for a read_committed consumer. With `committed` or `lag`, the group does
+        not have to be stable, unless `members` is given as well.
         """
         _check_no_loop("wait_for_group")
         return self._reach(GroupReady(group, members, committed, lag), timeout)
@@ -137,7 +137,7 @@ class Waits:
 
     def wait_until_quiet(self, seconds: float = 0.2, timeout: float = 5.0) -> None:
         """Wait for `seconds` seconds in which no record is stored, no offset is committed, and no group or transaction changes.
-        TimeoutError.
+        Raises TimeoutError.
 
         Polling consumers, heartbeats and waiting producers do not count as changes.
         """
@@ -151,7 +151,8 @@ class Waits:
     # A rolling upgrade
 
     def upgrade(self, to: ProfileName, *, node_id: int | None = None, finalize: bool = True, pause: float = 0) -> None:
-        """Upgrade the brokers to a release such as "kafka-4.4", one after the other: each stops and starts with all its data.
+        """Upgrade the brokers to a release such as "kafka-4.4", one after the other. Each broker stops and starts with all its
+        data.
 
         With `node_id` only this broker is upgraded. With `pause` each broker is down for this many seconds of the broker's
         clock, and the same time passes before the next broker stops. If the clock is frozen, this method returns without
@@ -173,7 +174,7 @@ class Waits:
             await self.wait_until_async(lambda: self._call(_is_upgraded), LONGEST_UPGRADE_S)
 
     def _begins_upgrade(self, to: str, node_id: int | None, finalize: bool, pause: float) -> bool:
-        """Begin an upgrade. Returns whether the caller has to wait for the end of the upgrade."""
+        """Begin an upgrade. Returns True if the caller has to wait for the end of the upgrade."""
         self._change(lambda engine, now: upgrade(engine, now, to, node_id, finalize=finalize, pause=pause))
         return self._running.clock.running and not self._call(_is_upgraded)
 
@@ -204,7 +205,7 @@ def _is_upgraded(engine: Engine) -> bool:
 
 
 def _check_no_loop(name: str) -> None:
-    """Raises RuntimeError if this is called in a coroutine: the call would block the event loop, so that a client in the same
+    """Raises RuntimeError if the caller is a coroutine, because the call would block the event loop, and a client in the same
     loop could not send.
     """
     if running_loop() is not None:

@@ -1,3 +1,3 @@
-"""The trace of requests, responses, the broker's decisions and faults. The trace consists of typed rows, which the recorder
-keeps in a ring buffer and passes to sinks.
+"""The trace of requests, responses, faults and the broker's decisions. The recorder keeps the typed rows of the trace in a ring
+buffer, and passes them to sinks.
 """

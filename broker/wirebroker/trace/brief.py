@@ -1,7 +1,7 @@
 """Trace rows as tuples of their values, for readers that take thousands of rows a second, such as the live page.
 
 A tuple's first value is the row's event; `COLUMNS` names the other values. Rows of the events in `FREQUENT` have no text,
-because making the text takes longer than all other values. The reader makes the text itself.
+because the text takes longer to make than all other values. The reader makes the text itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Brief = tuple[Any, ...]
 FREQUENT = ("produce", "shadow", "reply", "fetch", "request")
 """The events that occur in every exchange."""
 PARTS = "parts"
-"""The name of the column that has the row in words."""
+"""The name of the column with the row's text."""
 _NAMES = {event: row.__struct_fields__ for event, row in EVENTS.items()}
 COLUMNS = {event: names if event in FREQUENT else (*names, PARTS) for event, names in _NAMES.items()}
 """The names of the values that follow the event in a tuple."""

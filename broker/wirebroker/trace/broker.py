@@ -1,8 +1,8 @@
-"""The trace recorder of a broker. Like the recorder of a proxy it records requests, responses and faults; in addition it
-records verdicts and changes, which only a broker knows.
+"""The trace recorder of a broker. Like a proxy's recorder, it records requests, responses and faults. In addition it records
+verdicts and changes, which happen only in a broker.
 
-On the Produce path the recorder keeps only a tuple of references. The tuple becomes a `ProduceRow`, with an explanation in
-words, when the trace is read, or immediately if there is a sink. Other events become rows immediately, if the trace's level
+On the Produce path the recorder keeps only a tuple of references. When the trace is read, or immediately if there is a sink,
+the tuple becomes a `ProduceRow` with an explanation in words. Other events become rows immediately, if the trace's level
 includes them.
 """
 
@@ -27,7 +27,7 @@ STORED = (
     "time", "node", "connection", "client_id", "software", "version", "correlation_id", "acks", "topic", "partition",
     "base_offset", "rule", "header", "principal", "client_host",
 )  # fmt: skip
-"""The names of the facts about a batch that was stored in order. A row of the event `produce` can be made from these facts."""
+"""The names of the columns about a batch that was stored in order. A `produce` row can be made from these columns."""
 
 
 class BrokerRecorder(Recorder):
@@ -44,7 +44,7 @@ class BrokerRecorder(Recorder):
         self, now: int, connection: Connection, client_id: str | None, version: int, correlation_id: int, acks: int,
         partition: Partition, base_offset: int, header: bytes,
     ) -> None:  # fmt: skip
-        """Note a batch that `append_next` has stored: its base offset, and the 61 bytes of its header as received."""
+        """Note a batch that `append_next` has stored, with the base offset and the 61 bytes of the received header."""
         raw = (now, connection, client_id, version, correlation_id, acks, partition, base_offset, header)
         if self.sinks:
             self._note(raw)
@@ -86,7 +86,7 @@ class BrokerRecorder(Recorder):
 
 
 def _stored(raw: tuple[Any, ...]) -> Brief | None:
-    """Returns the values of the columns in `STORED` if the batch was stored in order, or None if the verdict is another."""
+    """Returns the values of the columns in `STORED` if the batch was stored in order. For any other verdict, returns None."""
     now, connection, client_id, version, correlation_id, acks, partition = raw[:7]
     if len(raw) > 8:
         base_offset, rule, header = raw[7], "next", HEADER.unpack(raw[8])
@@ -104,9 +104,7 @@ def _stored(raw: tuple[Any, ...]) -> Brief | None:
 
 
 def _row(raw: tuple[Any, ...]) -> ProduceRow:
-    """Returns the row of a verdict. The row is made from the same `Appended` as the response, so the row and the response
-    cannot disagree.
-    """
+    """Returns the row of a verdict. The row is made from the same `Appended` as the response, so both always agree."""
     now, connection, client_id, version, correlation_id, acks, partition, *rest = raw
     appended: Appended = appended_next(rest[0], read_header(rest[1])) if len(rest) > 1 else rest[0]
     header = appended.header or _NO_HEADER

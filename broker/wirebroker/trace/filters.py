@@ -6,9 +6,10 @@ grammar.
     not (client~load or latency<100)      `~`: contains
     "out of order"                        some field contains these words
 
-A field is a field of a row (docs/reference/trace.md) or one of `NAMES`. A field such as `topic` may have several values in a
-row. The row meets `=` if one of the values is equal, and `!=` if none is equal. A row without the field meets only `!=` and
-`!~`. The exception is `error!=NONE`, which only rows with an error meet. Upper and lower case are the same.
+A filter can name the fields of rows (docs/reference/trace.md) and the fields in `NAMES`. A field such as `topic` may have
+several values in a row. The row meets `=` if one of the values is equal, and `!=` if all values are different. A row without
+the field meets only `!=` and `!~`. There is one exception: only rows with an error meet `error!=NONE`. Upper and lower case are
+the same.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")
 _TOKEN = re.compile(r'\s*(?:(\()|(\))|(!=|!~|<=|>=|=|~|<|>)|"([^"]*)"|([^\s()=~<>!"]+))')
 NO_ERROR = "none"
 API_OF = {"produce": "Produce", "shadow": "Produce", "fetch": "Fetch"}
-"""For each event that occurs with only one API, this API. The rows of such an event do not name the API."""
+"""The APIs of the events that occur with only one API. The rows of such an event do not name the API."""
 
 
 def _api(row: Row) -> Iterable[Any]:
@@ -48,7 +49,7 @@ def _errors(row: Row) -> Iterable[Any]:
 
 
 def _latency(row: Row) -> Iterable[Any]:
-    """The latency, minus the time for which the request allowed the broker to wait."""
+    """The latency without the time for which the request allowed the broker to wait."""
     return (row.latency - row.waited,) if isinstance(row, ReplyRow) else ()
 
 
@@ -69,13 +70,13 @@ OWN = {name for row in EVENTS.values() for name in row.__struct_fields__} | deta
 KNOWN: Mapping[str, Iterable[str]] = {
     "api": KEYS, "event": EVENTS, "error": ErrorCode.__members__, "verdict": ("accepted", "duplicate", "rejected"),
 }  # fmt: skip
-"""The fields whose values are names, and these names."""
+"""The fields whose values are names, each with the valid names."""
 LIKE = 0.6
 """A value with at least this similarity (0 to 1) to a name counts as misspelt."""
 
 
 class FilterError(ValueError):
-    """Raised if a text is not a valid filter. The message says what is wrong, and at which character."""
+    """Raised if a text is not a valid filter. The message names the mistake and its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +155,10 @@ DERIVED_VALUES = {("api", "produce"), ("api", "fetch"), ("event", "produce"), ("
 
 
 def needles(wanted: Filter) -> tuple[bytes, ...] | None:
-    """Returns some lower-case texts. The JSON of every row that meets the filter contains at least one of them. Returns None if
-    there are no such texts.
+    """Returns lower-case texts, at least one of which is in the JSON of every row that meets the filter. Returns None if there
+    are no such texts.
 
-    A search in a large file can skip the rows that contain none of these texts.
+    A search in a large file can skip rows without any of these texts.
     """
     if isinstance(wanted, Combined):
         parts = [needles(part) for part in wanted.parts]
@@ -177,17 +178,17 @@ def needles(wanted: Filter) -> tuple[bytes, ...] | None:
         text = wanted.text
         if any(text in value for _, value in DERIVED_VALUES):
             return None
-    safe = re.fullmatch(r"[ -!#-.0-\[\]-~]+", text)  # no characters that JSON escapes
+    safe = re.fullmatch(r"[ -!#-.0-\[\]-~]+", text)  # a text without characters that JSON escapes
     return (text.encode(),) if safe else None
 
 
 ALIASES = {"client": "client_id", "host": "client_host"}
-"""For some names in filters, the field of the row that they stand for."""
+"""Maps some names in filters to the field of the row for which they stand."""
 
 
 def contradiction(wanted: Filter) -> str:
-    """Returns a sentence if no row can meet the filter, because the filter asks for an event and for a field that rows of this
-    event do not have; else "".
+    """Returns a sentence if no row can meet the filter, because the filter names an event, and a field that rows of this event
+    do not have. Otherwise returns "".
     """
     parts = wanted.parts if isinstance(wanted, Combined) and wanted.how == "all" else (wanted,)
     compared = [each for each in parts if isinstance(each, Comparison) and not each.operator.startswith("!")]
@@ -207,7 +208,7 @@ def _values(row: Row, name: str) -> Iterable[Any]:
 
 
 def _text(value: Any) -> str:
-    """Returns the value as text, as it is written in JSON, in lower case."""
+    """Returns the value as its text in JSON, in lower case."""
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value).lower()
 
 
@@ -294,7 +295,7 @@ class _Reader:
         self.at += 1
         kind, value, _ = self._next()
         if kind not in ("word", "quoted"):
-            raise FilterError(f'{field}{operator} needs a value; write {field}{operator}"" for an empty one')
+            raise FilterError(f'{field}{operator} needs a value; write {field}{operator}"" for an empty value')
         self.at += 1
         if operator in ("=", "!="):
             _check_name(field, value)
@@ -304,7 +305,7 @@ class _Reader:
 
 
 def _check_name(field: str, value: str) -> None:
-    """Refuses a value that is similar to a name of its field, but is not one."""
+    """Refuses a value that is similar to a valid name of its field, but is not valid."""
     known = {name.lower(): name for name in KNOWN.get(field, ())}
     if known and value.lower() not in known and (advice := did_you_mean(value.lower(), known, LIKE)):
         meant = next(name for name in known if repr(name) in advice)

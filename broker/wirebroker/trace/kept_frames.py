@@ -12,7 +12,7 @@ from kafkawire.primitives import Buffer
 MOST_BYTES = 64 * 1024 * 1024
 """At most this many bytes are kept. The oldest exchanges are forgotten first."""
 _HEAD = struct.Struct(">hhiIqqHI")
-"""The first six fields of `About`, then the sizes in bytes of its field `place` and of the request."""
+"""The first six fields of `About`, then the sizes of the field `place` and of the request in bytes."""
 
 
 class About(NamedTuple):
@@ -41,8 +41,8 @@ class KeptExchange(NamedTuple):
 class KeptFrames:
     """The kept exchanges. The key is the number of the exchange's `reply` row.
 
-    Each exchange is stored as one `bytes` object. It keeps no socket buffer alive, and the garbage collector does not have to
-    visit it.
+    Each exchange is stored as one `bytes` object, which does not keep a socket buffer alive, and costs the garbage collector
+    nothing.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
@@ -51,7 +51,7 @@ class KeptFrames:
         self._kept: OrderedDict[int, bytes] = OrderedDict()
 
     def keep(self, number: int, about: About, request: Buffer, response: Sequence[Buffer]) -> None:
-        """Keep an exchange, and forget the oldest exchanges if more bytes are kept than allowed."""
+        """Keep an exchange. If too many bytes are kept now, forget the oldest exchanges."""
         place = about.place.encode(errors="replace")
         head = _HEAD.pack(*about[:6], len(place), len(request))
         self._kept[number] = exchange = b"".join((head, place, request, *response))

@@ -1,4 +1,4 @@
-"""A row as one aligned line: time, connection, topic or group, the request, its outcome and the reason."""
+"""Shows a row as one aligned line: time, connection, topic or group, request, outcome and reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLACE, OUTCOME = 20, 9
 
 
 def has_colour(stream: TextIO) -> bool:
-    """Tells whether to write in colour: True if the stream is a terminal and NO_COLOR is not set."""
+    """Tells whether to write in colour, because the stream is a terminal and NO_COLOR is not set."""
     return stream.isatty() and "NO_COLOR" not in os.environ
 
 

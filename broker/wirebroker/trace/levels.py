@@ -1,6 +1,4 @@
-"""The levels of the trace. Each level adds events to the previous level. Events that the current level does not include cost
-nothing.
-"""
+"""The levels of the trace. Each level adds events to the previous level. Events of a higher level cost nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The recorder: a ring of the latest rows, and sinks that get each row as it is made.
+"""The recorder: a ring of the latest rows, and sinks that get each new row.
 
 The recorder depends on requests, responses and faults, but not on a broker, so a proxy can use it, too. `broker.BrokerRecorder`
-adds verdicts and changes, which only a broker knows.
+adds verdicts and changes, which happen only in a broker.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ logger = logging.getLogger("wirebroker")
 RING = 10_000
 """The number of rows that the ring keeps."""
 MOST_CHARACTERS = 32 * 1024 * 1024
-"""The number of characters in the lists of the rows that the ring keeps."""
+"""The lists of all rows in the ring have at most this many characters."""
 LARGE = 10_000
 """Only rows whose lists have at least this many characters count towards `MOST_CHARACTERS`."""
 LONGEST = 1000
-"""A row keeps at most this many characters of a name that a client sends."""
+"""A row has at most this many characters of a client's name."""
 ENTRY = 50
 """An element of a list takes about this many bytes more than its characters."""
 NAMED = 8
@@ -86,7 +86,7 @@ Text = TypeVar("Text", str, str | None)
 
 
 class Traced(NamedTuple):
-    """The facts about a request that the row of its response needs."""
+    """The facts about a request that are needed for the row of its response."""
 
     arrived: int
     """ms since the epoch"""
@@ -101,7 +101,7 @@ class Traced(NamedTuple):
     longest_wait: int = 0
     """the longest time in ms for which the request allows the broker to wait"""
     muted: int = 0
-    """the ms for which a quota had muted the connection when the request arrived"""
+    """how long a quota had muted the connection in ms when the request arrived"""
 
 
 class TracedExchange(Received, Protocol):
@@ -116,9 +116,7 @@ class TracedExchange(Received, Protocol):
 
 
 class Recorder:
-    """Keeps the latest rows about connections, requests and faults. An event that comes without a time gets the time
-    `now()`.
-    """
+    """Keeps the latest rows about connections, requests and faults. An event without a time gets the time `now()`."""
 
     def __init__(self, now: Callable[[], int], size: int = RING) -> None:
         self._ring: deque[Any] = deque(maxlen=size)
@@ -208,7 +206,7 @@ class Recorder:
         self._add(row)
 
     def refused(self, connection: Connection, operation: str, resource_type: str, name: str, because: str) -> None:
-        """Note that the authorizer denied a client an operation."""
+        """Note that the authorizer has denied an operation to a client."""
         if self.verdicts:
             row = AuthorizationRow(
                 self._now(), connection.node_id, connection.number, principal_of(connection),
@@ -229,8 +227,8 @@ class Recorder:
             self._add(row)
 
     def requested(self, request: Message, exchange: TracedExchange, about: tuple[str, ...] | None = None) -> None:
-        """Note a request, and keep the names in it for the row of its response. A caller that knows these names passes them as
-        `about`.
+        """Note a request, and keep its names of topics, groups and so on for the row of its response. A caller that has these
+        names already passes them as `about`.
         """
         about = names_of(facts_of(request, exchange)) if about is None else about
         exchange.traced = Traced(
@@ -291,9 +289,7 @@ class Recorder:
         return UNMEASURED
 
     def _muted(self, exchange: TracedExchange) -> int:
-        """Returns the ms for which a broker had muted the connection because of a quota, as far as the broker's responses show
-        it.
-        """
+        """Returns how long a broker has muted the connection because of a quota in ms, according to the broker's responses."""
         return 0
 
     def fetched(self, exchange: TracedExchange, topic: str, offset: int, committed: bool, data: PartitionData) -> None:
@@ -317,7 +313,7 @@ class Recorder:
             self._hand_out(row)
 
     def _forget_large(self) -> None:
-        """Forget the oldest rows until the large rows together are small enough. The latest row stays."""
+        """Forget the oldest rows until the large rows together are within the limit. The latest row stays."""
         while self._large and (self._characters > MOST_CHARACTERS or self._large[0][0] <= self.added - len(self._ring)):
             number, characters = self._large[0]
             if number == self.added:
@@ -330,8 +326,8 @@ class Recorder:
     # Sinks
 
     def _hand_out(self, row: Row, sinks: Iterable[Sink] | None = None) -> None:
-        """Pass a row to these sinks, by default to all sinks. A sink that raises an error is detached. The error goes no
-        further, because the event of the row has already happened.
+        """Pass a row to these sinks, by default to all sinks. A sink that raises an error is detached. The error is only
+        logged, because the event of the row has already happened.
         """
         for sink in tuple(self.sinks if sinks is None else sinks):
             try:
@@ -372,8 +368,8 @@ class Recorder:
         return [row for row in self._ring if isinstance(row, FaultRow)]
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
-        """Returns the verdicts in the ring, oldest first. If `topic` or `partition` is given, only verdicts on its batches are
-        returned.
+        """Returns the verdicts in the ring, oldest first. With `topic` or `partition`, returns only the verdicts on batches of
+        this topic or partition.
         """
         return [
             row
@@ -390,14 +386,12 @@ class Recorder:
         return [self._made(each) for each in list(self._ring)[-count:]] if count > 0 else []
 
     def after(self, number: int, most: int) -> tuple[int, list[Brief]]:
-        """Returns first the number of forgotten rows after the row `number`, and then up to `most` of the rows that follow, as
-        tuples.
-        """
+        """Returns the number of forgotten rows after the row `number`, and up to `most` of the following rows as tuples."""
         missed, entries = self._after(number, most)
         return missed, [self._brief(each) for each in entries]
 
     def rows_after(self, number: int, most: int) -> tuple[int, list[Row]]:
-        """Does the same as `after`, but returns rows instead of tuples."""
+        """Returns the same as `after`, but with rows instead of tuples."""
         missed, entries = self._after(number, most)
         return missed, [self._made(each) for each in entries]
 
@@ -425,7 +419,7 @@ class Recorder:
 _LISTS = {
     kind: tuple(name for name, hint in kind.__annotations__.items() if hint.startswith("tuple")) for kind in EVENTS.values()
 }
-"""The names of the fields of each kind of row that are lists. The other texts of a row are short."""
+"""For each kind of row, the names of the fields that are lists. All other fields are short."""
 
 
 def _characters_in(row: Row) -> int:
@@ -447,7 +441,7 @@ def _principal(principal: Principal) -> str:
 
 
 class Who(TypedDict):
-    """The fields of a `ClientRow` that tell who the client is."""
+    """The fields of a `ClientRow` about the client's identity."""
 
     principal: str
     client_host: str
@@ -459,7 +453,7 @@ def who(connection: Connection) -> Who:
 
 
 def software_of(connection: Connection) -> str:
-    """Returns the name of the client's software, "" if the client does not name it."""
+    """Returns the name of the client's software, or "" if the client has not sent the name."""
     return _software(connection.software)
 
 
@@ -476,7 +470,7 @@ def cut(text: Text) -> Text:
 
 
 def _named(sink: Sink) -> str:
-    """Returns a sink's name for messages: its `name`, or else the name of its function or class."""
+    """Returns a sink's name for messages: its attribute `name`, or the name of the function or class."""
     name = getattr(sink, "name", None) or getattr(sink, "__qualname__", None) or type(sink).__qualname__
     return str(name)
 
@@ -488,13 +482,14 @@ def _client(exchange: TracedExchange) -> tuple[int, int, str | None, str]:
 
 
 def errors_in(response: Message) -> tuple[str, ...]:
-    """Returns the names of all errors in a response, at any depth, each once."""
+    """Returns the names of all errors in a response, at any depth, without repetitions."""
     codes = dict.fromkeys(values(response, "errorCode"))
     return tuple(error_name(code) for code in codes if code)
 
 
 def told_in(response: Message) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the names of all errors in a response, each once, and the first `NAMED` different messages of these errors."""
+    """Returns the names of all errors in a response, without repetitions, and the first `NAMED` different messages of these
+    errors."""
     errors = errors_in(response)
     messages: dict[str, None] = {}
     for message in error_messages(response) if errors else ():
@@ -511,14 +506,14 @@ def _least(names: Collection[Any]) -> list[Any]:
 
 def names_of(facts: Facts) -> tuple[str, ...]:
     """Returns the first names in a request as texts, and at the end the number of further names. Groups and transactional ids
-    follow the topics, and are listed even if there are many topics.
+    come after the topics, but are always listed, even after many topics.
     """
     alone = facts.topics - {topic for topic, _ in facts.partitions}
     others = [f"group {group}" for group in _least(facts.groups)]
     others += [f"transaction {each}" for each in _least(facts.transactional_ids)]
     names = [f"{topic}-{index}" for topic, index in _least(facts.partitions)] + _least(alone)
     count = len(facts.partitions) + len(alone) + len(facts.groups) + len(facts.transactional_ids)
-    if count > NAMED:  # keep the groups: there are rarely more than one or two, and filters need them
+    if count > NAMED:  # keep the groups, which are few, because filters need them
         others = others[: NAMED - bool(names)]
         names = names[: NAMED - len(others)]
     shown = tuple(map(cut, (*names, *others)))

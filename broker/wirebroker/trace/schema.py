@@ -1,4 +1,4 @@
-"""The JSON schema of a line of the trace, made from the rows' fields. docs/reference/trace.schema.json is a copy of the
+"""Makes the JSON schema of a line of the trace from the fields of the rows. docs/reference/trace.schema.json is a copy of the
 schema.
 """
 

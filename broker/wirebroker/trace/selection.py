@@ -1,8 +1,9 @@
 """Selects the rows of a trace that belong to a topic, a client, a principal, a producer, a transaction or a group.
 
 A row belongs to a subject if the row names the subject. But the rows of requests and responses do not name a producer, and the
-row of a batch does not name a transactional id. Therefore `learn` is called for all rows before `has`. It remembers the
-connections and the exchanges of the rows that name the subject.
+row of a batch does not name a transactional id. Therefore the caller first passes all rows to `learn`, which remembers the
+connections and exchanges of rows that name the subject. Then `has` also finds the other rows of these connections and
+exchanges.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ SHOWN = 10
 
 
 def topics_of(row: Row) -> Iterator[tuple[str, int | None]]:
-    """Yields the topics and partitions that a row names. A name such as `orders-2` may be a topic or a partition, so it is
-    yielded both ways.
+    """Yields the topics and partitions that a row names. A name such as `orders-2` may be a topic or a partition, so both are
+    yielded.
     """
     if hasattr(row, "topic"):
         yield row.topic, getattr(row, "partition", None)
@@ -63,7 +64,7 @@ def _about(row: Row) -> tuple[str, ...]:
 
 
 def batch_of(row: Row) -> ProduceRow | Batch | None:
-    """Returns the batch of a row: its own batch, or the batch on which a fault fired."""
+    """Returns the batch that a row describes, or the batch on which the fault in the row fired."""
     return row if isinstance(row, ProduceRow) else row.batch if isinstance(row, FaultRow) else None
 
 
@@ -74,7 +75,7 @@ def _producers_of(row: Row) -> Iterator[int]:
 
 
 def values_of(field: str) -> Callable[[Row], Iterable[Any]]:
-    """Returns a function that returns the values of a row in this field: none, one or several."""
+    """Returns a function that returns the values of this field in a row. There may be no value, one value or several values."""
 
     def read(row: Row) -> Iterable[Any]:
         value = getattr(row, field, None)
@@ -98,7 +99,7 @@ NAMES: Mapping[str, Callable[[Row], Iterable[Any]]] = {
     "transaction": transactions_of,
     "group": groups_of,
 }
-"""For each kind of subject, a function that returns the names of this kind in a row."""
+"""For each kind of subject, the function that returns the names of this kind in a row."""
 
 
 class Subject:
@@ -118,7 +119,8 @@ class Subject:
         self._traces_requests = False
 
     def learn(self, row: Row) -> None:
-        """Learn from a row which producers and exchanges belong to the subject. Call this for all rows before `has`."""
+        """Learn from a row which connections, producers and exchanges belong to the subject. Call this for all rows before
+        `has`."""
         names = self._names(row)
         self._seen.update(names)
         named = self.name in self._names(row)
@@ -143,7 +145,7 @@ class Subject:
             return True
         if self.kind == "producer":
             return self._is_of_producer(row)
-        if self.kind == "principal":  # rows before the login do not name the principal, but have the same connection
+        if self.kind == "principal":  # rows before the login do not name the principal, but are of the same connection
             return _exchange(row)[1] > 0 and _exchange(row)[:2] in self._connections
         if self.kind == "transaction" and _producer(row) in self._producers:
             return True
@@ -166,7 +168,7 @@ class Subject:
             return ""
         others = sorted(map(str, self._seen - {-1}))
         if not others:
-            everything = "" if self._traces_requests else "; serve --trace-level all traces everything"
+            everything = "" if self._traces_requests else "; with serve --trace-level all, the trace has all events"
             return f"no row is about a {self.kind}{everything}"
         advice = did_you_mean(self.name, others) if isinstance(self.name, str) else ""
         named = f"; there are {', '.join(others[:SHOWN])}{' …' * (len(others) > SHOWN)}"

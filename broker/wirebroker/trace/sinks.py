@@ -1,6 +1,6 @@
 """Sinks that write each row of a trace: as an aligned line to a console, or as a line with a JSON object to a file.
 
-If a write to the console has failed, the sink raises the error at the next row, and the recorder detaches the sink
+If a write to the console fails, the sink raises the error when it gets the next row, and the recorder detaches the sink
 (`Recorder._hand_out`).
 """
 
@@ -23,7 +23,7 @@ from wirebroker.trace.rows import Row
 MOST_LINES = 10_000
 """At most this many lines wait for a slow console. Further rows are dropped and counted."""
 LAST_S = 1.0
-"""`close` waits at most this many seconds for the console to take the waiting lines."""
+"""`close` waits at most this many seconds until the console has accepted the waiting lines."""
 
 
 class ConsoleSink:
@@ -42,7 +42,7 @@ class ConsoleSink:
         buffer = getattr(self._stream, "buffer", None)
         raw = getattr(buffer, "raw", buffer)  # with PYTHONUNBUFFERED `buffer` is the raw file itself
         self._raw = raw if isinstance(raw, io.RawIOBase) else None
-        """The file or console to which the thread writes. None for a stream in memory, to which writes never block."""
+        """The file or console to which the thread writes. For a stream in memory, to which writes never block, this is None."""
         self._lines: Queue[str | None] = Queue(MOST_LINES)
         self._missing = 0
         self._failure: OSError | None = None
@@ -63,7 +63,7 @@ class ConsoleSink:
 
     def _after_missing(self, text: str) -> str:
         missing, self._missing = self._missing, 0
-        return text if not missing else f"{missing} rows are missing here, because the console did not take them\n{text}"
+        return text if not missing else f"{missing} rows are missing here, because the console did not accept them\n{text}"
 
     def _write_all(self) -> None:
         try:
@@ -74,8 +74,8 @@ class ConsoleSink:
             _lead_nowhere(self._stream)
 
     def _write(self, data: bytes) -> None:
-        """Write without the stream's buffer. (A blocked write through the buffer would hold the buffer's lock, which Python
-        needs when it exits.)
+        """Write without the stream's buffer, because a blocked write would hold the buffer's lock, which Python needs when it
+        exits.
         """
         while data and self._raw is not None:
             written = self._raw.write(data)
@@ -94,8 +94,8 @@ class ConsoleSink:
 
 
 class JsonLinesSink:
-    """Appends each row to a file as one JSON object. The file can be rotated. After a disk was full, writing continues (see
-    `LastingFile`).
+    """Appends each row to a file as one JSON object. The file can be rotated. If the disk is full, writing continues when there
+    is space again (see `LastingFile`).
 
     Raises OSError if the file cannot be opened.
     """
@@ -113,8 +113,8 @@ class JsonLinesSink:
 
 
 def write_line(stream: TextIO, text: str) -> None:
-    """Write a line and flush the stream. If the write fails, raises OSError, and the stream discards all later output;
-    otherwise Python, which flushes its standard streams at exit, would fail again and print a traceback.
+    """Write a line and flush the stream. If the write fails, raises OSError, and the stream discards all later output.
+    Otherwise Python would fail again at exit, when it flushes its standard streams, and print a traceback.
     """
     try:
         print(text, file=stream, flush=True)
@@ -124,7 +124,7 @@ def write_line(stream: TextIO, text: str) -> None:
 
 
 def _lead_nowhere(stream: TextIO) -> None:
-    with suppress(OSError, ValueError):  # ValueError: the stream has no file descriptor, or is closed
+    with suppress(OSError, ValueError):  # ValueError if the stream has no file descriptor, or is closed
         descriptor = stream.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, descriptor)

@@ -18,7 +18,7 @@ from wirebroker_tools.explain.words import SECOND, Client, at, between, client_o
 UNREACHABLE = "cannot be reached"
 BROKE = ("the connection to the broker broke", "in the middle of a response", "reset by the broker", "was killed")
 CLOSED = "the broker closed it"
-EXPLAINED = ("instead of answering", "it does not know the client")
+EXPLAINED = ("instead of answering", "the client is not authenticated")
 """If one of these texts occurs in the reason why a connection was closed, this detector ignores the connection: it belongs to
 another kind of finding, or the reason already names the cause."""
 NODE = re.compile(r"node (\d+) at ")

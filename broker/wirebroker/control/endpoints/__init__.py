@@ -1,1 +1,1 @@
-"""The handlers of the endpoints by subject, each with the forms of its requests and responses."""
+"""The handlers of the endpoints by subject, and the forms of their requests and responses."""

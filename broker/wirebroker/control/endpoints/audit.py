@@ -39,9 +39,9 @@ class Question(Form):
 
 
 class Found(Form):
-    """A finding; −1 stands for "none". A finding concerns the sequences and offsets from first to last, both included."""
+    """A finding; −1 stands for "none". The finding concerns the sequences and offsets from first to last, both included."""
 
-    kind: Annotated[str, about("as docs/how-to/audit.md lists them")]
+    kind: Annotated[str, about("the kind of finding; docs/how-to/audit.md lists all kinds")]
     severity: Literal["certain", "likely", "info"]
     topic: str
     partition: int
@@ -90,7 +90,7 @@ async def audit(controlled: ControlledBroker, body: Question) -> Audit:
     rows = None if body.intended is None else intended_rows([msgspec.structs.asdict(each) for each in body.intended])
     report = await asyncio.to_thread(
         AuditReport, partitions, arrivals=arrivals, intended=rows, topics=body.topics
-    )  # runs in a thread, so that the broker serves its clients meanwhile
+    )  # in a thread, so the broker continues to serve its clients
     summary = report.summary()
     return Audit(
         exactly_once=all(each.severity == "info" for each in report.findings),

@@ -1,4 +1,4 @@
-"""The trace for the live page: rows with numbers, as they are made; filters; and the level of the trace."""
+"""The trace for the live page: a stream of numbered rows, filters, and the level of the trace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wirebroker.trace.levels import Level
 LOWEST_IN_KAFKA_4 = {name: spoken(key)[0] for name, key in KEYS.items()}
 """The lowest version of each API. Kafka 4.0 dropped lower versions (KIP-896)."""
 ALWAYS = {"lowest": LOWEST_IN_KAFKA_4, "columns": COLUMNS | {"stored": STORED}, "accepted": ACCEPTED}
-"""The first event, which tells a reader how to read the rows."""
+"""The name of the first event, which describes the rows."""
 MOST_READERS = 64
 """The largest number of clients that read /events at the same time. A further client gets 503."""
 PAUSE_S = 0.2
@@ -33,7 +33,7 @@ MOST = 1000
 BETWEEN_S = 0.05
 """The pause in seconds after a full message. During the pause the broker serves its clients."""
 SIGN_OF_LIFE_S = 15
-"""The time in seconds without an event after which a comment line shows that the stream is still open."""
+"""After this time in seconds without an event, a comment line shows that the stream is still open."""
 
 
 class From(Form):
@@ -44,13 +44,13 @@ class From(Form):
 
 
 class Traced(Form):
-    """How much is traced."""
+    """The level of the trace."""
 
     level: Level
 
 
 class Text(Form):
-    """A filter in the form in which people write it."""
+    """A filter as text."""
 
     where: Annotated[str, about("a filter", examples=["api=Produce error!=NONE"])]
 
@@ -73,7 +73,7 @@ def set_level(controlled: Controlled, body: Traced) -> Traced:
 
 
 def read_filter(controlled: Readable, query: Text) -> Read:
-    """Check a filter, and return it as a tree. 422 names the error in the filter."""
+    """Check a filter, and return it as a tree. If the filter is wrong, 422 names the error."""
     return Read(filters.parsed(query.where).tree())
 
 
@@ -124,7 +124,7 @@ async def _events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
 
 
 def _sent(controlled: Controlled, run: str, number: int) -> Sent:
-    """Returns the rows after the row `number`. Readers that have read equally far share one encoded message."""
+    """Returns the rows after the row `number`. Readers at the same row share one encoded message."""
     if controlled.sent is None or not controlled.sent.rows or controlled.sent[:2] != (run, number):
         missed, rows = controlled.machine.trace.after(number, MOST)
         data = b"id: %d\ndata: %s\n\n" % (number + missed + len(rows), encoded(rows))
@@ -161,5 +161,5 @@ def encoded(rows: Sequence[Any]) -> bytes:
     """Returns rows as JSON."""
     try:
         return msgspec.json.encode(rows)
-    except UnicodeEncodeError:  # a name may have half of a surrogate pair
+    except UnicodeEncodeError:  # a name may contain half of a surrogate pair
         return json.dumps(rows).encode()

@@ -64,7 +64,7 @@ def add(controlled: Controlled, body: RuleWords) -> Fault:
 
 
 def clear(controlled: Controlled) -> None:
-    """Unload all rules. Requests that the removed rules held back continue."""
+    """Unload all rules. Requests that these rules held back continue."""
     controlled.machine.plan.clear()
     controlled.changed()
 
@@ -85,7 +85,7 @@ def add_file(controlled: Controlled, text: str) -> Faults:
 
 
 def assert_fired(controlled: Controlled) -> Faults:
-    """Check that every loaded rule has fired. If not, 409 names the first rule that has not fired."""
+    """Check that every loaded rule has fired. Otherwise, 409 names the first rule that has not fired."""
     for rule in controlled.machine.plan.rules:
         _assert_fired(rule, None)
     return listed(controlled)
@@ -97,21 +97,21 @@ def one(controlled: Controlled, fault: int) -> Fault:
 
 
 def remove(controlled: Controlled, fault: int) -> None:
-    """Unload a rule. Requests that the removed rule held back continue."""
+    """Unload a rule. Requests that this rule held back continue."""
     controlled.machine.plan.remove(_rule(controlled, fault))
     controlled.changed()
 
 
 def assert_one_fired(controlled: Controlled, fault: int, query: Times) -> Fault:
-    """Check that a rule has fired, or has fired exactly `times` times. Else the response is 409: it says how often the rule
-    matched and how often it fired."""
+    """Check that a rule has fired, or has fired exactly `times` times. Otherwise, 409 reports how often the rule matched and
+    how often it fired."""
     _assert_fired(_rule(controlled, fault), query.times)
     return one(controlled, fault)
 
 
 async def wait(controlled: Controlled, fault: int, query: Firings) -> Fault:
-    """Wait until a rule has fired `times` times. After the timeout the response is 409: it says how often the rule matched
-    and how often it fired."""
+    """Wait until a rule has fired `times` times. After the timeout, 409 reports how often the rule matched and how often it
+    fired."""
     rule = _rule(controlled, fault)
 
     def done() -> bool:

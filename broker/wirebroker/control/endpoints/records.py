@@ -24,7 +24,7 @@ from wirebroker.testing.goals import RecordsExpected, RecordsStored
 from wirebroker.testing.operations import StoredRecord
 
 PAGE_BYTES = 4 * 1024 * 1024
-"""A page ends when its keys and values have this many bytes."""
+"""A page ends when the keys and values on the page have this many bytes."""
 MOST_PER_PAGE = 10_000
 MOST_PER_REQUEST = 10_000
 MOST_EXPECTED = 1000
@@ -205,7 +205,7 @@ def _link(topic: str, query: Which, record: StoredRecord) -> str:
 
 
 async def wait(controlled: ControlledBroker, topic: str, query: HowMany) -> Records:
-    """Wait until a topic stores `count` records. Returns the first page of the topic's records. The topic need not exist yet.
+    """Wait until a topic stores `count` records. Returns the first page of the topic's records. The topic may be created later.
 
     If too few records are stored within the timeout, 409 gives their number in `detail`.
     """
@@ -214,14 +214,15 @@ async def wait(controlled: ControlledBroker, topic: str, query: HowMany) -> Reco
 
 
 async def compare(controlled: ControlledBroker, topic: str, body: Expectation) -> Compared:
-    """Wait until a topic has as many records as expected, and compare them. 409 gives the differences, line by line."""
+    """Wait until a topic has as many records as expected, and compare the records. If they differ, 409 gives the differences,
+    line by line."""
     if len(body.records) > MOST_EXPECTED:
         raise Problem(422, f"at most {MOST_EXPECTED} records are compared at once, not {len(body.records)}", "records")
     expected = [_expected(each, f"records[{i}]") for i, each in enumerate(body.records)]
     goal = RecordsExpected(topic, expected, body.partition, in_order=body.in_order, committed=body.committed)
     stored = await controlled.reach(goal, body.timeout)
     try:
-        await asyncio.to_thread(goal.verdict, stored)  # so that the broker continues to serve its clients
+        await asyncio.to_thread(goal.verdict, stored)  # in a thread, so the broker continues to serve its clients
     except Difference as different:
         raise Problem(409, str(different)) from None
     return Compared(len(stored))
@@ -257,7 +258,7 @@ def _wanted(given: str | Wanted | UnsetType | None, where: str) -> Any:
     absent = Wanted()
     forms = {name: value for name in given.__struct_fields__ if (value := getattr(given, name)) is not getattr(absent, name)}
     if len(forms) != 1:
-        raise Misfit(where, f"{where} has one of {', '.join(given.__struct_fields__)}")
+        raise Misfit(where, f"{where}: give exactly one of {', '.join(given.__struct_fields__)}")
     ((form, value),) = forms.items()
     try:
         if form == "base64":
@@ -273,7 +274,7 @@ def _wanted(given: str | Wanted | UnsetType | None, where: str) -> Any:
 def store(controlled: ControlledBroker, topic: str, body: NewRecords) -> Places:
     """Store records without a client. If the topic does not exist, the broker creates it.
 
-    If the broker refuses a record, the response names this record, and the records before it are stored.
+    If the broker refuses a record, the response names this record. The earlier records of the request are stored.
     """
     if len(body.records) > MOST_PER_REQUEST:
         raise Problem(422, f"a request stores at most {MOST_PER_REQUEST} records, not {len(body.records)}", "records")
@@ -285,7 +286,7 @@ def store(controlled: ControlledBroker, topic: str, body: NewRecords) -> Places:
             places.append(Place(each.partition, offset))
     except (ValueError, LookupError) as refused:
         status = 404 if isinstance(refused, LookupError) else 422
-        before = f"; the {len(places)} before it are stored" if places else ""
+        before = f"; the earlier records ({len(places)}) are stored" if places else ""
         raise Problem(status, f"{refused}{before}", f"records[{len(places)}]") from None
     finally:
         controlled.changed()
@@ -311,7 +312,7 @@ def _bytes(given: str | NewData | None, where: str) -> bytes | None:
         return json.dumps(given.json).encode()
     if given.base64 is None:
         if given.text is None:
-            raise Misfit(where, f"{where} has neither text, base64 nor json")
+            raise Misfit(where, f"{where}: give one of text, base64 and json")
         return given.text.encode()
     try:
         raw = b64decode(given.base64, validate=True)

@@ -1,4 +1,4 @@
-"""The tests that a client runs one after the other at the same broker, and what to show when one fails."""
+"""The beginning of each test, for a client that runs several tests at the same broker, and the report of a failed test."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class Section(Form):
 
 
 class Report(Form):
-    """What happened since the test began: the latest 20 of each."""
+    """The events since the test began: the latest 20 of each kind."""
 
-    test: Annotated[str, about('the name that POST /tests was given; "" without a test')]
+    test: Annotated[str, about('the name of the test in POST /tests; "" without a test')]
     run: Annotated[str, about("the run, as in the first event of /events")]
     text: Annotated[str, about("the report as text")]
     sections: Annotated[list[Section], about("the parts of the text, without empty parts")]
@@ -86,7 +86,7 @@ async def report(controlled: ControlledBroker) -> Report:
     """
     engine = controlled.engine
     rows = engine.trace.events()
-    # The search takes time, and runs in a thread, so that the broker serves its clients meanwhile.
+    # The search takes time. In a thread, it does not keep the broker from serving its clients.
     made = failure_report.Report(engine, await asyncio.to_thread(failure_report.findings_in, rows, engine.now))
     tests = [row.name for row in rows if isinstance(row, TestRow)]
     sections = [Section(title, text) for title, text in made.sections().items()]

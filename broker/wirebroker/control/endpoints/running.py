@@ -16,7 +16,7 @@ from wirebroker.testing.goals import Quiet
 
 MS = {"weeks": 604_800_000, "days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000, "milliseconds": 1}
 FURTHEST_MS = 366 * MS["days"]
-"""The longest time in ms by which one request may move the clock."""
+"""One request may move the clock by at most this many ms."""
 
 
 class Health(Form):
@@ -94,7 +94,7 @@ async def advance(controlled: ControlledBroker, body: Step) -> ClockState:
 
 async def wait_until_quiet(controlled: ControlledBroker, query: Calm) -> Health:
     """Wait until the broker has been quiet for some time: no record stored, no offset committed, and no group or transaction
-    changed. 409 if the changes do not end before the timeout."""
+    changed. If the broker is not quiet before the timeout, the response is 409."""
     await controlled.reach(Quiet(query.seconds, time.monotonic), query.timeout)
     return health(controlled)
 
@@ -110,17 +110,17 @@ def reset(controlled: ControlledBroker, body: Reset) -> Health:
 
 
 def take_snapshot(controlled: ControlledBroker) -> Kept:
-    """Take a snapshot of all that the broker has stored, and of its time. Clients stay connected.
+    """Take a snapshot of the broker's whole state and time. Clients stay connected.
 
-    The broker keeps at most 16 snapshots. The broker refuses a snapshot if it has a data directory, and while a broker is down,
-    a follower does not fetch, or a replica moves.
+    The broker keeps at most 16 snapshots. No snapshot is possible with a data directory, nor while a broker is down, a follower
+    does not fetch, or a replica moves.
     """
     number, made = controlled.take_snapshot()
     return Kept(number, made.now)
 
 
 def restore(controlled: ControlledBroker, snapshot: int) -> Health:
-    """Go back to a snapshot, which is kept for further use. Closes all connections, and resets faults and trace."""
+    """Go back to a snapshot, which stays available. Closes all connections, and resets faults and trace."""
     controlled.restore(snapshot)
     return health(controlled)
 

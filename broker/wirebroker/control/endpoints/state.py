@@ -36,14 +36,14 @@ class Producer(Form):
     """The state of a producer on a partition; −1 stands for "none"."""
 
     partition: int
-    producer_id: Annotated[int, about("−1 if producers are identified by name, as under the profile pulsar")]
+    producer_id: Annotated[int, about("−1 if producers have names instead of ids, as under the profile pulsar")]
     name: Annotated[str | None, about("the producer's name under the profile pulsar; null under other profiles")]
     producer_epoch: int
     last_sequence: int
     last_timestamp: Annotated[int, about("ms since the epoch")]
     coordinator_epoch: int
     current_txn_start_offset: Annotated[int, about("the offset at which the producer's open transaction begins")]
-    poisoned: Annotated[bool, about("true if all batches of the producer are refused until the producer has a new id")]
+    poisoned: Annotated[bool, about("true: the producer needs a new id, because the broker refuses all its batches")]
     batches: Annotated[list[Batch], about("the batches that the validator remembers, oldest first")]
 
 
@@ -57,7 +57,7 @@ class ProducerAt(Producer):
     """The state of a producer on a partition, with the partition's topic."""
 
     topic: str
-    whole: Annotated[bool, about("false in a proxy that has not seen all batches that the leader remembers")]
+    whole: Annotated[bool, about("false: batches that the leader remembers did not pass through the proxy")]
 
 
 class AllProducers(Form):
@@ -107,7 +107,7 @@ class Awaited(Form):
     committed: Annotated[list[CommittedOffset] | None, about("these offsets are committed")] = None
     lag: Annotated[
         Annotated[int, Meta(ge=0, le=MOST_LAG)] | None,
-        about("the group lags by at most this many of the records that a read_committed consumer gets"),
+        about("the group lags by at most this many records, counted as a read_committed consumer gets them"),
     ] = None
     timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
 
@@ -128,7 +128,7 @@ def all_producers(controlled: Controlled, query: Limited) -> AllProducers:
 
 
 def transactions(controlled: Controlled) -> Transactions:
-    """Returns every transactional id, with the state of its transaction. A proxy knows only the ids in requests that it has
+    """Returns every transactional id, with the state of its transaction. A proxy has only the ids in requests that it has
     forwarded."""
     return Transactions(list(controlled.transactions().values()))
 
@@ -143,7 +143,7 @@ def transaction(controlled: Controlled, transactional_id: str) -> Transaction:
 
 
 def groups(controlled: Controlled) -> Groups:
-    """Returns every group, with its members and committed offsets. A proxy knows only the groups in requests that it has
+    """Returns every group, with its members and committed offsets. A proxy has only the groups in requests that it has
     forwarded."""
     return Groups(list(controlled.groups().values()))
 
@@ -159,8 +159,8 @@ def group(controlled: Controlled, group_id: str) -> Group:
 async def wait_for_group(controlled: ControlledBroker, group_id: str, body: Awaited) -> Group:
     """Wait until a group is stable, has this number of members, has committed these offsets, or has at most this lag.
 
-    The group must meet all given conditions. With `committed` or `lag` the group need not be stable, unless `members` is given.
-    After the timeout, 409 names the conditions that are not met.
+    The group must meet all given conditions. With `committed` or `lag`, the group does not have to be stable, unless `members`
+    is given. After the timeout, 409 names the conditions that are not met.
     """
     committed = body.committed and {(each.topic, each.partition): each.offset for each in body.committed}
     return await controlled.reach(GroupReady(group_id, body.members, committed or None, body.lag), body.timeout)

@@ -34,7 +34,7 @@ def one(controlled: ControlledBroker, topic: str) -> TopicState:
 
 
 def created(controlled: ControlledBroker, name: str) -> TopicState:
-    """Returns a topic that was created."""
+    """Returns the created topic."""
     return one(controlled, name)
 
 

@@ -1,4 +1,4 @@
-"""The validator's verdict on each batch, with the reason; and the rows of the trace, including rows that are still to come."""
+"""The validator's verdict on each batch, with the reason, and the rows of the trace, if wanted also future rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Which(Form):
 
 
 class Latest(Which):
-    """The verdicts to list, and how many of the latest to list."""
+    """The verdicts to list, and the largest number of verdicts."""
 
     limit: Annotated[int, about("return at most this many of the latest rows", ge=1, le=RING)] = 1000
 
@@ -105,7 +105,7 @@ class Tail:
         self._rows.put_nowait(None)
 
     async def next(self) -> Row | None:
-        """Returns the next row. Returns None if there is no next row, because the broker stops or because rows were missed."""
+        """Returns the next row. Returns None if no row follows, because the broker stops, or because rows were missed."""
         return await self._rows.get()
 
 
@@ -115,9 +115,9 @@ def listed(controlled: Controlled, query: Latest) -> Verdicts:
 
 
 async def wait(controlled: Controlled, query: Awaited) -> Verdicts:
-    """Wait until `count` verdicts meet the conditions, and return them. Verdicts from before this request count, too.
+    """Wait until `count` verdicts meet the conditions, and return these verdicts. Verdicts before this request count, too.
 
-    If there are fewer verdicts within the timeout, 409 gives their number.
+    After the timeout, 409 gives the number of verdicts that meet the conditions.
     """
     with Tail(controlled, query.fits) as tail:
         found = _past(controlled, query)
@@ -135,12 +135,13 @@ async def wait(controlled: Controlled, query: Awaited) -> Verdicts:
 
 
 def lines(controlled: Controlled, query: Followed) -> AsyncIterator[str]:
-    """Returns the verdicts as JSON lines, as `--trace FILE.jsonl` writes them; with `follow`, also later verdicts."""
+    """Returns the verdicts as JSON lines, as `--trace FILE.jsonl` writes them. With `follow`, the stream continues with later
+    verdicts."""
     return _lines(controlled, query.fits, lambda: _past(controlled, query)[-query.limit :], query.follow)
 
 
 def trace(controlled: Controlled, query: Rows) -> AsyncIterator[str]:
-    """Returns the rows of the trace as JSON lines; with `follow`, also later rows.
+    """Returns the rows of the trace as JSON lines. With `follow`, the stream continues with later rows.
 
     `where` is a filter, such as `api=Produce error!=NONE`; docs/reference/trace.md has its grammar.
     """

@@ -22,10 +22,10 @@ from wirebroker.requests.facts import Facts
 if TYPE_CHECKING:
     from kafkawire.names import ErrorName
 else:
-    ErrorName = str  # the name may be in upper or lower case
+    ErrorName = str  # the name may have upper or lower case
 
 __all__ = ["answer", "delay", "disconnect", "error", "lose_ack", "lose_request", "observe", "reorder", "throttle"]
-__tracebackhide__ = True  # so that pytest shows the line of the caller
+__tracebackhide__ = True  # pytest shows the caller's line
 
 logger = logging.getLogger("wirebroker")
 
@@ -34,8 +34,8 @@ Ms = Annotated[int, Meta(ge=1, extra={"unit": "ms"})]
 
 
 class lose_request(Rule):
-    """The request is dropped before it is handled. Then the connection is closed (`then="disconnect"`), or nothing more is sent
-    on it (`then="silence"`)."""
+    """The request is dropped before it is handled. Then the connection is closed (`then="disconnect"`), or nothing more is
+    sent on the connection (`then="silence"`)."""
 
     then: Then = "disconnect"
 
@@ -50,7 +50,7 @@ class lose_request(Rule):
 
 class lose_ack(Rule):
     """The request is handled, but its response is not sent. Then the connection is closed (`then="disconnect"`), or nothing
-    more is sent on it (`then="silence"`)."""
+    more is sent on the connection (`then="silence"`)."""
 
     then: Then = "disconnect"
 
@@ -87,8 +87,8 @@ class error(Rule):
 
 
 class delay(Rule):
-    """The request is handled `ms` later, by the broker's clock. With `after`, the request is handled immediately, and the
-    response is sent `ms` later."""
+    """The request is handled `ms` milliseconds later, by the broker's clock. With `after`, the request is handled immediately,
+    and the response is sent `ms` milliseconds later."""
 
     ms: Ms
     after: bool = False
@@ -119,7 +119,7 @@ class disconnect(Rule):
 
 
 class throttle(Rule):
-    """The field throttle_time_ms of the response tells the client to wait for `ms`."""
+    """The field throttle_time_ms of the response tells the client to wait for `ms` milliseconds."""
 
     ms: Annotated[int, Meta(ge=1, le=2**31 - 1, extra={"unit": "ms"})]
 
@@ -144,10 +144,11 @@ class reorder(Rule):
 
 
 class observe(Rule):
-    """Nothing happens. The rule only counts the requests, so that a test can wait for one. The trace has no row of it."""
+    """Nothing happens. The rule only counts the requests, so that a test can wait for a request. The trace has no row for this
+    rule."""
 
     example = 'faults.observe(api="Produce", topic="orders")'
-    may_miss: ClassVar[bool] = True  # no row in the trace: readers would take this fault for a cause
+    may_miss: ClassVar[bool] = True  # no row in the trace: a reader would see a cause in it
 
     def before(self, injection: Injection) -> Message:
         return injection.request
@@ -166,6 +167,6 @@ class answer(Rule):
         try:
             response = self.answerer(injection.facts, injection.request)
         except Exception:
-            logger.exception("the function of the rule %s raised; the connection is closed", self)
-            return injection.exchange.close("the function of a fault raised, see the log")
+            logger.exception("the function of the rule %s raised an exception; the connection is closed", self)
+            return injection.exchange.close("the function of a fault raised an exception; see the log")
         return injection.request if response is None else injection.respond(response)

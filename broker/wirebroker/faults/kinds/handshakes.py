@@ -12,15 +12,15 @@ from wirebroker.faults.rules import InjectionPoint, Rule
 from wirebroker.requests.facts import Batch, Facts
 
 __all__ = ["expire_certificate", "stall_handshake"]
-__tracebackhide__ = True  # so that pytest shows the line of the caller
+__tracebackhide__ = True  # pytest shows the caller's line
 
 Later = Annotated[int, Meta(ge=0, extra={"unit": "ms"})]
 Wait = Annotated[int, Meta(ge=1, extra={"unit": "ms"})]
 
 
 class _OfHandshakes:
-    """The base class of both kinds of faults in handshakes. During a handshake, only the broker and the listener are known.
-    A request does not exist yet."""
+    """The base class of both kinds of faults in handshakes. During a handshake, only the broker and the listener are known,
+    because there is no request yet."""
 
     acts_at: ClassVar[InjectionPoint] = InjectionPoint.HANDSHAKE
     match_words: ClassVar[tuple[str, ...]] = ("node",)
@@ -35,8 +35,8 @@ class _OfHandshakes:
 
 
 class stall_handshake(_OfHandshakes, Rule):
-    """The handshake stops, and continues after `ms`, or when the rule is unloaded. The words `node`, `listener`, `nth`,
-    `every`, `probability` and `times` choose the handshakes."""
+    """The handshake stops, and continues after `ms` milliseconds, or when the rule is unloaded. The words `node`, `listener`,
+    `nth`, `every`, `probability` and `times` choose the handshakes."""
 
     ms: Wait | None = None
     listener: str | None = None
@@ -52,8 +52,9 @@ class stall_handshake(_OfHandshakes, Rule):
 
 
 class expire_certificate(_OfHandshakes, Rule):
-    """The broker's certificate expires `ms` after the rule was loaded. After that, the broker presents an expired certificate.
-    This works only if wirebroker made the certificate. The words `node` and `listener` choose the handshakes."""
+    """`ms` milliseconds after the rule was loaded, the broker's certificate expires: the broker then presents an expired
+    certificate. This works only with a certificate that wirebroker has created. The words `node` and `listener` choose the
+    handshakes."""
 
     ms: Later = 0
     listener: str | None = None

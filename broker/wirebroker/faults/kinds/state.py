@@ -30,7 +30,7 @@ LONGEST_MS = 366 * 86_400_000
 
 class expire_producer(Rule):
     """The partitions of the matched batches forget the producers of these batches. If the request is not a Produce, all
-    partitions forget the producer that it names."""
+    partitions forget the producer that the request names."""
 
     example = 'faults.expire_producer(api="Produce", nth=5)'
     needs_broker: ClassVar[bool] = True
@@ -47,8 +47,8 @@ class expire_producer(Rule):
 
 
 class expire_session(Rule):
-    """The client's session ends (KIP-368). The client must authenticate again. If the client sends another request first, the
-    connection is closed."""
+    """The client's session ends (KIP-368), and the client must authenticate again. If the client sends another request first,
+    the connection is closed."""
 
     example = 'faults.expire_session(principal="User:alice", api="Produce", nth=3)'
     needs_broker: ClassVar[bool] = True
@@ -66,7 +66,7 @@ class withdraw_acl(Rule):
     needs_broker: ClassVar[bool] = True
 
     def check_options(self) -> None:
-        from wirebroker.security.acl_specs import acl_of  # a proxy cannot import this: ACLs are inside a broker
+        from wirebroker.security.acl_specs import acl_of  # imported here, because a proxy does not have this module
 
         try:
             acl_of(self.acl)
@@ -105,8 +105,8 @@ class fence(Rule):
 
 
 class slow_reassignment(Rule):
-    """A reassignment that begins within the next `ms` stays in progress until these `ms` have passed: only then do the new
-    replicas become in sync.
+    """If a reassignment begins within the next `ms` milliseconds, it stays in progress until the end of this time. Only then do
+    the new replicas become in sync.
     """
 
     ms: Positive
@@ -163,8 +163,8 @@ class move_coordinator(Rule):
 
 
 class advance(Rule):
-    """The broker's clock moves forward by `ms` before the request is handled. So sessions and transactions may time out, and
-    producers, offsets and records may expire."""
+    """The broker's clock moves forward by `ms` milliseconds before the request is handled. So sessions and transactions may
+    time out, and producers, offsets and records may expire."""
 
     ms: Annotated[int, Meta(ge=1, le=LONGEST_MS, extra={"unit": "ms"})]
 
@@ -191,8 +191,8 @@ class restart(Rule):
 
 
 class upgrade(Rule):
-    """The brokers restart with the release `to`, one after the other. Each broker is down for `ms`. The broker that gets the
-    request is the first to restart, and the request is not handled.
+    """The brokers restart with the release `to`, one after the other. Each broker is down for `ms` milliseconds. The broker
+    that gets the request is the first to restart, and the request is not handled.
     """
 
     to: str
@@ -203,7 +203,7 @@ class upgrade(Rule):
     may_miss: ClassVar[bool] = True
 
     def check_options(self) -> None:
-        # A proxy cannot import this: only a broker has a release.
+        # Imported here, because a proxy does not have this module.
         from wirebroker.core.releases.naming import RELEASE_PROFILES, unknown
 
         if self.to not in RELEASE_PROFILES:

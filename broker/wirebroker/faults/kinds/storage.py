@@ -31,7 +31,8 @@ class fail_write(Rule):
 
 
 class slow_write(Rule):
-    """The write of the batch takes `ms`, by the broker's clock. Later writes to the same partition wait for this write."""
+    """The write of the batch takes `ms` milliseconds, by the broker's clock. Later writes to the same partition wait for this
+    write."""
 
     ms: Annotated[int, Meta(ge=1, extra={"unit": "ms"})]
 
@@ -46,9 +47,10 @@ class slow_write(Rule):
 
 
 class disk_full(Rule):
-    """When the rule matches a batch, the log directory of the batch's broker goes offline. Reads and writes then get the error
-    KAFKA_STORAGE_ERROR, in all partitions that the broker leads or in the given `topic` and `partition`, until another broker
-    becomes the leader or the rule is unloaded. Internal topics are not affected unless `topic` names them."""
+    """When the rule matches a batch, the log directory of the broker goes offline. Then reads and writes get the error
+    KAFKA_STORAGE_ERROR. The error affects all partitions that the broker leads, or only the given `topic` and `partition`.
+    Internal topics are affected only if `topic` names them. The fault ends when another broker becomes the leader, or the rule
+    is unloaded."""
 
     example = 'faults.disk_full(topic="orders", nth=10)'
     only_apis: ClassVar[tuple[str, ...]] = PRODUCE
@@ -64,8 +66,8 @@ class disk_full(Rule):
 
 class crash_after_write(Rule):
     """The broker is killed after it has written the batch and before it acknowledges the batch. Then the broker starts again.
-    If there are other brokers, they become the leaders of its partitions. The log and the producer's state contain the
-    batch."""
+    If there are other brokers, they become the leaders of the killed broker's partitions. The log and the producer's state
+    contain the batch."""
 
     example = 'faults.crash_after_write(topic="orders", nth=2)'
     only_apis: ClassVar[tuple[str, ...]] = PRODUCE

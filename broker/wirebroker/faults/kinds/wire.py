@@ -16,7 +16,7 @@ from wirebroker.requests.effects import Outcome
 from wirebroker.requests.facts import Batch, Facts
 
 __all__ = ["bandwidth", "close", "corrupt", "cut", "refuse", "reset", "slice"]
-__tracebackhide__ = True  # so that pytest shows the line of the caller
+__tracebackhide__ = True  # pytest shows the caller's line
 
 HEADER_BYTES = 8
 """The number of bytes from the start of a request, including its size field, to the end of its API version."""
@@ -27,7 +27,7 @@ Milliseconds = Annotated[int, Meta(ge=0, extra={"unit": "ms"})]
 
 
 class cut(Rule):
-    """Only the first `bytes` bytes of the response are sent, including its size field, and then the connection is closed. With
+    """Only the first `bytes` bytes of the response (including the size field) are sent, and then the connection is closed. With
     `request`, the connection is closed when `bytes` bytes of the request have arrived, and the request is not handled."""
 
     bytes: NonNegative
@@ -97,9 +97,8 @@ class bandwidth(Rule):
 
 
 class corrupt(Rule):
-    """The bits of `bytes` bytes of the response are inverted. These are the bytes from the position `at` on, where a negative
-    `at` counts from the end of the response. Without `at`, random bytes after the size field are chosen, which depend on the
-    seed."""
+    """All bits of `bytes` bytes of the response are inverted, beginning with the byte at the position `at`. A negative `at`
+    counts from the end of the response. Without `at`, the seed determines random bytes after the size field."""
 
     bytes: Positive = 1
     at: int | None = None
@@ -149,7 +148,8 @@ class refuse(Rule):
 
 
 class close(Rule):
-    """The connection is closed `ms` after the response, by the broker's clock, or without `ms` immediately after it."""
+    """The connection is closed `ms` milliseconds after the response, by the broker's clock. Without `ms`, the connection is
+    closed immediately after the response."""
 
     ms: Milliseconds = 0
 
