@@ -21,8 +21,8 @@ from wirebroker.core.releases.changes import since, until
 from wirebroker.requests.effects import Outcome
 
 REPEATS_ALTERED_KINDS = since("2.6", "AlterConfigs repeats the number of an unknown resource type")
-READS_NULL_SETTINGS = until("2.0", "AlterConfigs with a null value closes the connection").then(
-    "2.6", True, "AlterConfigs with a null value gets a response"
+READS_NULL_SETTINGS = until("2.0", "the broker closes the connection after an AlterConfigs with a null value").then(
+    "2.6", True, "an AlterConfigs with a null value gets a response"
 )
 
 

@@ -157,7 +157,7 @@ def _update_metadata(request: UpdateMetadataRequest, exchange: Exchange) -> Mess
 
 def _controlled_shutdown(request: ControlledShutdownRequest, exchange: Exchange) -> Message:
     """If the named broker does not run, ControlledShutdown gets BROKER_NOT_AVAILABLE. If the request also has a broker epoch,
-    it gets UNKNOWN_SERVER_ERROR, because Kafka's controller fails then."""
+    Kafka's controller fails, and the error is UNKNOWN_SERVER_ERROR."""
     code, named = ErrorCode.NONE, request.broker_epoch != NO_EPOCH
     if request.broker_id not in exchange.cluster.live_brokers:
         code = ErrorCode.UNKNOWN_SERVER_ERROR if named else ErrorCode.BROKER_NOT_AVAILABLE

@@ -50,7 +50,7 @@ def handle(request: CreateDelegationTokenRequest, exchange: Exchange) -> CreateD
 def is_allowed(session: Session) -> bool:
     """Tells whether a client may create and describe tokens.
 
-    A client that uses plaintext, is anonymous, or logged in with a token may not do so.
+    A client that uses plaintext, is anonymous, or logged in with a token may not create or describe tokens.
     """
     anonymous = session.protocol is SecurityProtocol.SSL and session.principal == ANONYMOUS
     return not (session.by_token or session.protocol is SecurityProtocol.PLAINTEXT or anonymous)

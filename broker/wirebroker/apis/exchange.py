@@ -142,8 +142,8 @@ class Exchange(AnyExchange):
         self.access: Admitted | None = None
         """The refused parts of the current request, in a cluster with an authorizer."""
         self.abandon: Callable[[], None] | None = None
-        """Ends the wait of a parked request whose client has disconnected. A request that waits sets this function, and removes
-        it when its wait ends otherwise."""
+        """Ends the wait of a parked request whose client has disconnected. A waiting request sets this function, and removes
+        the function when the wait ends in another way."""
         self.traced: Traced | None = None
         """The fields that the request adds to the trace row of its response."""
 

@@ -3,9 +3,9 @@
 For versions 0–3 batches are converted to magic 0 (versions 0 and 1) or 1.
 
 The converted response is as large as the batches. If the first converted batch is larger, the response has the size of this
-batch. Converted messages beyond this size are left out. If the converted messages are smaller, the rest of the response is
-filled with the beginning of a message that is longer than the response; consumers drop this message (KIP-283,
-LazyDownConversionRecords). Control batches and headers are left out.
+batch. Converted messages beyond this size are left out. If the converted messages are smaller, the response is filled up with
+the beginning of a message that is longer than the response. Consumers drop such a message (KIP-283, LazyDownConversionRecords).
+Control batches and headers are left out.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class MetadataChanges:
         self._pause = pauses(every)
         self._written = 0
         self.failed: Exception | None = None
-        """The reason why changes could not be written down, if any."""
+        """The reason why changes could not be written down, or None."""
 
     def pause(self) -> End:
         """A `Pause` that writes the changes down at the end of a slice."""

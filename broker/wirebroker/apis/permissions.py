@@ -96,8 +96,9 @@ class Access:
         self.refused: Any = None
         """Returns the response for the forbidden parts."""
         self.finish: Finish | None = None
-        """Removes from the response all resources that the client may not see. The function gets this object, so that it does
-        not have to keep it: a cycle of objects would stay in memory until the garbage collector runs."""
+        """Removes from the response all resources that the client may not see. The function gets the `Access` as an argument,
+        because a reference to the `Access` would make a cycle of objects, which stays in memory until the garbage collector
+        runs."""
 
     def may(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME, *, asked: bool = True) -> bool:
         """Tells whether the client may perform this operation. With `asked` the client has requested the operation, so a
@@ -611,7 +612,7 @@ def _offsets(request: Any, access: Access) -> Slices[Any]:
 
 
 def _unseen_offsets(request: Any, access: Access) -> Slices[Any]:
-    """Returns the response to the part of a request that names topics which the client may not see."""
+    """Returns the response for the topics of a request that the client may not see."""
     response: Any = yield from refuse_in_slices(request, CODES[_R.TOPIC], access.exchange, access.pause)
     yield from access.tell(response, MESSAGES[_R.TOPIC])
     if isinstance(response, DescribeShareGroupOffsetsResponse):

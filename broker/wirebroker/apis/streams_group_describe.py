@@ -68,8 +68,8 @@ def _description(group: StreamsGroup) -> tuple[int, TopologyDescription | None]:
 
 
 def _topology(group: StreamsGroup, known: Configured | None) -> Topology | None:
-    """If all topics of the topology exist, the topology has their properties in the cluster. Otherwise it is as the application
-    sent it."""
+    """Returns the topology as the application sent it. If all its topics exist, the topics have the properties of the existing
+    topics instead."""
     if group.topology is None:
         return None
     configured = known.subtopologies if known is not None and known.told is None else None

@@ -193,5 +193,5 @@ class RecordRow(NamedTuple):
 
     @property
     def base_sequence(self) -> int:
-        """The first sequence. A batch has a field of the same name."""
+        """The first sequence, under the name that the field has in `BatchRow`."""
         return self.sequence

@@ -36,8 +36,8 @@ EXIT_CODES = "exit codes: 0 success, 1 a difference or a finding, 2 the command 
 
 
 def build_parser(command: str = "") -> argparse.ArgumentParser:
-    """The parser of the whole command line, or only of this command of the broker. To make the parsers of all commands takes
-    a good part of the time in which a broker starts.
+    """The parser of the whole command line, or only of this command of the broker. Making the parsers of all commands would
+    take much of a broker's start time.
     """
     from wirebroker.common.version import __version__, build
 
@@ -299,7 +299,7 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
         help="the broker's producer.id.expiration.ms (86400000)",
     )
     add("--records-limit", type=whole_number(0, 2**63 - 1), metavar="N",
-        help="compare a topic with more records than N batch by batch, without a journal (1000000)")  # fmt: skip
+        help="without a journal, compare a topic of more than N records batch by batch (1000000)")  # fmt: skip
     add("--memory", type=_memory, metavar="SIZE",
         help="memory of Spark on this machine, like 4g (1500m); spark-submit has its own flag")  # fmt: skip
     add("--follow", type=seconds, metavar="S", help="update the findings every S seconds, until Ctrl-C")

@@ -153,7 +153,8 @@ def _kafka_addresses(settings: Mapping[str, str], setting: str) -> list[tuple[st
 
 
 def _controllers(settings: Mapping[str, str]) -> set[str]:
-    """Returns the names of the controllers' listeners, which a node may have, too. Nothing listens there."""
+    """Returns the names of the controllers' listeners. The settings of a node may contain such listeners, but the broker does
+    not open them."""
     return {name.strip().upper() for name in settings.get("controller.listener.names", "CONTROLLER").split(",")}
 
 

@@ -26,7 +26,7 @@ STDIN = 0
 
 
 def watch_parent(stop: asyncio.Event) -> None:
-    """Set `stop` when the process that started this process has ended.
+    """Set `stop` when the parent process has ended.
 
     Raises UsageError if this process cannot notice the end of its parent.
     """

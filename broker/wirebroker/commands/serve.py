@@ -169,7 +169,7 @@ async def open_control(
 
 
 def unfired(plan: FaultPlan, command: str) -> int:
-    """Print the faults that never fired, including removed faults. Returns 1 if there are any, else 0."""
+    """Print the faults that never fired, including removed faults. Returns 1 if a fault never fired, else 0."""
     silent = plan.unfired()
     for rule in silent:
         matched = f"{rule.seen} request{'s' * (rule.seen != 1)} matched it{rule.missed and f'; {rule.missed}'}"

@@ -139,7 +139,7 @@ def _responder(by_method: Mapping[str, Endpoint]) -> Responder:
         try:
             return await _response(endpoint, request)
         except Problem as problem:
-            # If the body is too large, close the connection rather than read the rest.
+            # If the body is too large, close the connection, and do not read the remaining bytes.
             return problem_response(problem, {"connection": "close"} if problem.status == 413 else None)
         except Misfit as wrong:
             return problem_response(Problem(422, str(wrong), wrong.field))

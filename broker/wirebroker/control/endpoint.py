@@ -25,10 +25,10 @@ class Endpoint:
     """An endpoint of the control, which is a row of the table.
 
     The handler gets the controlled broker or proxy and, by name, the parts of the path. The handler also gets `query` and
-    `body` (forms) or `text` (the raw body), if its signature has them. The response is the result in JSON; None is an empty
-    object, and a text stays as it is. With `as_text`, the response is JSON only if the client accepts application/json.
-    Otherwise the response is the text that `as_text` makes of the result. `problems` maps each status that reports a problem to
-    the reason.
+    `body` (forms) or `text` (the raw body), if its signature has them. The response is the result in JSON; None becomes an
+    empty object, and a text is sent unchanged. With `as_text`, the response is JSON only if the client accepts
+    application/json. Otherwise the response is the text that `as_text` makes of the result. `problems` maps each status that
+    reports a problem to the reason.
     """
 
     method: str
@@ -47,7 +47,7 @@ class Endpoint:
 
     @property
     def description(self) -> str:
-        """The rest of the handler's docstring."""
+        """The later paragraphs of the handler's docstring."""
         return (getdoc(self.handler) or "").partition("\n\n")[2]
 
     @property

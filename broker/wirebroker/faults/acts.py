@@ -27,7 +27,8 @@ class ExchangeParts(Received, Parked, Protocol):
     now: int
     """The time of arrival, in ms since the epoch."""
     frame: memoryview | None
-    """The bytes of the request. The fast path compares the next request with these bytes, except if they are None."""
+    """The bytes of the request, with which the fast path compares the next request. With None, the fast path compares
+    nothing."""
 
     @property
     def alive(self) -> bool:

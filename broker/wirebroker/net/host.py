@@ -60,8 +60,8 @@ class Host(Server):
         self._advances: set[asyncio.Task[None]] = set()
         """The tasks that move the clock forward because of faults."""
         self.after_replacement: Callable[[], object] | None = None
-        """A function that is called after an engine was replaced. A process whose garbage collector runs rarely collects the
-        former engine here, because the objects of an engine refer to each other."""
+        """A function that is called after an engine was replaced. The objects of an engine refer to each other, so a process
+        whose garbage collector runs rarely lets this function collect the former engine."""
         self._drive(engine)
         give_up_in_children(self)
 

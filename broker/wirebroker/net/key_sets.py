@@ -21,7 +21,8 @@ KEY_ID_LENGTH, KEY_IDS = 1000, 16
 """The largest length of a key id for which a URL is queried again, and the largest number of missing key ids that are
 remembered."""
 AGAIN_AFTER_S = 60.0
-"""A URL is queried again because of the same missing key only after this time in seconds, as in Kafka's RefreshingHttpsJwks."""
+"""After a query because of a missing key, the same key causes another query only after this time in seconds, as in Kafka's
+RefreshingHttpsJwks."""
 
 
 class KeySetError(ValueError):

@@ -174,7 +174,7 @@ class ProxyHost(Driver["ClientSide"]):
         return "; ".join(node.problem for node in nodes if node.problem)
 
     def check(self, node: Node | None = None) -> None:
-        """Until the broker of a node (by default the first node) serves the proxy, log each reason why it does not."""
+        """Until the broker of a node (by default the first node) serves the proxy, log each reason of a failure."""
         node = node or self._first
         assert node is not None, "`start` opens the first listener"
         self.upstream.check(node)

@@ -69,7 +69,7 @@ _NEW_TYPES = {
     ConsumerGroupHeartbeatRequest: ("consumer", "consumer"), ShareGroupHeartbeatRequest: ("share", "share"),
     StreamsGroupHeartbeatRequest: ("streams", "streams"),
 }  # fmt: skip
-"""The group type and the protocol type for each kind of heartbeat of a group whose assignment the broker computes."""
+"""For each heartbeat API of groups with server-side assignment: the group type and the protocol type."""
 
 Assignment = dict[str, list[int]]
 Where = tuple[str, int]
@@ -373,7 +373,7 @@ class PassingGroups:
                 if where in asked and not each.error_code and each.offset >= 0:
                     self._ends.put(where, each.offset)
 
-    # What is remembered
+    # Groups and members that are remembered
 
     def _known(self, group_id: str) -> PassingGroup:
         name = cut(group_id)

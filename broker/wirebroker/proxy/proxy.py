@@ -112,7 +112,7 @@ class Proxy:
         self._described: OrderedDict[tuple[str, int], None] = OrderedDict()
         """The partitions that the proxy has already asked about."""
         self.metrics: Metrics | None = None
-        """The metrics of forwarded exchanges, or None if they have not been read for a while."""
+        """The metrics of forwarded exchanges, or None if no client has read the metrics recently."""
         self._measured = Metrics()
         self._measuring = Interest(self.timers, MEASURED_MS, self._choose)
         self.passing = Passing(self.directory, self.trace.passed)

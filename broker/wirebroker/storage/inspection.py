@@ -1,7 +1,7 @@
 """Compares the files of a partition: checks that its indexes and the checkpoints match its log.
 
 A broker that stopped cleanly has checked every batch. So the next start reads only the ends of the files in a large directory.
-The rest is checked later, when clients read it. A start reads a small directory completely.
+All other batches are checked later, when clients read them. A start reads a small directory completely.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ class Loading:
             )
 
     def _node(self, stored: int) -> int:
-        """Returns the id of the broker that now serves the directory of the former broker `stored`."""
+        """Returns the id of the broker that now serves the directory whose stored broker id is `stored`."""
         return next((each.node_id for each in self._directories if each.stored_node_id == stored), stored)
 
     def _dirs(self, partition: PartitionImage) -> dict[int, str]:

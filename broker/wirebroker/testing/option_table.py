@@ -154,8 +154,8 @@ class Options:
         default=None,
         repr=False,
         metadata=_set_by(
-            "--user", "a user who may log in at listeners with SASL, by any mechanism; the password @env:VARIABLE is the "
-            "value of that variable, and does not show in `ps`", metavar="NAME:PASSWORD", repeatable=True,
+            "--user", "a user who may log in at listeners with SASL, by any mechanism; @env:VARIABLE as the password "
+            "means the value of this variable, which `ps` does not show", metavar="NAME:PASSWORD", repeatable=True,
         ),
     )  # fmt: skip
     """The names and passwords of users, for listeners with SASL."""
@@ -194,8 +194,8 @@ class ServeOptions(Options):
     quotas: Sequence[str] = field(
         default=(),
         metadata=_set_by(
-            "--quota", "what clients may use, as user=alice,client-id=app,producer_byte_rate=1000; the name <default> stands "
-            "for all others", metavar="WHOSE,LIMIT=N", repeatable=True,
+            "--quota", "a quota, as user=alice,client-id=app,producer_byte_rate=1000; the name <default> stands for all "
+            "clients without a quota of their own", metavar="WHOSE,LIMIT=N", repeatable=True,
         ),
     )  # fmt: skip
     """Quotas such as `user=alice,client-id=app,producer_byte_rate=1000`."""

@@ -253,7 +253,7 @@ class BrokerOptions(ServeOptions):
         source = random.Random(self.random_seed)
         random_bytes = os.urandom if self.random_seed is None else source.randbytes
         store = self._open_store(*self.folders, random_bytes=random_bytes) if self.folders else None
-        if store is not None and (written := store.metadata.end_offset):  # no id of an earlier start must come again
+        if store is not None and (written := store.metadata.end_offset):  # the ids must differ from the ids of earlier starts
             source.seed(f"{self.random_seed} {written}")
         try:
             return self._new_engine(now, random_bytes, store)

@@ -151,7 +151,7 @@ def parsed(text: str) -> Filter:
 NAMED_IN_JSON = {*selection.NAMES, "event", "api", "partition", "error"}
 """The computed fields whose values also occur in the row's JSON, except for the values in `DERIVED_VALUES`."""
 DERIVED_VALUES = {("api", "produce"), ("api", "fetch"), ("event", "produce"), ("error", "none")}
-"""Values of computed fields that a row can have although the row's JSON does not contain them."""
+"""Values of computed fields that a row can have although the row's JSON does not contain these values."""
 
 
 def needles(wanted: Filter) -> tuple[bytes, ...] | None:
