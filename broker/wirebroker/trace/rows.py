@@ -71,7 +71,14 @@ YEAR_9999 = 253_370_764_800_000
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-class _OfClient(Row, frozen=True, kw_only=True):
+class _OfConnection(Row, frozen=True):
+    node: int
+    """the broker that the client is connected to"""
+    connection: int
+    """the number of the connection, counted from 1; 0 before the connection's TLS handshake is complete"""
+
+
+class _OfClient(_OfConnection, frozen=True, kw_only=True):
     principal: str = ""
     """the client's principal, as User:name; User:ANONYMOUS before a login or without one; "" if the login does not reveal the
     name
@@ -83,10 +90,6 @@ class _OfClient(Row, frozen=True, kw_only=True):
 class ClientRow(_OfClient, frozen=True):
     """A row about a client's request."""
 
-    node: int
-    """the broker that received the request"""
-    connection: int
-    """the number of the connection, counted from 1; 0 before the connection's TLS handshake is complete"""
     client_id: str | None
     software: str
     """the name and version of the client's software, from its ApiVersions request; "" if the client sends none"""
@@ -172,8 +175,6 @@ class FaultRow(_OfClient, frozen=True):
 
     event = "fault"
 
-    node: int
-    connection: int
     client_id: str | None
     api: str
     version: int
@@ -200,13 +201,11 @@ class FaultRow(_OfClient, frozen=True):
 # The wire
 
 
-class ConnectionRow(Row, frozen=True):
+class ConnectionRow(_OfConnection, frozen=True):
     """A connection was opened or closed."""
 
     event = "connection"
 
-    node: int
-    connection: int
     change: Literal["opened", "closed"]
     client_host: str
     listener: str
@@ -226,13 +225,11 @@ class ConnectionRow(Row, frozen=True):
         return "", what, self.change, rest + waited
 
 
-class AuthenticationRow(Row, frozen=True):
+class AuthenticationRow(_OfConnection, frozen=True):
     """A client has authenticated or has failed to authenticate, or a client's session has ended."""
 
     event = "authentication"
 
-    node: int
-    connection: int
     client_host: str
     listener: str
     mechanism: str
@@ -254,13 +251,11 @@ class AuthenticationRow(Row, frozen=True):
         return "", what, self.outcome, self.reason or f"{self.principal} from {self.client_host} at {self.listener}"
 
 
-class AuthorizationRow(Row, frozen=True):
+class AuthorizationRow(_OfConnection, frozen=True):
     """A client was denied an operation."""
 
     event = "authorization"
 
-    node: int
-    connection: int
     principal: str
     """who the client is, as User:name"""
     operation: str
@@ -275,13 +270,11 @@ class AuthorizationRow(Row, frozen=True):
         return f"{self.resource_type} {self.resource}", self.operation, "denied", f"{self.principal}: {self.reason}"
 
 
-class ThrottleRow(Row, frozen=True):
+class ThrottleRow(_OfConnection, frozen=True):
     """A client has exceeded a quota, and has to wait."""
 
     event = "throttle"
 
-    node: int
-    connection: int
     client_id: str | None
     principal: str
     """who the client is, as User:name"""
@@ -432,13 +425,11 @@ class FetchRow(ClientRow, frozen=True):
         return f"{self.topic}-{self.partition}", spread(f"from {self.offset}", f"{self.bytes:,} B"), outcome, rest
 
 
-class TelemetryRow(Row, frozen=True):
+class TelemetryRow(_OfConnection, frozen=True):
     """A client has pushed its own metrics."""
 
     event = "telemetry"
 
-    node: int
-    connection: int
     client_id: str | None
     client_instance_id: str
     terminating: bool
