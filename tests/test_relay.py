@@ -485,6 +485,14 @@ def test_the_broker_is_asked_before_the_batch_and_the_client_sees_nothing_of_it(
     assert line.to_broker == PRODUCED
 
 
+def test_a_batch_without_a_producer_id_has_no_sequences_in_the_trace() -> None:
+    """Some clients send the base sequence 0 without a producer id."""
+    line = Line("verdicts")
+    line.client_sends(encode_request(2, "c", produce_request("orders", batch(0, pid=-1, epoch=-1)), 9)).broker_sends(STORED)
+    (row,) = line.proxy.trace.produce()
+    assert (row.producer_id, row.first_sequence, row.last_sequence) == (-1, -1, -1)
+
+
 @pytest.mark.parametrize("response", [b"", b"\0", b"\0" * 5 + b"\xff" * 9])
 def test_a_response_to_the_proxy_that_cannot_be_read_does_not_reach_the_client(response: bytes) -> None:
     line = asking(Line("verdicts"))

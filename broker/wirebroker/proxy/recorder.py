@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec.structs import asdict
+
 from kafkawire.batches import BatchHeader, first_header
 from kafkawire.declare import Message
-from kafkawire.errors import error_name
 from kafkawire.messages.fetch import FetchRequest, FetchResponse
 from kafkawire.messages.produce import (
     PartitionProduceResponse,
@@ -25,8 +26,8 @@ from wirebroker.proxy.shadow import Judged
 from wirebroker.proxy.transactions import PassingTransaction, names
 from wirebroker.requests.connection import Connection
 from wirebroker.requests.parts import topic_label
-from wirebroker.trace.recorder import UNMEASURED, Recorder, Stages, TracedExchange, cut, software_of, who
-from wirebroker.trace.rows import GroupRow, LeaderRow, Row, ShadowRow, TransactionRow, compression_name
+from wirebroker.trace.recorder import UNMEASURED, Recorder, Stages, TracedExchange, batch_row, cut
+from wirebroker.trace.rows import GroupRow, LeaderRow, Row, ShadowRow, TransactionRow
 
 UNKNOWN_LIMIT = -1.0
 
@@ -115,18 +116,12 @@ def _row(
     now: int, connection: Connection, client_id: str | None, version: int, correlation_id: int, acks: int, topic: str,
     partition: int, batch: BatchHeader, code: int, base_offset: int, judged: Judged,
 ) -> ShadowRow:  # fmt: skip
-    idempotent = batch.producer_id >= 0
-    return ShadowRow(
-        time=now, node=connection.node_id, connection=connection.number, client_id=cut(client_id),
-        software=software_of(connection), version=version, correlation_id=correlation_id, acks=acks, topic=topic,
-        partition=partition, producer_id=batch.producer_id, producer_epoch=batch.producer_epoch,
-        first_sequence=batch.base_sequence, last_sequence=batch.last_sequence if idempotent else -1,
-        records=max(batch.records_count, 0), bytes=batch.size, compression=compression_name(batch.compression),
-        transactional=batch.is_transactional, verdict=judged.outcome, rule=judged.rule, code=code, error=error_name(code),
-        base_offset=base_offset, note=f"idempotent with acks={acks}" if idempotent and acks != -1 else "",
-        explain=judged.explain(topic, partition, batch, code, base_offset), predicted=judged.predicted, agrees=judged.agrees,
-        **who(connection),
+    plain = batch_row(
+        now, connection, cut(client_id), version, correlation_id, acks, topic, partition, batch,
+        verdict=judged.outcome, rule=judged.rule, code=code, base_offset=base_offset,
+        explain=judged.explain(topic, partition, batch, code, base_offset), sequenced=batch.producer_id >= 0,
     )  # fmt: skip
+    return ShadowRow(**asdict(plain), predicted=judged.predicted, agrees=judged.agrees)
 
 
 def batches_of(exchange: ForwardedExchange) -> dict[tuple[str, int], BatchHeader]:

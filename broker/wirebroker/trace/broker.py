@@ -12,17 +12,16 @@ from typing import Any, Literal
 
 from msgspec.structs import asdict, replace
 
-from kafkawire.batches import HEADER, BatchHeader, read_header
-from kafkawire.errors import error_name
+from kafkawire.batches import HEADER, LOG_OVERHEAD, BatchHeader, read_header
 from wirebroker.common.changes import Change, ProducerRow
 from wirebroker.core.partition import Appended, Partition, appended_next
 from wirebroker.core.producers import Accept, Duplicate, Reject, epoch_of, explain
 from wirebroker.requests.connection import Connection
 from wirebroker.trace.brief import Brief
-from wirebroker.trace.recorder import Recorder, cut, principal_of, software_of, who
-from wirebroker.trace.rows import ProduceRow, Row, VerdictName, compression_name
+from wirebroker.trace.recorder import Recorder, batch_row, cut, principal_of, software_of
+from wirebroker.trace.rows import ProduceRow, Row, VerdictName
 
-_NO_HEADER = BatchHeader(-1, -1, -1, -1, 0, 0, -1, -1, -1, -1, -1, -1, 0)
+_NO_HEADER = BatchHeader(-1, -LOG_OVERHEAD, -1, -1, 0, 0, -1, -1, -1, -1, -1, -1, 0)
 STORED = (
     "time", "node", "connection", "client_id", "software", "version", "correlation_id", "acks", "topic", "partition",
     "base_offset", "rule", "header", "principal", "client_host",
@@ -109,36 +108,11 @@ def _row(raw: tuple[Any, ...]) -> ProduceRow:
     appended: Appended = appended_next(rest[0], read_header(rest[1])) if len(rest) > 1 else rest[0]
     header = appended.header or _NO_HEADER
     verdict = appended.verdict
-    idempotent = header.producer_id >= 0
-    sequenced = idempotent or partition.rules.key == "client_id"
-    return ProduceRow(
-        time=now,
-        node=connection.node_id,
-        connection=connection.number,
-        client_id=client_id,
-        software=software_of(connection),
-        version=version,
-        correlation_id=correlation_id,
-        acks=acks,
-        topic=partition.topic,
-        partition=partition.index,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        first_sequence=header.base_sequence if sequenced else -1,  # some clients send sequence 0 but no producer id
-        last_sequence=header.last_sequence if sequenced else -1,
-        records=max(header.records_count, 0),
-        bytes=header.size if appended.header else 0,
-        compression=compression_name(header.compression),
-        transactional=header.is_transactional if appended.header else False,
-        verdict=_name(appended),
-        rule=verdict.rule,
-        code=appended.error_code,
-        error=error_name(appended.error_code),
-        base_offset=appended.base_offset,
-        note=f"idempotent with acks={acks}" if idempotent and acks != -1 else "",
-        explain=_sentence(appended, header, partition),
-        **who(connection),
-    )
+    return batch_row(
+        now, connection, client_id, version, correlation_id, acks, partition.topic, partition.index, header,
+        verdict=_name(appended), rule=verdict.rule, code=appended.error_code, base_offset=appended.base_offset,
+        explain=_sentence(appended, header, partition), sequenced=header.producer_id >= 0 or partition.rules.key == "client_id",
+    )  # fmt: skip
 
 
 def _name(appended: Appended) -> VerdictName:

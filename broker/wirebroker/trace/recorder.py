@@ -14,6 +14,7 @@ from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypedDict, TypeVar
 
+from kafkawire.batches import BatchHeader
 from kafkawire.declare import Message
 from kafkawire.entities import values
 from kafkawire.errors import ProtocolError, error_name
@@ -51,6 +52,7 @@ from wirebroker.trace.rows import (
     TestRow,
     ThrottleRow,
     UnsupportedRow,
+    VerdictName,
     compression_name,
 )
 
@@ -479,6 +481,23 @@ def _client(exchange: TracedExchange) -> tuple[int, int, str | None, str]:
     """Returns the fields of a `ClientRow` that follow `time`: node, connection, client id and software."""
     connection = exchange.connection
     return connection.node_id, connection.number, cut(exchange.client_id), software_of(connection)
+
+
+def batch_row(
+    now: int, connection: Connection, client_id: str | None, version: int, correlation_id: int, acks: int, topic: str,
+    partition: int, header: BatchHeader, *, verdict: VerdictName, rule: str, code: int, base_offset: int, explain: str,
+    sequenced: bool,
+) -> ProduceRow:  # fmt: skip
+    """Returns the row of the verdict on a batch. Some clients send the base sequence 0 without a producer id; then the batch is
+    not `sequenced`, and the row has no sequences."""
+    first, last = (header.base_sequence, header.last_sequence) if sequenced else (-1, -1)
+    return ProduceRow(
+        now, connection.node_id, connection.number, client_id, software_of(connection), version, correlation_id, acks, topic,
+        partition, header.producer_id, header.producer_epoch, first, last, max(header.records_count, 0), header.size,
+        compression_name(header.compression), header.is_transactional, verdict, rule, code, error_name(code), base_offset,
+        note=f"idempotent with acks={acks}" if header.producer_id >= 0 and acks != -1 else "", explain=explain,
+        **who(connection),
+    )  # fmt: skip
 
 
 def errors_in(response: Message) -> tuple[str, ...]:
