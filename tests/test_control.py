@@ -494,7 +494,8 @@ def test_a_test_begins_with_a_soft_reset_and_a_mark(
     control.ask("POST", "/tests", {"name": "with topics", "topics": ["orders", "payments:2:cleanup.policy=compact"]})
     assert control.ask("GET", "/topics/payments")["configs"]["cleanup.policy"] == "compact"
     kafka.begin_test("in Python", {"payments": 3, "invoices": 4})
-    assert [len(kafka.topics()[name].partitions) for name in ("payments", "invoices")] == [2, 4]
+    control.ask("POST", "/tests", {"name": "with fewer partitions", "topics": ["payments:1", "invoices"]})
+    assert [len(kafka.topics()[name].partitions) for name in ("payments", "invoices")] == [3, 4]
     untraced = ControlClient(mock_kafka_factory(control=True, trace="off").control_url)
     assert untraced.ask("POST", "/tests", {"name": "untraced"})["row"] == 0
 

@@ -517,13 +517,13 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         call_on(self._loop, lambda: host.reset(self._new_engine, soft=soft))
 
     def begin_test(self, name: str, topics: Topics = ()) -> None:
-        """Reset the broker softly, note in the trace that the test `name` begins, and create missing topics. Raises ValueError
-        if a topic cannot be created."""
+        """Reset the broker softly, note in the trace that the test `name` begins, and create missing topics and missing
+        partitions. Raises ValueError if a topic cannot be created."""
         host = self._running
         wanted = topic_specs(topics)
         assert self._loop is not None
         call_on(self._loop, lambda: host.begin_test(name))
-        self._change(lambda engine, now: operations.create_missing(engine, wanted))
+        self._change(lambda engine, now: operations.provide(engine, wanted))
 
     def report(self) -> dict[str, str]:
         """Returns the report that pytest shows when a test fails: sections by title, such as the last verdicts and records

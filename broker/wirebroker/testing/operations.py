@@ -17,11 +17,12 @@ from kafkawire.errors import error_name
 from kafkawire.primitives import Buffer
 from kafkawire.printable import printable
 from wirebroker.audit.content import head
+from wirebroker.common.slices import at_once
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import Key, ProducerEntry, unpack
 from wirebroker.core.record_checks import RecordReject
 from wirebroker.deeds.broker import EngineBroker
-from wirebroker.deeds.declaring import partition_of, topic_named
+from wirebroker.deeds.declaring import partition_of, topic_named, write_down
 from wirebroker.engine.engine import Engine
 from wirebroker.testing.topic_specs import TopicSpec
 
@@ -222,6 +223,18 @@ def create_missing(engine: Engine, topics: Mapping[str, TopicSpec]) -> None:
                 )
             except ValueError as refused:
                 raise ValueError(f"{name}: {refused}") from None
+
+
+def provide(engine: Engine, topics: Mapping[str, TopicSpec]) -> None:
+    """Create those of the topics that do not exist, and give a topic that has fewer partitions the missing ones. Raises
+    ValueError."""
+    create_missing(engine, topics)
+    for name, spec in topics.items():
+        topic = engine.cluster.topics[name]
+        if len(topic.partitions) < (spec.partitions or 1):
+            factor = len(topic.partitions[0].replicas)
+            at_once(engine.cluster.adding_partitions(topic, spec.partitions or 1, engine.now, factor))
+            write_down(engine.cluster, engine.now)
 
 
 def store(engine: Engine, topic: str, partition: int, record: Record, timestamp: int | None, now: int) -> int:

@@ -13,7 +13,7 @@ from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
 from wirebroker.deeds.topics import MOST_PARTITIONS
 from wirebroker.testing import failure_report, states
-from wirebroker.testing.operations import Fate, create_missing
+from wirebroker.testing.operations import Fate, provide
 from wirebroker.testing.topic_specs import topic_specs
 from wirebroker.trace.rows import TestRow
 
@@ -67,13 +67,13 @@ class Report(Form):
 def begin_test(controlled: ControlledBroker, body: NewTest) -> Mark:
     """Begin a test: reset the broker softly, so that clients continue, mark the test in the trace, and create its topics.
 
-    A topic that exists already stays as it is.
+    A topic that an earlier test has left with fewer partitions gets more.
     """
     topics = topic_specs(body.topics)
     if any(each.partitions is not None and each.partitions > MOST_PARTITIONS for each in topics.values()):
         raise Problem(422, f"a topic has at most {MOST_PARTITIONS} partitions", "topics")
     controlled.host.begin_test(body.name)
-    create_missing(controlled.engine, topics)
+    provide(controlled.engine, topics)
     controlled.changed()
     return Mark(body.name, controlled.run, controlled.newest)
 

@@ -19,8 +19,9 @@ class WirebrokerExtension implements BeforeAllCallback, BeforeEachCallback, Afte
             if (found.isEmpty()) return of(context.getParent().orElseThrow()); // the class of a test, or the class around it
             Wirebroker settings = found.get();
             if (!settings.own()) return new Place(settings, Broker.shared(settings.options()));
-            var store = context.getStore(Namespace.create(WirebrokerExtension.class)); // it closes the broker
-            var broker = store.getOrComputeIfAbsent(Broker.class, key -> Broker.start(settings.options()), Broker.class);
+            // The store closes the broker. It looks for a key in the stores around it, too.
+            var store = context.getStore(Namespace.create(WirebrokerExtension.class));
+            var broker = store.getOrComputeIfAbsent(context.getUniqueId(), key -> Broker.start(settings.options()), Broker.class);
             return new Place(settings, broker);
         }
     }

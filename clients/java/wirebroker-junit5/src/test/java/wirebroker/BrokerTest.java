@@ -3,6 +3,7 @@ package wirebroker;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -16,6 +17,7 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Nested;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
@@ -103,6 +105,28 @@ class BrokerTest {
         void aTestHasABrokerOfItsOwn(Broker broker) {
             assertNotEquals(Broker.shared().bootstrap(), broker.bootstrap());
             refused("there is no topic 'orders'", () -> broker.ask("GET", "/topics/orders", null));
+        }
+    }
+
+    @Nested
+    @Wirebroker(own = true)
+    class AClassWithABrokerOfItsOwn {
+        static Broker ofTheClass;
+
+        @BeforeAll
+        static void remember(Broker broker) {
+            ofTheClass = broker;
+        }
+
+        @Test
+        void itsTestsShareTheBroker(Broker broker) {
+            assertSame(ofTheClass, broker);
+        }
+
+        @Test
+        @Wirebroker(own = true)
+        void aTestMayHaveAnother(Broker broker) {
+            assertNotSame(ofTheClass, broker);
         }
     }
 
