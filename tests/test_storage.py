@@ -682,7 +682,7 @@ def test_checkpoints_that_a_power_cut_left_empty_count_as_missing(data: Path) ->
 
 
 def test_reset_does_not_delete_a_directory(data: Path) -> None:
-    with MockKafka(data=data, topics=["orders"]) as kafka, pytest.raises(RuntimeError, match="would delete it"):
+    with MockKafka(data=data, topics=["orders"]) as kafka, pytest.raises(RuntimeError, match="would delete the data"):
         kafka.reset()
 
 
