@@ -19,7 +19,7 @@ from random_dialogues.subjects import SUBJECTS
 from random_dialogues.symbols import Json, Symbols, from_json, to_json
 from simulation.whole.kinds import ASKED
 
-LONGEST_WAITS = (0, 0, 0, 500, 20_000)
+LONGEST_WAITS = (0, 0, 500, 20_000)
 """The max_wait_ms of Fetch requests. Those of dialogues do not wait."""
 TOPICS: dict[str, dict[str, str]] = {
     "t": {}, "u": {"segment.ms": "60000", "retention.ms": "86400000"}, "c": {"cleanup.policy": "compact"},

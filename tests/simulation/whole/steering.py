@@ -18,6 +18,8 @@ from simulation.whole.timers import PREFIX, TIMERS
 
 LENGTH = 60
 """The number of steps of a plan."""
+FOCUS = 4
+"""How much the timer counts that a plan has in its focus."""
 BEFORE = {
     "restore": ("snapshot",), "cluster: thaw_replica": ("cluster: freeze_replica",),
     "a member's session ends": ("JoinGroup", "JoinGroup"), "cluster: start_broker": ("cluster: kill_broker",),
@@ -34,6 +36,8 @@ SETTINGS: list[dict[str, Any]] = [
 DEFAULTS = {"sync": "never", "release": ""}
 ALWAYS = [PREFIX + name for name, timer in TIMERS.items() if not timer.first]
 """The timers that fire whenever hours pass."""
+RARE = [PREFIX + name for name, timer in TIMERS.items() if timer.first]
+"""The other timers."""
 
 
 class Steering:
@@ -69,10 +73,11 @@ class Steering:
         """Returns the next plan."""
         chance, setting = Random(f"plan {seed}"), next(self._settings)
         able = {kind for kind in EVERY_KIND if NEEDS.get(kind, {}).items() <= (DEFAULTS | setting).items()}
+        focus = self._focus(able, chance)
         found: list[str] = []
         window = deque[list[str]](maxlen=WITHIN)
         while len(found) < LENGTH:
-            best = self._best(window, able, chance)
+            best = self._best(window, able, focus, chance)
             steps = _steps(best)
             for number, step in enumerate(steps, 1):
                 done = [step]
@@ -86,7 +91,13 @@ class Steering:
                 found.append(step)
         return Plan(setting, found)
 
-    def _best(self, window: Iterable[list[str]], able: set[str], chance: Random) -> str:
+    def _focus(self, able: set[str], chance: Random) -> str:
+        """Returns the timer that the plan tries to meet often: one of which many pairs are wanted."""
+        wanted = {timer: 1 + self._wanted[timer].total() + sum(each[timer] for each in self._wanted.values()) for timer in RARE}
+        timers = [timer for timer in RARE if timer in able]
+        return chance.choices(timers, [wanted[timer] ** 2 for timer in timers])[0]
+
+    def _best(self, window: Iterable[list[str]], able: set[str], focus: str, chance: Random) -> str:
         scores: dict[str, float] = {}
         for before in window:
             for earlier in before:
@@ -95,6 +106,8 @@ class Steering:
                         scores[kind] = scores.get(kind, 0) + wanted / (1 + self._planned[earlier, kind])
         if not scores:  # the plan begins: the kind with the most to do
             scores = {kind: self._wanted[kind].total() for kind in EVERY_KIND if kind in able}
+        if focus in scores:
+            scores[focus] *= FOCUS
         return max(scores, key=lambda kind: scores[kind] / len(_steps(kind)) * (0.7 + 0.6 * chance.random()))
 
 

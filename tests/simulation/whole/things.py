@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from kafkawire.declare import Struct
+from kafkawire.declare import Field, Struct
 from kafkawire.entities import Entity, has_field, holders, mentions, struct_lists
 from kafkawire.registry import KEYS, request_class
 
@@ -36,18 +37,32 @@ NAMING: dict[str, tuple[Entity, ...]] = {
 }  # fmt: skip
 """The sorts of things that requests name, and the entities of the fields that name them."""
 
+NEWEST = 2**15 - 2
+"""Later than every version that a request has."""
 SORTS = frozenset({*NAMING, "broker"})
 """The sorts of which there are several things."""
 
 
+@cache
 def sorts_of(api: str) -> frozenset[str]:
-    """Returns the sorts of things that a request can be about: sorts of which there are several things, each family, and the
-    whole cluster."""
+    """Returns the sorts of things that a request can be about: sorts of which there are several things, families, and the whole
+    cluster. A request is about everything if it can name nothing, or if null stands for all names."""
     cls = request_class(KEYS[api])
     found = {sort for sort, entities in NAMING.items() if any(mentions(cls, each) for each in entities)}
-    found |= {"topic", "group"} if has_field(cls, "resource_name") else set()
-    always = any(holders(cls, entity) for entities in NAMING.values() for entity in entities[:1] if entity != "topicName")
-    return frozenset(found if always else found | {_family(api)})
+    if has_field(cls, "resource_name"):
+        found |= {"topic", "group", _family(api)}
+    fields: Sequence[Field] = getattr(cls, "__wire__", ())
+    lists = [field for field in fields if isinstance(field.spec, list) and field.nullable(NEWEST)]
+    named = any(field.entity in ("groupId", "transactionalId") and not isinstance(field.spec, list) for field in fields)
+    if not found or (not named and any(_names(field) for field in lists)):
+        found.add(_family(api))
+    return frozenset(found)
+
+
+def _names(field: Field) -> bool:
+    entities: set[Entity] = {each for named in NAMING.values() for each in named}
+    within = field.spec[0]
+    return field.entity in entities or (isinstance(within, type) and any(mentions(within, each) for each in entities))
 
 
 def _family(api: str) -> str:
@@ -57,7 +72,7 @@ def _family(api: str) -> str:
 def things_of(api: str, request: Struct, names: Mapping[bytes, str]) -> Things:
     """Returns the things that a request names. `names` has the names of topics by id."""
     found = frozenset(_named(request, names))
-    return found or frozenset({_family(api)})
+    return found or sorts_of(api) & {_family(api)}
 
 
 def _named(struct: Struct, names: Mapping[bytes, str]) -> Iterator[str]:

@@ -24,12 +24,12 @@ TIMERS: dict[str, Timer] = {
     "Controller.balance": Timer((), HOURS),
     "Controller.reassign.<locals>.<lambda>": Timer(("reassignments are slow", "AlterPartitionReassignments"), HOURS),
     "Decisions._again": Timer(("the disk is full", "CreateAcls", "AlterClientQuotas", "the disk is well again"), SECONDS),
-    "Delayed._finish": Timer(("cluster: freeze_replica", "Produce", "Produce"), SECONDS),
+    "Delayed._finish": Timer(("cluster: freeze_replica", "cluster: freeze_replica", "Produce", "Produce"), SECONDS),
     "Engine.unauthenticated.<locals>.end": Timer(("SaslHandshake", "SaslAuthenticate"), SECONDS),
     "Exchange.mute.<locals>.end": Timer(("quota: set", "Produce", "Produce", "Produce"), SECONDS),
     "FaultPlan._close_later.<locals>.<lambda>": Timer(("fault: close", "Metadata", "Fetch", "Produce"), SECONDS),
     "FaultPlan.hold.<locals>.<lambda>": Timer(("fault: delay", "Metadata", "Fetch", "Produce")),
-    "Fetch._finish": Timer(("Fetch", "Fetch")),
+    "Fetch._finish": Timer(("Fetch", "Fetch", "Fetch"), SECONDS),
     "FolderStore._sync_by_timer": Timer((), HOURS),
     "FolderStore.checkpoint": Timer((), HOURS),
     "FolderStore.compact": Timer((), HOURS),
@@ -50,7 +50,7 @@ TIMERS: dict[str, Timer] = {
     ),
     "TransactionCoordinator._abort_timed_out": Timer((), HOURS),
     "TransactionCoordinator._expire": Timer((), HOURS),
-    "TransactionCoordinator._retry.<locals>.again": Timer(("Produce", "a partition goes offline", "EndTxn"), SECONDS),
+    "TransactionCoordinator._retry.<locals>.again": Timer(("Produce", "a partition goes offline")),
     "Upgrading.go_on": Timer(("upgrade",), SECONDS),
 }
 """The timers that schedules can meet."""
