@@ -63,6 +63,9 @@ class Plan(NamedTuple):
     """The settings that are not left to chance."""
     kinds: Sequence[str]
     """The kinds of steps that it has, in this order."""
+    seed: int | None = None
+    """The seed of the steps, if it is not that of the schedule: plans with the same seed begin with the same steps as long as
+    they begin with the same kinds."""
 
 
 def focus_of(seed: int) -> tuple[str, str]:
@@ -89,6 +92,7 @@ def schedule_of(seed: int, plan: Plan | None = None) -> Schedule:
 
 
 def _planned(seed: int, plan: Plan) -> Schedule:
+    seed = seed if plan.seed is None else plan.seed
     chance = random.Random(f"planned {seed}")
     chosen: dict[str, Any] = {
         "secured": chance.random() < 0.3, "sliced": chance.random() < 0.2, "warm": chance.random() < 0.7,

@@ -7,7 +7,7 @@ most new pairs with the kinds before it. A pair that was planned and not met cou
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import cycle
 from random import Random
 from typing import Any
@@ -38,6 +38,21 @@ ALWAYS = [PREFIX + name for name, timer in TIMERS.items() if not timer.first]
 """The timers that fire whenever hours pass."""
 RARE = [PREFIX + name for name, timer in TIMERS.items() if timer.first]
 """The other timers."""
+STEPS = {kind for kind in EVERY_KIND if not kind.startswith(PREFIX)}
+
+
+class Growing:
+    """The steps of a plan, and the kinds of its latest steps and of the timers that fire in them."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self.window = deque[list[str]](maxlen=WITHIN + 1)
+
+    def add(self, done: list[str]) -> list[str]:
+        """Add a step. The first of these kinds is its own."""
+        self.found.append(done[0])
+        self.window.append(done)
+        return done
 
 
 class Steering:
@@ -70,14 +85,38 @@ class Steering:
         return [self.plan(each) for each in range(seed, seed + count)]
 
     def plan(self, seed: int) -> Plan:
-        """Returns the next plan."""
-        chance, setting = Random(f"plan {seed}"), next(self._settings)
-        able = {kind for kind in EVERY_KIND if NEEDS.get(kind, {}).items() <= (DEFAULTS | setting).items()}
-        focus = self._focus(able, chance)
-        found: list[str] = []
-        window = deque[list[str]](maxlen=WITHIN)
-        while len(found) < LENGTH:
-            best = self._best(window, able, focus, chance)
+        """Returns the next plan. Every second plan is about a rare timer."""
+        chance = Random(f"plan {seed}")
+        if seed % 2:
+            return self._about_a_timer(chance)
+        setting = next(self._settings)
+        able = _able(setting)
+        growing = Growing()
+        self._grow(growing, able, self._focus(able, chance), chance, LENGTH)
+        return Plan(setting, growing.found)
+
+    def _about_a_timer(self, chance: Random) -> Plan:
+        """Returns a plan with some wanted kinds before and after a timer, which is set by steps that are known to set it."""
+        focus = self._focus({*RARE}, chance)
+        timer = TIMERS[focus.removeprefix(PREFIX)]
+        setting = {"data": chance.random() < 0.4, "brokers": 1, "secured": True} | dict(NEEDS.get(focus, {}))
+        if chance.random() < 0.15:
+            setting |= EARLIER
+        able, growing = _able(setting), Growing()
+        for step in timer.first:
+            growing.add([step])
+        wanted = {kind: self._wanted[kind][focus] / (1 + self._planned[kind, focus]) for kind in able & STEPS}
+        before = sorted(wanted, key=lambda kind: -wanted[kind] * (0.7 + 0.6 * chance.random()))[: WITHIN - 1]
+        for kind in before:
+            growing.add([kind])
+        self._note(growing, growing.add([timer.clock, focus]))
+        self._grow(growing, able, "", chance, len(growing.found) + 2 * WITHIN)
+        return Plan(setting, growing.found, timer.seed)
+
+    def _grow(self, growing: Growing, able: set[str], focus: str, chance: Random, length: int) -> None:
+        """Add the best kinds until there are so many steps."""
+        while len(growing.found) < length:
+            best = self._best(growing.window, able, focus, chance)
             steps = _steps(best)
             for number, step in enumerate(steps, 1):
                 done = [step]
@@ -85,11 +124,13 @@ class Steering:
                     done.append(best)
                 if step in ("clock: hours", "clock: days"):
                     done += [each for each in ALWAYS if each in able and each != best]
-                for earlier in [each for before in window for each in before]:
-                    self._planned.update((earlier, kind) for kind in done)
-                window.append(done)
-                found.append(step)
-        return Plan(setting, found)
+                self._note(growing, growing.add(done))
+
+    def _note(self, growing: Growing, done: list[str]) -> None:
+        """These pairs are planned."""
+        for before in [*growing.window][:-1]:
+            for earlier in before:
+                self._planned.update((earlier, kind) for kind in done)
 
     def _focus(self, able: set[str], chance: Random) -> str:
         """Returns the timer that the plan tries to meet often: one of which many pairs are wanted."""
@@ -99,7 +140,7 @@ class Steering:
 
     def _best(self, window: Iterable[list[str]], able: set[str], focus: str, chance: Random) -> str:
         scores: dict[str, float] = {}
-        for before in window:
+        for before in [*window][-WITHIN:]:
             for earlier in before:
                 for kind, wanted in self._wanted[earlier].items():
                     if wanted and kind in able:
@@ -109,6 +150,11 @@ class Steering:
         if focus in scores:
             scores[focus] *= FOCUS
         return max(scores, key=lambda kind: scores[kind] / len(_steps(kind)) * (0.7 + 0.6 * chance.random()))
+
+
+def _able(setting: Mapping[str, Any]) -> set[str]:
+    """Returns the kinds that can occur with these settings."""
+    return {kind for kind in EVERY_KIND if NEEDS.get(kind, {}).items() <= {**DEFAULTS, **setting}.items()}
 
 
 def _steps(kind: str) -> list[str]:

@@ -15,43 +15,45 @@ class Timer(NamedTuple):
     """The kinds of steps that set the timer."""
     clock: str = "clock: minutes"
     """The step in which it fires."""
+    seed: int = 0
+    """A seed with which these steps, at the beginning of a plan, lead to the timer."""
 
 
-HOURS, DAYS, SECONDS = "clock: hours", "clock: days", "clock: seconds"
+HOURS, MINUTES, SECONDS = "clock: hours", "clock: minutes", "clock: seconds"
 TIMERS: dict[str, Timer] = {
     "Compaction._rounds": Timer(),
     "Controller._check_lag": Timer(("cluster: freeze_replica",)),
     "Controller.balance": Timer((), HOURS),
     "Controller.reassign.<locals>.<lambda>": Timer(("reassignments are slow", "AlterPartitionReassignments"), HOURS),
     "Decisions._again": Timer(("the disk is full", "CreateAcls", "AlterClientQuotas", "the disk is well again"), SECONDS),
-    "Delayed._finish": Timer(("cluster: freeze_replica", "cluster: freeze_replica", "Produce", "Produce"), SECONDS),
-    "Engine.unauthenticated.<locals>.end": Timer(("SaslHandshake", "SaslAuthenticate"), SECONDS),
-    "Exchange.mute.<locals>.end": Timer(("quota: set", "Produce", "Produce", "Produce"), SECONDS),
+    "Delayed._finish": Timer(("cluster: freeze_replica", "cluster: freeze_replica", "Produce", "Produce"), SECONDS, 6),
+    "Engine.unauthenticated.<locals>.end": Timer(("SaslHandshake", "SaslAuthenticate"), SECONDS, 8),
+    "Exchange.mute.<locals>.end": Timer(("quota: set", "Produce", "Produce"), MINUTES, 4),
     "FaultPlan._close_later.<locals>.<lambda>": Timer(("fault: close", "Metadata", "Fetch", "Produce"), SECONDS),
     "FaultPlan.hold.<locals>.<lambda>": Timer(("fault: delay", "Metadata", "Fetch", "Produce")),
-    "Fetch._finish": Timer(("Fetch", "Fetch", "Fetch"), SECONDS),
+    "Fetch._finish": Timer(("Fetch", "Fetch", "Fetch"), SECONDS, 2),
     "FolderStore._sync_by_timer": Timer((), HOURS),
     "FolderStore.checkpoint": Timer((), HOURS),
     "FolderStore.compact": Timer((), HOURS),
-    "Group._await_heartbeat.<locals>.expire": Timer(("JoinGroup", "JoinGroup", "SyncGroup"), HOURS),
-    "Group._complete_join": Timer(("JoinGroup", "JoinGroup", "SyncGroup", "JoinGroup"), SECONDS),
-    "Group._sync_expired": Timer(("JoinGroup", "JoinGroup")),
-    "Group.add_pending.<locals>.expire": Timer(("JoinGroup",), HOURS),
+    "Group._await_heartbeat.<locals>.expire": Timer(("JoinGroup", "JoinGroup", "SyncGroup"), HOURS, 7),
+    "Group._complete_join": Timer(("JoinGroup", "JoinGroup", "SyncGroup", "JoinGroup", SECONDS, "JoinGroup"), MINUTES, 6),
+    "Group._sync_expired": Timer(("JoinGroup", "JoinGroup"), MINUTES, 1),
+    "Group.add_pending.<locals>.expire": Timer(("JoinGroup",), HOURS, 2),
     "GroupCoordinator._expire_offsets": Timer((), HOURS),
     "Maintenance._expire_producers": Timer((), HOURS),
     "Maintenance._expire_tokens": Timer((), HOURS),
     "Maintenance._retain": Timer((), HOURS),
-    "ModernGroup.set_timer.<locals>.<lambda>": Timer(("ConsumerGroupHeartbeat", "ShareGroupHeartbeat")),
+    "ModernGroup.set_timer.<locals>.<lambda>": Timer(("ConsumerGroupHeartbeat", "ShareGroupHeartbeat"), MINUTES, 2),
     "ShareCoordinator._prune": Timer((), HOURS),
     "ShareCoordinator._write_again": Timer((), HOURS),
     "ShareFetch._expire": Timer(("ShareGroupHeartbeat", "ShareFetch", "ShareFetch"), SECONDS),
     "SharePartition.lock.<locals>.<lambda>": Timer(
-        ("ShareGroupHeartbeat", "ShareFetch", "Produce", "ShareFetch", "ShareFetch")
+        ("ShareGroupHeartbeat", "ShareFetch", "Produce", "ShareFetch", "ShareFetch"), MINUTES, 59
     ),
     "TransactionCoordinator._abort_timed_out": Timer((), HOURS),
     "TransactionCoordinator._expire": Timer((), HOURS),
-    "TransactionCoordinator._retry.<locals>.again": Timer(("Produce", "a partition goes offline")),
-    "Upgrading.go_on": Timer(("upgrade",), SECONDS),
+    "TransactionCoordinator._retry.<locals>.again": Timer(("Produce", "a partition goes offline"), MINUTES, 2),
+    "Upgrading.go_on": Timer(("upgrade",), SECONDS, 2),
 }
 """The timers that schedules can meet."""
 NO_TIMERS = {
