@@ -13,9 +13,11 @@ import pytest
 import wirebroker
 from fuzzing.script import Finding
 from simulation.whole import acts, kinds, watching
-from simulation.whole.campaign import play_case
-from simulation.whole.schedule import focus_of, schedule_of
-from simulation.whole.timers import NO_TIMERS, TIMERS
+from simulation.whole.campaign import Ledger, play_case
+from simulation.whole.pairs import NEEDS, Met
+from simulation.whole.schedule import Plan, focus_of, schedule_of
+from simulation.whole.steering import RARE, Steering
+from simulation.whole.timers import NO_TIMERS, PREFIX, TIMERS
 from simulation.whole.world import run
 from wirebroker.apis import SERVED, TELEMETRY
 from wirebroker.core.partition import Partition
@@ -80,6 +82,38 @@ def test_every_timer_is_met_or_has_a_reason() -> None:
     found = set().union(*(Actions(ast.parse(text)).found for text in texts if "timers" in text))
     assert found == TIMERS.keys() | NO_TIMERS.keys()
     assert not TIMERS.keys() & NO_TIMERS.keys()
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_a_plan_leads_to_each_rare_timer(name: str) -> None:
+    timer, met = TIMERS[name.removeprefix(PREFIX)], Met()
+    setting = {"data": False, "brokers": 1, "secured": True} | dict(NEEDS.get(name, {}))
+    schedule = schedule_of(0, Plan(setting, [*timer.first, timer.clock], timer.seed))
+    run(schedule.setting, schedule.steps, met)
+    assert name in {kind for _, kind, _ in met.pairs}
+
+
+def test_plans_meet_what_is_wanted() -> None:
+    steering, met = Steering(()), Met()
+    left = steering.left
+    for seed, plan in enumerate(steering.plans(0, 6)):
+        schedule = schedule_of(seed, plan)
+        run(schedule.setting, schedule.steps, met)
+    steering.note(met.pairs)
+    assert left - steering.left > 1500
+
+
+def test_ledgers_are_merged_and_kept(tmp_path: Path) -> None:
+    one, other = Ledger(tmp_path / "one"), Ledger(tmp_path / "other")
+    one.add({"first": 0, "schedules": 20, "steps": 5, "pairs": [("Fetch", "Produce", True)]})
+    other.add({"first": 20, "schedules": 20, "steps": 6, "pairs": [("Produce", "Fetch", False)]})
+    other.add({"first": 0, "schedules": 1, "steps": 7, "pairs": [], "plans": []})
+    one.merge(other)
+    one.write()
+    again = Ledger(tmp_path / "one")
+    assert (again.seeds, again.planned, again.requests) == ([[0, 40]], [[0, 1]], 18)
+    assert again.pairs == {("Fetch", "Produce", True), ("Produce", "Fetch", False)}
+    assert (again.next_seed(), again.next_seed(planned=True)) == (40, 1)
 
 
 def test_a_schedule_of_the_world_is_the_same_each_time() -> None:
