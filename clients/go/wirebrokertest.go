@@ -51,7 +51,7 @@ func Reset(t testing.TB, topics ...string) *Broker {
 	return shared.broker.begin(t, topics)
 }
 
-// Start starts a broker for this test alone, which ends with the test. The options are flags of `wirebroker serve`.
+// Start starts a broker for this test alone. The broker ends with the test. The options are flags of `wirebroker serve`.
 // If the environment names a running broker, Start empties that one instead: the only options are then --topic NAME.
 func Start(t testing.TB, options ...string) *Broker {
 	t.Helper()

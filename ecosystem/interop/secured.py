@@ -83,7 +83,9 @@ class Secured:
         )  # fmt: skip
 
     def write(self, path: Path) -> None:
-        """Write a JSON file for the programs. For each check it has the access, and the settings of each library."""
+        """Write a JSON file for the programs. For each check, the file says how a client reaches the broker, in the settings
+        of each library.
+        """
         path.write_text(json.dumps({check: dict(_forms(self.access(check))) for check in WAYS}))
 
 

@@ -410,7 +410,7 @@ class _Audit:
             yield from self._stored_again(contents.visible(alike), found, among=contents.without_tombstones(units))
 
     def _records(self, topics: Sequence[str], *, named: bool) -> DataFrame:
-        """Returns the records of these topics. If they are `named`, each record has the hash by which a journal names it."""
+        """Returns the records of these topics. With `named`, each record has the hash by which a journal names the record."""
         folder = self.folder.resolve() / WORK / RECORDS
         if folder.exists():  # the tasks that scanned the batches have written them
             return tasks.stored_records(self.spark, folder, named=True)

@@ -4,8 +4,8 @@ connection).
 `Partition.append` judges the batch of each partition, and each partition has its own result. Produce never creates a topic.
 From version 13 topics are named by id. A Produce with acks=0 gets no response; if it fails, the broker closes the connection. A
 null record set gets INVALID_RECORD; Kafka itself never responds to a Produce with a null record set. A broker that does not
-lead the partition returns NOT_LEADER_OR_FOLLOWER, from version 10 with the leader. Versions 0 to 2 carry message sets, which
-are converted (`core.message_set_checks`).
+lead the partition returns NOT_LEADER_OR_FOLLOWER. From version 10 on, this response also names the leader. Versions 0 to 2
+carry message sets, which are converted (`core.message_set_checks`).
 
 acks=all is refused with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas replicas are in sync. Otherwise the response
 waits until all in-sync replicas have the batch; a retry waits, too. If timeout_ms is over first, the response has

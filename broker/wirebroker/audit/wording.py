@@ -396,7 +396,7 @@ class Wording:
         return self.text("the transaction of {producer}", producer=self.producer(row))
 
     def transaction_short(self, pipeline: Any, row: Any, least: int) -> Any:
-        """A commit passed more inputs than have outputs."""
+        """A commit passed some inputs that have no outputs."""
         inputs = self.choose(row.ins == 1, "1 input", self.text("{n} inputs", n=row.ins))
         outside = self.text(
             "group '{group}' passed {ins} from offset {offset} on by a commit outside of a transaction, so pipeline "

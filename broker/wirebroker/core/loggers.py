@@ -28,7 +28,7 @@ STRICT_LOGGERS = since("3.3", "unknown loggers and levels are refused with error
 ROOT = "root"
 OF_THE_QUORUM = tuple(f"org.apache.kafka.{each}" for each in ("controller", "image", "metadata", "raft"))
 SINCE_4_4, BEFORE_4_4 = "4.4", "before-4.4"
-"""The marks of loggers that only some releases have."""
+"""In the list of loggers, these words follow the name of a logger that only some releases have."""
 LEVELS = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
 
 

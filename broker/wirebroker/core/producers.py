@@ -493,7 +493,7 @@ ACCEPTED = {
     "first": "{came} {are} the first of {who}, which has no state here",
     "new_epoch": "{came} {are} the start of a new epoch of {who}",
     "no_epoch": "{came} of {who} {are} not checked, because it has no epoch yet",
-    "unchecked": "{came} of {who} {are} from a broker, and not checked",
+    "unchecked": "{came} of {who} {are} from a broker, so wirebroker does not check the batch",
     "gap_accepted": "{came} {are} after a gap of {who}, which this profile accepts",
     "above_highest": "{came} of {who} {are} above the highest stored",
 }

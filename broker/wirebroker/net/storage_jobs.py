@@ -52,7 +52,9 @@ class StorageJobs:
         """The jobs that threads are working on."""
 
     def check(self) -> None:
-        """Write changes of the metadata, take the engine's effects if they must wait, and start the store's jobs."""
+        """Write the changes of the metadata, and start the store's jobs. If responses must wait for a sync, take them from the
+        engine first.
+        """
         store, engine = self._store, self._engine
         if engine.cluster.decisions.pending:  # a timer or a test has made changes; requests write their changes themselves
             engine.cluster.decisions.write_down(self._clock.now())

@@ -2,8 +2,8 @@
 bypass the proxy.
 
 The responses of seven APIs contain addresses of brokers. Responses that name controllers, such as those to DescribeQuorum and
-Vote, are not changed, because clients do not connect to controllers through the proxy. The response to ApiVersions must not
-offer versions of the seven APIs that the proxy cannot read.
+Vote, are not changed, because clients do not connect to controllers through the proxy. If the proxy cannot read a version of
+one of the seven APIs, the response to ApiVersions must not offer this version.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ READING = frozenset(
         "DescribeShareGroupOffsets",
     }
 )  # fmt: skip
-"""APIs that only read. A request of such an API can be handled before its response is overwritten, because it changes
-nothing.
+"""APIs that only read. Such a request changes nothing, so the broker can handle the request before a fault overwrites its
+response with an error.
 """
 TOPIC_ERRORS = frozenset({"Metadata", "DescribeTopicPartitions", "CreateTopics", "DeleteTopics", "CreatePartitions"})
 """APIs whose responses have an error code for each topic."""

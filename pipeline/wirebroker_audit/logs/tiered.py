@@ -193,7 +193,7 @@ def _of(
     manifests: bool,
 ) -> _Found:  # fmt: skip
     """Chooses the remote segments of a partition. `known` has the segments in the metadata, or is None without metadata;
-    `sizes` has the files in the store."""
+    `sizes` has the size of each file in the store."""
     if known is not None:
         return _by_metadata(folder, known.values(), place, sizes, manifests=manifests)
     firsts: dict[int, str] = {}

@@ -196,8 +196,9 @@ def from_files(
 
 
 def in_groups(rows: DataFrame, keys: Sequence[str], function: Callable[[pa.Table], pa.Table], schema: StructType) -> DataFrame:
-    """Returns the rows of the tables that `function` makes, one for each group of rows with equal keys, as `applyInArrow`
-    does."""
+    """Calls `function` for each group of rows with equal keys, and returns the rows of all tables that the calls return.
+    Spark's `applyInArrow` does the same.
+    """
     spark = rows.sparkSession
     if not is_together(spark):
         return rows.groupBy(*keys).applyInArrow(function, schema)

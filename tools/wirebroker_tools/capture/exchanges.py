@@ -33,7 +33,8 @@ def captured(exchanges: Iterable[tuple[KeptExchange, list[str]]]) -> bytes:
 def _ends(about: About) -> tuple[Endpoint, Endpoint]:
     """Returns the addresses of client and server.
 
-    The listener of a proxy is an address. The listener of a broker is only a name, so the address gets Kafka's usual port.
+    The listener of a proxy is an address. The listener of a broker is only a name without a port, so the address gets Kafka's
+    usual port.
     """
     host, _, listener = about.place.partition(" ")
     server, _, port = listener.rpartition(":")

@@ -1,6 +1,6 @@
 """The requests of a run in the order in which the broker handled them, with the names of their records.
 
-The trace has verdicts and faults but no records. So a fault rule, which changes no request, notes the records of each request.
+The trace has verdicts and faults but no records. So a fault rule that changes no request notes the records of each request.
 This module joins the trace with these records by connection and correlation id.
 """
 

@@ -125,8 +125,8 @@ class SavedRows:
                 continue
 
     def number_at(self, time: int) -> int:
-        """Returns the number of a row that is at most a block before the first row at `time` or later. The result is not exact,
-        because the index has only the times of blocks.
+        """Returns the position of the first row at `time` or later, or an earlier position, at most one block before. The
+        result is not exact, because the index has only the times of blocks.
         """
         low, high = 0, len(self.times)
         while low < high:

@@ -295,9 +295,7 @@ def _sent_again(lacking: list[Span], following: list[Sending]) -> str:
 
 
 def _is_stored(sending: Sending) -> bool:
-    """Tells whether the log has the batch, because it was stored now, or because it is a duplicate of a batch that was stored
-    earlier.
-    """
+    """Tells whether the log has the batch: either the batch was stored now, or it is a duplicate of a stored batch."""
     return sending.verdict == "accepted" or (sending.verdict == "duplicate" and sending.base_offset >= 0)
 
 

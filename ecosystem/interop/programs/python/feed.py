@@ -93,7 +93,7 @@ def bursts(rate: float) -> Iterator[int]:
     while True:
         time.sleep(TICK)
         due = int((time.monotonic() - began) * rate)
-        yield min(due - sent, int(rate))  # after a long pause, missed records are not made up
+        yield min(due - sent, int(rate))  # the records that were due in a long pause are not sent later
         sent = due
 
 
