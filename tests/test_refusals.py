@@ -298,6 +298,24 @@ def test_a_refused_part_does_not_wait_for_a_slow_write() -> None:
     assert {part.index: part.error_code for part in topic.partition_responses} == {0: 6, 1: 0}
 
 
+@pytest.mark.parametrize("api", ["AlterClientQuotas", "LeaveGroup"])
+def test_an_error_response_repeats_a_name_that_is_null(api: str) -> None:
+    """A null name is the default entity of a quota, or a member that is not static."""
+    key = KEYS[api]
+    version = versions(key)[1]
+    request = filled(request_class(key), version, bytes(16))
+    part, field = (
+        (request.entries[0].entity[0], "entity_name")
+        if api == "AlterClientQuotas"
+        else (request.members[0], "group_instance_id")
+    )
+    setattr(part, field, None)
+    exchange: Any = SimpleNamespace(api_key=key, version=version)
+    refused: Any = refuse(request, REFUSED, exchange)
+    told = refused.entries[0].entity[0] if api == "AlterClientQuotas" else refused.members[0]
+    assert getattr(told, field) is None
+
+
 @pytest.mark.parametrize("api", SERVED)
 def test_every_request_has_an_error_response(api: str) -> None:
     key = KEYS[api]

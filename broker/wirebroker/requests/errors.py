@@ -207,7 +207,9 @@ def _like(cls: type[Struct], source: Any, code: int, pause: Pause) -> Generator[
             values[field.name] = code
         elif not isinstance(field.spec, list) and (repeated := _repeated(source, field)) is not None:
             values[field.name] = repeated
-        elif field.entity == "topicName" and field.nullable_since < field.nullable_until and _has_id(source):
+        elif field.nullable_since < field.nullable_until and (
+            _has_id(source) if field.entity == "topicName" else field.name in REPEATED_FIELDS and hasattr(source, field.name)
+        ):
             values[field.name] = None
     if parts_have_codes and "error_code" in values and cls not in ERRORS_AT_BOTH:
         values["error_code"] = 0
