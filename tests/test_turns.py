@@ -5,11 +5,14 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 import wirebroker.engine.engine as engine_module
+from diskkit import Disk, Failure
 from kafkawire.batches import HEADER_SIZE, Record, build_batch
 from kafkawire.compression import GZIP, ZSTD
 from kafkawire.frames import encode_request
@@ -19,7 +22,9 @@ from wirebroker.common.slices import SLICE, pauses
 from wirebroker.engine.engine import Engine
 from wirebroker.engine.turns import Turns
 from wirebroker.mock import MockKafka
-from wirebroker.requests.effects import Outcome, Respond
+from wirebroker.requests.effects import Close, Outcome, Respond
+from wirebroker.security.acl_specs import AUTHORIZER
+from wirebroker.testing.options import BrokerOptions
 from wirebroker.trace import recorder
 from wirebroker.trace.rows import ReplyRow, RequestRow
 from wirekit import NOW, batch, client, dial, exactly, has_come
@@ -275,3 +280,41 @@ def test_the_trace_of_a_long_request_is_offloaded(monkeypatch: pytest.MonkeyPatc
 def test_a_loop_pauses_once_in_a_number_of_elements() -> None:
     pause = pauses(3)
     assert [len(pause()) for _ in range(7)] == [0, 0, 1, 0, 0, 1, 0]
+
+
+NEW_USERS = plain("AlterUserScramCredentials", deletions=[], upsertions=[
+    {"name": f"u{i}", "mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": b"secret"} for i in range(600)
+])  # fmt: skip
+NEW_ACLS = plain("CreateAcls", creations=[
+    {"resource_type": 2, "resource_name": f"t{i}", "resource_pattern_type": 3, "principal": "User:a", "host": "*",
+     "operation": 3, "permission_type": 3} for i in range(600)
+])  # fmt: skip
+NEW_QUOTAS = plain("AlterClientQuotas", validate_only=False, entries=[
+    {"entity": [{"entity_type": "user", "entity_name": f"u{i}"}],
+     "ops": [{"key": "producer_byte_rate", "value": 1.0, "remove": False}]} for i in range(600)
+])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"), [(NEW_USERS, 0), (NEW_ACLS, 3), (NEW_QUOTAS, 1)], ids=["users", "ACLs", "quotas"]
+)
+@pytest.mark.parametrize("full", [False, True], ids=["room", "full"])
+def test_a_long_change_is_acknowledged_only_if_it_is_written(
+    request_: Any, version: int, full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(tmp_path, monkeypatch)
+    configs = {"authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"}
+    engine = BrokerOptions(data=tmp_path / "data", configs=configs).new_engine(NOW)
+    turns, turns.wake = engine.turns, lambda: None  # type: ignore[misc]
+    disk.failure = Failure(len(disk.calls), stays=True) if full else None
+    engine.receive(engine.connect(1), memoryview(bytearray(encode_request(7, "c", request_, version)[4:])), NOW)
+    while turns.waiting or turns.offloads:
+        if turns.offloads:
+            unfinished, offload = turns.offloads.popleft()
+            unfinished.do(offload)
+            turns.resume(unfinished)
+        else:
+            turns.proceed()
+    assert [type(effect) for effect in engine.take_effects()] == [Close if full else Respond]
+    assert engine.store is not None
+    engine.store.abandon()

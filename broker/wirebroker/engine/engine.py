@@ -166,7 +166,7 @@ class Engine:
         self._plan: FaultPlan | None = None
         self.telemetry = Telemetry(self.configs, on=telemetry)
         self.effects: list[Effect] = []
-        self.turns = Turns()
+        self.turns = Turns(self._settled)
         self.connections: set[Connection] = set()
         self.new_interceptor: Callable[[Connection], Interceptor | None] | None = None
         """Creates the interceptor of a new connection. See `wirebroker.requests.connection`."""
@@ -444,14 +444,7 @@ class Engine:
             outcome = self._outcome(request, exchange)
             if isinstance(outcome, GeneratorType):
                 outcome = self.turns.begin(exchange, outcome)
-            decisions = self.cluster.decisions
-            if decisions.pending and (failed := decisions.write_down(exchange.now)) is not None:
-                if isinstance(failed, EncodeError):
-                    exchange.cannot_say(failed)
-                elif isinstance(failed, OSError):
-                    exchange.close(f"the change cannot be written to the data directory: {failed}")
-                else:
-                    raise failed
+            if self.cluster.decisions.pending and not self._settled(exchange):
                 return
         except UnwritableText as wrong:  # nothing has changed, and Kafka responds with UNKNOWN_SERVER_ERROR
             exchange.cannot_say(wrong)
@@ -462,6 +455,17 @@ class Engine:
             exchange.respond(outcome)  # type: ignore[arg-type]
         else:
             exchange.access = None
+
+    def _settled(self, exchange: Exchange) -> bool:
+        """Write down what a request has changed. If that fails, refuse the request and return False."""
+        failed = self.cluster.decisions.write_down(exchange.now)
+        if isinstance(failed, EncodeError):
+            exchange.cannot_say(failed)
+        elif isinstance(failed, OSError):
+            exchange.close(f"the change cannot be written to the data directory: {failed}")
+        elif failed is not None:
+            raise failed
+        return failed is None
 
     def _outcome(self, request: Message, exchange: Exchange) -> Message | Outcome | Steps:
         """Call the handler of the request's API and return its outcome. If the client is not authorized, return the refusal."""

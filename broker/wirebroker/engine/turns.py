@@ -53,7 +53,9 @@ class Unfinished:
 class Turns:
     """The requests of one engine that are between two slices."""
 
-    def __init__(self) -> None:
+    def __init__(self, settled: Callable[[Exchange], bool] = lambda _: True) -> None:
+        """`settled` writes down what a slice has changed. It returns False if that fails; then it has refused the request."""
+        self._settled = settled
         self.wake: Callable[[], None] | None = None
         """Called when a slice is ready to run, or when there is work for a thread. `wake` is None if the driver does not run
         slices."""
@@ -78,6 +80,9 @@ class Turns:
         except StopIteration as last:
             outcome: Message | Outcome = last.value
             return outcome
+        if not self._settled(exchange):
+            steps.close()
+            return Outcome.CLOSED
         if exchange.frame is not None and exchange.request is not None:
             own_records(exchange.request)
         exchange.frame = None
@@ -94,17 +99,23 @@ class Turns:
             return
         if outcome is Outcome.PARKED:
             exchange.park()
-        elif not isinstance(outcome, Outcome):
+        elif not isinstance(outcome, Outcome) and self._settled(exchange):
             exchange.respond(outcome)
 
     def proceed(self) -> None:
         """Run the next slice of the first request in the queue. Exceptions of the handler are raised."""
         unfinished = self.waiting.popleft()
         try:
-            self._queue(unfinished, unfinished.step())
+            offload = unfinished.step()
+            if self._settled(unfinished.exchange):
+                self._queue(unfinished, offload)
+            else:
+                self._known.discard(unfinished)
+                unfinished.steps.close()
         except StopIteration as last:
             self._known.discard(unfinished)
-            self._finish(unfinished.exchange, last.value)
+            if self._settled(unfinished.exchange):
+                self._finish(unfinished.exchange, last.value)
         except UnwritableText as wrong:
             self._known.discard(unfinished)
             unfinished.exchange.cannot_say(wrong)
