@@ -79,8 +79,8 @@ class Tap:
         self._count = 0
         self._now = 0
         self._engine = engine
-        self._receive, self._effects = engine.receive, engine.take_effects
-        engine.receive, engine.take_effects = self._received, self._taken
+        self._receive, self._effects, self._tick = engine.receive, engine.take_effects, engine.tick
+        engine.receive, engine.take_effects, engine.tick = self._received, self._taken, self._ticked
         for method, name in self.ACTS.items():
             setattr(engine, method, self._noted(getattr(engine, method), name))
 
@@ -106,6 +106,10 @@ class Tap:
             self.history.append(asked)
             self._waiting.setdefault(connection.number, deque()).append((header.correlation_id, asked))
         return self._receive(connection, frame, now, *arguments)
+
+    def _ticked(self, now: int) -> Any:
+        self._now = now
+        return self._tick(now)
 
     def _taken(self) -> Any:
         found = self._effects()

@@ -93,8 +93,12 @@ class Model:
             case Forget():
                 self._forget(event)
 
-    def act(self, name: str) -> None:
+    def act(self, name: str, now: int) -> None:
         """Something happened to the cluster without a request."""
+        self.now = max(self.now, now)
+        self._time_out()
+        for ids in self.ids.values():  # who loads a transactional id does not know the producer's former epoch
+            ids.add(*(state._replace(last_epoch=-1) for state in ids.states if state is not None))
         for where, at in self.partitions.items():
             for known in at.values():
                 known.change(Producer.restarted if name == "restart" else lambda _: ANYBODY)
@@ -442,7 +446,7 @@ def judge(history: History, **options: bool | int) -> Refuted | None:
     following = iter([*exchanges[1:], None])
     for each in history:
         if not isinstance(each, Exchange):
-            model.act(each.name)
+            model.act(each.name, each.now)
             groups.forget()
             members.forget()
             continue
