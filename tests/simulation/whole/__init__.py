@@ -6,6 +6,10 @@ asking     steps that send requests, which the generators of the random dialogue
 acts       steps that are not requests: deeds, faults, restarts, the disk and the clock
 shown      what the brokers say of their state
 done       what the accepted requests have done, to be compared with `shown`
+remembering  what brokers remember over a restart
+answering  responses are about what was asked
+reading    what readers get
+settling   groups whose members send heartbeats become stable
 holding    what must hold
 pairs      which two kinds of steps have met, in which order, on the same object or not
 campaign   many schedules, the smallest failing one, and the ledger

@@ -13,6 +13,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from diskkit import Failure
+from requesting import plain
+from simulation.whole.remembering import restarting
 from simulation.whole.things import CLUSTER, Things, node_thing, topic_thing, txn_thing
 from wirebroker import faults
 from wirebroker.core.acls import Acl
@@ -38,6 +40,7 @@ ACL = "allow User:alice READ TOPIC t"
 NAMES = ("t", "u", "n1", "n2")
 TRANSACTIONS = ("a", "b", "c")
 NEWEST = "kafka-4.4"
+INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 HOLDERS: tuple[type[Deeds], ...] = (
     TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDeeds, QuotaDeeds, TelemetryDeeds,
 )  # fmt: skip
@@ -84,8 +87,18 @@ def _topic(world: World, chance: Random) -> str:
 
 
 def _offset(world: World, chance: Random) -> int:
-    ends = [each.log_end_offset for each in world.engine.cluster.partitions()]
+    ends = [each.log_end_offset for each in world.engine.cluster.partitions() if not each.topic.startswith("__")]
     return chance.randint(0, max(ends, default=0))
+
+
+def _segment(world: World, chance: Random) -> dict[str, Any]:
+    """Returns where a segment begins, in most cases, if there is one that is not the first of its log."""
+    logs = [each for each in world.engine.cluster.partitions() if not each.topic.startswith("__")]
+    begins = [(each, segment.base_offset) for each in logs for segment in list(each.log.segments)[1:]]
+    if not begins or chance.random() < 0.3:
+        return {}
+    partition, offset = chance.choice(begins)
+    return {"topic": partition.topic, "partition": partition.index, "offset": offset}
 
 
 def _producer(world: World, chance: Random) -> int:
@@ -174,10 +187,16 @@ def _parameters(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
 def _deed(name: str, owner: str, parameters: list[inspect.Parameter]) -> Act:
     def perform(world: World, chance: Random) -> Things:
         given = {each.name: _argument(world, chance, name, each.name) for each in parameters}
+        if name == "truncate":
+            given |= _segment(world, chance)
         positional = [given[each.name] for each in parameters if each.kind is not each.KEYWORD_ONLY]
         named = {each.name: given[each.name] for each in parameters if each.kind is each.KEYWORD_ONLY}
         world.say(f"{owner}.{name} {given}")
         world.done.unknown_after(name, given)
+        if name == "truncate" and (cut := world.engine.cluster.topics.get(given["topic"])) is not None:
+            world.following.cut(cut.topic_id, given["partition"], given["offset"])
+        elif name == "expire_producer":
+            world.following.forget_producers()
         world.expects_closes = True
         holder = next(each for each in HOLDERS if each.__name__ == owner)
         getattr(holder, name)(Doer(world.engine), *positional, **named)
@@ -305,13 +324,21 @@ def _restore(world: World, _: Random) -> Things:
 
 @act("start again cleanly")
 def _start_again(world: World, _: Random) -> Things:
-    world.start_again("clean")
+    restarting(world, "clean", world.start_again)
     return frozenset({CLUSTER})
 
 
 @act("start again after a kill")
 def _start_again_killed(world: World, _: Random) -> Things:
-    world.start_again("kill")
+    restarting(world, "kill", world.start_again)
+    return frozenset({CLUSTER})
+
+
+@act("running: restart")
+def _restarts(world: World, chance: Random) -> Things:
+    world.expects_closes = True
+    world.done.unknown_after("restart", {})
+    restarting(world, chance.choice(["clean", "kill"]), lambda mode: Doer(world.engine).restart(mode))  # type: ignore[arg-type]
     return frozenset({CLUSTER})
 
 
@@ -326,6 +353,16 @@ def _upgrade(world: World, chance: Random) -> Things:
 def _leaves(world: World, chance: Random) -> Things:
     world.leave(world.pick(chance, sorted(world.links)))
     return frozenset({CLUSTER})
+
+
+@act("an internal topic is deleted")
+def _internal_deleted(world: World, chance: Random) -> Things:
+    name = chance.choice(INTERNAL)
+    if world.engine.faults is not None:
+        raise RuntimeError("faults are loaded")
+    world.done.perhaps("DeleteTopics", None)
+    world.ask(plain("DeleteTopics", topics=[{"name": name}], topic_names=[name], timeout_ms=1000), 6)
+    return frozenset({topic_thing(name), CLUSTER})
 
 
 @act("all clients leave")

@@ -3,6 +3,8 @@ from responses; all of them use the same names, so that their requests are about
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
 
@@ -21,8 +23,21 @@ from simulation.whole.kinds import ASKED
 
 LONGEST_WAITS = (0, 0, 500, 20_000)
 """The max_wait_ms of Fetch requests. Those of dialogues do not wait."""
+VARIED: dict[tuple[str, str], tuple[Any, ...]] = {
+    ("JoinGroup", "rebalance_timeout_ms"): (0, 0, 10, 5000, 300_000),
+    ("JoinGroup", "session_timeout_ms"): (6000, 10_000, 45_000),
+    ("Fetch", "max_wait_ms"): LONGEST_WAITS, ("Fetch", "isolation_level"): (0, 1),
+    ("ShareFetch", "max_wait_ms"): (0, 500, 30_000),
+    ("InitProducerId", "transaction_timeout_ms"): (1000, 10_000, 900_000), ("Produce", "acks"): (-1, -1, -1, -1, 1, 0),
+}  # fmt: skip
+"""Values of single fields of requests."""
+SINCE_STATIC = 5
+"""The first version of JoinGroup with static members."""
+FOLLOWING = 4
+"""The subjects of this many requests often send the next one, too, so that it is about the same things."""
 TOPICS: dict[str, dict[str, str]] = {
-    "t": {}, "u": {"segment.ms": "60000", "retention.ms": "86400000"}, "c": {"cleanup.policy": "compact"},
+    "t": {"segment.ms": "60000"}, "u": {"segment.ms": "60000", "retention.ms": "86400000"},
+    "c": {"cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.01"},
     "z": {"compression.type": "uncompressed", "message.timestamp.type": "LogAppendTime"},
     "n": {"max.message.bytes": "400", "message.timestamp.before.max.ms": "3600000"},
 }  # fmt: skip
@@ -40,11 +55,12 @@ class Asked(NamedTuple):
 class Speaker:
     """All subjects, with the symbols that stand for ids in their requests."""
 
-    def __init__(self, seed: int, brokers: int, tries: int) -> None:
+    def __init__(self, seed: int, brokers: int, tries: int, *, planned: bool) -> None:
         self.symbols = Symbols("")
-        self._seed, self._brokers, self._tries = seed, brokers, tries
+        self._seed, self._brokers, self._tries, self._planned = seed, brokers, tries, planned
         self._subjects: dict[str, Subject] = {}
         self._count = 0
+        self._latest: deque[str] = deque(maxlen=FOLLOWING)
 
     def _subject(self, name: str) -> Subject:
         if name not in self._subjects:
@@ -57,7 +73,9 @@ class Speaker:
     def ask(self, api: str, chance: Random, free: list[int], now: int) -> Asked | None:
         """Returns a request of this API, or else another request that its subject would send now. Returns None if the request
         needs an id that no broker has given."""
-        name = chance.choice(ASKED[api])
+        latest = [each for each in self._latest if each in ASKED[api] and not self._planned]
+        name = latest[-1] if latest and chance.random() < 0.6 else chance.choice(ASKED[api])
+        self._latest.append(name)
         subject: Any = self._subject(name)
         ask = None
         for _ in range(self._tries):
@@ -74,8 +92,11 @@ class Speaker:
             subject.learn(ask, {})
         if ask is None:
             return None
-        if ask.api == "Fetch":
+        if not self._planned:
+            ask = _varied(ask, chance, static=self._seed % 4 == 0)
+        elif ask.api == "Fetch":
             ask.body["max_wait_ms"] = chance.choice(LONGEST_WAITS)
+        _mark(ask.body, name)
         self._count += 1
         self.symbols.date(self._count, now)
         try:
@@ -91,6 +112,27 @@ class Speaker:
             self.symbols.learn(response)
             told = to_json(response, self.symbols)
         subject.learn(asked.ask, {} if told is None else {connection: told})
+
+
+def _varied(ask: Ask, chance: Random, *, static: bool) -> Ask:
+    """Changes some fields of a request to values that dialogues, which must not depend on the time, do not have."""
+    changed = {
+        field: chance.choice(values)
+        for (api, field), values in VARIED.items()
+        if api == ask.api and field in ask.body and chance.random() < 0.3
+    }
+    if static and ask.api == "JoinGroup" and ask.version >= SINCE_STATIC:
+        changed |= {"group_instance_id": chance.choice(["i1", "i2"]), "rebalance_timeout_ms": chance.choice([0, 0, 0, 5000])}
+    return replace(ask, body=ask.body | changed)
+
+
+def _mark(body: Json, subject: str) -> None:
+    """Makes the values of records unique: their tags begin with the subject's name."""
+    for topic in body.get("topic_data", ()):
+        for part in topic["partition_data"]:
+            for batch in part["records"] or ():
+                if not batch["tag"].startswith(subject):
+                    batch["tag"] = f"{subject}.{batch['tag']}"
 
 
 def _shorten(subject: Any) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fuzzing.acknowledged import Acknowledged
+from fuzzing.script import Finding
 
 if TYPE_CHECKING:
     from simulation.whole.world import World
@@ -25,6 +26,16 @@ WEEK_MS = 7 * 86_400_000
 UNCLEAN = "unclean.leader.election.enable"
 SELDOM = 5
 """The settings of brokers, which are many, are described in one of this many schedules."""
+
+
+class Pending(NamedTuple):
+    """An offset that a transaction commits: its key and value, the number of the response, and whether the coordinator of the
+    transaction surely knows of it."""
+
+    key: Key
+    value: Any
+    number: int
+    sure: bool
 
 
 class Done:
@@ -45,14 +56,20 @@ class Done:
         self.falls: set[str] = set()
         """The topics whose high watermarks may fall."""
         self.auto_created: set[str] = set()
-        self._pending: dict[Any, list[tuple[Key, Any]]] = {}
+        self._count = 0
+        self._changed: dict[Key, int] = {}
+        """When a fact was last set, by the number of the response."""
+        self._pending: dict[Any, list[Pending]] = {}
+        """The offsets of open transactions, by producer id."""
+        self._added: set[tuple[Any, str]] = set()
+        """The producers and groups of AddOffsetsToTxn."""
 
     # Facts
 
     def set(self, key: Key, *values: Any) -> None:
         """A fact is known to have one of these values."""
         self.facts[key] = set(values)
-        self.since[key] = self._world.now
+        self.since[key], self._changed[key] = self._world.now, self._count
 
     def add(self, key: Key, *values: Any) -> None:
         """A fact may have another value than it had before."""
@@ -115,6 +132,7 @@ class Done:
 
     def learn(self, api: str, request: Any, response: Any, version: int) -> None:
         """Note what an accepted request has done."""
+        self._count += 1
         learner = getattr(self, f"_{api}", None)
         if learner is not None and not getattr(request, "validate_only", False):
             learner(request, response, version)
@@ -301,13 +319,52 @@ class Done:
         for key, value in self._committed(request, response):
             self.set(key, value, *([ABSENT] if 2 <= version <= 4 and request.retention_time_ms >= 0 else []))
 
-    def _TxnOffsetCommit(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
-        pending = self._pending.setdefault(request.producer_id, [])
-        pending += self._committed(request, response)
+    def _TxnOffsetCommit(self, request: Any, response: Any, version: int) -> None:  # noqa: N802
+        known = self._pending.setdefault(request.producer_id, [])
+        sure = version >= 5 or (request.producer_id, request.group_id) in self._added
+        known += [Pending(key, value, self._count, sure) for key, value in self._committed(request, response)]
+
+    def _AddOffsetsToTxn(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
+        if not response.error_code:
+            self._added.add((request.producer_id, request.group_id))
+
+    def _InitProducerId(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
+        if not response.error_code and request.transactional_id:
+            self._transaction_over(response.producer_id)
 
     def _EndTxn(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
-        for key, value in self._pending.get(request.producer_id, ()):
-            self.add(key, value)  # an earlier end, whose response was lost, may have committed it
+        if response.error_code:
+            return
+        for each in self._transaction_over(request.producer_id):
+            if not request.committed or self._changed.get(each.key, 0) > each.number:
+                continue  # a newer offset stays
+            if each.sure:
+                self.set(each.key, each.value)
+            else:
+                self.add(each.key, each.value)
+
+    def _WriteTxnMarkers(self, request: Any, _: Any, __: int) -> None:  # noqa: N802
+        for marker in request.markers:
+            if any(topic.name == "__consumer_offsets" for topic in marker.topics):
+                for each in self._pending.get(marker.producer_id, ()):
+                    self.add(each.key, each.value)
+
+    def _transaction_over(self, producer_id: Any) -> list[Pending]:
+        self._added = {each for each in self._added if each[0] != producer_id}
+        return self._pending.pop(producer_id, [])
+
+    def _OffsetFetch(self, request: Any, response: Any, version: int) -> None:  # noqa: N802
+        if "offset" in self.vague or self._world.setting.sliced or version < 2:
+            return
+        groups = [(request.group_id, response)] if version < 8 else [(each.group_id, each) for each in response.groups]
+        for group_id, group in groups:
+            for topic in group.topics if not group.error_code else ():
+                for part in topic.partitions:
+                    key = ("offset", group_id, self._name(topic), part.partition_index)
+                    found = ABSENT if part.committed_offset < 0 else (part.committed_offset, part.metadata or "")
+                    wanted = self.facts.get(key, {ABSENT})
+                    if not part.error_code and key[2] and not ({ANY, found} & wanted or self._may_differ(key, found)):
+                        raise Finding("OffsetFetch: not what was committed", f"{key}: {found}, and not {wanted}")
 
     def _OffsetDelete(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
         for topic in response.topics if not response.error_code else ():
@@ -337,8 +394,8 @@ class Done:
         now = self._world.now
         if key[0] == "topic":
             return key[1].startswith("__") or "-" in key[1] or key[1] in self.auto_created
-        if key[0] == "config" and key[1] == BROKER:
-            return self._world.setting.seed % SELDOM > 0
+        if key[0] == "config" and key[1] == BROKER:  # an upgrade sets min.insync.replicas
+            return self._world.setting.seed % SELDOM > 0 or bool(self._world.setting.release)
         if key[0] == "config":
             return key[1] == TOPIC and (key[2] in self.auto_created or "-" in key[2] or key[2].startswith("__"))
         if key[0] == "offset":

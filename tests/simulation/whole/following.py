@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fuzzing.script import Finding
-from kafkawire.batches import read_header
+from kafkawire.batches import HEADER_SIZE, iter_records, read_header, read_marker
 from simulation.whole.done import TOPIC
 from wirebroker.core.cluster import Topic
 from wirebroker.core.partition import Partition
@@ -16,6 +16,29 @@ from wirebroker.core.share.in_flight import InFlight, RecordState
 if TYPE_CHECKING:
     from simulation.whole.world import World
     from wirebroker.engine.engine import Engine
+
+
+class Batch(NamedTuple):
+    """A batch of a log, and the time at which it was seen first."""
+
+    first: int
+    last: int
+    latest: int
+    """The largest timestamp."""
+    seen: int
+
+
+class Ended(NamedTuple):
+    """A transaction that has ended: its first offset and the offset of its marker."""
+
+    producer_id: int
+    first: int
+    marker: int
+    commit: bool
+
+
+EXPIRY_MS = 86_400_000
+"""The time after which brokers forget an idle producer (producer.id.expiration.ms)."""
 
 
 @dataclass(slots=True)
@@ -28,8 +51,12 @@ class Followed:
     open: dict[int, int] = field(default_factory=dict)
     high: int = 0
     start: int = 0
-    batches: list[tuple[int, int]] = field(default_factory=list)
-    """The last offset and the largest timestamp of each batch."""
+    batches: list[Batch] = field(default_factory=list)
+    sent: dict[Any, Batch] = field(default_factory=dict)
+    """The batches of idempotent producers, by what makes them unique."""
+    ended: list[Ended] = field(default_factory=list)
+    cut: int | None = None
+    """The offset to which a test has truncated the log."""
 
 
 class Following:
@@ -44,7 +71,7 @@ class Following:
             falls = bool(world.done.falls & {topic.name, "*"})
             for partition in topic.partitions:
                 known = self._logs.setdefault((topic.topic_id, partition.index), Followed())
-                self._follow(partition, known, falls)
+                self._follow(partition, known, world.now, falls)
                 if not falls and partition.log_start_offset > known.start:
                     self._deleted(world, topic, partition, known)
                 known.start = partition.log_start_offset
@@ -52,24 +79,47 @@ class Following:
             if record.lock is None or record.lock.action is None:
                 raise Finding("an acquired record has no lock that ends", member)
 
-    @staticmethod
-    def _follow(partition: Partition, known: Followed, falls: bool) -> None:
+    def ended(self, topic_id: bytes, index: int) -> list[Ended]:
+        """Returns the transactions of a log that have ended."""
+        known = self._logs.get((topic_id, index))
+        return known.ended if known is not None else []
+
+    def at_time(self, topic_id: bytes, index: int, timestamp: int, bound: int) -> range:
+        """Returns the offsets of the first batch before `bound` with a record of this time or later, or −1."""
+        known = self._logs.get((topic_id, index), Followed())
+        found = next((each for each in known.batches if each.latest >= timestamp and each.last >= known.start), None)
+        return range(-1, 0) if found is None or found.first >= bound else range(max(found.first, known.start), found.last + 1)
+
+    def cut(self, topic_id: bytes, index: int, offset: int) -> None:
+        """A test truncates a log to the batch that contains this offset."""
+        if (known := self._logs.get((topic_id, index))) is not None and offset < known.position:
+            known.cut = min((each.first for each in known.batches if each.last >= offset), default=None)
+
+    def forget_producers(self) -> None:
+        """A test makes brokers forget producers, so that their batches may come again."""
+        for known in self._logs.values():
+            known.sent.clear()
+
+    @classmethod
+    def _follow(cls, partition: Partition, known: Followed, now: int, falls: bool) -> None:
         where, high = f"{partition.topic}-{partition.index}", partition.high_watermark
         if high < known.high and not falls:
             raise Finding("the high watermark falls", f"{where}: from {known.high} to {high}")
         known.high = high
+        if known.cut is not None and partition.log_end_offset < known.cut:
+            raise Finding(
+                "a truncated log loses more than it must", f"{where}: {partition.log_end_offset}, and not {known.cut}"
+            )
+        known.cut = None
         if partition.leader_epoch != known.epoch or partition.log_end_offset < known.position:
             known.epoch, known.position = partition.leader_epoch, partition.log_start_offset
             known.open.clear()
             known.batches.clear()
+            known.ended.clear()
+            known.sent.clear()
         if partition.log_end_offset > known.position:
             for raw in partition.log.batches(known.position):
-                header = read_header(raw)
-                known.batches.append((header.last_offset, header.max_timestamp))
-                if header.is_control:
-                    known.open.pop(header.producer_id, None)
-                elif header.is_transactional and header.producer_id >= 0:
-                    known.open.setdefault(header.producer_id, header.base_offset)
+                cls._appended(where, known, raw, now)
             known.position = partition.log_end_offset
         first = min((each for each in known.open.values() if each >= partition.log_start_offset), default=high)
         if partition.last_stable_offset > first:
@@ -77,17 +127,36 @@ class Following:
             raise Finding("readers see an open transaction", told)
 
     @staticmethod
+    def _appended(where: str, known: Followed, raw: memoryview, now: int) -> None:
+        header = read_header(raw)
+        batch = Batch(header.base_offset, header.last_offset, header.max_timestamp, now)
+        known.batches.append(batch)
+        if header.is_control:
+            first = known.open.pop(header.producer_id, None)
+            if first is not None and (marker := read_marker(next(iter(iter_records(raw))))) is not None:
+                known.ended.append(Ended(header.producer_id, first, header.base_offset, marker.commit))
+        elif header.producer_id >= 0:
+            if header.is_transactional:
+                known.open.setdefault(header.producer_id, header.base_offset)
+            key = (header.producer_id, header.producer_epoch, header.base_sequence, bytes(raw[HEADER_SIZE:]))
+            earlier = known.sent.setdefault(key, batch)
+            if earlier is not batch and now - max(earlier.latest, 0) < EXPIRY_MS and earlier.first >= known.start:
+                raise Finding("a batch is stored twice", f"{where}: at {earlier.first} and at {batch.first}, {header}")
+
+    @staticmethod
     def _deleted(world: World, topic: Topic, partition: Partition, known: Followed) -> None:
         """Checks that retention deletes nothing too early. Settings that a schedule has changed are left out."""
         begin = world.done.starts.get((topic.topic_id, partition.index), 0)
         changed = [world.done.since.get(("config", TOPIC, topic.name, f"retention.{each}"), 0) for each in ("ms", "bytes")]
-        if topic.internal or max(changed) > world.began or world.in_trouble or "topic" in world.done.vague:
+        deletes = any(sent.api == "DeleteRecords" for link in world.links.values() for sent in link.awaited)
+        if deletes or topic.internal or max(changed) > world.began or world.in_trouble or "topic" in world.done.vague:
             return
         keep_ms = partition.configs.integer("retention.ms")
-        for last, latest in known.batches:
-            if begin <= last < partition.log_start_offset and (keep_ms < 0 or world.now - latest <= keep_ms):
-                raise Finding("retention deletes a batch too early", f"{topic.name}-{partition.index}: the batch up to {last}")
-        known.batches = [each for each in known.batches if each[0] >= partition.log_start_offset]
+        for each in known.batches:
+            if begin <= each.last < partition.log_start_offset and (keep_ms < 0 or world.now - each.latest <= keep_ms):
+                told = f"{topic.name}-{partition.index}: the batch up to {each.last}"
+                raise Finding("retention deletes a batch too early", told)
+        known.batches = [each for each in known.batches if each.last >= partition.log_start_offset]
 
 
 def _acquired(engine: Engine) -> Iterator[tuple[InFlight, str]]:

@@ -102,12 +102,69 @@ ACT_WEIGHTS = {
     "clock: at once": 6.0, "clock: seconds": 4.0, "clock: minutes": 2.5, "clock: hours": 0.7, "clock: days": 0.5,
     "a client leaves": 1.0, "faults end": 1.0, "the disk is well again": 0.6, "soft reset": 0.15, "restore": 0.15,
     "running: restart": 0.5, "cluster: start_broker": 1.0, "cluster: kill_broker": 0.4, "cluster: move_leader": 0.4,
-    "cluster: freeze_replica": 0.5,
+    "cluster: freeze_replica": 0.5, "an internal topic is deleted": 0.2, "state: truncate": 0.2,
+    "start again cleanly": 0.3, "start again after a kill": 0.3, "the disk is full": 0.3, "the disk fails once": 0.3,
 }  # fmt: skip
 """The weights of acts. The weight of every other act is 0.12."""
 WEIGHTS: dict[str, float] = {api: OFTEN.get(api, SELDOM.get(api, 1)) for api in ASKED} | {
     name: ACT_WEIGHTS.get(name, 0.12) for name in ACTS
 }
+THEMES: dict[str, tuple[str, ...]] = {
+    "classic groups": (
+        "JoinGroup", "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "DescribeGroups",
+        "DeleteGroups", "OffsetDelete", "clock: at once", "clock: seconds",
+    ),
+    "consumer groups": (
+        "ConsumerGroupHeartbeat", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "OffsetCommit", "OffsetFetch",
+        "CreatePartitions", "CreateTopics", "DeleteTopics", "clock: at once", "clock: seconds",
+    ),
+    "share groups": (
+        "ShareGroupHeartbeat", "ShareFetch", "ShareFetch", "ShareAcknowledge", "ShareGroupDescribe", "Produce",
+        "AlterShareGroupOffsets", "DeleteShareGroupOffsets", "DescribeShareGroupOffsets", "DeleteTopics", "DeleteRecords",
+        "a client leaves", "clock: seconds",
+    ),
+    "streams groups": (
+        "StreamsGroupHeartbeat", "StreamsGroupHeartbeat", "StreamsGroupDescribe", "CreatePartitions", "DeleteTopics",
+        "OffsetCommit", "clock: at once", "clock: seconds",
+    ),
+    "transactions": (
+        "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "TxnOffsetCommit", "EndTxn", "EndTxn",
+        "Produce", "Fetch", "OffsetCommit", "OffsetFetch", "WriteTxnMarkers", "DescribeTransactions", "clock: seconds",
+        "clock: minutes",
+    ),
+    "logs": (
+        "Produce", "Produce", "Fetch", "Fetch", "ListOffsets", "DeleteRecords", "OffsetForLeaderEpoch", "DescribeProducers",
+        "IncrementalAlterConfigs", "state: truncate", "clock: minutes", "clock: days",
+    ),
+    "replicas": (
+        "Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch", "ElectLeaders", "AlterPartitionReassignments",
+        "cluster: kill_broker", "cluster: start_broker", "cluster: move_leader", "cluster: freeze_replica", "clock: seconds",
+        "clock: days",
+    ),
+    "topics": (
+        "CreateTopics", "DeleteTopics", "CreatePartitions", "Metadata", "DescribeTopicPartitions", "Produce", "Fetch",
+        "OffsetCommit", "an internal topic is deleted", "ConsumerGroupHeartbeat", "ShareFetch", "clock: seconds",
+    ),
+    "security": (
+        "CreateAcls", "CreateAcls", "DeleteAcls", "DescribeAcls", "SaslHandshake", "SaslAuthenticate",
+        "AlterUserScramCredentials", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "Produce",
+        "Fetch", "Metadata", "clock: hours",
+    ),
+    "settings and quotas": (
+        "AlterClientQuotas", "AlterClientQuotas", "DescribeClientQuotas", "IncrementalAlterConfigs", "AlterConfigs",
+        "DescribeConfigs", "Produce", "Fetch", "GetTelemetrySubscriptions", "PushTelemetry", "clock: seconds",
+    ),
+    "the disk": (
+        "start again cleanly", "start again after a kill", "the disk is full", "the disk fails once",
+        "the disk is well again", "Produce", "OffsetCommit", "EndTxn", "AddPartitionsToTxn", "JoinGroup", "SyncGroup",
+        "IncrementalAlterConfigs", "CreateTopics", "clock: seconds",
+    ),
+    "restarts": (
+        "running: restart", "running: restart", "cluster: kill_broker", "cluster: start_broker", "Fetch", "Fetch",
+        "ShareFetch", "TxnOffsetCommit", "EndTxn", "ConsumerGroupHeartbeat", "CreatePartitions", "clock: seconds",
+    ),
+}  # fmt: skip
+"""Kinds that are about the same things. A schedule has one or two themes, whose kinds are more frequent in it."""
 KINDS = list(WEIGHTS)
 """The kinds of steps."""
 SETUP_KINDS = [

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from simulation.whole.kinds import ASKED, KINDS, NO_CHANGE, SETUP_KINDS, WEIGHTS
+from simulation.whole.kinds import ASKED, KINDS, NO_CHANGE, SETUP_KINDS, THEMES, WEIGHTS
 
 STRIDE = 7919
 """A prime that divides no number of kinds, so that consecutive seeds have foci that differ in both kinds."""
@@ -46,6 +46,8 @@ class Setting:
     release: str = ""
     tries: int = 20
     """How many requests of a subject are tried until one is found of the wanted kind."""
+    planned: bool = False
+    """Whether a plan leads to a pair of kinds. Then requests are as in the dialogues, and no client leaves by itself."""
 
 
 class Schedule(NamedTuple):
@@ -80,12 +82,12 @@ def schedule_of(seed: int, plan: Plan | None = None) -> Schedule:
         return _planned(seed, plan)
     chance = random.Random(f"whole {seed}")
     first, second = focus = focus_of(seed)
-    kinds = [*chance.choices(SETUP_KINDS, k=8), *chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=_length(chance))]
+    setting = _setting(seed, chance)
+    kinds = [*chance.choices(SETUP_KINDS, k=8), *_drawn(setting, chance)]
     for _ in range(chance.randint(2, 5)):
         at = chance.randrange(4, len(kinds))
         between = [] if chance.random() < 0.6 else [kinds.pop()]
         kinds[at:at] = [first, *between, second]
-    setting = _setting(seed, chance)
     if setting.judged:
         kinds = [kind for kind in kinds if kind in ASKED or kind in focus or kind in NO_CHANGE]
     return Schedule(setting, [Step(kind, chance.getrandbits(32)) for kind in kinds], focus)
@@ -98,20 +100,26 @@ def _planned(seed: int, plan: Plan) -> Schedule:
         "secured": chance.random() < 0.3, "sliced": chance.random() < 0.2, "warm": chance.random() < 0.7,
         "traced": chance.random() < 0.15,
     }  # fmt: skip
-    setting = Setting(seed, **chosen | dict(plan.setting), tries=300)
+    setting = Setting(seed, **chosen | dict(plan.setting), tries=300, planned=True)
     kinds = [*chance.choices(SETUP_KINDS, k=6), *plan.kinds]
     return Schedule(setting, [Step(kind, chance.getrandbits(32)) for kind in kinds], (plan.kinds[0], plan.kinds[-1]))
 
 
-def _length(chance: random.Random) -> int:
-    return chance.randint(SHORTEST, LONGEST)
+def _drawn(setting: Setting, chance: random.Random) -> list[str]:
+    """Draws kinds by weight, and more often those of the schedule's themes."""
+    fits = {"the disk": setting.data, "replicas": setting.brokers > 1, "security": setting.secured}
+    themes = chance.sample([each for each in THEMES if fits.get(each, True)], k=chance.choice([0, 1, 2]))
+    themes += [each for each, fit in fits.items() if fit and chance.random() < 0.4]
+    often = [kind for theme in themes for kind in THEMES[theme]]
+    drawn = chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=chance.randint(SHORTEST, LONGEST))
+    return [chance.choice(often) if often and chance.random() < 0.6 else kind for kind in drawn]
 
 
 def _setting(seed: int, chance: random.Random) -> Setting:
-    data = chance.random() < 0.2
+    data, sliced, judged = chance.random() < 0.2, chance.random() < 0.2, chance.random() < 0.35
     return Setting(
         seed, brokers=chance.choice([1, 1, 3]), data=data, sync=chance.choice(["never", "always"]) if data else "never",
-        secured=chance.random() < 0.3, sliced=chance.random() < 0.2, warm=chance.random() < 0.7,
-        traced=chance.random() < 0.15, judged=chance.random() < 0.4,
+        secured=chance.random() < 0.3, sliced=sliced, warm=chance.random() < 0.7,
+        traced=chance.random() < 0.15, judged=judged and not sliced,
         release=chance.choice(["kafka-3.9", "kafka-4.0"]) if chance.random() < 0.05 else "",
     )  # fmt: skip

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 OWN_SOURCES = {TOPIC: 1, METRICS: 7, GROUP: 8}
 """The source of the settings that a request has set for a resource of each type. Of a broker, see `_is_own`."""
 EARLIEST, LATEST = -2, -1
-DESCRIBE = {"consumer": "ConsumerGroupDescribe", "share": "ShareGroupDescribe", "streams": "StreamsGroupDescribe"}
+DESCRIBE = {
+    "classic": "DescribeGroups", "consumer": "ConsumerGroupDescribe", "share": "ShareGroupDescribe",
+    "streams": "StreamsGroupDescribe",
+}  # fmt: skip
+"""The request that describes a group, by the group's type."""
 
 
 def shown(world: World) -> dict[Key, Any]:
@@ -103,11 +107,20 @@ def _groups(world: World) -> Iterator[tuple[Key, Any]]:
     for node in sorted(cluster.brokers):
         for group in world.ask(plain("ListGroups"), 5, node).groups:
             yield ("group", group.group_id), group.group_type
+            if group.group_type in DESCRIBE:
+                yield ("members", group.group_id), _members(world, node, group)
     for group_id in sorted({*world.engine.groups.groups, *world.engine.groups.offsets.groups()}):
         asked = plain("OffsetFetch", groups=[{"group_id": group_id, "topics": None}])
         for topic in world.ask(asked, 8, cluster.coordinator("group", group_id)).groups[0].topics:
             for part in topic.partitions:
                 yield ("offset", group_id, topic.name, part.partition_index), (part.committed_offset, part.metadata or "")
+
+
+def _members(world: World, node: int, listed: Any) -> tuple[str, dict[str, Any]]:
+    """Returns a group's state and what is told of its members, by member id."""
+    field = "groups" if listed.group_type == "classic" else "group_ids"
+    told = world.ask(plain(DESCRIBE[listed.group_type], **{field: [listed.group_id]}), 9, node)
+    return told.groups[0].group_state, {member.member_id: str(member) for member in told.groups[0].members}
 
 
 def _transactions(world: World) -> Iterator[tuple[Key, Any]]:
@@ -116,7 +129,9 @@ def _transactions(world: World) -> Iterator[tuple[Key, Any]]:
         names = [each.transactional_id for each in listed.transaction_states] if listed is not None else []
         found = world.ask(plain("DescribeTransactions", transactional_ids=names), 0, node) if names else None
         for each in found.transaction_states if found is not None else ():
-            yield ("transaction", each.transactional_id), (each.producer_id, each.producer_epoch, each.transaction_timeout_ms)
+            what = (each.transaction_state, sorted((topic.topic, sorted(topic.partitions)) for topic in each.topics))
+            told = (each.producer_id, each.producer_epoch, each.transaction_timeout_ms, *what)
+            yield ("transaction", each.transactional_id), told
 
 
 def _logs(world: World) -> Iterator[tuple[Key, Any]]:
@@ -124,5 +139,7 @@ def _logs(world: World) -> Iterator[tuple[Key, Any]]:
         where = partition.topic, partition.index
         for producer_id, state in partition.producers.items():
             entry = unpack(state)
-            yield ("producer", *where, producer_id), (entry.producer_epoch, entry.last_sequence)
-        yield ("log", *where), (partition.log_start_offset, partition.last_stable_offset, partition.high_watermark)
+            told = (entry.producer_epoch, entry.last_sequence, entry.current_txn_first_offset)
+            yield ("producer", *where, producer_id), told
+        yield ("log", *where), (partition.log_start_offset, partition.last_stable_offset, partition.high_watermark,
+                                partition.log_end_offset)  # fmt: skip

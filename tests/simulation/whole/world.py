@@ -26,16 +26,19 @@ from kafkawire.registry import KEYS, api_name
 from random_dialogues import logins
 from simulation.whole import holding
 from simulation.whole.acts import ACTS, IMPOSSIBLE
+from simulation.whole.answering import complete
 from simulation.whole.asking import TOPICS, Asked, Speaker
 from simulation.whole.done import BROKER, SELDOM, Done, Key
 from simulation.whole.following import Following
 from simulation.whole.kinds import NO_CHANGE
 from simulation.whole.pairs import Met
+from simulation.whole.reading import Readers
 from simulation.whole.schedule import Setting, Step
 from simulation.whole.sessions import Sessions
 from simulation.whole.shown import shown
 from simulation.whole.things import CLUSTER, Things, things_of
 from simulation.whole.watching import Watch
+from wirebroker.common import slices
 from wirebroker.engine.engine import Engine
 from wirebroker.engine.snapshots import Snapshot
 from wirebroker.requests.connection import CLOSED, Connection
@@ -60,12 +63,15 @@ SECURED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS;User:admin", "allow.everyone.if.no.acl.found": "true",
 }  # fmt: skip
-JUDGED_MS = 25_000
-"""The time after which the model of Kafka's rules does not judge any more: it does not know which transactions time out."""
+JUDGED_MS = 3 * 86_400_000
+"""The time after which the model of Kafka's rules does not judge any more."""
 FAULTY = 4
 """How many steps a fault stays loaded."""
 SLICES = 3
 """How many slices of long requests run between two steps, if they run in slices."""
+
+LEAVING = 0.04
+"""How often a client leaves before its request has a response."""
 
 FIRST: dict[Any, dict[Key, Any]] = {}
 """The facts of a new cluster that do not concern topics, by what they depend on."""
@@ -144,7 +150,7 @@ class World:
         """The kind of the present step. A subject may have sent another request than was wanted."""
         self._faulty = 0
         self.following = Following()
-        self.sessions = Sessions()
+        self.sessions, self.readers = Sessions(), Readers()
         self.done = Done(self)
         self.met = met or Met()
         self.watch = Watch()
@@ -152,11 +158,13 @@ class World:
         self._patch = pytest.MonkeyPatch()
         self._level = LOGGER.level
         LOGGER.setLevel(logging.WARNING)
+        if setting.sliced and not setting.planned:
+            self._shorten_slices()
         self._folder: Path | None = folder() if setting.data else None
         self.disk = None if self._folder is None else Disk(self._folder, self._patch)
         self._profile = setting.release
         self.engine = self.new_engine(first=True)
-        self.speaker = Speaker(setting.seed, setting.brokers, setting.tries)
+        self.speaker = Speaker(setting.seed, setting.brokers, setting.tries, planned=setting.planned)
         self._learn_topics()
 
     def new_engine(self, *, first: bool = False) -> Engine:
@@ -167,7 +175,7 @@ class World:
             random_seed=setting.seed, brokers=setting.brokers, warm=setting.warm, telemetry=True,
             data=self._folder / "data" if self._folder else None, sync=setting.sync,  # type: ignore[arg-type]
             trace="exchanges" if setting.traced else "off", profile=self._profile or None,  # type: ignore[arg-type]
-            configs=SETTINGS | (SECURED if setting.secured else {}) | ({} if setting.data else {"log.dirs": "/a,/b"}),
+            configs=self._configs(),
             users={logins.USER: logins.PASSWORD} if setting.secured else None,
             topics={
                 name: {"partitions": 2, "replication_factor": setting.brokers, "configs": configs}
@@ -175,18 +183,32 @@ class World:
             },
         )  # fmt: skip
         engine = options.new_engine(self.now)
-        if self.setting.judged and first:
+        if setting.judged and first and not setting.sliced:
             self.judging = Judging(engine)
             self.judged = self.judging.history
         if setting.sliced:
             engine.turns.wake = _nothing
         return engine
 
+    def _shorten_slices(self) -> None:
+        """Ends a slice of long work after each element, because nothing in the world is long."""
+        pattern = slices._pattern
+        self._patch.setattr(slices, "_pattern", lambda _: pattern(1))
+        for function in (slices.weighted_pauses, slices.sliced):
+            self._patch.setattr(function, "__defaults__", (1,))
+
+    def _configs(self) -> dict[str, str]:
+        setting = self.setting
+        configs = SETTINGS | (SECURED if setting.secured else {}) | ({} if setting.data else {"log.dirs": "/a,/b"})
+        if setting.brokers > 1 and setting.seed % 3 == 0:  # records wait for a second replica
+            configs |= {"min.insync.replicas": "2"}
+        return configs
+
     def _learn_topics(self) -> None:
         for topic in self.engine.cluster.topics.values():
             self.speaker.symbols.topic(topic.name, topic.topic_id)
             self.done.topic_exists(topic)
-        where = self.setting.brokers, self.setting.secured, self.setting.release, self.setting.seed % SELDOM
+        where = str(self._configs()), self.setting.brokers, self.setting.release, self.setting.seed % SELDOM
         if where not in FIRST:
             FIRST[where] = {key: value for key, value in shown(self).items() if key[0] in ("scram", "acl") or key[1] == BROKER}
         for key, value in FIRST[where].items():
@@ -284,6 +306,8 @@ class World:
         oldest, newest = link.connection.versions.get(KEYS[asked.ask.api], (0, -1))
         if not oldest <= asked.ask.version <= newest:
             return None
+        if not self.setting.planned:
+            self._inform(asked.message, chance)
         sent = Sent(len(self.history), asked, asked.ask.version, node, self.now)
         self.say(f"[{link.number}→{node}] {sent} {asked.ask.body}")
         try:
@@ -293,10 +317,28 @@ class World:
         self.history.append(sent)
         self.sessions.sent(sent)
         self._kind = sent.api
+        self.readers.sent(self, sent)
         link.arrived.append(frame)
         link.awaited.append(sent)
         names = {topic.topic_id: topic.name for topic in self.engine.cluster.topics.values()}
+        if not (self.judging or self.setting.planned) and chance.random() < LEAVING:
+            self.settle(chance.randint(0, SLICES))
+            if self.links.get(Where(link.number, link.node)) is link:
+                self.say(f"[{link.number}→{node}] leaves")
+                self.leave(Where(link.number, link.node))
         return things_of(sent.api, asked.message, names)
+
+    def _inform(self, request: Any, chance: Random) -> None:
+        """Lets most readers that name a leader epoch know the present one."""
+        for topic in getattr(request, "topics", None) or ():
+            name = getattr(topic, "topic", None) or getattr(topic, "name", None)
+            found = self.engine.cluster.topics.get(name or "") or self.engine.cluster.topics_by_id.get(
+                bytes(getattr(topic, "topic_id", b"") or b"")
+            )
+            for part in getattr(topic, "partitions", None) or ():
+                if found is not None and getattr(part, "current_leader_epoch", -1) >= 0 and chance.random() < 0.7:
+                    partition = found.partition(getattr(part, "partition", getattr(part, "partition_index", 0)))
+                    part.current_leader_epoch = partition.leader_epoch if partition else 0
 
     def _logged_in(self) -> list[int]:
         """Returns the numbers of the connections that have logged in by SASL."""
@@ -358,7 +400,7 @@ class World:
         if self.links.get(Where(link.number, link.node)) is link:
             del self.links[Where(link.number, link.node)]
         for sent in link.awaited:
-            self.sessions.lost(sent)
+            self._unjudged(sent)
             self.done.perhaps(sent.api, sent.request)
             self.speaker.hear(sent.asked, link.number, None)
 
@@ -390,9 +432,7 @@ class World:
                     moved = True
                     self.engine.receive(link.connection, memoryview(bytearray(link.arrived.popleft())), self.now)
                     self._perform()
-                    for sent in list(link.awaited)[:1]:
-                        if getattr(sent.request, "acks", 1) == 0 and link.connection.parked is None:
-                            self._answered(link, None)
+                self._without_response(link)
             turns = self.engine.turns
             if slices and turns.offloads:
                 unfinished, offload = turns.offloads.popleft()
@@ -405,6 +445,13 @@ class World:
                 moved = True
             if moved:
                 self._perform()
+
+    def _without_response(self, link: Link) -> None:
+        """Notes that requests with acks=0 are done."""
+        while link.awaited and not link.arrived and link.connection.parked is None:
+            if getattr(link.awaited[0].request, "acks", 1) != 0:
+                break
+            self._answered(link, None)
 
     def _perform(self) -> None:
         engine, store = self.engine, self.engine.store
@@ -471,7 +518,7 @@ class World:
         sent = link.awaited.popleft()
         sent.answered_at = self.now
         if raw is None:
-            self.sessions.lost(sent)
+            self._unjudged(sent)
             self.done.perhaps(sent.api, sent.request)
             self.speaker.hear(sent.asked, link.number, None)
             return
@@ -482,14 +529,20 @@ class World:
         if correlation != sent.number:
             raise Finding(f"{sent}: a response to another request", str(correlation))
         if self.in_trouble:
-            self.sessions.lost(sent)
+            self._unjudged(sent)
         else:
             self.sessions.answered(sent, sent.response)
+            self.readers.answered(self, sent, sent.response)
+            complete(sent, sent.response)
         if self.engine.faults is None:
             self.done.learn(sent.api, sent.request, sent.response, sent.version)
         else:
             self.done.perhaps(sent.api, sent.request)
         self.speaker.hear(sent.asked, link.number, sent.response)
+
+    def _unjudged(self, sent: Sent) -> None:
+        self.sessions.lost(sent)
+        self.readers.lost(sent)
 
     # Repair
 
@@ -516,6 +569,7 @@ class World:
             raise RuntimeError("the brokers have no data directory")
         if self.disk is not None:
             self.disk.repair()
+            self.disk_failed = False
         self.settle()
         if mode == "clean":
             self.engine.store.close(self.now)

@@ -1,0 +1,241 @@
+"""Checks what readers get: each response to Fetch and ListOffsets is compared with the logs, and with what was asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fuzzing.script import Finding
+from kafkawire.batches import iter_batches, read_header
+from kafkawire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from simulation.whole.world import Sent, World
+    from wirebroker.core.cluster import Topic
+    from wirebroker.core.partition import Partition
+
+INITIAL, FINAL = 0, -1
+LARGE = 1 << 20
+EARLIEST, LATEST = -2, -1
+Key = tuple[str | bytes, int]
+
+
+class Ends(NamedTuple):
+    """The state of a partition when a request was sent."""
+
+    topic_id: bytes
+    epoch: int
+    start: int
+    stable: int
+    high: int
+    end: int
+
+
+class Readers:
+    """The requests of readers, and the partitions that each fetch session fetches."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[tuple[int, int], dict[Key, Any]] = {}
+        self._before: dict[int, dict[tuple[str, int], Ends]] = {}
+
+    def sent(self, world: World, sent: Sent) -> None:
+        """Note the state of the logs when a request is sent."""
+        if sent.api in ("Fetch", "ListOffsets"):
+            self._before[sent.number] = {(each.topic, each.index): _ends(topic, each) for topic, each in _partitions(world)}
+
+    def lost(self, sent: Sent) -> None:
+        """Note that a request gets no response, or none that can be judged."""
+        self._before.pop(sent.number, None)
+        if sent.api == "Fetch":
+            self._sessions.pop((sent.node, sent.request.session_id), None)
+
+    def answered(self, world: World, sent: Sent, response: Any) -> None:
+        """Judge a response. Raises Finding."""
+        before = self._before.pop(sent.number, {})
+        if sent.api == "Fetch":
+            self._fetched(world, sent, response, before)
+        elif sent.api == "ListOffsets" and sent.at == world.now:
+            _listed(world, sent, response, before)
+
+    def _fetched(self, world: World, sent: Sent, response: Any, before: dict[tuple[str, int], Ends]) -> None:
+        whole = sent.version < 7 or sent.request.session_epoch in (INITIAL, FINAL)
+        asked = self._asked(sent, response, whole)
+        told: list[Key] = []
+        for topic in response.responses:
+            known = _topic(world, topic)
+            for part in topic.partitions:
+                key = (_name(topic), part.partition_index)
+                told.append(key)
+                if asked is not None and key not in asked:
+                    raise Finding("a Fetch gets a partition that it did not ask for", f"{sent}: {key}")
+                partition = known and known.partition(part.partition_index)
+                ends = known and before.get((known.name, part.partition_index))
+                if known and partition and ends and asked and ends.topic_id == known.topic_id:
+                    _Part(world, sent, partition, ends, asked[key], part).judge(alone=len(asked) == 1)
+        if len(told) != len(set(told)):
+            raise Finding("a Fetch gets a partition twice", f"{sent}: {told}")
+        answers = not (response.error_code or response.throttle_time_ms)  # a throttled client gets no partitions
+        if whole and asked is not None and answers and set(told) != asked.keys():
+            raise Finding("a Fetch does not get all partitions", f"{sent}: {told}, and not {[*asked]}")
+
+    def _asked(self, sent: Sent, response: Any, whole: bool) -> dict[Key, Any] | None:
+        """Returns the partitions that a request fetches, or None if that is not known."""
+        request = sent.request
+        named = {(_name(topic), part.partition): part for topic in request.topics for part in topic.partitions}
+        if whole:
+            self._sessions.pop((sent.node, request.session_id), None)
+            if response.session_id and not response.error_code:
+                self._sessions[sent.node, response.session_id] = named
+            return named
+        held = self._sessions.get((sent.node, request.session_id))
+        if response.error_code or held is None:
+            return None
+        held |= named
+        for topic in request.forgotten_topics_data:
+            for index in topic.partitions:
+                held.pop((_name(topic), index), None)
+        return dict(held) if held else None
+
+
+class _Part(NamedTuple):
+    """A partition in the response to a Fetch."""
+
+    world: World
+    sent: Sent
+    partition: Partition
+    before: Ends
+    asked: Any
+    told: Any
+
+    def judge(self, *, alone: bool) -> None:
+        """Compare the response with the log. `alone`: nothing else was fetched."""
+        done, topic = self.world.done, self.partition.topic
+        if {topic, "*"} & (done.lossy | done.falls):
+            return
+        self._epoch()
+        if self.told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self.asked.last_fetched_epoch < 0:
+            self._expect(
+                not self.partition.log_start_offset <= self.asked.fetch_offset <= self.before.end,
+                f"the offset {self.asked.fetch_offset} is in the log",
+            )
+        if self.told.error_code or self.told.diverging_epoch.epoch >= 0:
+            return
+        self._offsets()
+        self._records(alone=alone)
+
+    def _expect(self, holds: bool, why: str) -> None:
+        if not holds:
+            where = f"{self.partition.topic}-{self.partition.index}"
+            told = {name: getattr(self.told, name) for name in self.told.__slots__ if name != "records"}
+            raise Finding(
+                f"Fetch: {why.split(' at ')[0]}", f"{self.sent} of {where}: {why}\n{self.asked}\n{told}\n{self.before}"
+            )
+
+    def _epoch(self) -> None:
+        asked, code, now = self.asked.current_leader_epoch, self.told.error_code, self.partition.leader_epoch
+        if code == ErrorCode.FENCED_LEADER_EPOCH:
+            self._expect(0 <= asked < now, "the leader epoch is fenced, and it is not old")
+        elif code == ErrorCode.UNKNOWN_LEADER_EPOCH:
+            self._expect(asked > self.before.epoch, "the leader epoch is unknown, and it is not new")
+        elif not code and asked >= 0 and self.sent.version >= 9:
+            self._expect(self.before.epoch <= asked <= now, "another leader epoch is accepted")
+
+    def _offsets(self) -> None:
+        told, version = self.told, self.sent.version
+        high = self.partition.high_watermark
+        self._expect(self.before.high <= told.high_watermark <= high, "the high watermark is wrong")
+        self._expect(
+            told.last_stable_offset <= min(told.high_watermark, self.partition.last_stable_offset),
+            "the last stable offset is wrong",
+        )
+        if version >= 5:
+            start = self.partition.log_start_offset
+            self._expect(self.before.start <= told.log_start_offset <= start, "the log start offset is wrong")
+
+    def _records(self, *, alone: bool) -> None:
+        committed = self.sent.request.isolation_level == 1
+        bound = self.told.last_stable_offset if committed else self.told.high_watermark
+        compacted = "compact" in self.partition.configs.text("cleanup.policy")
+        batches = list(iter_batches(self.told.records or b""))
+        asked, offset = self.asked, self.asked.fetch_offset
+        large = asked.partition_max_bytes >= LARGE <= self.sent.request.max_bytes
+        ready = self.before.stable if committed else self.before.high
+        whole = not (alone and large) or compacted
+        if not batches:
+            self._expect(whole or offset >= ready, "records are left out")
+            return
+        first = read_header(batches[0])
+        self._expect(
+            first.last_offset >= offset and (first.base_offset <= offset or compacted),
+            "the first batch does not have the offset",
+        )
+        stored = {read_header(raw).base_offset: raw for raw in self.partition.log.batches(first.base_offset)}
+        following = first.base_offset
+        for raw in batches:
+            header = read_header(raw)
+            self._expect(header.base_offset == following or compacted, f"records are missing at {following}")
+            following = header.last_offset + 1
+            self._expect(following <= bound, f"readers may not see a batch at {header.base_offset}")
+            same = header.base_offset in stored and stored[header.base_offset] == raw
+            gone = compacted or header.base_offset < self.partition.log_start_offset
+            self._expect(same or gone, f"a batch is not as it is stored at {header.base_offset}")
+        segments = {segment.base_offset for segment in self.partition.log.segments}
+        self._expect(whole or following >= ready or following in segments, f"records are left out at {following}")
+        if committed and not compacted:
+            self._aborted(offset, following)
+
+    def _aborted(self, offset: int, end: int) -> None:
+        """Checks that a reader of committed records learns of the aborted ones."""
+        ended = self.world.following.ended(self.before.topic_id, self.partition.index)
+        told = {(each.producer_id, each.first_offset) for each in self.told.aborted_transactions or ()}
+        for each in ended:
+            key = (each.producer_id, each.first)
+            if each.commit:
+                self._expect(key not in told, f"a committed transaction is reported as aborted at {each.first}")
+            elif each.marker >= offset and self.partition.log_start_offset <= each.first < end:
+                self._expect(key in told, f"an aborted transaction is not reported at {each.first}")
+
+
+def _listed(world: World, sent: Sent, response: Any, before: dict[tuple[str, int], Ends]) -> None:
+    asked = {(topic.name, part.partition_index): part for topic in sent.request.topics for part in topic.partitions}
+    for topic in response.topics:
+        for part in topic.partitions:
+            where = (topic.name, part.partition_index)
+            partition, ends, wanted = world.engine.cluster.partition(*where), before.get(where), asked.get(where)
+            if wanted is None:
+                raise Finding("ListOffsets gets a partition that it did not ask for", f"{sent}: {where}")
+            if part.error_code or partition is None or ends is None or sent.version < 1:
+                continue
+            if {topic.name, "*"} & (world.done.lossy | world.done.falls) or ends[1:] != _ends_of(partition):
+                continue
+            bound = ends.stable if sent.request.isolation_level == 1 else ends.high
+            if wanted.timestamp == EARLIEST:
+                allowed = range(ends.start, ends.start + 1)
+            elif wanted.timestamp == LATEST:
+                allowed = range(bound, bound + 1)
+            elif wanted.timestamp >= 0 and "compact" not in partition.configs.text("cleanup.policy"):
+                allowed = world.following.at_time(ends.topic_id, part.partition_index, wanted.timestamp, bound)
+            else:
+                continue
+            if part.offset not in allowed:
+                raise Finding("ListOffsets: a wrong offset", f"{sent}: {wanted}, {part}, and not {allowed}; {ends}")
+
+
+def _partitions(world: World) -> Any:
+    return ((topic, each) for topic in world.engine.cluster.topics.values() for each in topic.partitions)
+
+
+def _ends(topic: Topic, each: Partition) -> Ends:
+    return Ends(topic.topic_id, *_ends_of(each))
+
+
+def _ends_of(each: Partition) -> tuple[int, ...]:
+    return each.leader_epoch, each.log_start_offset, each.last_stable_offset, each.high_watermark, each.log_end_offset
+
+
+def _topic(world: World, told: Any) -> Topic | None:
+    cluster = world.engine.cluster
+    return cluster.topics.get(told.topic) if told.topic else cluster.topics_by_id.get(bytes(told.topic_id))
+
+
+def _name(told: Any) -> str | bytes:
+    return str(told.topic) if told.topic else bytes(told.topic_id)

@@ -1,0 +1,69 @@
+"""What brokers remember over a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fuzzing.script import Finding
+from simulation.whole.done import ABSENT, Key
+from simulation.whole.shown import shown
+from wirebroker.core.transactions.transaction import NO_EPOCH
+
+if TYPE_CHECKING:
+    from simulation.whole.world import World
+
+
+def restarting(world: World, mode: str, restart: Callable[[str], None]) -> None:
+    """Restarts the brokers, and checks that they remember their state."""
+    if world.disk is not None:
+        world.disk.repair()
+    world.settle()
+    before = shown(world) if world.engine.cluster.live_brokers and world.engine.faults is None else {}
+    restart(mode)
+    world.settle()
+    if mode == "kill":  # the checkpoint of the logs' starts may be older
+        world.done.starts.clear()
+    if before:
+        remembers(world, mode, before)
+
+
+def remembers(world: World, mode: str, before: Mapping[Key, Any]) -> None:
+    """Checks that the brokers describe what they described before a restart."""
+    after = shown(world)
+    for key in sorted(before.keys() | after.keys(), key=repr):
+        if before.get(key, ABSENT) != after.get(key, ABSENT) and not _may_change(world, mode, key, before, after):
+            was, now = before.get(key, ABSENT), after.get(key, ABSENT)
+            raise Finding(f"lost in a restart: {key[0]}", f"{key}: {was!r}, and after a restart ({mode}) {now!r}")
+
+
+def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], after: Mapping[Key, Any]) -> bool:
+    if key not in before and any(str(part).startswith("__") for part in key):
+        return True  # a start makes internal topics that were deleted
+    if key[0] in ("directory", "replicas", "reassignment"):  # a start completes reassignments
+        return ("reassignment", *(key[2:4] if key[0] == "directory" else key[1:3])) in before
+    if key[0] in ("group", "members") and key not in after:  # a log has nothing of a group without members and offsets
+        (_, members), offsets = (
+            before.get(("members", key[1]), ("", {})),
+            [each for each in before if each[:2] == ("offset", key[1])],
+        )
+        return not members and not offsets
+    ending = any(fact[0] == "transaction" and told[3].startswith("Prepare") for fact, told in before.items())
+    if key[0] == "log" and key in after and key in before:  # a start writes the markers of transactions that were ending
+        (start, stable, high, end), (new_start, new_stable, new_high, new_end) = before[key], after[key]
+        grows = ending or str(key[1]).startswith("__")
+        begins = new_start == start or (mode == "kill" and new_start <= start)
+        ends = new_end == end or (grows and new_end >= end)
+        return begins and ends and high <= new_high and (stable <= new_stable or mode == "kill")
+    if key[0] == "producer":  # a start forgets producers whose batches were deleted; an older snapshot may have expired ones
+        partition = world.engine.cluster.partition(key[1], key[2])
+        forgets = partition is not None and partition.log_start_offset > 0
+        return ending or (mode == "kill" and key not in before) or forgets
+    if key[0] == "transaction" and key in before:
+        if key not in after:  # an id that could not be written has no epoch; Kafka lists it, too
+            return bool(before[key][1] == NO_EPOCH)
+        (producer_id, epoch, _, state, _), (now_id, now_epoch, *_) = before[key], after[key]
+        return state in ("PrepareCommit", "PrepareAbort") and producer_id == now_id and epoch <= now_epoch
+    if key[0] == "members":  # a classic group that was in a rebalance has the members of its last generation
+        return key in before and before[key][0] in ("PreparingRebalance", "CompletingRebalance")
+    return False
