@@ -146,7 +146,7 @@ class Following:
     @staticmethod
     def _deleted(world: World, topic: Topic, partition: Partition, known: Followed) -> None:
         """Checks that retention deletes nothing too early. Settings that a schedule has changed are left out."""
-        begin = world.done.starts.get((topic.topic_id, partition.index), 0)
+        begin = max(_asked_to_delete(world, topic.name, partition.index), default=0)
         changed = [world.done.since.get(("config", TOPIC, topic.name, f"retention.{each}"), 0) for each in ("ms", "bytes")]
         deletes = any(sent.api == "DeleteRecords" for link in world.links.values() for sent in link.awaited)
         if deletes or topic.internal or max(changed) > world.began or world.in_trouble or "topic" in world.done.vague:
@@ -157,6 +157,15 @@ class Following:
                 told = f"{topic.name}-{partition.index}: the batch up to {each.last}"
                 raise Finding("retention deletes a batch too early", told)
         known.batches = [each for each in known.batches if each.last >= partition.log_start_offset]
+
+
+def _asked_to_delete(world: World, topic: str, index: int) -> Iterator[int]:
+    """Yields the offsets before which DeleteRecords was to delete, whatever the response was, because the leader deletes before
+    it waits for the other replicas."""
+    for sent in world.history:
+        for asked in sent.request.topics if sent.api == "DeleteRecords" else ():
+            offsets = [part.offset for part in asked.partitions if asked.name == topic and part.partition_index == index]
+            yield from (offset if offset >= 0 else 2**63 for offset in offsets)
 
 
 def _acquired(engine: Engine) -> Iterator[tuple[InFlight, str]]:
