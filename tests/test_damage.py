@@ -304,3 +304,15 @@ def test_a_damaged_directory_is_refused_or_serves_the_truth() -> None:
 @pytest.mark.slow
 def test_hundreds_of_damaged_directories_are_refused_or_serve_the_truth() -> None:
     assert sample(322206, 300, most=1300).tried == 1300
+
+
+def test_a_segment_that_is_gone_from_the_middle_is_missed(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with MockKafka(data=data, topics={"orders": {"configs": {"segment.bytes": "1048576"}}}) as kafka:
+        for _ in range(3):
+            kafka.produce("orders", value=bytes(700_000))
+    assert sorted(path.name for path in (data / "orders-0").glob("*.log")) == [f"{base:020d}.log" for base in range(3)]
+    for path in (data / "orders-0").glob(f"{1:020d}.*"):
+        path.unlink()
+    said = str(refusal(data))
+    assert "it begins at offset 2, but the segment before it ends at 1" in said
