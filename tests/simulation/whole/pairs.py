@@ -54,7 +54,7 @@ CLUSTERED: Mapping[str, Any] = {"brokers": 3}
 SECURED: Mapping[str, Any] = {"secured": True}
 EARLIER: Mapping[str, Any] = {"release": "kafka-4.3"}
 NEEDS: dict[str, Mapping[str, Any]] = {
-    "restore": {"data": False}, "timer: Compaction._rounds": {"data": False},
+    "snapshot": {"data": False}, "restore": {"data": False}, "timer: Compaction._rounds": {"data": False},
     "start again cleanly": DISK, "start again after a kill": DISK, "the disk is full": DISK, "the disk fails once": DISK,
     "timer: FolderStore.checkpoint": DISK, "timer: FolderStore.compact": DISK, "timer: Decisions._again": DISK,
     "timer: FolderStore._sync_by_timer": {"data": True, "sync": "interval"},

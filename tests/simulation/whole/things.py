@@ -37,6 +37,10 @@ NAMING: dict[str, tuple[Entity, ...]] = {
 }  # fmt: skip
 """The sorts of things that requests name, and the entities of the fields that name them."""
 
+INTERNAL = {"DescribeQuorum"}
+"""The requests whose topics are not those of other requests: the topic of the metadata log."""
+RESOURCES = {"Config": {2: "topic", 32: "group"}, "Acl": {2: "topic", 3: "group", 5: "transaction"}}
+"""The sorts of resources by their type, by a part of the API's name."""
 NEWEST = 2**15 - 2
 """Later than every version that a request has."""
 SORTS = frozenset({*NAMING, "broker"})
@@ -47,10 +51,12 @@ SORTS = frozenset({*NAMING, "broker"})
 def sorts_of(api: str) -> frozenset[str]:
     """Returns the sorts of things that a request can be about: sorts of which there are several things, families, and the whole
     cluster. A request is about everything if it can name nothing, or if null stands for all names."""
+    if api in INTERNAL:
+        return frozenset({_family(api)})
     cls = request_class(KEYS[api])
     found = {sort for sort, entities in NAMING.items() if any(mentions(cls, each) for each in entities)}
     if has_field(cls, "resource_name"):
-        found |= {"topic", "group", _family(api)}
+        found |= {*_resources(api).values(), _family(api)}
     fields: Sequence[Field] = getattr(cls, "__wire__", ())
     lists = [field for field in fields if isinstance(field.spec, list) and field.nullable(NEWEST)]
     named = any(field.entity in ("groupId", "transactionalId") and not isinstance(field.spec, list) for field in fields)
@@ -65,17 +71,23 @@ def _names(field: Field) -> bool:
     return field.entity in entities or (isinstance(within, type) and any(mentions(within, each) for each in entities))
 
 
+def _resources(api: str) -> Mapping[int, str]:
+    return next((sorts for part, sorts in RESOURCES.items() if part in api), {})
+
+
 def _family(api: str) -> str:
     return next((thing for part, thing in FAMILIES.items() if part in api), CLUSTER)
 
 
 def things_of(api: str, request: Struct, names: Mapping[bytes, str]) -> Things:
     """Returns the things that a request names. `names` has the names of topics by id."""
-    found = frozenset(_named(request, names))
+    if api in INTERNAL:
+        return sorts_of(api)
+    found = frozenset(_named(request, names, _resources(api)))
     return found or sorts_of(api) & {_family(api)}
 
 
-def _named(struct: Struct, names: Mapping[bytes, str]) -> Iterator[str]:
+def _named(struct: Struct, names: Mapping[bytes, str], resources: Mapping[int, str]) -> Iterator[str]:
     cls = type(struct)
     for field in holders(cls, "topicName"):
         yield from map(topic_thing, _texts(getattr(struct, field)))
@@ -87,11 +99,11 @@ def _named(struct: Struct, names: Mapping[bytes, str]) -> Iterator[str]:
         yield from (f"group {each}" for each in _texts(getattr(struct, field)))
     for field in holders(cls, "transactionalId"):
         yield from map(txn_thing, _texts(getattr(struct, field)))
-    if hasattr(struct, "resource_name") and getattr(struct, "resource_type", 0) in (2, 32):
-        yield f"{'topic' if struct.resource_type == 2 else 'group'} {struct.resource_name}"  # type: ignore[attr-defined]
+    if hasattr(struct, "resource_name") and (sort := resources.get(getattr(struct, "resource_type", 0))) is not None:
+        yield f"{sort} {struct.resource_name}"
     for field, _ in struct_lists(cls):
         for each in getattr(struct, field) or ():
-            yield from _named(each, names)
+            yield from _named(each, names, resources)
 
 
 def _texts(value: Any) -> list[str]:
