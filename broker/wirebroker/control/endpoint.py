@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from inspect import getdoc
 from typing import Any, get_type_hints
+
+from msgspec import Struct
 
 from wirebroker.control.controlled import ControlledBroker
 
@@ -20,8 +21,7 @@ SVG = "image/svg+xml"
 TEXT = PROMETHEUS = "text/plain"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Endpoint:
+class Endpoint(Struct, frozen=True, eq=False):
     """An endpoint of the control, which is a row of the table.
 
     The handler gets the controlled broker or proxy and, by name, the parts of the path. The handler also gets `query` and
@@ -38,7 +38,7 @@ class Endpoint:
     media: str = JSON
     takes: str = JSON
     as_text: Callable[[Any], str] | None = None
-    problems: Mapping[int, str] = field(default_factory=dict)
+    problems: Mapping[int, str] = {}
 
     @property
     def summary(self) -> str:

@@ -8,9 +8,10 @@ gone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
+
+from msgspec import Struct
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -75,8 +76,7 @@ Assignment = dict[str, list[int]]
 Where = tuple[str, int]
 
 
-@dataclass(slots=True)
-class PassingMember:
+class PassingMember(Struct):
     member_id: str
     instance_id: str | None
     sender: Sender
@@ -87,12 +87,11 @@ class PassingMember:
     """the generation or the epoch that the broker has confirmed"""
     assignment: Assignment | None = None
     """the partitions by topic, or None if the assignment is not known"""
-    tasks: dict[str, list[int]] = field(default_factory=dict)
+    tasks: dict[str, list[int]] = {}
     """in a streams group, the active tasks by subtopology"""
 
 
-@dataclass(slots=True)
-class PassingOffset:
+class PassingOffset(Struct):
     """A committed offset. Until its transaction is committed, an offset is in `pending`."""
 
     offset: int
@@ -101,8 +100,7 @@ class PassingOffset:
     time: int
 
 
-@dataclass(slots=True)
-class PassingGroup:
+class PassingGroup(Struct):
     group_id: str
     kind: str = "classic"
     state: str = EMPTY
@@ -110,13 +108,13 @@ class PassingGroup:
     protocol_type: str = ""
     protocol: str = ""
     leader: str | None = None
-    members: dict[str, PassingMember] = field(default_factory=dict)
-    offsets: dict[Where, PassingOffset] = field(default_factory=dict)
-    pending: dict[tuple[str, Where], PassingOffset] = field(default_factory=dict)
+    members: dict[str, PassingMember] = {}
+    offsets: dict[Where, PassingOffset] = {}
+    pending: dict[tuple[str, Where], PassingOffset] = {}
     """The pending offsets, by transactional id and partition."""
     traced: tuple[str, int, int] | None = None
     """The state, generation and number of members in the group's latest trace row."""
-    sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    sources: dict[str, tuple[str, ...]] = {}
     """The topics that each subtopology of a streams group reads."""
 
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from msgspec import Struct
 
 from kafkawire.batches import TRANSACTIONAL, BatchHeader
 from kafkawire.errors import ErrorCode, error_name
@@ -114,16 +115,14 @@ class Judged(NamedTuple):
         )
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(Struct):
     """The state of a producer on a partition. `whole` tells whether the proxy has seen every batch in the producer's window."""
 
     state: bytes
     whole: bool
 
 
-@dataclass(slots=True)
-class _Deadline:
+class _Deadline(Struct):
     """The timeout in ms of a producer's transactions, and the time at which the open transaction began. Without an open
     transaction the time is 0."""
 

@@ -10,7 +10,8 @@ aborted, because its coordinator must have aborted it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -38,8 +39,7 @@ ENDED_BY_BROKER = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCE
 """The errors of an EndTxn after the coordinator has aborted the transaction, because of a timeout or a new producer."""
 
 
-@dataclass(slots=True)
-class PassingTransaction:
+class PassingTransaction(Struct):
     """A transactional id and its latest transaction. Times are in ms since the epoch; −1 means that there is no time."""
 
     transactional_id: str
@@ -49,7 +49,7 @@ class PassingTransaction:
     timeout_ms: int = NONE
     started: int = NONE
     updated: int = NONE
-    partitions: set[tuple[str, int]] = field(default_factory=set)
+    partitions: set[tuple[str, int]] = set()
     sender: Sender = UNKNOWN
     """The last client that used the transactional id."""
 

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from kafkawire.errors import ErrorCode
 from kafkawire.registry import KEYS
@@ -79,8 +80,7 @@ class FilterError(ValueError):
     """Raised if a text is not a valid filter. The message names the mistake and its place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """A filter that a row meets if one of its fields contains this text."""
 
     text: str
@@ -95,8 +95,7 @@ class Word:
         return ["word", self.text]
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """A filter that compares a field with a value."""
 
     field: str
@@ -116,8 +115,7 @@ class Comparison:
         return ["is", self.field, self.operator, self.value]
 
 
-@dataclass(frozen=True, slots=True)
-class Combined:
+class Combined(Struct, frozen=True):
     """A filter that combines other filters with `all`, `any` or `not`."""
 
     how: str

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from wirebroker.control.controlled import ControlledBroker
 from wirebroker.control.endpoint import Endpoint

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from wirebroker.trace.rows import (
     AuthenticationRow,
@@ -219,11 +220,10 @@ FIRST_REQUESTS = frozenset(("Metadata", "FindCoordinator", "OffsetFetch", "ListO
 """The requests that clients send first, before they read or write."""
 
 
-@dataclass
-class _Denied:
+class _Denied(Struct):
     evidence: Evidence = field(default_factory=Evidence)
-    clients: dict[Client, None] = field(default_factory=dict)
-    apis: dict[str, None] = field(default_factory=dict)
+    clients: dict[Client, None] = {}
+    apis: dict[str, None] = {}
 
     def note(self, row: ReplyRow) -> None:
         """Note the response to the request that was denied."""
@@ -391,13 +391,12 @@ QUOTA_WINDOW = 1 * SECOND
 (ClientRequestQuotaManager)."""
 
 
-@dataclass
-class _Waits:
+class _Waits(Struct):
     evidence: Evidence = field(default_factory=Evidence)
     total: int = 0
     longest: int = 0
-    apis: set[str] = field(default_factory=set)
-    about: dict[str, None] = field(default_factory=dict)
+    apis: set[str] = set()
+    about: dict[str, None] = {}
     """the names in the requests that were throttled"""
     moved: int = 0
     """the number of bytes that the client has sent or read since it was first throttled"""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from wirebroker.trace.rows import BrokerRow, ConnectionRow, ReplyRow, Row
 from wirebroker.trace.selection import groups_of, transactions_of
@@ -45,14 +46,13 @@ def is_lost(row: ConnectionRow) -> bool:
     return row.reason.startswith(CLOSED) and bool(row.unanswered)
 
 
-@dataclass
-class Outage:
+class Outage(Struct):
     """The connections to one node that were lost."""
 
     evidence: Evidence = field(default_factory=Evidence)
-    reasons: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, int] = {}
     """how often each reason occurred"""
-    unanswered: dict[str, None] = field(default_factory=dict)
+    unanswered: dict[str, None] = {}
     closes: deque[tuple[int, ConnectionRow]] = field(default_factory=lambda: deque(maxlen=NAMED))
     """the latest connections that the broker closed while no request was unanswered; this is normal unless a loss follows"""
 
@@ -145,15 +145,14 @@ def _advice(reason: str) -> tuple[str, str]:
     )
 
 
-@dataclass
-class _Question:
+class _Question(Struct):
     """A client's FindCoordinator requests for one coordinator since the coordinator last responded."""
 
     evidence: Evidence = field(default_factory=Evidence)
-    by_connection: dict[int, int] = field(default_factory=dict)
-    errors: dict[str, int] = field(default_factory=dict)
+    by_connection: dict[int, int] = {}
+    errors: dict[str, int] = {}
     """the errors in the responses, and how often each occurred"""
-    named: dict[str, int] = field(default_factory=dict)
+    named: dict[str, int] = {}
     """the coordinators that brokers named, and how often they named each coordinator"""
     ended: int = 0
     """the time at which the coordinator responded; 0 if it has not responded yet"""

@@ -7,10 +7,11 @@ import json
 import shlex
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from wirebroker.trace.rows import Row
 from wirebroker.trace.selection import NAMES, topics_of, values_of
@@ -132,8 +133,7 @@ class Evidence:
         return self.last_time - self.first_time
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """Something that a detector found, in sentences that people can read."""
 
     kind: Kind

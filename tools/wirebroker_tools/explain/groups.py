@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from wirebroker.trace.rows import FetchRow, ReplyRow, Row, ShareRow
 from wirebroker.trace.selection import groups_of
@@ -37,26 +38,25 @@ NAMES = 6
 """The largest number of names that a sentence lists."""
 
 
-@dataclass
-class _Member:
+class _Member(Struct):
     """What the trace shows of a client that leaves a group and joins it again."""
 
     evidence: Evidence = field(default_factory=Evidence)
-    left: dict[int, tuple[int, ReplyRow]] = field(default_factory=dict)
+    left: dict[int, tuple[int, ReplyRow]] = {}
     """the connections on which the client has left the group and has not joined it again"""
-    removed: dict[str, None] = field(default_factory=dict)
+    removed: dict[str, None] = {}
     """the member ids of the client that the group no longer knows: the members were removed, or have left"""
     away: bool = False
     """whether the group has removed the client, and it has not joined again"""
     by_itself: int = 0
-    reasons: dict[str, None] = field(default_factory=dict)
+    reasons: dict[str, None] = {}
     session_timeout: int = 0
     poll_interval: int = 0
     assigned: str = ""
     """the partitions that are assigned to the client"""
-    gave_up: dict[str, None] = field(default_factory=dict)
+    gave_up: dict[str, None] = {}
     """the partitions that the client had each time it left"""
-    others: dict[str, int] = field(default_factory=dict)
+    others: dict[str, int] = {}
     """for each other client, how often it has joined since this client first left"""
 
     def forget(self, member_id: str) -> None:
@@ -201,15 +201,14 @@ LATE = 65_000
 more often."""
 
 
-@dataclass
-class _Reader:
+class _Reader(Struct):
     """A client that reads as a member of a group."""
 
     group: str = ""
     since: int = 0
     """the time of the first fetch with records after the group's latest commit, or 0 if there was no such fetch"""
     ended: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, int] = {}
     """for each error, the number of commits after `since` that failed with this error"""
     evidence: Evidence = field(default_factory=Evidence)
 
@@ -286,20 +285,18 @@ DELIVERIES = 3
 """A record that is delivered this many times to a share group is a finding."""
 
 
-@dataclass
-class _Return:
+class _Return(Struct):
     evidence: Evidence = field(default_factory=Evidence)
     farthest: int = 0
     end: int = -1
     """the high watermark at the latest fetch"""
     left_before: int = 0
     """the time at which the client left its group shortly before its first fetch from this offset; 0 if it did not leave"""
-    after: list[int] = field(default_factory=list)
+    after: list[int] = []
     """for each fetch, the ms until the client left its group"""
 
 
-@dataclass
-class _Position:
+class _Position(Struct):
     """The offset from which a client reads a partition, and the offsets to which it has returned."""
 
     offset: int = -1

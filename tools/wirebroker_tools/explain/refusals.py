@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from wirebroker.trace.rows import (
     DELETED,
@@ -74,8 +75,7 @@ USES = frozenset(("Produce", "Fetch", "ShareFetch", "ShareAcknowledge", "ListOff
 offsets and records belonged to the deleted topic."""
 
 
-@dataclass
-class _Errors:
+class _Errors(Struct):
     """One error that a client gets from one API, or its responses without an error."""
 
     recent: deque[int] = field(default_factory=lambda: deque(maxlen=max(STORM, REFRESHES, *PATIENT.values())))
@@ -86,7 +86,7 @@ class _Errors:
     """whether the error came often in a short time"""
     endless: bool = False
     """whether the error came for a long time without a success"""
-    messages: dict[str, None] = field(default_factory=dict)
+    messages: dict[str, None] = {}
     about: Counter[str] = field(default_factory=Counter)
     """how often each name was in the requests"""
     failed: Counter[str] = field(default_factory=Counter)
@@ -152,8 +152,7 @@ class _Errors:
         return self.unsent is not None and self.evidence.count > 0 and not self.unsent
 
 
-@dataclass
-class _Producer:
+class _Producer(Struct):
     """The latest epoch of a producer id, its transaction timeout in ms, and the time since which it can have an open
     transaction."""
 
@@ -162,8 +161,7 @@ class _Producer:
     since: int = 0
 
 
-@dataclass
-class _Remade:
+class _Remade(Struct):
     """The time at which a topic was deleted, and the time at which another topic got its name, or 0 if no other topic got the
     name."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from wirebroker.trace.rows import ConnectionRow, LeaderRow, ReplyRow, RequestRow, Row
 from wirebroker_tools.explain.detector import Detector, Known
@@ -21,14 +22,13 @@ MAYBE_SILENT = "Produce"
 """The API whose requests may get no response. With acks=0 a Produce gets no response, and the rows do not show acks."""
 
 
-@dataclass
-class _Slow:
+class _Slow(Struct):
     evidence: Evidence = field(default_factory=Evidence)
     longest: int = 0
     total: int = 0
     transfer: int = 0
     upstream: int = 0
-    apis: set[str] = field(default_factory=set)
+    apis: set[str] = set()
 
 
 class SlowBrokers(Detector):
@@ -146,8 +146,7 @@ moves: away and back."""
 MOVED_WITHIN = 5 * MINUTE
 
 
-@dataclass
-class _Moves:
+class _Moves(Struct):
     leaders: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=16))
     """the time and the new leader of each of the latest moves"""
     evidence: Evidence = field(default_factory=Evidence)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from wirebroker.trace.rows import ConnectionRow, FetchRow, ProduceRow, ReplyRow, Row, TransactionRow
 from wirebroker.trace.selection import transactions_of
@@ -35,8 +36,7 @@ NOBODY = Client("", "", "")
 Partition = tuple[str, int]
 
 
-@dataclass
-class _Transaction:
+class _Transaction(Struct):
     """The state of a transactional id according to the trace: its producer, and its open transaction."""
 
     client: Client = NOBODY
@@ -52,8 +52,8 @@ class _Transaction:
     """the time at which the producer's last connection closed; 0 if a connection is open"""
     aborted: int = 0
     """the time at which the coordinator aborted the transaction without an EndTxn"""
-    connections: set[int] = field(default_factory=set)
-    partitions: dict[Partition, None] = field(default_factory=dict)
+    connections: set[int] = set()
+    partitions: dict[Partition, None] = {}
     waiting: int = 0
     """the number of fetches that cannot read past the start of the open transaction"""
     evidence: Evidence = field(default_factory=Evidence)
@@ -65,8 +65,7 @@ class _Transaction:
         self.evidence = Evidence()
 
 
-@dataclass
-class _Ended:
+class _Ended(Struct):
     """A transaction that timed out."""
 
     name: str
@@ -78,8 +77,7 @@ class _Ended:
     evidence: Evidence
 
 
-@dataclass
-class _Stable:
+class _Stable(Struct):
     """A partition's last stable offset, the time of its latest change, and the high watermark."""
 
     offset: int = -1

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from wirebroker.trace.rows import Row
 from wirebroker_tools.pictures.groups import groups
@@ -21,8 +23,7 @@ LATEST = 400
 """The default number of rows in a picture."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """A requested picture: the numbers of its first and last row (0 stands for the first or last row of the trace), its width
     in px, and its subject."""
 

@@ -4,8 +4,9 @@ note."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
 
 from wirebroker.requests.facts import Batch
 from wirebroker.trace.rows import (
@@ -44,8 +45,7 @@ QUIET, PLAIN, STRIKING = 0, 1, 2
 """The importance of a step. Quiet steps are folded first, and striking steps last."""
 
 
-@dataclass(slots=True)
-class Step:
+class Step(Struct):
     """A step of the diagram: a request, a response, or a note. `number` is the number of its row."""
 
     number: int
@@ -60,7 +60,7 @@ class Step:
     interest: int = PLAIN
     is_lost: bool = False
     """tells whether a fault prevents the request or the response from arriving"""
-    rows: list[int] = field(default_factory=list)
+    rows: list[int] = []
     """the numbers of the other rows of this step"""
     spans: tuple[int, int, int, int] = (-1, -1, -1, -1)
     """of a batch that was stored: the first and the last sequence, and the first and the last offset"""
@@ -70,13 +70,12 @@ class Step:
     title: str = ""
 
 
-@dataclass(slots=True)
-class _Exchange:
+class _Exchange(Struct):
     asked: Step
     answered: Step | None = None
-    faults: list[FaultRow] = field(default_factory=list)
-    batches: list[ProduceRow] = field(default_factory=list)
-    fetches: list[FetchRow] = field(default_factory=list)
+    faults: list[FaultRow] = []
+    batches: list[ProduceRow] = []
+    fetches: list[FetchRow] = []
 
 
 def client_lane(client_id: str | None) -> Lane:

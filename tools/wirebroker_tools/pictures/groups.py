@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 from statistics import median
+
+from msgspec import Struct
 
 from wirebroker.trace.layout import time_of_day
 from wirebroker.trace.rows import GroupRow, ReplyRow, Row
@@ -37,32 +38,30 @@ MISSED = 3
 UNSTABLE = frozenset(("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"))
 
 
-@dataclass(slots=True)
-class Member:
+class Member(Struct):
     name: str
     seen: int
     left: int = -1
-    beats: list[int] = field(default_factory=list)
-    events: list[tuple[int, str, str]] = field(default_factory=list)
+    beats: list[int] = []
+    events: list[tuple[int, str, str]] = []
     """errors and notable requests: the time, the words and the CSS class of each"""
-    had: dict[str, int] = field(default_factory=dict)
+    had: dict[str, int] = {}
     """the member's partitions, with the time at which the member got each partition"""
 
 
-@dataclass(slots=True)
-class Story:
+class Story(Struct):
     """The events of a group, in the form in which they are drawn."""
 
-    members: dict[str, Member] = field(default_factory=dict)
-    held: list[tuple[str, str, int, int]] = field(default_factory=list)
+    members: dict[str, Member] = {}
+    held: list[tuple[str, str, int, int]] = []
     """for each ownership: the partition, the member, the time from which and the time until which"""
-    states: list[tuple[int, str, int]] = field(default_factory=list)
+    states: list[tuple[int, str, int]] = []
     """time, state, generation"""
     first: int = -1
     last: int = 0
-    asked: list[int] = field(default_factory=list)
+    asked: list[int] = []
     """the times at which members asked for the coordinator since its last response"""
-    gone: list[tuple[int, int]] = field(default_factory=list)
+    gone: list[tuple[int, int]] = []
     """the periods in which no coordinator responded: begin and end of each"""
 
     def responded(self, time: int) -> None:

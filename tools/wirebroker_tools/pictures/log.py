@@ -6,9 +6,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
+
+from msgspec import Struct
 
 from wirebroker.trace.layout import time_of_day
 from wirebroker.trace.rows import FaultRow, FetchRow, LeaderRow, ProduceRow, ReplyRow, RetentionRow, Row, TransactionRow
@@ -51,14 +52,13 @@ FENCED = ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_TXN_STATE")
 ENDS = {"CompleteCommit": ("committed", "good"), "CompleteAbort": ("aborted", "bad")}
 
 
-@dataclass(slots=True)
-class Batch:
+class Batch(Struct):
     """A batch in a Produce request, with its verdict."""
 
     number: int
     time: int
     row: ProduceRow
-    faults: list[str] = field(default_factory=list)
+    faults: list[str] = []
     at: int = 0
     """the log's end offset when the batch arrived"""
     more: int = 0
@@ -81,8 +81,7 @@ class Batch:
         return f"{name}, producer {self.row.producer_id}" if self.row.producer_id >= 0 else f"{name}, no producer id"
 
 
-@dataclass(slots=True)
-class Transaction:
+class Transaction(Struct):
     name: str
     first: int
     began: int
@@ -97,26 +96,25 @@ class Transaction:
         self.ended, self.state, self.kind = time, "aborted", "bad"
 
 
-@dataclass(slots=True)
-class Story:
+class Story(Struct):
     """The events of one partition."""
 
-    batches: list[Batch] = field(default_factory=list)
-    transactions: list[Transaction] = field(default_factory=list)
-    markers: list[tuple[int, str]] = field(default_factory=list)
+    batches: list[Batch] = []
+    transactions: list[Transaction] = []
+    markers: list[tuple[int, str]] = []
     """the offset of each transaction marker, and the state of its transaction"""
-    moves: dict[tuple[str, str], list[tuple[int, int]]] = field(default_factory=dict)
+    moves: dict[tuple[str, str], list[tuple[int, int]]] = {}
     """for each line that is drawn over the log, by kind and owner: its points (time, offset)"""
-    notes: list[tuple[int, str, str, int]] = field(default_factory=list)
+    notes: list[tuple[int, str, str, int]] = []
     """for each note: the time, the words, the CSS class, and the log's end offset at that time"""
     end: int = 0
-    left: dict[str, int] = field(default_factory=dict)
+    left: dict[str, int] = {}
     """for each reader that gave up the partition and has not read it again: the time at which the reader gave it up"""
-    got: dict[str, int] = field(default_factory=dict)
+    got: dict[str, int] = {}
     """for each reader: the latest offset from which it got records"""
-    returns: set[tuple[str, int]] = field(default_factory=set)
+    returns: set[tuple[str, int]] = set()
     """each return of a reader to an offset that it had read before: the reader and the time"""
-    unmarked: list[Transaction] = field(default_factory=list)
+    unmarked: list[Transaction] = []
     """transactions that a coordinator has aborted, while the offsets of their markers are not known yet"""
 
     def moved(self, kind: str, name: str, time: int, offset: int, again: bool = False) -> None:

@@ -7,10 +7,11 @@ client never becomes markup. Lengths are px.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from html import escape
 from typing import NamedTuple
 from zlib import crc32
+
+from msgspec import Struct, field
 
 from kafkawire.printable import printable, printable_lines
 
@@ -59,8 +60,7 @@ class Mark(NamedTuple):
     marks: Sequence[Mark] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(Struct, frozen=True):
     """A picture of the rows with numbers from `first` to `last`."""
 
     kind: str

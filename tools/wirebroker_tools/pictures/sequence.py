@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
+
+from msgspec import Struct, field
 
 from wirebroker.trace.layout import time_of_day
 from wirebroker.trace.rows import FaultRow, ReplyRow, RequestRow, Row
@@ -80,8 +81,7 @@ MOST_NOTES = 4
 """If there are more notes than this between two arrows, they are folded."""
 
 
-@dataclass(slots=True)
-class Fold:
+class Fold(Struct):
     """Several steps that share an arrow."""
 
     client: Lane | None
@@ -95,14 +95,13 @@ class Fold:
     bad: Counter[str] = field(default_factory=Counter)
     """the number of failures of each kind, in words"""
     faults: int = 0
-    spans: list[tuple[int, int, int, int]] = field(default_factory=list)
+    spans: list[tuple[int, int, int, int]] = []
     place: str = ""
     is_idle: bool = True
     has_notes: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """A request and the response that directly follows it, on one line."""
 
     asked: Step

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from wirebroker.trace.layout import time_of_day
 from wirebroker.trace.rows import ProduceRow, Row, TransactionRow
@@ -43,8 +45,7 @@ MEANINGS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(Struct, frozen=True):
     """A batch that arrives, the window after its arrival, and the batch that the arrival pushed out of the window."""
 
     sending: Sending

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafkawire.printable import printable
 from wirebroker.requests.facts import Batch as SentBatch
@@ -33,8 +35,7 @@ Span = tuple[int, int]
 """A range of sequences or offsets: the first and the last. Sequences that have wrapped to 0 are counted as 2³¹ and more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sending:
+class Sending(Struct, frozen=True):
     """A batch that was sent, with its verdict or the faults that stopped it."""
 
     row: ProduceRow | FaultRow
@@ -47,8 +48,7 @@ class Sending:
     """the number of the row"""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """A batch in the picture."""
 
     sending: Sending
