@@ -165,7 +165,7 @@ CASES: dict[str, tuple[list[BatchRow | Damage], list[str]]] = {
         [batch(0, 0, attributes=0x10), batch(5, 5, attributes=0x10), batch(10, 0, pid=3, max_timestamp=START + 61_000)],
         [
             "orders-0: the transaction that producer 12 epoch 0 began at offset 0 has been neither committed nor aborted; "
-            "where the log ends, 61.0 s later, it is still open"
+            "it is still open 61.0 s later, at the end of the log"
         ],
     ),
     "a checksum": (

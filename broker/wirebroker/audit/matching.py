@@ -61,8 +61,8 @@ class Repeats(NamedTuple):
         return others > FEW and others > OFTEN * self.contents
 
     def notice(self, topic: str, journal: str) -> str | None:
-        """Returns a sentence about the records that were not compared, with the option that takes a journal. Returns None if
-        all were compared."""
+        """Returns a sentence that says which records were not compared, and that names `journal`, the option that takes a
+        journal. Returns None if all records were compared."""
         only = f"only a journal ({journal}) can say which of these records are stored twice"
         if self.vague:
             return f"{topic}: contents of records repeat too often to identify duplicates, so they were not compared; {only}"
@@ -135,8 +135,9 @@ def _compared(order: Sequence[int], places: Sequence[Place]) -> Iterator[tuple[i
 def _given(order: Sequence[int], places: Sequence[Place], wishes: Sequence[Wish]) -> list[int | None]:
     """Returns the copy of each intended record, or None.
 
-    Acknowledged records get their copies before other records, and records with a partition before records without a partition.
-    If possible, a record without a partition gets a copy that no record with a partition needs.
+    Acknowledged records get their copies first, then records whose outcome is unknown, and then failed records. Among records
+    with the same outcome, records with a partition come first. If possible, a record without a partition gets a copy that no
+    record with a partition needs.
     """
     free: dict[int, deque[int]] = defaultdict(deque)
     for rank, copy in enumerate(order):

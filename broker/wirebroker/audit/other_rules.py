@@ -1,15 +1,15 @@
 """What if the broker had other rules? This module judges the arrivals of a trace again.
 
-The stored batches alone get the same verdict with every window, so the broker's own `judge` looks at all arrivals, including
-rejected batches. After another response, the client would have sent other batches. `beyond` counts the arrivals after the first
-batch that gets another response.
+The broker's own `judge` looks at all arrivals, including rejected batches: the stored batches alone would get the same verdict
+with every window. After another response, the client would have sent other batches. `beyond` counts the arrivals after the
+first batch that gets another response.
 
     for each in what_if(kafka.trace.produce("orders"), windows=(1, 2, 5, 10)):
         print(each)
 
-A verdict that does not depend on the rules stays: a batch refused for its records, for its transaction, or because a write
-failed. The arrivals do not show restarts of the broker. A long pause between two batches of a producer means that the producer
-has expired.
+Some verdicts do not depend on the rules, and do not change: a batch stays rejected if it was rejected for its records or for
+its transaction, or because a write failed. The arrivals do not show restarts of the broker. A long pause between two batches of
+a producer means that the producer has expired.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class WhatIf:
     recognised: int = 0
     rejected: int = 0
     beyond: int = 0
-    """arrivals after a batch of the same producer that gets another response; the other counts include these arrivals"""
+    """arrivals after an earlier batch of the same producer got another response; the other counts include these arrivals"""
     records: int = 0
     """the number of records that would be stored"""
     state_bytes: int = 0

@@ -74,7 +74,8 @@ class Rules:
     def is_forgotten(self, pause_ms: Any, expiration_ms: Any, is_idle: Any) -> Any:
         """Tells whether the broker has forgotten a producer after a pause of this length.
 
-        The broker does not forget a producer with an open transaction (not `is_idle`).
+        `is_idle` tells whether the producer has no open transaction. The broker does not forget a producer with an open
+        transaction.
         """
         return (pause_ms >= expiration_ms) & is_idle
 

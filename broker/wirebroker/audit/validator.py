@@ -1,7 +1,7 @@
 """Judges one partition's arrivals again under other rules, for the "what if" of both audits.
 
-A verdict that does not depend on the rules stays: a batch refused for its records, for its transaction, or because a write
-failed.
+Some verdicts do not depend on the rules, and do not change: a batch stays rejected if it was rejected for its records or for
+its transaction, or because a write failed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Validator:
         self.records = 0
         """the number of records that would be stored"""
         self.beyond = 0
-        """arrivals after a batch of the same producer that gets another response; the other counts include these arrivals"""
+        """arrivals after an earlier batch of the same producer got another response; the other counts include these arrivals"""
         self._rules = rules
         self._expiration_ms = expiration_ms
         self._states: dict[Key, bytes] = {}
@@ -133,7 +133,7 @@ def _name(verdict: Verdict | None, row: Arrival) -> str:
 def _change(was: str, now: str) -> Change | None:
     """Returns the kind of change between two verdicts.
 
-    For a rejected batch that is now accepted the kind is None, because the batch is neither a saved nor a doubled retry.
+    A rejected batch that is now accepted has the kind None, because it is neither a saved nor a doubled retry.
     """
     if now == "accepted":
         return "doubled" if was == "duplicate" else None

@@ -152,8 +152,8 @@ class Wording:
         """A transaction has no end."""
         duration = self.choose(ms < 1000, self.text("{ms} ms", ms=ms), self.text("{s} s", s=self.seconds(ms)))
         return self.text(
-            "the transaction that {who} began at offset {offset} has been neither committed nor aborted; where the log ends, "
-            "{duration} later, it is still open",
+            "the transaction that {who} began at offset {offset} has been neither committed nor aborted; it is still open "
+            "{duration} later, at the end of the log",
             who=self.producer(row), offset=row.base_offset, duration=duration,
         )  # fmt: skip
 
@@ -374,7 +374,7 @@ class Wording:
             offsets=self.offsets(row.offset, row.last_offset),
         )
         return self.text(
-            "{outputs} without {part}, so no input of pipeline '{pipeline}' is known for it",
+            "{outputs} without {part}, so the input in pipeline '{pipeline}' is not known",
             outputs=self.choose(is_row, "a row", outputs), part=part, pipeline=pipeline,
         )  # fmt: skip
 
@@ -382,8 +382,8 @@ class Wording:
         """The output of an input comes after the output of a later input with the same key."""
         return self.text(
             "the output at offset {offset}, id {label}, is out of order: its input is at offset {input} of {partition}, but "
-            "the output at offset {before} belongs to the later input at offset {later}, which has the same key (pipeline "
-            "'{pipeline}')",
+            "the earlier output at offset {before} belongs to the later input at offset {later}, which has the same key "
+            "(pipeline '{pipeline}')",
             offset=row.offset, label=label, input=row.input_offset,
             partition=self.partition(row.input_topic, row.input_partition), before=row.later.output_offset,
             later=row.later.input_offset, pipeline=pipeline,

@@ -83,7 +83,7 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
         help="start the broker",
         description="Start the broker. The broker prints one line per listener when it is ready, and `ready` last.",
         epilog=f"Every flag has an environment variable: WIREBROKER_PORT for --port. Spaces separate the values of a "
-        f"repeatable flag (line breaks those of --acl). Kafka's own names are understood "
+        f"repeatable flag, but line breaks separate the values of --acl. Kafka's own names are understood "
         f"too: KAFKA_LISTENERS, KAFKA_ADVERTISED_LISTENERS, KAFKA_<SETTING>. {EXIT_CODES}",
     )
     add = parser.add_argument
@@ -172,7 +172,7 @@ def _watching(add: Callable[..., argparse.Action]) -> None:
     add("--capture", metavar="FILE.pcapng",
         help="write all requests and responses into this file for Wireshark, with the verdicts as comments")  # fmt: skip
     add("--rotate", metavar="SIZE|TIME", help="begin a new file of --trace and --capture when a file has this size or age, "
-        "like 100MB, 1h or 100MB,1h; a full file gets a number in its name")  # fmt: skip
+        "such as 100MB or 1h, or 100MB,1h for both; a full file gets a number in its name")  # fmt: skip
     add("--rotate-keep", type=whole_number(0, 1_000_000), metavar="N", help="keep only the N latest full files (10)")
     add("--loop", default="asyncio", choices=("asyncio", "uvloop"), help="the event loop (%(default)s)")
 
@@ -239,8 +239,8 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--tls-client-ca", metavar="FILE", help="the authority of clients' certificates (PEM); clients need such a certificate")
     add("--tls-client", choices=("none", "requested", "required"), help="the certificates that the proxy wants from clients "
         "(required with --tls-client-ca, else none)")  # fmt: skip
-    add("--command-config", type=named, metavar="FILE", help="how to reach a secured cluster: TLS with PEM, PKCS12, JKS or "
-        "the system's authorities, as Kafka's tools take it; clients log in with their own settings")  # fmt: skip
+    add("--command-config", type=named, metavar="FILE", help="a file for Kafka's tools that tells how to reach a secured "
+        "cluster: TLS with PEM, PKCS12, JKS or the system's authorities; clients log in with their own settings")  # fmt: skip
     add("--upstream-tls-ca", metavar="FILE", help="speak TLS with the brokers, whose certificates this authority signed (PEM)")
     add("--upstream-tls-cert", metavar="FILE", help="the client certificate that the proxy shows to the brokers (PEM)")
     add("--upstream-tls-key", metavar="FILE", help="the certificate's private key, if it is in another file")
@@ -257,7 +257,7 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
 def secured(add: Callable[..., Any], when: str = "") -> None:
     """Add the flag with which a command reaches a secured cluster."""
     add("--command-config", type=named, metavar="FILE",
-        help=f"{when}how to reach a secured cluster: TLS and SASL, as Kafka's tools take it")  # fmt: skip
+        help=f"{when}a file for Kafka's tools that tells how to reach a secured cluster: TLS and SASL")  # fmt: skip
 
 
 def _audit(commands: argparse._SubParsersAction[Parser]) -> None:

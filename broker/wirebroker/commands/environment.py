@@ -70,7 +70,8 @@ def from_environment(arguments: argparse.Namespace, environment: Mapping[str, st
 
 def naming_variable(problem: str, arguments: argparse.Namespace) -> str:
     """`problem` is a sentence that begins with a flag. If the flag's value comes from its variable, returns the sentence with
-    the variable instead of the flag. If a repeatable flag has values from both, the sentence names both.
+    the variable instead of the flag. If a repeatable flag has values from the command line and from its variable, the sentence
+    names the flag and the variable.
     """
     if (found := _FLAG.match(problem)) is None:
         return problem

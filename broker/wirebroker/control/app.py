@@ -93,7 +93,7 @@ def app(controlled: Readable, endpoints: tuple[Endpoint, ...], hosts: Hosts, liv
 
 
 class _Limit:
-    """Refuses requests while the largest number of requests is being handled. uvicorn's own limit would also count idle
+    """Refuses further requests while MOST_REQUESTS requests are being handled. uvicorn's own limit would also count idle
     connections, and its response is not JSON."""
 
     def __init__(self, app: ASGIApp) -> None:

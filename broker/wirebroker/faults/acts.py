@@ -79,8 +79,8 @@ class Injection(ABC):
 
     @abstractmethod
     def refuse(self, code: int, only: Where | None) -> Message | Outcome:
-        """Respond with an error for the partitions `only`. Returns a request to handle for the other partitions, or the outcome
-        if there are no other partitions.
+        """Respond with an error for the partitions `only`. If other partitions are still to be handled, returns the request for
+        these partitions. Otherwise returns the outcome.
 
         A request that only reads is handled normally, and then the error replaces the result in the response.
         """

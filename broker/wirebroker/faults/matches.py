@@ -54,6 +54,6 @@ class Matches(Struct):
 
     @property
     def needs_outcome(self) -> bool:
-        """Tells whether a rule has to act immediately after the request was handled, because of a failing or slow write, or a
-        crash."""
+        """Tells whether a rule has to act immediately after the request was handled. This is so for a failing write, a slow
+        write and a crash."""
         return bool(self.failing) or self.crashes or self.slow_rule is not None

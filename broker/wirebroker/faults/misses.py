@@ -1,6 +1,6 @@
 """Remembers the requests that a rule did not match, in order to explain why it never fired.
 
-Until a rule matches its first request, it remembers the words of the rule that did not fit the requests of its APIs, and the
+Until a rule matches its first request, it remembers why requests of its APIs did not match: the words that did not fit, and the
 values of the requests.
 """
 
@@ -44,7 +44,7 @@ class Misses:
         self._reasons: dict[tuple[str, tuple[str, ...]], _Reason] = {}
 
     def end(self) -> None:
-        """Note that the rule was unloaded, because later requests do not count."""
+        """Note that the rule was unloaded. Later requests do not count."""
         self._until = self._arrived.copy()
 
     def add(self, api: str, misfits: Iterable[Misfit]) -> None:

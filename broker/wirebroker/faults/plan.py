@@ -169,8 +169,8 @@ class FaultPlan:
         self._keys = frozenset(KEYS[api] for rule in self.rules for api in rule.apis)
 
     def concerns(self, key: int) -> bool:
-        """Tells whether requests of the API `key` must be passed to the plan, because rules may match them, because they may
-        have to wait, or because other requests wait for them."""
+        """Tells whether requests of the API `key` must be passed to the plan. This is so if rules may match them, if they may
+        have to wait, or if other requests may wait for them."""
         return key in self._keys or bool(self._held or self._waiting or self._seen_parts)
 
     def arrived(self, key: int) -> bool:
@@ -387,8 +387,8 @@ class FaultPlan:
                 self._let_go(held, exchange.now)
 
     def _report_failed_writes(self, exchange: Planned) -> None:
-        """Report for each write that a rule should make fail whether the write was attempted. A duplicate is not written, so
-        its write cannot fail."""
+        """Report each firing of a rule that makes a write fail, and whether the write was attempted. A duplicate is not
+        written, so its write cannot fail."""
         matches = _matches(exchange)
         failing, matches.failing = matches.failing, []
         for matched, where in failing:

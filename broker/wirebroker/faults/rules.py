@@ -241,7 +241,8 @@ class Rule(_Declared, kw_only=True):
         self.copied = False
         """Tells whether copies of this rule were made. Brokers load the copies instead of the rule itself."""
         self.misses: Misses | None = None
-        """The requests since the loading that the rule did not match. If the rule was never loaded, this is None."""
+        """The requests that arrived after the rule was loaded, and that the rule did not match. If the rule was never loaded,
+        this is None."""
         self._check_rule()
         self.check_options()
 

@@ -60,8 +60,9 @@ class Host(Server):
         self._advances: set[asyncio.Task[None]] = set()
         """The tasks that move the clock forward because of faults."""
         self.after_replacement: Callable[[], object] | None = None
-        """A function that is called after an engine was replaced. The objects of an engine refer to each other, so a process
-        whose garbage collector runs rarely lets this function collect the former engine."""
+        """A function that is called after an engine was replaced. The objects of an engine refer to each other, so only the
+        garbage collector frees the former engine. If the collector seldom runs in a process, this function should run the
+        collector."""
         self._drive(engine)
         give_up_in_children(self)
 

@@ -18,8 +18,8 @@ SETTING = "sasl.oauthbearer.jwks.endpoint.url"
 MOST_BYTES = 1 << 20
 ASKS_FOR_S = 10.0
 KEY_ID_LENGTH, KEY_IDS = 1000, 16
-"""The largest length of a key id for which a URL is queried again, and the largest number of missing key ids that are
-remembered."""
+"""A missing key causes another query of the URL only if its id has at most KEY_ID_LENGTH characters. At most KEY_IDS missing
+key ids are remembered."""
 AGAIN_AFTER_S = 60.0
 """After a query because of a missing key, the same key causes another query only after this time in seconds, as in Kafka's
 RefreshingHttpsJwks."""

@@ -114,7 +114,8 @@ class StorageJobs:
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self) -> None:
-        """Do the jobs one after the other. Jobs with `apart`, such as compactions, run at the same time."""
+        """Do the jobs one after the other, except for jobs with `apart`, such as compactions. These run beside the other
+        jobs."""
         jobs = self._store.jobs
         try:
             while jobs:

@@ -23,7 +23,8 @@ CHECK_AGAIN_S = 2.0
 """The time in seconds between two attempts to reach a broker."""
 UNKNOWN_NODE = -1
 OWN_PORT = (
-    "the address is on the proxy's own machine, but no address in --upstream is; if it is a broker's, add it to --upstream"
+    "the address is on the proxy's own machine, but no address in --upstream is on this machine; if it is a broker's address, "
+    "add it to --upstream"
 )
 
 REFUSES_CERTIFICATE = (

@@ -77,8 +77,8 @@ def names_no_node(response: memoryview, version: int) -> bool:
 class NamelessResponses:
     """Recognises responses to Produce that name no node.
 
-    The responses to one producer differ only in the fields of the partition. So each response is first compared with the
-    response before it.
+    The responses to one producer differ only in the fields of the partition. So `includes` first compares the other fields of
+    each response with the same fields of an earlier response.
     """
 
     def __init__(self) -> None:

@@ -46,7 +46,7 @@ IN_GENERAL = {_R.TOPIC: _O.DESCRIBE, _R.GROUP: _O.READ, _R.CLUSTER: _O.CLUSTER_A
 
 
 class Denied(NamedTuple):
-    """An operation that a broker has denied, with the names that ACLs have."""
+    """An operation that a broker has denied. The names of the operation and of the resource's type are the names in ACLs."""
 
     operation: str
     resource_type: str

@@ -74,8 +74,8 @@ class LearnedDirectory:
         return tuple(self._ids)
 
     def session_partitions(self, request: FetchRequest, node_id: int) -> Iterable[tuple[str, int]]:
-        """Returns the partitions in the session of an incremental Fetch. The Fetch reads these partitions without naming
-        them."""
+        """Returns the partitions in the session of an incremental Fetch. The Fetch reads all these partitions, but
+        names only some of them."""
         if request.session_epoch <= INITIAL_EPOCH:
             return ()
         return tuple(self._sessions.get((node_id, request.session_id), ()))

@@ -346,8 +346,9 @@ class Proxy:
         self.passing.groups.written(topic, part.index, part.base_offset + max(batch.records_count, 0))
 
     def question(self, exchange: ForwardedExchange) -> DescribeProducersRequest | None:
-        """Returns the DescribeProducers request to send before this Produce, or None. The request asks for partitions on which
-        the broker may have a producer's state that the shadow does not have. The proxy asks only once about each partition.
+        """Returns the DescribeProducers request to send before this Produce, or None. The request asks about the partitions on
+        which the broker may have a producer's state that the shadow does not have. The proxy asks only once about each
+        partition.
         """
         topics: dict[str, list[int]] = {}
         for where, batch in batches_of(exchange).items():

@@ -161,7 +161,7 @@ class Relay:
         self._is_served = False
         """Tells whether the broker has responded to a request that only an authenticated client may send."""
         self._may_ask = False
-        """Tells whether the relay may send DescribeProducers, because the proxy sends requests of its own, and the broker
+        """Tells whether the relay may send DescribeProducers. This is so if the proxy sends requests of its own, and the broker
         supports this API."""
         self._acknowledged: tuple[int, bytes] = -1, b""
         """The version of the last Produce with acks ≠ 0, and the bytes of this request from its client id to its acks."""
@@ -206,8 +206,8 @@ class Relay:
     def expects(self, correlation_id: int) -> bool:
         """Tells whether a response with this correlation id, or a response without a header, is expected.
 
-        If a response with this correlation id is expected, the earlier responses are no longer expected, because a capture may
-        lack parts of a connection.
+        A capture may lack parts of a connection. So if this response is expected, the responses that should have come before it
+        are no longer expected.
         """
         awaited = self._awaited
         if not awaited or awaited[0].key < 0:
@@ -330,8 +330,8 @@ class Relay:
         """Decide about the request at the beginning of `data`.
 
         Returns the number of bytes that must arrive before the request can be forwarded or handled, and the reason to close the
-        connection, or "". If the number is 0, no more bytes are needed. Then, if `passing` is set, the request is forwarded as
-        it arrives; otherwise the request is complete and can be handled.
+        connection, or "". If the number is 0, no more bytes are needed: if `passing` is set, the request is forwarded as it
+        arrives, otherwise the request is complete and can be handled.
         """
         if len(data) < SIZE_BYTES:
             return REQUEST_START, ""

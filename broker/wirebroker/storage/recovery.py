@@ -48,7 +48,7 @@ from wirebroker.storage.segment import Expected, Index, Segment, SegmentSettings
 from wirebroker.storage.snapshots import read_snapshot, snapshot_bytes
 
 UNFINISHED = (DELETED, CLEANED, ".tmp")
-"""A start removes files whose names end with one of these."""
+"""A start removes the files whose names have these endings."""
 
 
 class LogSettings(NamedTuple):

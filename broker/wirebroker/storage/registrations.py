@@ -1,6 +1,6 @@
 """The records about controllers and brokers in the metadata log, as Kafka's controller writes them.
 
-wirebroker does not read these records. Kafka's tools read them, and so does a Kafka that continues the log.
+wirebroker does not read these records. Kafka's tools read them, and a Kafka reads them when it continues the log.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from wirebroker.core.quorum import LISTENER, endpoint, voters
 from wirebroker.storage.directory import LogDirectories
 
 REGISTERED_CONTROLLERS_LEVEL, CORDONED_LEVEL = 15, 30
-"""The levels of metadata.version from which controllers are registered (3.7-IV0), and from which brokers report their cordoned
-log directories (4.3-IV0)."""
+"""Two levels of metadata.version. Controllers are registered from the first level on (3.7-IV0). Brokers report their cordoned
+log directories from the second level on (4.3-IV0)."""
 BROKER_RECORD_LEVELS = (7, 8, 17, CORDONED_LEVEL)
 """The levels of metadata.version from which the record of a broker's registration has version 1, 2, 3 and 4."""
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

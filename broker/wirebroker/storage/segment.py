@@ -52,7 +52,8 @@ MOST_OPEN = 128
 INDEXES_KEPT = 16
 """The largest number of closed segments, in all partitions together, whose indexes stay in memory."""
 _LARGEST_SPAN = 1 << 30
-"""A segment is full after this many offsets. The relative offsets in its indexes could be twice as large."""
+"""A segment is full when it spans more than this many offsets. This is about half of what the relative offsets in its indexes
+allow."""
 
 
 class Recent:
@@ -492,8 +493,8 @@ class Segment:
         return index.offsets[entry] if entry < len(index.offsets) else None
 
     def position_before(self, timestamp: int) -> int:
-        """Returns the position at which a search may begin, because all earlier batches have smaller timestamps than
-        `timestamp`."""
+        """Returns a position at which a search for `timestamp` may begin. All batches before this position have smaller
+        timestamps."""
         index = self.index
         entry = bisect_left(index.stamps, timestamp) - 1
         return self.find(index.newest[entry]) if entry >= 0 else 0

@@ -68,7 +68,7 @@ class FolderStore(Upkeep):
         self._uncleanable: set[FolderLog] = set()
         """Logs whose compaction has failed. As in Kafka, only the next start tries these logs again."""
         self._syncing = False
-        """Whether a job that the timer has made waits or runs."""
+        """Whether the timer has made a job that is not done yet."""
         self._cluster: Cluster | None = None
         self._changes: Changes
         self._moves: Moves

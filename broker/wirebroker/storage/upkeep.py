@@ -194,8 +194,8 @@ class Upkeep:
 
 
 def words(failure: Exception) -> str:
-    """Returns the operating system's message for a failure, with the file's name if it is known. For any other exception,
-    returns its own message."""
+    """Returns the message of a failure. For an OSError, this is the operating system's message, with the file's name if it is
+    known."""
     if not isinstance(failure, OSError):
         return str(failure)
     return f"{failure.strerror or failure}{f' ({failure.filename})' if failure.filename else ''}"

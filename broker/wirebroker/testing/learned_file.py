@@ -208,7 +208,8 @@ def _reason(text: str, document: dict[str, Any]) -> str:
 
 
 def _key_of(text: str, document: dict[str, Any]) -> str:
-    """Returns the key for which msgspec writes "[...]" in an error. A table with only this key causes the same error."""
+    """Returns the key for which msgspec writes "[...]" in an error. This function finds the key by trying: if the table has
+    only this key, the error is the same."""
     path = text.partition("`$.")[2].partition("[...]")[0]
     *outer, name = [int(each) if each.isdigit() else each for each in re.findall(r"\w+", path)]
     holder: Any = document

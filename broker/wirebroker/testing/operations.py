@@ -226,7 +226,7 @@ def create_missing(engine: Engine, topics: Mapping[str, TopicSpec]) -> None:
 
 
 def provide(engine: Engine, topics: Mapping[str, TopicSpec]) -> None:
-    """Create those of the topics that do not exist, and give a topic that has fewer partitions the missing ones. Raises
+    """Create the topics that do not exist. If a topic exists with too few partitions, add the missing partitions. Raises
     ValueError."""
     create_missing(engine, topics)
     for name, spec in topics.items():

@@ -1,8 +1,9 @@
 """Support for Hypothesis: each example of `@given` gets a broker of its own, like each test.
 
 Hypothesis calls a test function many times with the same fixtures, so its health check refuses function-scoped fixtures. This
-module replaces the inner test (Hypothesis allows this) with a function that passes a new broker each time. Therefore the health
-check is not necessary for this fixture: the module switches the check off if the test has no other function-scoped fixture.
+module replaces the inner test (Hypothesis allows this) with a function that passes a new broker each time. So the fixture
+`mock_kafka` does not need the health check: this module switches the check off if the test has no other function-scoped
+fixture.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ DERIVED_VALUES = {("api", "produce"), ("api", "fetch"), ("event", "produce"), ("
 
 
 def needles(wanted: Filter) -> tuple[bytes, ...] | None:
-    """Returns lower-case texts, at least one of which is in the JSON of every row that meets the filter. Returns None if there
+    """Returns lower-case texts. If a row meets the filter, its JSON contains at least one of these texts. Returns None if there
     are no such texts.
 
     A search in a large file can skip rows without any of these texts.
@@ -185,8 +185,8 @@ ALIASES = {"client": "client_id", "host": "client_host"}
 
 
 def contradiction(wanted: Filter) -> str:
-    """Returns a sentence if no row can meet the filter, because the filter names an event, and a field that rows of this event
-    do not have. Otherwise returns "".
+    """Returns a sentence if the filter names an event and also a field that rows of this event do not have: no row can meet
+    such a filter. Otherwise returns "".
     """
     parts = wanted.parts if isinstance(wanted, Combined) and wanted.how == "all" else (wanted,)
     compared = [each for each in parts if isinstance(each, Comparison) and not each.operator.startswith("!")]

@@ -64,7 +64,7 @@ from wirebroker.requests.facts import Batch
 MOST_OFFSETS = 8
 """A row in words shows at most this many of the offsets in a commit."""
 DELETED = " (deleted)"
-"""Follows the name of a topic that was deleted, if a row is about the client's request for its id."""
+"""If a client requests a deleted topic by its id, this follows the topic's name in the row."""
 VerdictName = Literal["accepted", "duplicate", "rejected"]
 YEAR_9999 = 253_370_764_800_000
 """The latest time in ms that Python can show as a date in every time zone."""
@@ -264,7 +264,7 @@ class AuthorizationRow(_OfConnection, frozen=True):
     resource: str
     """the name of the resource"""
     reason: str
-    """the ACL that denies the operation, or that no ACL allows the operation"""
+    """why: the ACL that denies the operation, or a sentence such as "no ACL allows WRITE"; a proxy knows only the error"""
 
     def parts(self) -> Parts:
         return f"{self.resource_type} {self.resource}", self.operation, "denied", f"{self.principal}: {self.reason}"
@@ -361,8 +361,8 @@ class ReplyRow(ClientRow, frozen=True):
     transfer_us: int = -1
     """µs from the first byte of the real broker's response to the last"""
     waited: int = 0
-    """the part of the latency, in ms, for which the request allowed the broker to wait (a Fetch for records, a JoinGroup for
-    members), or for which a quota held the request back
+    """the ms of the latency in which the broker waited as the request allowed (a Fetch for records, a JoinGroup for members),
+    or held the request back because of a quota
     """
     throttle_time_ms: int = 0
     """the throttle time in the response: how long the client has to wait because of a quota"""

@@ -107,7 +107,7 @@ class Awaited(Form):
     committed: Annotated[list[CommittedOffset] | None, about("these offsets are committed")] = None
     lag: Annotated[
         Annotated[int, Meta(ge=0, le=MOST_LAG)] | None,
-        about("the group lags by at most this many records, counted as a read_committed consumer gets them"),
+        about("the group lags by at most this many of the records that a read_committed consumer gets"),
     ] = None
     timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
 
@@ -157,10 +157,10 @@ def group(controlled: Controlled, group_id: str) -> Group:
 
 
 async def wait_for_group(controlled: ControlledBroker, group_id: str, body: Awaited) -> Group:
-    """Wait until a group is stable, has this number of members, has committed these offsets, or has at most this lag.
+    """Wait until a group is stable, or meets all given conditions: a number of members, committed offsets, a largest lag.
 
-    The group must meet all given conditions. With `committed` or `lag`, the group does not have to be stable, unless `members`
-    is given. After the timeout, 409 names the conditions that are not met.
+    Without a condition, or with `members`, the group must be stable. After the timeout, 409 names the conditions that are not
+    met.
     """
     committed = body.committed and {(each.topic, each.partition): each.offset for each in body.committed}
     return await controlled.reach(GroupReady(group_id, body.members, committed or None, body.lag), body.timeout)
