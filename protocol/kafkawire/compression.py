@@ -155,7 +155,7 @@ def _gunzip(data: Buffer, limit: int) -> bytes:
 
 
 def _unsnappy(data: memoryview, limit: int, room: Room) -> memoryview:
-    """Decompresses raw snappy, or streams of the Java library, one after the other. Such a stream consists of blocks, each
+    """Decompresses raw snappy, or one or more successive streams of the Java library. Such a stream consists of blocks, each
     preceded by its size."""
     if data[: len(_XERIAL)] != _XERIAL:
         unfolded = _snappy_block(data, limit, room, 0)

@@ -50,7 +50,7 @@ class Node:
 
 
 def read_fields(cls: type[Message], buffer: Buffer, version: int, pos: int = 0) -> tuple[list[Node], int]:
-    """Returns the fields of the message at `pos` that this version has, and the position after it.
+    """Returns the fields that this version of the message at `pos` has, and the position after the message.
 
     Raises FieldDamage exactly where `codec.decode` raises ProtocolError, and ProtocolError for a version that it does not have.
     """

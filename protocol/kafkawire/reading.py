@@ -70,7 +70,7 @@ class _ReaderSource(Source):
         }  # fmt: skip
 
     def compile(self) -> Reader:
-        begun = False  # whether the code before has also read this field's length, or the number of tags
+        begun = False  # whether the previous fields' code also reads this field's length, or the number of tags
         for step, after in pairwise([*self.steps(), []]):
             field = step[0]
             if is_fixed(field.spec):

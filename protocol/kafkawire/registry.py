@@ -68,8 +68,9 @@ def spoken(key: int) -> tuple[int, int]:
 
 
 def is_dropped(key: int, version: int) -> bool:
-    """Tells whether brokers of the base release refuse this version although clients of other releases may send it, or whether
-    Kafka has no such API. These brokers do not have the APIs between nodes, nor the APIs of a newer release."""
+    """Tells whether brokers of the base release have this API but refuse this version, which clients of other releases may
+    send. Also returns True if Kafka has no such API, and False for APIs that these brokers do not have: the APIs between nodes,
+    and the APIs of a newer release."""
     api = APIS.get(key)
     return api is None or (api.newest >= 0 and not api.oldest <= version <= api.newest)
 

@@ -2,9 +2,9 @@
 
 ApiVersions returns the APIs that this broker serves. The response to a request in an unsupported version has version 0, and
 names only the versions of ApiVersions itself (KIP-511). From version 3 on, invalid software names and versions get
-INVALID_REQUEST. Like Kafka 4, the broker announces Produce from version 0 because old clients look for versions 0 to 2,
-although it does not serve these versions. A client of version 5 may name the expected cluster and node (KIP-1242), and gets
-REBOOTSTRAP_REQUIRED if it has reached another broker.
+INVALID_REQUEST. Old clients look for versions 0 to 2 of Produce. Like Kafka 4, the broker announces these versions but does not
+serve them. A client of version 5 may name the expected cluster and node (KIP-1242), and gets REBOOTSTRAP_REQUIRED if it has
+reached another broker.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """DeleteRecords, versions 0–2.
 
 Deletes all records before an offset; −1 stands for the high watermark. The response has the partition's new log start offset,
-which never moves back. A compact-only partition keeps its records (POLICY_VIOLATION), and so do the coordinators' topics
-(INVALID_TOPIC_EXCEPTION). The response is sent when all live replicas have deleted the records. If the timeout is over first,
-the response has REQUEST_TIMED_OUT and the smallest log start offset of the replicas.
+which never moves back. Compact-only partitions and the coordinators' topics keep their records: the request gets
+POLICY_VIOLATION for the partitions, and INVALID_TOPIC_EXCEPTION for the topics. The response is sent when all live replicas
+have deleted the records. If the timeout is over first, the response has REQUEST_TIMED_OUT and the smallest log start offset of
+the replicas.
 """
 
 from __future__ import annotations

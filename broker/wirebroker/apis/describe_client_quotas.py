@@ -75,7 +75,8 @@ def _wanted(components: list[ComponentData], release: Release) -> Wanted | Refus
 
 
 def _is_unreadable(component: ComponentData) -> bool:
-    """Tells whether a broker with ZooKeeper fails to read this part of a filter, before it checks any part."""
+    """Tells whether a broker with ZooKeeper cannot read this part of a filter. The broker reads all parts before it checks any
+    part."""
     nameless = component.match_type == EXACT and component.match is None
     return nameless or component.match_type not in (EXACT, *MATCH_TYPES)
 

@@ -186,8 +186,8 @@ class Shown:
 
     Topics share the entries of settings that they do not override, so each entry is built only once.
 
-    The key of a built entry is the `id()` of the setting's entry. The setting's entry is kept here, too, so that no other
-    object gets this id.
+    The key of a built entry is the `id()` of the setting's entry. `Shown` also keeps the setting's entry: as long as the entry
+    exists, no other object gets the same id.
     """
 
     def __init__(self, include_synonyms: bool, include_documentation: bool) -> None:

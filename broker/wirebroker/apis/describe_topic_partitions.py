@@ -66,7 +66,8 @@ def _java_sum(start: int, count: int) -> int:
 
 
 def has_wrong_cursor(request: DescribeTopicPartitionsRequest, _: int = 0) -> bool:
-    """Tells whether the cursor has a negative partition, or its topic is not in the request's list of topics."""
+    """Tells whether the cursor has a negative partition, or a topic that the request does not list. An empty list stands for
+    all topics."""
     cursor, topics = request.cursor, request.topics
     if cursor is None:
         return False

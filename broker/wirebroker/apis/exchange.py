@@ -267,8 +267,8 @@ class Exchange(AnyExchange):
         self.engine.timers.at(self.engine.now + ms, lambda _: self.send(response, parts))
 
     def cannot_say(self, wrong: EncodeError) -> None:
-        """Respond with UNKNOWN_SERVER_ERROR, as Kafka does, because the response cannot be encoded in its version, or a text in
-        the request cannot be stored.
+        """Respond with UNKNOWN_SERVER_ERROR, as Kafka does. The reason is that the response cannot be encoded in its version,
+        or that a text in the request cannot be stored.
 
         If a long name is the reason, an error response that repeats the name cannot be encoded, either. Kafka then sends no
         response, and the client waits; this broker closes the connection.

@@ -70,7 +70,7 @@ A response replaces such a structure, and never changes its contents.
 OLDEST_VERSION_WITH_ZSTD = 10
 FROM_FOLLOWERS_SINCE = 11
 AT_LEAST_ONE_SINCE = 3
-"""The first version that exceeds the limits if the first batch is larger."""
+"""From this version on, a response has the first batch even if the batch is larger than the limits."""
 SHARD = (2**31 - 1) // 8
 BEYOND_SHARDS = 8 * SHARD
 """Kafka keeps its sessions in eight shards of `SHARD` session ids each, and fails on an id that belongs to none of the
@@ -213,7 +213,7 @@ class Fetch:
     _knows_absent = False
     """Whether `_absent` is complete. A partition that is missing later was deleted while the request was handled."""
     behind = False
-    """Whether a watched partition cannot give the request more records than it has now. Then the request does not wait
+    """Whether `_is_behind` is true for at least one watched partition. Then the request does not wait
     (DelayedFetch.tryComplete, case F)."""
 
     def __init__(self, request: FetchRequest, exchange: Exchange, context: FetchContext) -> None:
@@ -241,7 +241,7 @@ class Fetch:
         self._available: dict[PartitionKey, int] = {}
         """The available bytes of each partition, up to its limit in the request."""
         self._watched: dict[Partition, tuple[PartitionKey, FetchPartition, int]] = {}
-        """For each partition, its key and its part of the request, and the base offset of the segment with the requested
+        """For each partition: its key, its part of the request, and the base offset of the segment that has the requested
         offset."""
         self._changed: dict[Partition, None] = {}
         """The partitions that changed before the request began to wait."""
@@ -336,7 +336,7 @@ class Fetch:
 
     def _find_deleted(self, key: PartitionKey) -> tuple[Partition | None, ErrorCode]:
         """`_find` for a topic id that the cluster does not have. If Kafka remembers the name that belonged to the id, it looks
-        for this name. A topic that has this name now has another id.
+        for a topic of this name. Such a topic was created later, and has another id.
         """
         name = self._former_name(key)
         if name is None:
@@ -533,8 +533,8 @@ class Fetch:
                 self.behind |= self._is_behind(partition, requested, segment)
 
     def _is_behind(self, partition: Partition, requested: FetchPartition, segment: int) -> bool:
-        """Tells whether the end of the readable records is before the requested offset, or in another segment. A response has
-        records of one segment only.
+        """Tells whether the readable records end before the requested offset, or in another segment than this offset. A
+        response has records of one segment only.
         """
         seen = partition.seen_at(self.node_id)
         end = seen.last_stable_offset if self.committed else seen.high_watermark

@@ -14,7 +14,7 @@ from wirebroker.core.releases.changes import until
 NAMES_TOPICS_ONCE = until("2.3", "CreateTopics and DeleteTopics have a result for each repetition of a topic's name").then(
     "3.3",
     True,
-    "CreateTopics and DeleteTopics have one result for a topic that is named twice, and DeleteTopics refuses it",
+    "CreateTopics and DeleteTopics have one result for a topic that is named twice; DeleteTopics refuses such a topic",
     "KIP-833",
 )
 
@@ -23,14 +23,15 @@ CHANGES = 32
 
 
 class MetadataChanges:
-    """The changes that a request makes, and its responses, each of which is valid once its change is written down."""
+    """The changes that a request makes, and a response for each change. A response is valid only when its change is written
+    down."""
 
     def __init__(
         self, exchange: Exchange, responses: list[Any], refused: Callable[[Any, Refusal], Any] | None = None,
         every: int = CHANGES,
     ) -> None:  # fmt: skip
         """The caller appends to `responses`, which have an error_code and an error_message. If a change cannot be written down,
-        `refused` makes the response that replaces its response."""
+        `refused` makes another response that replaces the change's response."""
         self._exchange = exchange
         self._responses = responses
         self._refused = refused

@@ -212,8 +212,8 @@ class Awaited(NamedTuple):
 
 
 def _awaited(topic: Topic, response: PartitionProduceResponse, requested: PartitionProduceData) -> list[Awaited]:
-    """The result together with the end offset for which it waits, or an empty list if it does not wait. After a retry this is
-    the end of the stored batch."""
+    """Returns a list: empty if the result does not wait for replication, else with the result and the end offset for which it
+    waits. After a retry, this offset is the end of the stored batch."""
     partition = topic.partitions[response.index]
     records = requested.records
     header = first_header(records)

@@ -42,7 +42,7 @@ _LENGTH = struct.Struct(">i")
 
 
 def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
-    """Remember the shape of this request if the fast path can handle a next request of this shape."""
+    """Remember the shape of this request if the fast path can handle further requests of this shape."""
     connection = exchange.connection
     connection.produce_shape = None
     if exchange.engine.trace.exchanges or exchange.cluster.quotas.on or exchange.version < OLDEST_VERSION_OF_BATCHES:

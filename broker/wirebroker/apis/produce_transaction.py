@@ -64,7 +64,8 @@ NOT_FORESEEN = (ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexp
 
 
 def broken_records(request: ProduceRequest, exchange: Exchange) -> str | None:
-    """Returns the rule that the request's record data breaks, if the release closes the connection for it (ProduceRequest)."""
+    """If the release closes the connection because the request's record data breaks a rule, returns this rule
+    (ProduceRequest)."""
     release = exchange.cluster.configs.release
     if RESPONDS_TO_CUT_RECORDS.of(release):
         return None
@@ -79,7 +80,8 @@ def broken_records(request: ProduceRequest, exchange: Exchange) -> str | None:
 
 
 def unreadable(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | None] | None:
-    """Returns the error that refuses the whole request, if Kafka fails while it looks for transactions.
+    """Kafka may fail while it looks for transactions in the request. Returns the error that the whole request then gets, or
+    None if Kafka does not fail.
 
     Kafka reads the first batch of each partition until it finds a transactional batch (RequestUtils.hasTransactionalRecords).
     """
@@ -106,8 +108,8 @@ def unreadable(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | 
 
 
 def _unknown_codec(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | None] | None:
-    """Returns an error if a batch has an unknown codec. Kafka fails on such a codec in versions before 7, in which it looks for
-    zstd."""
+    """Returns an error if a batch has an unknown codec and the version is before 7. In these versions Kafka looks for zstd, and
+    fails on an unknown codec."""
     if version >= OLDEST_VERSION_OF_ZSTD:
         return None
     firsts = [requested.records for data in request.topic_data for requested in data.partition_data]

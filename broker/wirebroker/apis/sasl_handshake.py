@@ -2,7 +2,7 @@
 
 The client names the mechanism by which it wants to authenticate. After a handshake of version 0 the client sends bare tokens
 without request headers. A disabled mechanism gets UNSUPPORTED_SASL_MECHANISM, and the connection closes. An authenticated
-client gets ILLEGAL_SASL_STATE unless its session expires: then the client reauthenticates (KIP-368).
+client gets ILLEGAL_SASL_STATE, unless its session has an expiration time: such a client may reauthenticate (KIP-368).
 """
 
 from __future__ import annotations

@@ -282,8 +282,8 @@ class ShareFetch:
             yield from self._look_again(number, len(settling))
 
     def _look_again(self, number: int, last: int) -> Slices:
-        """Try again if a partition has changed since the last try. A try looks at all partitions, so it happens only after 1,
-        2, 4, 8 … partitions and at the end.
+        """Try again if a partition has changed since the last try. A try looks at all partitions and takes long, so the request
+        tries again only after 1, 2, 4, 8 … partitions and after the last.
         """
         if self._woken and not self.is_done and (number & (number - 1) == 0 or number == last):
             self._woken = False
@@ -600,7 +600,8 @@ _base = itemgetter(0)
 
 
 def _in_reach(held: Held, read: Read, found: Slice, room: int) -> tuple[memoryview, list[BatchSpan]]:
-    """Returns the batches that hold the first `room` records, and one more batch, up to the bytes that the request may read.
+    """Returns the batches that hold the first `room` records, and one more batch. Returns fewer batches if the request may not
+    read so many bytes.
 
     Completed records, and records that other members have acquired, do not count towards `room`.
     """

@@ -69,7 +69,7 @@ The page shows names and contents of records from any source, so the browser mus
 
 
 def head(title: str, heading: str, about: str) -> str:
-    """The beginning of a page: its head, its heading and the line `about` the page, which is HTML."""
+    """The beginning of a page: its head, its heading and a line about the page. The text of this line, `about`, is HTML."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'

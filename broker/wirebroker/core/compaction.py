@@ -117,7 +117,7 @@ class Compaction:
             self._uncleanable.add(partition)
             logger.warning("%s-%d is no longer compacted: %s", partition.topic, partition.index, damage)
         if _remaining(partition) == before and partition not in self._uncleanable:
-            # Otherwise the next round would do the same again, without an end.
+            # A further round would change nothing, either, so rounds would follow each other without end.
             self._uncleanable.add(partition)
             logger.error("%s-%d is no longer compacted: a round changed nothing", partition.topic, partition.index)
 

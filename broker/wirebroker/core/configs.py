@@ -439,7 +439,7 @@ class BrokerConfigs(Configs):
         return Entry(setting.name, self.text(setting.name), source, False, False, setting.type, synonyms)
 
     def describe(self, node: int, facts: Mapping[str, str] | None = None) -> list[Entry]:
-        """Returns all settings of one broker: first internal settings that are set and names that Kafka does not know, then all
+        """Returns all settings of one broker: first the settings that are set and are internal or unknown to Kafka, then all
         other settings."""
         return self.shown((node, *(facts or {}).items()), lambda: self._describe(node, facts))
 
@@ -616,7 +616,8 @@ class TopicConfigs(Configs):
         return self._describe(node, names)
 
     def describe_created(self, node: int) -> list[Entry]:
-        """Returns the topic's settings as the controller shows them when it creates the topic, with the sources of `source`."""
+        """Returns the topic's settings as the controller shows them when it creates the topic. `source` finds the source of
+        each setting."""
         if self.overrides:
             return self._describe_created(node)
         return self.broker.shown((node, "created"), lambda: self._describe_created(node))

@@ -255,8 +255,8 @@ class FetchSessions:
         place = (node_id, session.session_id)
         known = self._sessions.pop(place, None)
         if not session.partitions:
-            # An empty session ends. The request then fetches only the partitions that it names, even if it also removes these
-            # partitions.
+            # An empty session ends. The request then fetches only the partitions that it names, including partitions that it
+            # also removes from the session.
             context.session, context.incremental = None, False
             return
         if known is not None:

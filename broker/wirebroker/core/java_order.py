@@ -1,7 +1,7 @@
 """Java's hashes, and the iteration order of its hash tables.
 
-Kafka iterates over hash tables, so assignments and the order in many responses depend on this order. This module computes the
-order of java.util.HashMap, whose tables only grow, and the order of Kafka's own TimelineHashMap.
+Kafka iterates over hash tables, so the iteration order decides assignments, and the order of the entries in many responses.
+This module computes the order of java.util.HashMap, whose tables only grow, and the order of Kafka's own TimelineHashMap.
 """
 
 from __future__ import annotations

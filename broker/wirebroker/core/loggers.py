@@ -1,9 +1,10 @@
 """The levels of a broker's loggers, as clients see and change them (KIP-412).
 
-The loggers have the names that Kafka 4.3.1 or 4.4.0 shows after the creation of its first topic. In loggers.txt a line has a
-logger's name, its own level (`-`: none), and "4.4" or "before-4.4" if only these releases have the logger. Loggers that share a
-bucket of Java's HashMap have Kafka's order. The loggers have the levels of Kafka's log4j2.yaml. This broker has no log4j, so a
-level does not change what this broker logs. A level lasts until the broker restarts, and child loggers inherit it.
+The loggers have the names that Kafka 4.3.1 or 4.4.0 shows after the creation of its first topic. In loggers.txt each line has a
+logger's name and its own level. The level is `-` or missing if the logger has no level of its own. "4.4" or "before-4.4" at the
+end of a line means that only these releases have the logger. Loggers that share a bucket of Java's HashMap have Kafka's order.
+The loggers have the levels of Kafka's log4j2.yaml. This broker has no log4j, so a level does not change what this broker logs.
+A level lasts until the broker restarts, and child loggers inherit it.
 """
 
 from __future__ import annotations

@@ -111,8 +111,8 @@ class Decisions:
         return self._write is not None and (now := self._versions()) != self._written and now != self._given_up
 
     def write_down(self, now: int, only: Sequence[Partition] = ()) -> Exception | None:
-        """Write down the pending changes. If the write fails, undo the changes that can be undone and return the reason: an
-        OSError, or any other exception if a change cannot be encoded or the writing has an error.
+        """Write down the pending changes. If the write fails, undo the changes that can be undone, and return the exception.
+        This is an OSError, or another exception if a change cannot be encoded or the code that writes has an error.
 
         If `only` is not empty, the pending changes concern only these partitions.
         """

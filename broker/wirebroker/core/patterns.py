@@ -1,9 +1,9 @@
 r"""Regular expressions that clients send: to subscribe to topics (KIP-848), and to list transactional ids (ListTransactions).
 
-Kafka matches these expressions with RE2/J. This module uses RE2, which accepts the same expressions. Like RE2/J, RE2 needs only
-linear time, even for `(a+)+`. RE2 accepts `\C`, and two groups with the same name. RE2/J and this module refuse both. This
-broker refuses a large pattern with INVALID_REGULAR_EXPRESSION. Kafka compiles large patterns, but fails or crashes at some of
-them.
+Kafka matches these expressions with RE2/J. This module uses RE2. Like RE2/J, RE2 needs only linear time, even for `(a+)+`. RE2
+accepts the same expressions as RE2/J and, in addition, `\C` and two groups with the same name; this module refuses both, as
+RE2/J does. This broker refuses a large pattern with INVALID_REGULAR_EXPRESSION. Kafka compiles large patterns, but fails or
+crashes at some of them.
 """
 
 from __future__ import annotations

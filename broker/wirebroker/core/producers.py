@@ -36,7 +36,7 @@ _QUICK = struct.Struct(">h12xBi")
 _BATCH = struct.Struct(">iqiq")
 """last sequence, last offset, offset delta, timestamp"""
 _NEXT = struct.Struct(">iqiqiq")
-"""for the next batch in order: the part of the head that changes, and then the entry of this batch"""
+"""the part of the head that the next batch in order changes, and then the entry of this batch"""
 _START = _HEAD.size
 _POISONED = 1
 _OPEN = 2
@@ -45,8 +45,8 @@ FIRST_ERRORS = {"zero_or_45": 45, "zero_or_59": 59}
 """The error for a producer without state that begins at a sequence other than 0, by the rule `first_sequence`."""
 LAST_EPOCH = 32767
 _OLDER = SEQUENCES // 2
-"""A sequence is older than a second sequence if its distance before the second sequence, modulo 2³¹, is less than this number.
-Otherwise it is ahead."""
+"""A sequence is older than a second sequence if it is fewer than this many steps before the second sequence, where 0 is the
+step after 2³¹ − 1. Otherwise it is ahead."""
 
 
 class Origin(Enum):
@@ -494,7 +494,7 @@ ACCEPTED = {
     "new_epoch": "{came} {are} the start of a new epoch of {who}",
     "no_epoch": "{came} of {who} {are} not checked, because it has no epoch yet",
     "unchecked": "{came} of {who} {are} from a broker, so wirebroker does not check the batch",
-    "gap_accepted": "{came} {are} after a gap of {who}, which this profile accepts",
+    "gap_accepted": "{came} of {who} {are} after a gap, which this profile accepts",
     "above_highest": "{came} of {who} {are} above the highest stored",
 }
 """For each rule that accepts a batch, the end of the sentence that `explain` returns."""
@@ -509,7 +509,7 @@ REJECTED = {
     "write_failed": "the log could not be written; {came} of {who} {are} not stored",
     "not_in_transaction": "the coordinator knows no open transaction of {who} on this partition",
     "outside_transaction": "{came} {are} not transactional, and a transaction of {who} is open",
-    "transaction_not_from_zero": "a transaction of {who}, which has nothing stored, must begin at sequence 0, got {got}",
+    "transaction_not_from_zero": "{who} has nothing stored, so its transaction must begin at sequence 0, got {got}",
     "after_verified": "{came} of {who} {are} after sequence {expected}, which was received earlier and is not stored yet",
     "overlap": "expected sequence {expected} for {who}, got {came}, which overlaps stored sequences",
 }

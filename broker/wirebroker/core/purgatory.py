@@ -34,8 +34,8 @@ PeriodicWork = Callable[[int], Idle | Generator[None, Any, Idle]]
 _TIDY_FROM = 1024
 """Cancelled timers are removed from the heap only when the heap has more timers than this."""
 MOST_AT_ONCE = 1000
-"""A limit against endless timers. In one millisecond, running timers may set this many further timers for the same millisecond,
-multiplied by the number of timers that were set earlier."""
+"""A limit against endless timers. Timers may set further timers for the millisecond in which they run: this many for each timer
+that was set earlier."""
 MOST_AGAIN = 50_000
 """While the clock is moved once, timers of one name may set themselves again this many times, and periodic work may change
 something or fail this many times."""
@@ -185,8 +185,8 @@ class Timers:
         """The name of the timer that is running."""
         self._again: Counter[str] = Counter()
         self._fired, self._fired_at_once = 0, 0
-        """The numbers of timers of the last due time that have run: first the timers that were set earlier, then the timers
-        that were set at that time."""
+        """How many timers of the last due time have run. The first number counts timers that were set earlier, the second
+        number counts timers that were set at that time."""
 
     def at(self, when: int, action: Action) -> Timer:
         """Run `action(when)` at the time `when`."""
@@ -332,7 +332,7 @@ class Timers:
     def _hold_back(self, timer: Timer, action: Action) -> None:
         if self._fired_at_once == MOST_AT_ONCE * (1 + self._fired):
             self._fired_at_once += 1
-            logger.error("%s waits: timers set it %d times for one millisecond", name_of(action), self._fired_at_once)
+            logger.error("%s waits: timers set %d timers for the same millisecond", name_of(action), self._fired_at_once)
         timer.when, timer.action = self.horizon + PAUSE_MS, action
         self.add(timer)
 

@@ -141,7 +141,7 @@ class Replication:
 
     def lags(self, now: int, longest_ms: int) -> tuple[list[int], int]:
         """Returns the in-sync replicas that have lacked records for longer than `longest_ms` (replica.lag.time.max.ms), and the
-        time at which this will be true of another replica, or NEVER."""
+        time at which another in-sync replica will exceed this limit, or NEVER."""
         partition = self._partition
         times = {
             node: prefix.caught_up + longest_ms + 1

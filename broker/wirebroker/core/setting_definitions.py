@@ -308,7 +308,7 @@ LOOSE = "loose"
 VALID = "valid="
 """The prefix of a mark that names the valid values of a release's setting."""
 AFTER = "after="
-"""The prefix of a mark that names the setting that Kafka defines before a release's setting."""
+"""The prefix of a mark of a release's setting. The mark names another setting, which Kafka defines before this setting."""
 
 
 def _changed(own: Mapping[str, Setting], changes: Mapping[str, SettingChange | None]) -> dict[str, Setting]:

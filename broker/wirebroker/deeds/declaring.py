@@ -1,7 +1,7 @@
 """The declaration of a deed, from which everything else about the deed follows.
 
 A deed is a method with the decorator `deed`, in a class that derives from `Deeds`. `MockKafka` inherits from these classes, so
-the deed is a method of MockKafka, which its callers may call from any thread. A fault calls the same method through
+each deed is also a method of MockKafka. Any thread may call this method. A fault calls the same method through
 `injection.broker`. The HTTP control makes the deed's endpoint from its path, its signature and its docstring
 (`wirebroker.control.deeds`), and the docs describe this endpoint.
 """

@@ -26,7 +26,7 @@ class TelemetryDeeds(Deeds):
         engine = self._engine
         if not engine.telemetry.on:
             raise RuntimeError(
-                "this broker asks clients for no metrics; start it with MockKafka(telemetry=True) or serve --telemetry"
+                "this broker does not ask clients for metrics; start it with MockKafka(telemetry=True) or serve --telemetry"
             )
         wanted = {"metrics": ",".join(metrics), "interval.ms": str(interval_ms), "match": ",".join(match)}
         changes = [Change(key, Operation.SET, value) for key, value in wanted.items() if value]

@@ -7,7 +7,7 @@ under test still uses them. All other state becomes what it was after the start 
   frozen replicas follow again, and the preferred replicas become leaders.
 * The logs become empty: each log now starts at its end offset. So no offset is used twice.
 * Committed offsets and the start offsets of share partitions move to the ends of the logs. A consumer that lagged continues
-with the first new record, whatever its auto.offset.reset is.
+  with the first new record, whatever its auto.offset.reset is.
 * Producers continue their sequences. An open transaction stays open for its producer, and the producer's next request succeeds.
   The records that the producer has already sent in the transaction are deleted. If the producer commits the transaction, only
   the later records are committed. No consumer waits for the end of the transaction.

@@ -157,7 +157,7 @@ class Turns:
 
 
 def _sent(exchange: Exchange, response: Message) -> Steps:
-    """Send the response to a request with several slices. Because it is large, a thread encodes it."""
+    """Send the response to a request with several slices. The response is large, so a thread encodes it."""
     if (access := exchange.access) is not None:
         exchange.access = None
         response = yield from access.joined(response)  # type: ignore[assignment]

@@ -85,7 +85,7 @@ class Upgrading:
         """The brokers that are not upgraded yet. The first of these brokers may be down."""
         self._is_down = False
         self._starts = True
-        """Tells whether the broker that is down starts again. A broker that was killed before stays down."""
+        """Tells whether the upgrade starts the broker that is down. A broker that the upgrade found down stays down."""
         self._manner = manner
 
     def proceed(self, now: int) -> None:
@@ -111,7 +111,8 @@ class Upgrading:
         self._engine.timers.at(now + self._manner.get("pause_ms", 0), self.go_on)
 
     def go_on(self, now: int) -> None:
-        """Proceed for a timer or a fault, which cannot tell anybody that the disk refuses the new feature levels."""
+        """Proceed for a timer or a fault. Neither can report an error, so the log says if the disk refuses the new feature
+        levels."""
         try:
             self.proceed(now)
         except OSError as refused:

@@ -52,11 +52,11 @@ OFFSET_ERRORS = frozenset(
 )  # fmt: skip
 """An OffsetFetch response has these errors at single partitions. Since version 2 it has all other errors at the group."""
 REPEATED_ENTITIES: tuple[Entity, ...] = ("topicName", "topicId", "groupId", "transactionalId", "coordinatorKey", "partition")
-"""A response repeats these entities from the request, even if the two fields have different names."""
+"""A response repeats these entities from the request, even if its own field has another name."""
 REPEATED_FIELDS = (
     "member_id", "group_instance_id", "resource_type", "resource_name", "producer_id", "entity_type", "entity_name",
 )  # fmt: skip
-"""A response repeats these fields from the request if the two fields have the same name."""
+"""A response repeats these fields from the request if its own field has the same name."""
 BLANK = frozenset(
     {"base_offset", "high_watermark", "last_stable_offset", "offset", "timestamp", "log_start_offset", "producer_id",
      "producer_epoch", "generation_id", "committed_offset", "low_watermark", "node_id", "port"}

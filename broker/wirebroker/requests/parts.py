@@ -19,8 +19,8 @@ Where = frozenset[tuple[str, int | None]]
 """Partitions, as topic and index. The index is None if the request names the topic without partitions."""
 Wanted = Callable[[str, "int | None"], bool]
 NOT_ABOUT = ("forgotten_topics_data", "subscribed_topic_names", "assignments")
-"""Lists in requests whose topics or partitions the request does not act on: the partitions that a fetch session forgets, the
-topics that a member subscribes to, and the replica assignment of a new topic.
+"""Lists in requests. A request does not act on the topics or partitions in these lists: the partitions that a fetch session
+forgets, the topics that a member subscribes to, and the replica assignment of a new topic.
 """
 
 

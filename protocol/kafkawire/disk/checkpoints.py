@@ -25,7 +25,8 @@ LARGEST_INT32, LARGEST_INT64 = 2**31 - 1, 2**63 - 1
 
 
 class Checkpoint(NamedTuple):
-    """The content of a checkpoint. `signed` tells whether this package wrote the file; then the file's CRC matches."""
+    """The content of a checkpoint. `signed` tells whether the file has a CRC: only files of this package have one.
+    `read_offsets` has already checked this CRC."""
 
     offsets: Offsets
     signed: bool

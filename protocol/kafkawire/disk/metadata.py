@@ -54,7 +54,7 @@ UNCHANGED_LEADER = -2
 UNASSIGNED = bytes(16)
 """The directory id of a replica that is not assigned to a log directory."""
 RESERVED_IDS = 100
-"""The ids below this number are reserved: no log directory has one."""
+"""The ids below this number are reserved: no log directory has such an id."""
 
 
 def is_reserved(directory_id: bytes) -> bool:

@@ -42,7 +42,8 @@ def open_plain(path: Path | str, flags: int, mode: int = 0o644) -> int:
 
 
 def open_to_read(path: Path, buffering: int = -1) -> BinaryIO:
-    """Opens a file for reading. Raises DamagedFile if it is not a plain file, FileNotFoundError, and other OSErrors.
+    """Opens a file for reading. Raises DamagedFile if the file is not a plain file. Also raises FileNotFoundError and other
+    OSErrors.
 
     A path in an object store opens its file itself; an object store has only plain files.
     """

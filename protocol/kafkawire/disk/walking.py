@@ -147,7 +147,7 @@ def sound_batch_after(path: Path, damage: Damage, next_offset: int) -> int | Non
     with open_to_read(path) as file:
         file.seek(damage.position)
         data = memoryview(file.read(SEARCH_LIMIT))
-    # Look only where a batch may begin: its offset has the upper half of `next_offset`, and its byte 16 is the magic 2.
+    # Look only where a batch may begin: the upper half of its offset is as in `next_offset`, and its byte 16 is the magic 2.
     likely = re.compile(rb"(?s)(?=" + re.escape(next_offset.to_bytes(8, "big")[:4]) + rb".{4}\0.{7}\x02)")
     work = SEARCH_WORK
     for match in likely.finditer(data, 1):

@@ -217,7 +217,8 @@ class Group(AnyGroup):
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Tells whether a client with these protocols can join: all members must support one of these protocols."""
+        """Tells whether a client with these protocols can join: at least one of these protocols must be supported by all
+        members."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and self.members.support_one_of(protocols)

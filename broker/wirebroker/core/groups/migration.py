@@ -93,8 +93,9 @@ def _consumer_member(member: Member, subscription: ConsumerProtocolSubscription,
 
 
 def may_downgrade(group: ConsumerGroup, leaving: Sequence[ConsumerMember], cluster: Cluster, joining: int = 0) -> bool:
-    """Tells whether the group may become a classic group when these members leave, because all other members use the classic
-    protocol. `joining` is the number of classic members that join at the same time."""
+    """Tells whether the group may become a classic group when these members leave. All remaining members must use the classic
+    protocol, and their number and the migration policy must allow the change. `joining` is the number of classic members that
+    join at the same time."""
     left = len(group.members) - len(leaving) + joining
     if group.classic_members - sum(member.classic is not None for member in leaving) + joining != left or left <= 0:
         return False

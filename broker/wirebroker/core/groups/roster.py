@@ -151,7 +151,7 @@ class Roster(dict[str, Member]):
         member.protocols = protocols
 
     def support_one_of(self, protocols: Protocols) -> bool:
-        """Tells whether all members support at least one common protocol among these."""
+        """Tells whether at least one of these protocols is supported by all members."""
         return any(self._votes[name] == len(self) for name, _ in protocols)
 
     def choose_protocol(self, release: Release) -> str:

@@ -35,7 +35,7 @@ class Work(NamedTuple):
 
 
 class _Process:
-    """The tasks that the members of one process have been assigned so far (Kafka's ProcessState)."""
+    """The tasks that have been assigned so far to the members of one process (Kafka's ProcessState)."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}

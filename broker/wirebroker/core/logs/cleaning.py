@@ -4,9 +4,9 @@ A round of compaction reads the closed segments before the first open transactio
 closed after the last round, to learn the last offset of each key. Then it reads all closed segments and drops each record whose
 key has a later record. The offsets of the other records do not change. These batches are kept, too:
 
-    tombstones, and the markers of transactions without batches, for delete.retention.ms after the first round that read these
-    records the last batch of each producer, without its records, because the producer's sequences are read from this batch at
-    startup the last batch of the round
+* tombstones, and the markers of transactions without batches: for delete.retention.ms after the first round that read them
+* the last batch of each producer, without its records: at startup the producer's sequences are read from this batch
+* the last batch of the round
 
 This module only decides which records stay. The log on disk and the log in memory write the remaining batches and replace their
 segments themselves. Functions that take long are generators: they yield at least once per `STEP` records or per batch, so that
@@ -172,7 +172,8 @@ class TransactionFilter:
 
 
 class Cleaning(Generic[S]):
-    """One round of compaction: call `learn`, then `left` for each batch in the segments that `groups` yields, in order."""
+    """One round of compaction: call `learn`, and then call `left` for each batch of the segments that `groups` yields, in
+    order."""
 
     def __init__(self, task: Task[S]) -> None:
         self.task = task

@@ -39,8 +39,8 @@ that no broker shows the setting, so its values were taken from Kafka's code."""
 class Release(Struct, frozen=True):
     """One release.
 
-    `announced` has the oldest and the newest version of each API in the response to ApiVersions, by API key. For each API for
-    which the release announces versions that its broker cannot read, `reads_from` has the oldest version that it can read.
+    `announced` has the oldest and the newest version of each API in the response to ApiVersions, by API key. If the release
+    announces old versions of an API that its broker cannot read, `reads_from` has the oldest version that the broker can read.
     `settings` are the differences from the settings of the base release (`kafkawire.messages.BASE`), by kind of resource
     ("broker", "topic") and by name. None stands for a setting that the release does not have.
     """

@@ -1,7 +1,7 @@
 """The records that a share partition has given out. The records are kept in batches, as in Kafka's InFlightBatch.
 
 At first a batch has one state for all its records. Each record gets its own state when, for example, a client acknowledges only
-some of them.
+some records of the batch.
 """
 
 from __future__ import annotations

@@ -505,9 +505,9 @@ def _judge_end(transaction: Transaction, requested: EndRequest, fences: bool) ->
     for a repeated EndTxn.
 
     From transaction version 2 on, every EndTxn increases the epoch, so a repeated EndTxn has the previous epoch. In these
-    versions, a client may abort a transaction that never began, which also increases the epoch. In earlier versions a repeated
-    EndTxn is recognised only by the state of the transaction. `fences` tells whether an epoch newer than the known one is
-    refused.
+    versions, a client may also abort a transaction that never began; this EndTxn increases the epoch, too. In earlier versions
+    a repeated EndTxn is recognised only by the state of the transaction. `fences` tells whether an epoch newer than the known
+    one is refused.
     """
     bumps = requested.transaction_version >= BUMPS_EPOCH
     state, epoch = transaction.state, transaction.producer_epoch

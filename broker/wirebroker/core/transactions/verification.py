@@ -35,7 +35,8 @@ class TransactionalProducer(NamedTuple):
 
 class Verified(NamedTuple):
     """The result of `verify`. `first_writes` are the partitions to which the producer may now write the first batch of its
-    transaction. Before Kafka 4.0 this may also be the first batch of another epoch in an open transaction.
+    transaction. Before Kafka 4.0, this batch may also be the first batch of another epoch in a transaction that is already
+    open.
 
     If a partition is in neither `first_writes` nor `errors`, the transaction is already open on it.
     """
