@@ -133,7 +133,7 @@ def test_the_seeds_have_all_foci() -> None:
 # Each of these functions puts back a defect, which the world must find.
 
 
-def retention_goes_round(monkeypatch: pytest.MonkeyPatch) -> str:
+def retention_goes_round(monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     """A check removes one segment at a time, and a segment stays if DeleteRecords has passed it."""
 
     def start_at(self: Any, offset: int, now: int) -> None:
@@ -158,18 +158,20 @@ def retention_goes_round(monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(watching, "HANG_S", 1.0)
     monkeypatch.setattr(Partition, "_start_at", start_at)
     monkeypatch.setattr(Partition, "retain", retain)
-    return "hang: Hang"
+    return "hang: Hang", "expired records are still there"
 
 
-DEFECTS: list[Callable[[pytest.MonkeyPatch], str]] = [retention_goes_round]
+Defect = Callable[[pytest.MonkeyPatch], tuple[str, ...]]
+"""Puts back a defect. Returns how the findings about it begin."""
+DEFECTS: list[Defect] = [retention_goes_round]
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
-def test_the_world_finds_a_defect(defect: Callable[[pytest.MonkeyPatch], str], monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = defect(monkeypatch)
+def test_the_world_finds_a_defect(defect: Defect, monkeypatch: pytest.MonkeyPatch) -> None:
+    begins = defect(monkeypatch)
     found = next((each for seed in range(1000) if (each := first_finding(seed)) is not None), None)
     assert found is not None
-    assert found.kind.startswith(kind)
+    assert found.kind.startswith(begins)
 
 
 def first_finding(seed: int) -> Finding | None:

@@ -28,7 +28,7 @@ VARIED: dict[tuple[str, str], tuple[Any, ...]] = {
     ("JoinGroup", "session_timeout_ms"): (6000, 10_000, 45_000),
     ("Fetch", "max_wait_ms"): LONGEST_WAITS, ("Fetch", "isolation_level"): (0, 1),
     ("ShareFetch", "max_wait_ms"): (0, 500, 30_000),
-    ("InitProducerId", "transaction_timeout_ms"): (1000, 10_000, 900_000), ("Produce", "acks"): (-1, -1, -1, -1, 1, 0),
+    ("InitProducerId", "transaction_timeout_ms"): (1000, 10_000, 900_000), ("Produce", "acks"): (-1, -1, 1),
 }  # fmt: skip
 """Values of single fields of requests."""
 SINCE_STATIC = 5

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fuzzing.script import Finding
 from kafkawire.batches import iter_batches, read_header
 from kafkawire.errors import ErrorCode
+from kafkawire.messages.fetch import FetchPartition, FetchTopic
 
 if TYPE_CHECKING:
     from simulation.whole.world import Sent, World
@@ -15,7 +17,12 @@ if TYPE_CHECKING:
 
 INITIAL, FINAL = 0, -1
 LARGE = 1 << 20
+"""More bytes than all logs of a world have."""
 EARLIEST, LATEST = -2, -1
+SINCE_SESSIONS, BY_TOPIC_ID = 7, 13
+"""The first versions of Fetch with sessions, and with topic ids."""
+SINCE_EPOCHS = 9
+"""The first version of Fetch with leader epochs."""
 Key = tuple[str | bytes, int]
 
 
@@ -70,12 +77,37 @@ class Readers:
                 partition = known and known.partition(part.partition_index)
                 ends = known and before.get((known.name, part.partition_index))
                 if known and partition and ends and asked and ends.topic_id == known.topic_id:
-                    _Part(world, sent, partition, ends, asked[key], part).judge(alone=len(asked) == 1)
+                    _Part(world, sent, partition, ends, asked[key], part).judge()
         if len(told) != len(set(told)):
             raise Finding("a Fetch gets a partition twice", f"{sent}: {told}")
         answers = not (response.error_code or response.throttle_time_ms)  # a throttled client gets no partitions
         if whole and asked is not None and answers and set(told) != asked.keys():
             raise Finding("a Fetch does not get all partitions", f"{sent}: {told}, and not {[*asked]}")
+
+    def update(self, world: World, node: int, request: Any, version: int, chance: Random) -> None:
+        """Lets a reader go on with a session, and fetch one of its partitions again from the start, and all of it."""
+        by_id = version >= BY_TOPIC_ID
+        known = [
+            key
+            for key, held in self._sessions.items()
+            if key[0] == node and held and isinstance(next(iter(held))[0], bytes) == by_id
+        ]
+        if known and version >= SINCE_SESSIONS and (epoch := world.sessions.following(key := chance.choice(known))):
+            request.session_id, request.session_epoch = key[1], epoch
+        held = self._sessions.get((node, request.session_id))
+        if not held or request.session_epoch in (INITIAL, FINAL):
+            return
+        name, index = chance.choice(sorted(held, key=str))
+        topic = _topic(world, FetchTopic(topic=name) if isinstance(name, str) else FetchTopic(topic_id=name))
+        if topic is None or (partition := topic.partition(index)) is None:
+            return
+        epoch = partition.leader_epoch if version >= SINCE_EPOCHS else -1
+        part = FetchPartition(
+            partition=index, current_leader_epoch=epoch, fetch_offset=partition.log_start_offset, partition_max_bytes=LARGE
+        )
+        place = {"topic": name} if isinstance(name, str) else {"topic_id": name}
+        request.topics = [FetchTopic(**place, partitions=[part])]
+        request.max_bytes = LARGE
 
     def _asked(self, sent: Sent, response: Any, whole: bool) -> dict[Key, Any] | None:
         """Returns the partitions that a request fetches, or None if that is not known."""
@@ -106,8 +138,8 @@ class _Part(NamedTuple):
     asked: Any
     told: Any
 
-    def judge(self, *, alone: bool) -> None:
-        """Compare the response with the log. `alone`: nothing else was fetched."""
+    def judge(self) -> None:
+        """Compare the response with the log."""
         done, topic = self.world.done, self.partition.topic
         if {topic, "*"} & (done.lossy | done.falls):
             return
@@ -120,7 +152,7 @@ class _Part(NamedTuple):
         if self.told.error_code or self.told.diverging_epoch.epoch >= 0:
             return
         self._offsets()
-        self._records(alone=alone)
+        self._records()
 
     def _expect(self, holds: bool, why: str) -> None:
         if not holds:
@@ -151,7 +183,7 @@ class _Part(NamedTuple):
             start = self.partition.log_start_offset
             self._expect(self.before.start <= told.log_start_offset <= start, "the log start offset is wrong")
 
-    def _records(self, *, alone: bool) -> None:
+    def _records(self) -> None:
         committed = self.sent.request.isolation_level == 1
         bound = self.told.last_stable_offset if committed else self.told.high_watermark
         compacted = "compact" in self.partition.configs.text("cleanup.policy")
@@ -159,7 +191,7 @@ class _Part(NamedTuple):
         asked, offset = self.asked, self.asked.fetch_offset
         large = asked.partition_max_bytes >= LARGE <= self.sent.request.max_bytes
         ready = self.before.stable if committed else self.before.high
-        whole = not (alone and large) or compacted
+        whole = not large or compacted
         if not batches:
             self._expect(whole or offset >= ready, "records are left out")
             return

@@ -25,6 +25,10 @@ class Sessions:
         """The numbers of the requests that have no response yet."""
         self._unordered: set[int] = set()
 
+    def following(self, key: Any) -> int:
+        """Returns the epoch that a session expects, or 0."""
+        return self._next.get(key, 0)
+
     def sent(self, sent: Sent) -> None:
         """Note that a request is sent."""
         if (key := _key(sent, None)) is not None:

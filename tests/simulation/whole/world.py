@@ -308,6 +308,8 @@ class World:
             return None
         if not self.setting.planned:
             self._inform(asked.message, chance)
+            if asked.ask.api == "Fetch" and chance.random() < 0.5:
+                self.readers.update(self, node, asked.message, asked.ask.version, chance)
         sent = Sent(len(self.history), asked, asked.ask.version, node, self.now)
         self.say(f"[{link.number}→{node}] {sent} {asked.ask.body}")
         try:
