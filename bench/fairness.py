@@ -3,7 +3,7 @@
 The server runs on one core and the rude client on another, if the machine has two. The good client has one request in
 flight. The good client sends Metadata of one topic and Produce of one record alternately, `PAUSE` seconds apart. The rude
 client is a separate process. A row lasts until the rude client has all its responses, or `LONGEST` seconds. Each row starts a
-fresh server with 1,000 topics of 3 partitions. Kafka takes long to create them, so one Kafka serves all rows of a round.
+fresh server with 1,000 topics of 3 partitions. Kafka takes long to create the topics, so one Kafka serves all rows of a round.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ of these runs is the result, because timers and the garbage collector only add t
 Instructions of the kernel and waits for memory are not counted. `--beside` measures the time, which includes both.
 
 The counts depend on the interpreter, the C library and the processor. So `budgets.json` names the interpreter, library and
-processor of its counts. If these differ on a machine, the script also counts the commit that wrote `budgets.json`, and compares
-both counts.
+processor of its counts. On a machine where one of the three differs, the script also measures the commit that wrote
+`budgets.json`, and compares the counts of both commits.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ FORMS = {INSTRUCTIONS: ",.0f", SYSTEM_CALLS: ".2f", COPIED: ",.0f"}
 SPARE = {INSTRUCTIONS: 0.0, SYSTEM_CALLS: 0.25, COPIED: 100.0}
 """The least amount by which a count may exceed its budget, because the allocator takes memory now and then."""
 SPARE_IF_LARGE = {INSTRUCTIONS: 0.0, SYSTEM_CALLS: 1.5, COPIED: 64_000.0}
-"""The least amount for rows with large batches. It is larger, because the client and the system decide in how many pieces a
+"""The same amount for rows with large batches. It is larger, because the client and the system decide in how many pieces a
 batch arrives."""
 COMMAND = "scripts/bench --only instructions --write-budgets"
 LIBRARIES = ("crc32c", "cramjam")

@@ -37,7 +37,7 @@ CREATE_TOPICS, INIT_PRODUCER_ID = 19, 22
 
 
 class Producer:
-    """An idempotent producer that sends the same batch again and again, with the next sequence and its CRC."""
+    """An idempotent producer that sends the same batch again and again, each time with the next sequence and a new CRC."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         host, _, port = options.address.rpartition(":")

@@ -112,7 +112,8 @@ def _clients(folder: Path) -> tuple[dict[str, tuple[str, ...]], list[Missing]]:
 def _cases(
     clients: dict[str, tuple[str, ...]], folder: Path, running: Sequence[Contender], share: float, entered: Field
 ) -> Iterator[Case]:
-    """Yields the cases: each client with each codec, first its producer and then its consumer; after them equal records."""
+    """Yields the cases: first a case for each client and codec, which measures the producer and then the consumer; then the
+    cases with equal records."""
     file, count = folder / "records", str(int(RECORDS * share))
     file.write_text("".join(f"{line}\n" for line in lines()))
     for client, command in clients.items():

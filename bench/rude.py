@@ -37,7 +37,8 @@ class Attack:
 
 
 class Rude:
-    """The process of a rude client. `done` returns its result so far. The process ends with the `with` block."""
+    """The process of a rude client. `done` returns the result once the client is done. The process ends with the `with`
+    block."""
 
     def __init__(self, attack: Attack, address: tuple[str, int], core: int | None, longest: float) -> None:
         context = multiprocessing.get_context("fork")

@@ -114,8 +114,8 @@ def _described(client: WireClient, kind: int, name: str, version: int) -> dict[s
 
 
 def _changes(kind: str, settings: dict[str, Any]) -> Json:
-    """Returns the settings that differ from the recording, by name: their type, default and marks, or None for a
-    setting that the release does not have.
+    """Returns the settings that differ from the recording, by name. A setting has its type, default and marks; it is None if
+    the release does not have it.
     """
     recorded = json.loads(DEFAULTS.read_text(encoding="utf-8"))[kind]
     changes: Json = {}
@@ -149,7 +149,7 @@ def _defined(kind: str, entry: Any, known: Setting | None, recorded: str | None)
 
 
 def _type_later(kind: str, name: str) -> ConfigType:
-    """Returns the type that a later release returns, because releases before 2.6 return no types."""
+    """Returns a setting's type as a later release returns it, because releases before 2.6 return no types."""
     later = json.loads(TELLS_TYPES.read_text(encoding="utf-8"))["settings"][kind].get(name)
     return ConfigType[later[0].upper()] if later else ConfigType.STRING
 

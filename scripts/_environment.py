@@ -15,8 +15,8 @@ SOURCES = [*(str(ROOT / folder) for folder in ("broker", "protocol", "pipeline",
 
 def enter(*needed: str) -> None:
     """Run the script again with the Python of .venv, if another Python started it, and put the sources on the path.
-    Exits with code 2 and a message if the environment lacks a needed package. For `--help` the script's docstring is then
-    printed; with an environment the script prints its own help.
+    If the environment lacks a needed package, exits with code 2 and a message; but for `--help` prints the script's docstring
+    and exits with code 0. If no package is missing, the script prints its own help.
     """
     python = ROOT / ".venv" / "bin" / "python"
     script = Path(sys.argv[0]).name

@@ -45,8 +45,8 @@ class KafkaServer:
     broker gets a free port, and keeps it when it restarts. `security` adds listeners; `addresses` has their addresses by
     protocol. With `joins` the broker joins the cluster of the server `joins`, and its settings need another `node.id`.
     `advertised` is the address that clients use, if it is not the broker's own. `quorum` has the addresses of all controllers
-    by node id. With it, the broker is also a controller, and one of several brokers that `start_together` starts. Raises
-    KafkaUnavailable if Kafka is not on this machine or does not start.
+    by node id. With `quorum`, the broker is also a controller, and it is one of several brokers that `start_together` starts.
+    Raises KafkaUnavailable if Kafka is not on this machine or does not start.
     """
 
     SETTINGS: Mapping[str, str] = {

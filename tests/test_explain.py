@@ -416,7 +416,7 @@ def test_a_coordinator_that_is_not_there(staged: Callable[..., Stage]) -> None:
     ("reason", "cause"),
     [
         (upstream.NO_TLS, "the broker's port is plaintext, and the proxy speaks TLS"),
-        (upstream.REFUSED_CERTIFICATE, "the proxy has no certificate or another one"),
+        (upstream.REFUSED_CERTIFICATE, "the proxy has no certificate, or a certificate that the broker does not trust"),
         (upstream.WANTS_CERTIFICATE, "the proxy has no certificate"),
     ],
 )

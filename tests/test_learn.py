@@ -630,7 +630,7 @@ def test_a_section_without_a_response_is_named_and_the_others_are_read(file: Pat
     ("flags", "problem"),
     [
         (["--bootstrap", "nowhere", "--out", "x"], "'nowhere' is not host:port"),
-        (["--out", "x"], "--bootstrap says which cluster"),
+        (["--out", "x"], "give --bootstrap (the cluster) and --out"),
         (["--bootstrap", "127.0.0.1:1", "--out", "x"], "127.0.0.1:1: Connection refused; if this listener has TLS or SASL"),
         (["--bootstrap", "127.0.0.1:1", "--out", "x", "--command-config", "none"], "--command-config none: No such file"),
     ],

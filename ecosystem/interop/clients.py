@@ -127,8 +127,8 @@ def old_kafka_python(pinned: str = "") -> Command:
 
 
 def old_confluent() -> Command:
-    """confluent-kafka of 2022 on librdkafka of the same version. Both are compiled, because they have no wheel for Python
-    3.11."""
+    """confluent-kafka of 2022 on librdkafka of the same version. This release has no wheel for Python 3.11, so both are
+    compiled."""
     for name in ("make", "gcc"):
         tool(name)
     folder = cache() / f"librdkafka-{OLD_CONFLUENT}"

@@ -1,4 +1,5 @@
-"""Secured listeners, users, ACLs and a quota for the checks that need them, the same on wirebroker and on a real Kafka."""
+"""Sets up secured listeners, users, ACLs and a quota for the checks that need them, in the same way on wirebroker and on a real
+Kafka."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Process:
             self.start()
 
     def kill(self, away: float) -> None:
-        """Kill the program, and start it again after these seconds."""
+        """Kill the program now. `tend` starts it again after `away` seconds."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -116,7 +116,7 @@ class Chaos:
         self.threads: list[threading.Thread] = []
 
     def run(self, seconds: float) -> None:
-        """Kill for this long, and then wait until all killed processes run again."""
+        """For this number of seconds, kill again and again; then wait until all killed processes run again."""
         end = time.monotonic() + seconds
         strike = time.monotonic() + 15
         while time.monotonic() < end:

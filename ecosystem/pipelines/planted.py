@@ -21,7 +21,7 @@ KINDS = ("input_unprocessed", "commit_beyond_output", "processed_twice", "output
          "commit_jump")  # fmt: skip
 
 CONSEQUENCES = ("application_duplicate", "epoch_duplicate", "commit_regression")
-"""Further kinds that these faults have: outputs with equal contents, and commits that go back."""
+"""The kinds of findings that these faults may have as a consequence: outputs with equal contents, and commits that go back."""
 
 
 class RealKafka:

@@ -84,8 +84,8 @@ class Suite:
     name: str
     version: str
     make: Callable[[str, str], Run]
-    """Fetches the suite's dependencies, and returns the command that runs the suite on brokers of this version of Kafka at this
-    address. Raises Missing.
+    """Fetches the suite's dependencies, and returns the command that runs the suite. The arguments are the brokers' address and
+    their version of Kafka. Raises Missing.
     """
     seconds: int
     brokers: int = 1
@@ -101,7 +101,8 @@ class Suite:
     """The secured listeners of each broker; the address is then `PLAINTEXT=127.0.0.1:9092 SSL=… CERTIFICATES=FOLDER`."""
     users: Mapping[str, str] = field(default_factory=dict)
     ports: Mapping[int, tuple[str, int]] = field(default_factory=dict)
-    """Ports that the tests cannot change. Each port leads to a listener and a broker, which is given by its number from 0."""
+    """Ports that the tests cannot change. Each port leads to a listener of a broker: the value has the listener's name and the
+    broker's number, from 0."""
     not_offered: str = "$^"
     """Matches the names of tests that need a feature which wirebroker does not offer. The README lists these features."""
 

@@ -232,7 +232,8 @@ class _Audit:
         return records
 
     def _read_table(self) -> bool:
-        """Reads the application's table, if the journal is a table. Returns whether the driver can hold it."""
+        """Reads the application's table, if the journal is a table. Returns False if the table has too many rows for the
+        driver."""
         if (described := self.request.table) is None:
             return True
         self.stage("reading the application's table")
@@ -364,8 +365,8 @@ class _Audit:
         return totals
 
     def _ranges(self, by_partition: Mapping[tuple[str, int], Row]) -> list[dict[str, Any]]:
-        """Returns the offsets of each partition that were read, from `first` up to `end`, and which of several replicas was
-        read.
+        """Returns, for each partition, the offsets that were read, from `first` up to `end`. If the partition has several
+        replicas, also returns which replica was read.
         """
         ends = {where: row["last"] + 1 for where, row in by_partition.items()}
         return [

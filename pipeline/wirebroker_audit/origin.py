@@ -56,8 +56,8 @@ class Origin(ABC):
     bounds: list[tuple[str, int, int, int]]
     """topic, partition, log start offset, and `cleaned_until`, as in `schema.BOUNDS`"""
     elections_ms: int = -1
-    """The origin has the unclean elections since this time, which is set when the replicas are compared. It is −1 if the origin
-    has no elections, like a live cluster."""
+    """The time since which the origin has the unclean elections. It is set when the replicas are compared, and stays −1 if the
+    origin has no elections, like a live cluster."""
     unsure: frozenset[str] = frozenset()
     """topics of which no file or broker says whether they are compacted; compaction may explain missing offsets in these
     topics"""
@@ -85,8 +85,8 @@ class Origin(ABC):
 
     @abstractmethod
     def after(self, state: ReportState) -> tuple[list[Piece], dict[Key, Mark], list[str]]:
-        """Returns the part of `pieces` that an earlier report has not read, the partitions whose earlier rows count, and
-        notices."""
+        """Returns three values: the part of `pieces` that an earlier report has not read, the marks of the partitions whose
+        earlier rows count, and notices."""
 
     def state_of(self, folded: DataFrame, expiration_ms: int) -> ReportState:
         """Returns how far the audit has read each partition, from the last batches in its runs."""

@@ -5,8 +5,8 @@ import "syscall"
 const madvHugepage = 14
 
 // reserve makes sure that the kernel has free memory at hand: it touches this much memory and gives it back. The host of a
-// virtual machine may have taken unused memory away. Then each page costs twenty times as much to get back, and this would be
-// measured as the server's time.
+// virtual machine may have taken unused memory away. It takes twenty times as long to use a page that must first come back, and
+// this would be measured as the server's time.
 func reserve(megabytes int) {
 	if megabytes <= 0 {
 		return

@@ -73,7 +73,7 @@ class Pair:
     stop: int
     """the base offset of the next segment, or the end of the log"""
     copy: RemoteFile | None = None
-    """the copy in a remote store; `other` is then the folder of the copies"""
+    """the copy in a remote store, if the pair has one: `other` is then the folder of the copies"""
 
     @property
     def file(self) -> str:
@@ -234,8 +234,8 @@ def _diverging(pair: Pair, found: _Stretch) -> Iterator[Finding]:
         read, other = pair.read, pair.other
         where = f"at offset {found.first}" if found.first == found.last else f"between offsets {found.first} and {found.last}"
         if pair.copy is None:
-            both = f"the replicas of {read.owner}, which was read, and of {other.owner} differ {where}, below the high "
-            both += "watermark"
+            both = f"the replica of {read.owner}, which was read, and the replica of {other.owner} differ {where}, "
+            both += "below the high watermark"
         else:
             both = f"the replica of {read.owner}, which was read, and its copy {pair.file} differ {where}"
         words = f"{other.name}: {both}"

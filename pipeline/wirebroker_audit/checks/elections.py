@@ -96,7 +96,7 @@ def _start_of(epoch: int, replicas: Sequence[PartitionFolder]) -> int:
 def _finding(election: UncleanElection, folder: PartitionFolder, doubt: _Doubt) -> Finding:
     when = "" if election.at_ms < 0 else f" at {datetime.fromtimestamp(election.at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
     former = election.former_leader
-    before = {UNKNOWN: "", election.leader: ", which had led before and lost its place as a replica that is in sync"}.get(
+    before = {UNKNOWN: "", election.leader: "; it had led before, and had then lost its place among the in-sync replicas"}.get(
         former, f"; node {former} had led"
     )
     could = ", ".join(map(str, sorted(set(election.in_sync)))) or "none"

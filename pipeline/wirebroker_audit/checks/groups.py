@@ -286,7 +286,8 @@ def findings_of(
     seen: Seen, ranges: Mapping[Key, tuple[int, int]], began_ms: int, passed: Mapping[Step, int] | None = None
 ) -> Iterator[Finding]:
     """Returns the findings about groups. `ranges` has each partition's log start and end, as they were at `began_ms` or
-    later; `passed` has the inputs without output that a jump has passed, if the group's pipeline is known."""
+    later; `passed` has, for each jump of a group whose pipeline is known, the number of inputs without output that the jump has
+    passed."""
     for before, commit, _ in seen.back:
         if (commit.topic, commit.partition) in ranges:
             yield _went_back(before, commit)

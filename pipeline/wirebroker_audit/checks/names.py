@@ -1,6 +1,6 @@
 """Finds the *odd* names: the names that do not occur exactly once in the journal and once in the log.
 
-A name is two 64-bit hashes, see `naming`, which tasks write beside the rows. Spark shuffles names as arrays, which
+A name is two 64-bit hashes (see `naming`). Tasks write these hashes beside the rows. Spark shuffles names as arrays, which
 costs much less than rows, in buckets that tasks sort one after the other. So memory grows neither with the journal nor with the
 log, nor with the copies of one name.
 """
@@ -46,7 +46,7 @@ class LeftOut(NamedTuple):
     batches: pa.Table | None = None
     """the place of each batch whose transaction is not committed; None without such batches"""
     many: DataFrame | None = None
-    """the same places, if there are more of them than a task can hold; Spark then leaves out the records of these batches"""
+    """these places, if a task cannot hold all of them: then Spark leaves out the records of these batches"""
     starts: pa.Table | None = None
     """the `log_start` of each partition that does not begin at 0; None if all begin at 0"""
 
@@ -82,7 +82,7 @@ def left_out(hidden: DataFrame | None, starts: Sequence[tuple[str, int, int]]) -
 
 
 def odd_names(stored: DataFrame, wanted: DataFrame, left_out: LeftOut, count: int) -> DataFrame:
-    """Returns the hashes of the odd names, with the numbers of their rows that are `stored` and `wanted`; numbers above 2 may
+    """Returns the hashes of the odd names, each with the number of its rows in `stored` and in `wanted`. A number above 2 may
     be too low. A name is also odd if the journal and the log have different partitions for it, or if sending was reported as
     failed. `count` is the approximate number of all rows. Filters of `stored` and `wanted` are ignored if their files can be
     read directly."""
@@ -199,7 +199,8 @@ def picked(rows: DataFrame, odd: DataFrame) -> DataFrame:
 
 
 def _picked_in(file: pq.ParquetFile, hashes: Array) -> Iterator[pa.RecordBatch]:
-    """Reads the other columns only of the row groups that have such a hash."""
+    """Yields the rows that have one of these hashes. Reads the other columns of a row group only if the group has such a
+    row."""
     for number in range(file.num_row_groups):
         group = file.read_row_group(number, ["hash"])["hash"]
         mine = group.fill_null(0).to_numpy()

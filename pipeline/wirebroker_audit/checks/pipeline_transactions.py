@@ -3,8 +3,8 @@
 A group's commit passes the inputs since the group's previous commit. These checks count records by batch headers, and read no
 records. A producer has a new epoch in each transaction since KIP-890, so offsets and outputs with the same epoch belong
 together. Under an older protocol, the brokers' clocks show which offsets and outputs belong together: the offsets of a
-transaction are stored before its first marker, and after the last marker of the previous transaction. For this reason, findings
-then have only the severity `likely`.
+transaction are stored before its first marker, and after the last marker of the previous transaction. Clocks are weaker
+evidence than epochs, so findings under an older protocol have only the severity `likely`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Counted(NamedTuple):
 
 
 def counted(pipeline: Pipeline, facts: Facts, passed: DataFrame, batches: DataFrame, log_starts: DataFrame) -> Counted:
-    """Compare the transactions of a pipeline's group. `passed` has the rows `PASSED` of that group, and the rows that count all
-    holes."""
+    """Compare the transactions of a pipeline's group. `passed` has the rows of that group, in the form `PASSED`, and the rows
+    with the number of all holes."""
     return _Transactions(pipeline, facts, passed, batches, log_starts).counted()
 
 

@@ -1,7 +1,7 @@
 """Outputs against inputs, record by record: inputs without output, with too many outputs, out of order.
 
 Inputs and outputs of a pipeline belong together if they have the same identity. One shuffle by two 64-bit hashes of the
-identity counts both sides of all pipelines, sorted on disk where needed. Only the records of identities whose counts break a
+identity counts both sides of all pipelines; it sorts on disk where needed. Only the records of identities whose counts break a
 pipeline's promise are read again.
 """
 
@@ -192,9 +192,9 @@ class _Comparison:
         and the input precedes the first processed input; "waiting" if the group has not committed the input, or its output is
         in an open transaction; and otherwise "due".
 
-        For each identity, the method chooses as many inputs as outputs are missing: first inputs without an output for their
-        `part`, then inputs that the group has not committed, then inputs with the highest offsets. `committed` is the offset
-        that the group has committed. Without a group, it is the offset of the last input with an output.
+        If n outputs of an identity are missing, the method chooses n inputs of this identity: first inputs without an output
+        for their `part`, then inputs that the group has not committed, then inputs with the highest offsets. `committed` is the
+        offset that the group has committed. Without a group, it is the offset of the last input with an output.
         """
         reached: dict[tuple[int, str, int], int] = {}
         begins: dict[tuple[int, str, int], int] = {}

@@ -1,8 +1,8 @@
 """Checks epochs and sequences: duplicates, gaps, disorder, and epochs that fall back.
 
 The checks do not look at every batch. `suspects` finds the producers whose runs have gaps or overlaps. `examined` returns only
-the suspicious epochs of these producers: as whole runs if the runs do not overlap, else as parts of runs. If the parts overlap,
-too, it returns their batches.
+the suspicious epochs of these producers: as whole runs if the runs do not overlap, as parts of runs if the parts do not
+overlap, and otherwise as batches.
 """
 
 from __future__ import annotations
@@ -154,8 +154,8 @@ def in_sequence(stretches: DataFrame) -> DataFrame:
     """Stretches of consecutive sequences with the columns that the checks need; `with_copies` adds the others.
 
     `place`, `tail_place`: the unwrapped first sequence of the first and the last batch · `end`: the last sequence · `order` in
-    the log, within the epoch · `reach`: among the stretches of lower place, the `tail` of the stretch with the highest end ·
-    `number`: the rank by place · `lower`: the last batch before the batch that begins the epoch · `overlap`: the set of
+    the log, within the epoch · `reach`: the `tail` of the stretch that has the highest end of all stretches with a lower place
+    · `number`: the rank by place · `lower`: the last batch before the batch that begins the epoch · `overlap`: the set of
     stretches that overlap, directly or through others · `alone`: whether the set has one stretch.
     """
     log, by_place = by_log(EPOCH), Window.partitionBy(*EPOCH).orderBy("place", "order")

@@ -38,9 +38,10 @@ RUNS = pa.schema(
 )  # fmt: skip
 """`kind`: transactional and control, as in the attributes of the first batch; a marker that ends no transaction of its run is a
 run of its own · `first`, `last`: the first and the last batch, `data`: the last batch that is not a marker · `open`: the first
-batch of the transaction that is open at the run's end · `last_bytes`, `last_crc`: of the last batch · `marked`: the position of
-the last marker, −1 if there is none · `batches`, `records`: those of data · `committed`, `aborted`: the numbers of markers ·
-`compacted_to`: the end of the last batch that was visibly compacted, −1 without such a batch."""
+batch of the transaction that is open at the run's end · `last_bytes`, `last_crc`: the size and the CRC of the last batch ·
+`marked`: the position of the last marker, −1 if there is none · `batches`, `records`: the numbers of data batches and of their
+records · `committed`, `aborted`: the numbers of markers · `compacted_to`: the end of the last batch that was visibly compacted,
+−1 without such a batch."""
 AT_FIRST = ("topic", "partition", "segment", "run", "producer_id", "kind", "first")
 AT_LAST = ("last", "last_bytes", "last_crc")
 SUMS = ("batches", "records", "bytes", "committed", "aborted")

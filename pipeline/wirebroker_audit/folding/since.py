@@ -109,8 +109,8 @@ class Onward:
     """the partitions whose earlier rows count, with the mark where reading continues"""
     notices: list[str] = field(default_factory=list)
     physical: dict[str, int] = field(default_factory=dict)
-    """In the rows, some segments have another name than their file has. For each such name, this is the segment's base
-    offset."""
+    """The base offset in the name of a segment's file, by the segment's name in the rows. It contains only segments whose name
+    in the rows differs from the file's name."""
 
 
 def onward(state: ReportState, folders: Sequence[PartitionFolder], pieces: Iterable[Piece]) -> Onward:
@@ -164,7 +164,8 @@ def _left(folder: PartitionFolder, mark: Mark, pieces: list[Piece], found: Onwar
 
 
 def another(offset: int) -> str:
-    """Returns the reason for a restarted log in which another batch has taken the place of the batch that was read last."""
+    """Returns why a log is read from its beginning if the batch that was read last is no longer there, and another batch is in
+    its place."""
     return f"the batch before offset {offset} has changed, so the log was truncated; it is read from its beginning"
 
 
@@ -242,7 +243,8 @@ def _why_new(each: LivePartition, mark: Mark, crc_before: Callable[[LivePartitio
 
 
 class Earlier:
-    """The rows of an earlier report about partitions that this audit continues, from their log start up to the mark."""
+    """The rows of an earlier report about partitions that this audit continues, from each partition's log start up to its
+    mark."""
 
     def __init__(self, spark: SparkSession, report: Path, goes_on: Mapping[Key, Mark], starts: Mapping[Key, int]) -> None:
         self._spark, self._report = spark, report

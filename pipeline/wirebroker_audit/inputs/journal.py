@@ -48,7 +48,7 @@ CASTS = {"topic": "string", "partition": "int", "acknowledged": "boolean", "prod
 are null."""
 
 PART, BLOCK = 64 * 1024 * 1024, 1024 * 1024
-"""The number of bytes of a file that a task reads, and the number of bytes that are parsed together."""
+"""Each task reads this many bytes of a file, and parses this many bytes at a time."""
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate", ".xz")
 """Spark reads files with these suffixes."""
 LOOKED_AT = 20_000

@@ -57,7 +57,7 @@ def notices_of(durability: Mapping[str, Durability], idempotent: Mapping[str, in
         producers = sum(idempotent[topic] for topic in weak)
         told.append(
             f"{_named(weak)}: {MIN_IN_SYNC} is below 2 and producers use acks=all (at least the {producers:,} that are "
-            "idempotent), so the leader alone may acknowledge a record, which is lost if that broker fails"
+            "idempotent), so the leader alone may acknowledge a record; if the leader's broker fails, this record is lost"
         )
     return told
 

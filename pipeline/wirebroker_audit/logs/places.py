@@ -28,8 +28,8 @@ def local_path(text: str, flag: str) -> Path:
         return Path(text)
     if is_elsewhere(text):
         raise BadPlace(
-            f"{flag} {text}: the audit cannot open {match[1]}: addresses here, but only paths and file: addresses. Mount the "
-            "place on this machine and on the executors, or copy what is to be audited"
+            f"{flag} {text}: the audit cannot open {match[1]}: addresses here; it can open only paths and file: addresses. "
+            "Mount the place on this machine and on the executors, or copy what is to be audited"
         )
     found = urlsplit(text)
     if found.netloc not in ("", "localhost"):

@@ -53,7 +53,7 @@ class Cluster:
 
 
 def choose(alike: Sequence[PartitionFolder], cluster: Cluster) -> Choice:
-    """Chooses which replica of a partition is read. Its `why` is the reason, and its `others` are the other replicas."""
+    """Chooses which replica of a partition is read. In the result, `why` is the reason, and `others` are the other replicas."""
     notices, current = [], []
     for each in alike:
         if wrong := cluster.why_not(each):

@@ -264,7 +264,8 @@ def _lineage(folder: PartitionFolder) -> list[tuple[int, int]]:
 
 
 def _cover(segments: Iterable[RemoteSegment]) -> Iterator[RemoteSegment]:
-    """Yields segments that cover the same offsets, as few as possible: after an election, a leader may copy offsets again."""
+    """Yields as few segments as possible that cover the same offsets: after an election, a leader may copy offsets that are
+    already in the store."""
     left, reach, at = sorted(segments, key=lambda each: (each.start, each.end)), 0, 0
     while at < len(left):
         begin, best = max(reach, left[at].start), left[at]

@@ -20,7 +20,8 @@ MAGIC: Final = 2
 
 
 def batch_limits(data: bytes, pos: i64, last_header: i64, most: i64) -> list[int]:
-    """Returns where batches begin and, as the last entry, where the last whole batch ends, by the lengths in the headers."""
+    """Returns the positions where batches begin, according to the lengths in their headers. The last entry is the position
+    where the last whole batch ends."""
     limits: list[int] = [pos]
     at: i64 = pos
     count: i64 = 0

@@ -55,7 +55,7 @@ def segments_now(folder: Path) -> list[tuple[int, Path]]:
         if set(before) == set(names):
             break
     found: dict[int, Path] = {}
-    for name in sorted(names, reverse=True):  # X.log.swap comes first; X.log then replaces it, if both exist
+    for name in sorted(names, reverse=True):  # if both exist, X.log comes after X.log.swap and replaces it
         if (first := offset_of(name.removesuffix(SWAP), LOG)) is not None:
             found[first] = folder / name
     return sorted(found.items())

@@ -33,7 +33,8 @@ from wirebroker_audit.reading.walking import Walk, walk
 CHUNK = 8 * 1024 * 1024
 """The number of bytes that are read at a time."""
 BATCHES = 8192
-"""The largest number of batches in one `Chunk`: so many headers stay in the cache of the processor until the rows are made."""
+"""The largest number of batches in one `Chunk`. It is small enough that their headers stay in the cache of the processor until
+the rows are made."""
 _LENGTH = struct.Struct(">i")
 _OLD = struct.Struct(">qiIb")
 """The beginning of a message of magic 0 or 1: offset, length, CRC-32 of all bytes after the CRC, magic."""
@@ -212,8 +213,8 @@ def _read_at(file: BinaryIO, position: int, size: int) -> bytes:
 
 
 def _read_within(file: BinaryIO, position: int, wanted: int, size: int) -> tuple[bytes, int]:
-    """Returns at most `wanted` bytes from a position in a file of this size, and the size, which is smaller if the file was cut
-    since then."""
+    """Returns at most `wanted` bytes from this position of the file, and the size of the file. The returned size is smaller
+    than `size` if the file has been cut."""
     asked = min(wanted, size - position)
     data = _read_at(file, position, asked)
     return data, size if len(data) == asked else position + len(data)

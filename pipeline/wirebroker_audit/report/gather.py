@@ -44,8 +44,8 @@ class Timeline(NamedTuple):
 RIBBONS, BATCHES = 3, 24
 """The number of partitions whose log is drawn around a finding, and the number of batches drawn for each partition."""
 NEAR = 50_000
-"""The number of offsets around a finding in which its producer's batches are searched first, so that Parquet skips most of a
-file."""
+"""The batches of a finding's producer are searched first within this many offsets of the finding, so that Parquet skips most of
+a file."""
 
 
 def first_findings(findings: DataFrame) -> list[Row]:

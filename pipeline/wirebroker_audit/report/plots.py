@@ -227,7 +227,8 @@ def trend(history: Sequence[Row]) -> str:
 
 
 def what_if(outcomes: Sequence[Row]) -> str:
-    """Draws the retries that windows of other sizes recognise or store again, and beside them the other profiles."""
+    """Draws how many retries are recognised or stored again with windows of other sizes, and beside them the same numbers with
+    other profiles."""
     windows = [each for each in outcomes if each["variant"].startswith("window")]
     others = [each for each in outcomes if not each["variant"].startswith("window")]
     places = range(len(windows) + len(others))

@@ -15,8 +15,8 @@ BATCH_BYTES, JOURNAL_BYTES, RECORD_OFFSETS = 500, 150, 200
 """Typical sizes, to estimate numbers of rows before anything is read: the bytes of a small batch, the bytes of a journal's row,
 and the bytes of a record in a live cluster's log."""
 PIECE, BATCH, CHECK, RECORD, ROW, NAMED = 2e-3, 4e-6, 1e-6, 12e-6, 5e-6, 5e-6
-"""The seconds of a processor that each of these takes: a piece, scanning a batch, checking a batch, a record, a journal's row,
-and matching a record with the journal."""
+"""The seconds of processor time for a piece, for scanning a batch, for checking a batch, for a record, for a row of the
+journal, and for matching a record with the journal."""
 
 JOURNAL, SCAN, CHECKS = "reading the journal", "scanning batches", "checking sequences, epochs and transactions"
 RECORDS, BATCHES, WRITING = "comparing the contents of records", "comparing the contents of batches", "writing the report"

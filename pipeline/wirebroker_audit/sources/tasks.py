@@ -72,8 +72,8 @@ def runs_of(rows: DataFrame) -> DataFrame:
 
 
 def records(spark: SparkSession, pieces: Sequence[Piece], keep: Path, expiration_ms: int, *, named: bool) -> DataFrame:
-    """Returns the records in the batches of these pieces. Tasks write the records as Parquet files into the new folder `keep`,
-    with their names if they shall be `named`, else with their contents."""
+    """Returns the records in the batches of these pieces. Tasks write the records as Parquet files into the new folder `keep`:
+    each record with its name if `named`, else with its contents."""
     keep.mkdir()
 
     def work(mine: list[Piece]) -> Iterator[pa.RecordBatch]:

@@ -17,7 +17,7 @@ from wirebroker_tools.campaign.workers import Workers
 Case = Mapping[str, Any]
 """Plain data. `id` names the case; each campaign of the same table uses the same ids."""
 Result = dict[str, Any]
-"""Plain data, with the `id` of its case. `files` are texts by name, which go into files of their own in the folder of the
+"""Plain data, with the `id` of its case. `files` has texts by file name; each text becomes a file in the folder of the
 results."""
 
 

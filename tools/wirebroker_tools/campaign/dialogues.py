@@ -152,9 +152,10 @@ def pairs(
 
     Runs that have the same dialogue after their fault are one class. In each class, second faults are added to the first run
     that the application survived. They are not added if the run without faults has the same dialogue after the same request
-    (`plain`). The second fault matches the first request of each class after the first fault: retries before other classes, and
-    requests that change something before requests that read. If several faults led to the same dialogue, only one of these
-    faults is tried as a second fault. A fault that broke the application by itself is never tried as a second fault.
+    (`plain`). The second fault matches the first request of each class of requests after the first fault. Classes of retries
+    come before other classes, and requests that change something before requests that read. If several faults led to the same
+    dialogue, only one of these faults is tried as a second fault. A fault that broke the application by itself is never tried
+    as a second fault.
     """
     results = [each for each in results if not each.get("second")]
     broke = {_alike(each["fault"]) for each in results if each["outcomes"] not in (["as_before"], ["failed"])}

@@ -178,7 +178,8 @@ class Choice:
     def has(self, fault: dict[str, Any], api: str, version: int) -> bool:
         """Tells whether this fault is tried at a request of this version.
 
-        Named errors are tried even if Kafka does not return them in this version or to these groups.
+        Errors that `--faults` names are tried even if Kafka does not return them in this version, or the application's groups
+        cannot get them.
         """
         kind, code = fault["kind"], fault.get("code")
         if self.proxied and KINDS[kind].needs_broker:

@@ -1,7 +1,7 @@
 """The outcome of a run. The records that a read_committed consumer gets are compared with the records of two runs without
 faults, or with a journal. Two plain runs show which properties are the same in every run. Records are compared by key and value
-if both runs stored the same records; otherwise by their common properties: the fields of their JSON objects that repeat, their
-keys, or only their number.
+if both runs stored the same records; otherwise by their common properties: the fields of their JSON objects that have the same
+values in both runs, their keys, or only their number.
 """
 
 from __future__ import annotations

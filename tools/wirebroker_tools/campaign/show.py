@@ -87,7 +87,7 @@ class Screen:
             self._say(" " * 21, f"look at: {found.look_at}")
         self._say(f"fails, and says so   {counts['failed']}      as before   {counts['as_before']}")
         if counts["kafka_defect"]:
-            why = "Kafka 4.3.1 itself loses the first batch on a partition if it refuses this batch and has others in flight"
+            why = "Kafka 4.3.1 itself loses the first batch on a partition if it refuses this batch while others are in flight"
             self._say(f"by KAFKA-15591   {counts['kafka_defect']}: {why}")
         if counts["not_fired"]:
             self._say(f"{plural(counts['not_fired'], 'run')} ended before the fault could strike")

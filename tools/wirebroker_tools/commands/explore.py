@@ -153,7 +153,7 @@ def _upstream(options: argparse.Namespace, settings: dict[str, Any]) -> Upstream
         return None
     for flag, given in (("--config", options.config), ("--profile", options.profile), ("--master", options.master)):
         if given:
-            raise UsageError(f"{flag}: not with --upstream, whose runs follow each other on the cluster as it is")
+            raise UsageError(f"{flag}: not with --upstream, because all runs then use the same cluster as it is")
     port, options.jobs = settings.get("port", 0), 1
     settings.clear()
     settings.update(listen=f"127.0.0.1:{port}", allow_faults=options.allow_faults)

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
                 raise UsageError("--compare reads two files; give it without the flags that learn a cluster")
             return _compare(*options.compare)
         if options.bootstrap is None or options.out is None:
-            raise UsageError("--bootstrap says which cluster, --out into which file; or --compare A B compares two files")
+            raise UsageError("give --bootstrap (the cluster) and --out (the file), or --compare A B to compare two files")
         learned = _learn(options.bootstrap, options.command_config)
         learned = anonymous(learned, secrets.token_bytes(KEY_BYTES)) if options.anonymous else learned
         _write(Path(options.out), dump(learned))

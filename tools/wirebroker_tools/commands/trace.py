@@ -226,7 +226,7 @@ def appended(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _in_its_place(file: BinaryIO) -> BinaryIO | None:
-    """Returns the file that now has this file's name, if it is another file."""
+    """If another file now has this file's name, opens and returns that file."""
     with suppress(OSError):
         following = open(file.name, "rb")  # noqa: SIM115
         if os.path.sameopenfile(file.fileno(), following.fileno()):

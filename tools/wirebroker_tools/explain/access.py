@@ -40,7 +40,7 @@ TLS = "SSL"
 ADVICE_ON_TLS = (
     ("not to speak TLS", "the broker's port is plaintext, and the proxy speaks TLS",
      "--upstream-tls-ca of the proxy, and the port"),
-    ("proxy's certificate", "the broker wants a certificate that it trusts, and the proxy has no certificate or another one",
+    ("proxy's certificate", "the proxy has no certificate, or a certificate that the broker does not trust",
      "--upstream-tls-cert of the proxy, and ssl.truststore of the broker"),
     ("wants a certificate", "the broker wants a certificate from its clients, and the proxy has no certificate",
      "--upstream-tls-cert of the proxy"),
@@ -120,7 +120,7 @@ class TlsFailures(Detector):
             yield Finding("tls_failed", sentence, cause, look_at, where, evidence, evidence.count, Shot("sequence", "", where))
 
     def _others(self, listener: str, failed: Evidence) -> str:
-        """Returns a remark if other clients have logged in at the listener, because then they accept its certificate. Otherwise
+        """If other clients have logged in at the listener, they accept its certificate: returns a remark about this. Otherwise
         returns ""."""
         passed = self._passed.get(listener)
         if passed is None:
@@ -249,8 +249,8 @@ class Denials(Detector):
         self._latest, self._refusals = Known(list), Known(list)
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row. The row of the response tells which request was denied. In a broker's trace this row comes after the row
-        of the denial, in a proxy's trace before it."""
+        """Take a row. The row of the response tells which request was denied. The response's row comes after the row of the
+        denial in a broker's trace, and before that row in a proxy's trace."""
         if isinstance(row, AuthorizationRow):
             denied = self._found[row.principal, row.operation, row.resource_type, row.resource]
             denied.evidence.add(number, row)
@@ -352,7 +352,7 @@ class UnsupportedVersions(Detector):
         self._open = Known(dict)
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields one finding for each client and each version of an API in which its requests were refused."""
+        """Yields one finding for each client and each version of an API in which the client's requests were refused."""
         by_sender = {sender: [evidence] for sender, evidence in self._refused.items()}
         for asked in self._open.values():
             for sender, waiting in asked.items():
@@ -459,7 +459,7 @@ class Throttling(Detector):
             found.moved, found.latest = found.moved + row.bytes, row.time
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields one finding for each client and each quota, or each fault, that has throttled it."""
+        """Yields one finding for each pair of a client and a quota or fault that has throttled the client."""
         for (client, rule), found in self._by_faults.items():
             told = f": it was told to wait {ms(found.total)} in all, at most {ms(found.longest)}," if found.total else ""
             yield Finding(

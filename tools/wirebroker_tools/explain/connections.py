@@ -111,7 +111,7 @@ class LostConnections(Detector):
             named = f"node {node}" if node >= 0 else "a broker"
             unanswered = f"; unanswered: {', '.join(filter(None, lost.unanswered))}" if lost.unanswered else ""
             after = self._answered.get(node)
-            back = f" It responds again, latest at {at(after[0])}." if after and after[0] > evidence.last_time else ""
+            back = f" It responds again, most recently at {at(after[0])}." if after and after[0] > evidence.last_time else ""
             sentence = (
                 f"Clients lost their connections to {named} {times(evidence.count)} "
                 f"{between(evidence.first_time, evidence.last_time)}: {lost.told}{unanswered}.{back}"

@@ -146,8 +146,8 @@ ADVICE: dict[str, Advice] = {
      "session.timeout.ms; group.min.session.timeout.ms and group.max.session.timeout.ms"),
     "GROUP_MAX_SIZE_REACHED": ("the group has as many members as the broker allows", "group.max.size of the broker"),
     "FENCED_INSTANCE_ID": ("another member has the same group.instance.id", "group.instance.id: one for each process"),
-    "UNRELEASED_INSTANCE_ID": ("another member has the same group.instance.id, or it died and its session has not ended yet",
-     "group.instance.id: one for each process"),
+    "UNRELEASED_INSTANCE_ID": ("another member has the same group.instance.id; it still runs, or it died and its "
+     "session has not ended yet", "group.instance.id: one for each process"),
     "INVALID_COMMIT_OFFSET_SIZE": ("the commit is larger than the broker stores", "offset.metadata.max.bytes; the metadata "
      "that the application commits"),
     "OFFSET_METADATA_TOO_LARGE": ("the metadata of the commit is larger than the broker stores", "offset.metadata.max.bytes; "

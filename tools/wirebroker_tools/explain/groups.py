@@ -98,8 +98,8 @@ class Rejoins(Detector):
                     restless.pop(next(iter(restless)))
 
     def _join(self, group: str, client: Client) -> None:
-        """Note that a client has joined. Each client that had left the group before made the others join again, so the join is
-        counted for each of these clients."""
+        """Note that a client has joined. The join is counted for each client that had left the group before, because these
+        clients made the others join again."""
         for each in self._restless.get(group) or ():
             if each == client or (restless := self._members.get((group, each))) is None:
                 continue

@@ -49,7 +49,7 @@ from wirebroker_tools.explain.words import (
 
 WINDOW = 10 * SECOND
 MOST_NAMES, SHOWN = 50, 3
-"""The largest number of names in requests that are counted, and the largest number that a sentence lists."""
+"""At most this many names in requests are counted, and a sentence lists at most this many of them."""
 MOST_ERRORS = 50
 """For each client and API, at most this many errors are followed."""
 REFRESHES = 60
@@ -76,7 +76,7 @@ offsets and records belonged to the deleted topic."""
 
 
 class _Errors(Struct):
-    """One error that a client gets from one API, or its responses without an error."""
+    """What a client gets from one API: the responses with one error, or the responses without an error."""
 
     recent: deque[int] = field(default_factory=lambda: deque(maxlen=max(STORM, REFRESHES, *PATIENT.values())))
     """the times of the latest errors"""
@@ -104,7 +104,7 @@ class _Errors(Struct):
     records: int = 0
     """the number of records in the batches that were refused"""
     unsent: set[tuple[str, int, int, int, int]] | None = None
-    """the refused batches that were not stored later; None if a batch was refused that cannot be recognised, such as a batch
+    """the refused batches that were not stored later; None if one of the refused batches cannot be recognised, such as a batch
     without a producer id"""
 
     def add(self, number: int, row: ReplyRow | ProduceRow, about: tuple[str, ...], api: str, error: str) -> None:

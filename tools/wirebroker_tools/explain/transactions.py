@@ -282,7 +282,8 @@ def _unknown(place: Partition, stable: _Stable) -> Finding:
         f"readers with read_committed stop at offset {stable.offset}, and the log goes on to {stable.end}."
     )
     return Finding(
-        "open_transaction", sentence, "its producer died or hangs; if no timeout ends it, its coordinator has forgotten it",
+        "open_transaction", sentence,
+        "its producer died or hangs; if no timeout ends the transaction, the coordinator has forgotten it",
         f"{tool('kafka-transactions', f'find-hanging --topic {shell(place[0])} --partition {place[1]}')}, and then abort",
         f"event=fetch {equal('topic', place[0])} partition={place[1]}", stable.evidence, stable.evidence.span,
         Shot("log", name),

@@ -75,8 +75,8 @@ def between(first: int, last: int) -> str:
 
 
 def rhythm(evidence: Evidence) -> str:
-    """Returns the average distance of the rows in time, such as ", on average every 104 ms", or "" if there are fewer than
-    five."""
+    """Returns the average time between two rows, such as ", on average every 104 ms", or "" if there are fewer than five
+    rows."""
     return f", on average every {ms(evidence.span // (evidence.count - 1))}" if evidence.count >= 5 and evidence.span else ""
 
 

@@ -36,8 +36,8 @@ IDLE = frozenset((
     "ApiVersions", "Fetch", "ShareFetch", "GetTelemetrySubscriptions", "Heartbeat", "ConsumerGroupHeartbeat",
     "ShareGroupHeartbeat", "StreamsGroupHeartbeat", "Metadata", "SaslHandshake", "SaslAuthenticate", "Connect", "Disconnect",
 ))  # fmt: skip
-"""The requests of a client that only waits or connects. A step for such a request is quiet, unless the request fails or returns
-records."""
+"""The requests that a client sends while it only waits or connects. A step for such a request is quiet, unless the request
+fails or returns records."""
 USUAL = frozenset(("MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS"))
 """Errors that are part of normal operation."""
 ASKED, ANSWERED, NOTED = ">", "<", "-"

@@ -54,7 +54,7 @@ class Story(Struct):
 
     members: dict[str, Member] = {}
     held: list[tuple[str, str, int, int]] = []
-    """for each ownership: the partition, the member, the time from which and the time until which"""
+    """for each ownership: the partition, the member, and the times at which it began and ended"""
     states: list[tuple[int, str, int]] = []
     """time, state, generation"""
     first: int = -1
@@ -211,8 +211,8 @@ class _Drawing:
         return [*marks, *explained, *self._times(height)], int(bottom)
 
     def _without_coordinator(self, top: float, bottom: float) -> Iterator[Mark]:
-        """Draw a box over the partitions for the time in which no coordinator responds, because their owners are not known
-        then."""
+        """Draw a box over the partitions for each period in which no coordinator responds: in such a period, the partitions'
+        owners are not known."""
         for began, ended in self.story.gone:
             if ended < self.began or began > self.ended:
                 continue

@@ -1,4 +1,4 @@
-"""Draws the overview: a strip with all rows of a run, which shows failures and faults, and the window that is drawn in
+"""Draws the overview: a strip with all rows of a run. The strip shows failures and faults, and which window is drawn in
 detail."""
 
 from __future__ import annotations

@@ -235,7 +235,7 @@ def _folds(steps: Sequence[Step]) -> Iterator[Line]:
 def _add(fold: Fold, step: Step) -> None:
     fold.last, fold.ended = max(step.number, fold.last), max(step.time, fold.ended)
     fold.is_idle = fold.is_idle and step.interest == QUIET
-    told = step  # an exchange, and its error, is counted at its request
+    told = step  # an exchange is counted at its request, and so is its error
     if step.way == ASKED or (step.way == ANSWERED and not fold.counts[step.api]):
         fold.counts[step.api] += 1
         fold.place = step.place if step.place == fold.place else ""
@@ -282,8 +282,8 @@ def _count(fold: Fold, row: Row, has_requests: bool) -> None:
 
 
 def words_of(fold: Fold) -> str:
-    """Returns the label of a fold: the APIs with their numbers of exchanges, or the range of the sequences and offsets of its
-    batches."""
+    """Returns the label of a fold: the APIs with their numbers of exchanges. If all exchanges are of one API and one partition,
+    and all have batches, the label also has the range of the sequences and offsets of these batches."""
     (api, count), *others = fold.counts.most_common() or [("", 0)]
     if not others and fold.place and fold.spans and count == len(fold.spans):
         (first, _, low, _), (_, last, _, high) = fold.spans[0], fold.spans[-1]

@@ -32,7 +32,8 @@ class BrokerSettings:
     rules: dict[str, Any] = field(default_factory=dict)
     configs: dict[str, Any] = field(default_factory=dict)
     producer_epoch: int = 0
-    """The epoch that the first InitProducerId returns, or the epoch that the transactional id begins with."""
+    """If not 0: the epoch that the first InitProducerId returns; for a producer with a transactional id, the epoch from which
+    the id begins."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,7 +214,7 @@ def _follows(before: str, value: str) -> bool:
 
 
 def _letters(value: str) -> str:
-    """Returns the letters in the value of a record that is one of several in its batch, such as "A" for A0; else ""."""
+    """If the value is from a batch with several records, returns its letters, such as "A" for A0. Otherwise returns ""."""
     found = re.fullmatch(r"([A-Z]+)\d+", value)
     return found[1] if found else ""
 

@@ -70,7 +70,8 @@ class Batch(Struct, frozen=True):
 
 
 def timelines(rows: Iterable[Row], colour: bool = False, chosen: Callable[[Row], bool] = lambda _: True) -> Iterator[str]:
-    """Yields the lines of one picture for each producer epoch on each partition, in the order of their first batches.
+    """Yields lines, which form a picture for each producer epoch on each partition. The pictures come in the order of their
+    first batches.
 
     Only the chosen rows are drawn as lines. The summary with the counts, such as the number of rejected batches, covers all
     rows.

@@ -92,7 +92,8 @@ def until(condition: Callable[[], bool], what: str, limit: float = LIMIT) -> Non
 
 
 def waited_since(began: float, least: float = WAITS) -> str:
-    """Returns a text with the client's wait after it used up its quota. Raises AssertionError if the wait is too short."""
+    """Returns a text that says how long the client waited after it used up its quota. Raises AssertionError if the wait is too
+    short."""
     waited = time.monotonic() - began
     if waited < least:
         raise AssertionError(f"the next acknowledgement came after {waited:.2f} s; with a quota it takes {least:.0f} s or more")

@@ -1,5 +1,5 @@
-"""kafka-python 2.0.2. It asks the broker for its API versions. With the variable PINNED it uses the versions of earlier
-releases instead, which its setting `api_version` names.
+"""kafka-python 2.0.2. It asks the broker for its API versions. If the environment variable PINNED is set, its setting
+`api_version` instead names earlier releases, one after the other, and it uses their versions.
 """
 
 from __future__ import annotations
