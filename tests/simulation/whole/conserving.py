@@ -38,7 +38,7 @@ NOTHING = frozenset[str]()
 def conserved(world: World) -> None:
     """Deletes everything, and checks that nothing stays behind. Raises Finding."""
     setting = world.setting
-    where = str(world._configs()), setting.brokers, setting.release, setting.data
+    where = str(world._configs()), setting.brokers, setting.release, setting.data, setting.sync
     if where not in EMPTY:
         made = type(world)(replace(setting, warm=True))
         try:
