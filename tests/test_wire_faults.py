@@ -102,7 +102,7 @@ def test_bandwidth_is_by_the_machines_time(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.bandwidth(20_000, api="Fetch"))
     start = time.monotonic()
     assert len(only(fetch(mock_kafka)).records) > 3000
-    assert 0.08 < time.monotonic() - start < 2
+    assert time.monotonic() - start > 0.08
 
 
 def fetch(kafka: MockKafka) -> Any:
