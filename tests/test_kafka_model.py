@@ -16,8 +16,9 @@ from actors import TEAM, Member
 from inprocess import InProcess
 from kafka_model.history import Exchange, History, Tap, of_dialogue
 from kafka_model.judging import judge
+from kafka_model.observing import anomalies_of
 from random_dialogues.replay import Dialogue, load
-from requesting import find_coordinator
+from requesting import create_topic, fetch, find_coordinator, plain, produce_request
 from simulation.schedule import Schedule
 from simulation.world import Violation
 from wirebroker.core.groups.consumer_group import ConsumerGroup
@@ -25,7 +26,7 @@ from wirebroker_tools.conformance.own_broker import OwnBroker
 from wirebroker_tools.conformance.recording import Scenario
 from wirebroker_tools.conformance.recording import load as load_scenarios
 from wirebroker_tools.conformance.replay import replay
-from wirekit import client
+from wirekit import batch, client
 
 DATA = Path(__file__).parent / "data"
 SUBJECTS = ("transactions", "logs", "groups", "mixed", "shares", "streams", "admin", "administration")
@@ -84,6 +85,23 @@ def test_a_schedule_is_as_the_rules_say(first: int) -> None:
 def test_a_broken_validator_is_refuted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options = test_simulation.BROKEN[name](monkeypatch)
     assert any(judge(played(seed, **options)) is not None for seed in range(100))
+
+
+@pytest.mark.parametrize("producer", [{}, {"pid": 7, "epoch": 0}], ids=["plain", "idempotent"])
+@pytest.mark.parametrize("version", range(4, 7))
+def test_a_topic_that_was_deleted_begins_again(version: int, producer: dict[str, int]) -> None:
+    """Its offsets begin at 0, and it has neither records nor producers. Without the deletion, this is against the rules."""
+    broker = InProcess(topics={"orders": 1})
+    tap = Tap(broker.engine)
+    delete = plain("DeleteTopics", topic_names=["orders"], topics=[{"name": "orders"}], timeout_ms=1000)
+    for tag, sequence in (("old", 0), ("new", 4)):
+        sent = produce_request("orders", batch(sequence if producer else -1, 2, tag=tag, **producer))
+        for request, as_version in [(sent, 9), (fetch(), 12), (delete, version), (create_topic("orders"), 5)]:
+            client(broker).request(request, as_version)
+    assert (judge(tap.history), anomalies_of(tap.history)) == (None, [])
+    kept = [each for each in tap.history if isinstance(each, Exchange) and each.api != "DeleteTopics"]
+    assert judge(kept) is not None
+    assert {each.kind for each in anomalies_of(kept)} == {"two_values"}
 
 
 # Altered responses

@@ -111,12 +111,13 @@ class Model:
             self.unknown_ids = True
 
     def _forget(self, event: Forget) -> None:
-        for where in [each for each in self.partitions if each[0] == event.topic]:
-            if event.only_records:
-                self.emptied.add(where)
-            else:
-                del self.partitions[where]
-                self.ends.pop(where, None)
+        if event.only_records:
+            self.emptied.update(where for where in self.partitions if where[0] == event.topic)
+            return
+        for where in [each for each in {*self.partitions, *self.ends} if each[0] == event.topic]:
+            self.partitions.pop(where, None)
+            self.ends.pop(where, None)
+            self.emptied.discard(where)
 
     def _refute(self, about: str, seen: Outcome, allowed: list[Outcome]) -> None:
         self.refuted.append((about, seen, allowed))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kafka_model.anomalies import Anomaly, Poll, Send, Transaction, anomalies
-from kafka_model.events import Batch, End, Id, Init, Part, Produce, Where
+from kafka_model.events import Batch, End, Forget, Id, Init, Part, Produce, Where
 from kafka_model.history import Exchange, History, Json
 from kafka_model.reading import code_of, events_of
 from kafkawire.batches import iter_batches, iter_records, read_header
@@ -30,20 +31,28 @@ class Clients:
         self.begins: dict[Where, int] = {}
         self._open: dict[Id, _Begun] = {}
         self._count = 0
+        self._deleted: Counter[str] = Counter()
 
     def see(self, exchange: Exchange) -> None:
         if exchange.api == "Fetch":
-            self.polls += _polls(exchange)
+            self.polls += [each._replace(where=self._in_this_life(each.where)) for each in _polls(exchange)]
         for event in events_of(exchange):
             match event:
                 case Produce():
                     for part in event.parts:
                         for batch in part.batches if event.acks or part.code else ():
                             self._sent(part, batch, event)
+                case Forget(only_records=False):
+                    self._deleted[event.topic] += 1
                 case End():
                     self._ended(event, exchange)
                 case Init() if event.code is not None and event.transactional_id is not None:
                     self._superseded(event.transactional_id)
+
+    def _in_this_life(self, where: Where) -> Where:
+        """A topic that was deleted and created again has other offsets and records than before."""
+        topic, number = where
+        return (f"{topic} after deletion {times}", number) if (times := self._deleted[topic]) else where
 
     def _sent(self, part: Part, batch: Batch, event: Produce) -> None:
         name = None
@@ -60,7 +69,7 @@ class Clients:
             if before is not None and (before.acknowledged or not known):
                 continue
             offset = part.offset + number if known and part.offset >= 0 else None
-            self.sends[value] = Send(value, part.where, known if before is None else known or None, offset,
+            self.sends[value] = Send(value, self._in_this_life(part.where), known if before is None else known or None, offset,
                                      name if before is None else before.transaction)  # fmt: skip
 
     def _ended(self, event: End, exchange: Exchange) -> None:
