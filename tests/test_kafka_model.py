@@ -18,7 +18,7 @@ from kafka_model.history import Exchange, History, Tap, of_dialogue
 from kafka_model.judging import judge
 from kafka_model.observing import anomalies_of
 from random_dialogues.replay import Dialogue, load
-from requesting import create_topic, fetch, find_coordinator, plain, produce_request
+from requesting import create_topic, fetch, find_coordinator, init_producer_id, plain, produce_request
 from simulation.schedule import Schedule
 from simulation.world import Violation
 from wirebroker.core.groups.consumer_group import ConsumerGroup
@@ -102,6 +102,21 @@ def test_a_topic_that_was_deleted_begins_again(version: int, producer: dict[str,
     kept = [each for each in tap.history if isinstance(each, Exchange) and each.api != "DeleteTopics"]
     assert judge(kept) is not None
     assert {each.kind for each in anomalies_of(kept)} == {"two_values"}
+
+
+@pytest.mark.parametrize("version", [8, 11, 12])
+def test_a_batch_without_a_producer_id_is_in_no_transaction(version: int) -> None:
+    """Although it says so. Kafka 4.4 stores it, and readers of committed records get it at once."""
+    broker = InProcess(topics={"orders": 1})
+    ask, tap = client(broker).request, Tap(broker.engine)
+    ask(init_producer_id("a"), 3)
+    for pid in (-1, -2):
+        ask(produce_request("orders", batch(0, 2, pid=pid, epoch=0, tag=f"{pid}.", transactional=True), txid="a"), version)
+    ask(fetch(isolation_level=1), 12)
+    assert (judge(tap.history), anomalies_of(tap.history)) == (None, [])
+    (answer,) = answers(last := tap.history[-2], last.response)
+    answer["error_code"] = 48
+    assert judge(tap.history) is not None
 
 
 # Altered responses

@@ -31,6 +31,11 @@ class Batch(NamedTuple):
         """Whether the producer has an id, so that its sequences count."""
         return self.producer_id not in (NO_ID, -2)
 
+    @property
+    def verified(self) -> bool:
+        """Whether the batch belongs to a transaction. Without a producer's id it does not, although it may say so."""
+        return self.transactional and self.checked
+
 
 class Part(NamedTuple):
     """What a Produce sends to one partition, and the response for it."""

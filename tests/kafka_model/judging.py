@@ -144,9 +144,10 @@ class Model:
                 if part.code in RULED | {0}:
                     self._refute(f"{part.where}", self._seen(part), [refused(NOT_ALLOWED)])
             return
-        if len({(batch.producer_id, batch.epoch) for _, batch in transactional}) > 1:
+        asking = [(part, batch) for part, batch in transactional if batch.verified]
+        if len({(batch.producer_id, batch.epoch) for _, batch in asking}) > 1:
             return  # all partitions are refused
-        verified = self._verify(event, [part for part, _ in transactional])
+        verified = self._verify(event, [part for part, _ in asking])
         for part in event.parts:
             if len(part.batches) == 1:
                 self._append(part, part.batches[0], event, verified)
@@ -164,7 +165,7 @@ class Model:
             return
         seen = self._seen(part)
         if not batch.checked:
-            plain = batch.sound and not batch.transactional and part.code in RULED
+            plain = batch.sound and part.code in RULED
             if seen.what == REPEATED or plain:
                 self._refute(f"{part.where} ends at {self.ends[part.where]} or later", seen, [Outcome(STORED)])
             self._stored_at(part, batch, seen)

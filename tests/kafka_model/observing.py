@@ -56,7 +56,7 @@ class Clients:
 
     def _sent(self, part: Part, batch: Batch, event: Produce) -> None:
         name = None
-        if batch.transactional:
+        if batch.verified:
             begun = self._open.get(batch.producer_id)
             if begun is None:
                 self._count += 1
