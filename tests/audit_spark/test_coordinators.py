@@ -92,7 +92,7 @@ def test_the_report_has_the_command_that_aborts_a_hanging_transaction(spark: Spa
         ("open_transaction", "orders"),
     ]
     hangs, owned = result.findings
-    assert "it is still open. It belongs to 'till 3'" in owned["explanation"]
+    assert "at the end of the log. It belongs to 'till 3'" in owned["explanation"]
     assert [each["severity"] for each in result.findings] == ["certain", "info"]
     assert owned["explanation"].endswith("aborts it 60 s after its start")
     assert hangs["explanation"].endswith("abort --topic payments --partition 0 --start-offset 0")
