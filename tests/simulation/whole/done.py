@@ -335,8 +335,12 @@ class Done:
     def _EndTxn(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
         if response.error_code:
             return
-        for each in self._transaction_over(request.producer_id):
-            if not request.committed or self._changed.get(each.key, 0) > each.number:
+        pending = self._transaction_over(request.producer_id)
+        if not request.committed:
+            return
+        changed = dict(self._changed)  # before this transaction, whose last commit of a key counts
+        for each in pending:
+            if changed.get(each.key, 0) > each.number:
                 continue  # a newer offset stays
             if each.sure:
                 self.set(each.key, each.value)
