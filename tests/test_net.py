@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 
 import psutil
 import pytest
@@ -15,11 +17,12 @@ from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.metadata import MetadataRequest
-from requesting import produce_request
+from requesting import fetch, produce_request
 from responses import only, sole
 from wirebroker.client.wire import ConnectionClosed, WireClient
 from wirebroker.mock import MockKafka
 from wirebroker.net.host import IDLE_CHECKS
+from wirebroker.proxy_kafka import ProxyKafka
 from wirekit import RawProducer, batch, client, dial
 
 
@@ -219,3 +222,26 @@ def test_the_broker_responds_quickly_after_the_tests_before(kafka: MockKafka) ->
     for _ in range(100):
         wire.request(ApiVersionsRequest(), 0)
     assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize("security", ["plaintext", "ssl"])
+@pytest.mark.parametrize("through_proxy", [False, True], ids=["broker", "proxy"])
+def test_what_a_client_sends_before_it_closes_is_handled(
+    monkeypatch: pytest.MonkeyPatch, security: str, through_proxy: bool
+) -> None:
+    """The connection's slice is over after each request, so the client has closed the connection before its last request is
+    handled. Kafka 4.4.0 stores all batches, those behind a request that waits too."""
+    monkeypatch.setattr("wirebroker.net.protocol.SLICE", -1)
+    waits = encode_request(0, "raw", fetch(300, wait_ms=200), 12)
+    silent = b"".join(encode_request(number, "raw", produce_request("orders", batch(), acks=0), 9) for number in range(300))
+    with ExitStack() as stack:
+        kafka = stack.enter_context(MockKafka(topics={"orders": 1}, security=security))
+        tls = ssl.create_default_context(cafile=str(kafka.tls_folder / "ca.pem")) if security == "ssl" else None
+        met = stack.enter_context(ProxyKafka(upstream=kafka.bootstrap_servers, upstream_tls=tls)) if through_proxy else kafka
+        connection = dial(met) if tls is None or through_proxy else tls.wrap_socket(dial(met), server_hostname="localhost")
+        connection.sendall(silent + waits + silent)
+        if isinstance(connection, ssl.SSLSocket):
+            with suppress(ssl.SSLError):  # a response arrives although the client has sent close_notify
+                connection.unwrap()
+        connection.close()
+        kafka.wait_until(lambda: len(kafka.records("orders")) == 600, timeout=20)

@@ -133,8 +133,9 @@ class BrokerProtocol(ClientConnection):
                 pos = after
                 receive(connection, data[start:after], now)
                 if connection.halted or self.congested:
-                    connection.halted = False  # `released` handles the later frames after the response is sent
-                    self._state = WAITING if pos < end else READY
+                    connection.halted = False
+                    if pos < end:
+                        self._wait()  # `released` handles the later frames after the response is sent
                     break
                 if pos == end:
                     break
@@ -174,6 +175,7 @@ class BrokerProtocol(ClientConnection):
     def _wait_for_turn(self) -> None:
         if self._state is not QUEUED:
             self._state = QUEUED
+            self.read(False)
             self._host.queue(self)
 
     def take_turn(self) -> None:
@@ -242,7 +244,11 @@ class BrokerProtocol(ClientConnection):
         self._host.flush()
 
     def _wait(self) -> None:
-        """Let the received bytes wait, and leave later bytes in the operating system's buffers."""
+        """Let the received bytes wait, and leave later bytes in the operating system's buffers.
+
+        While requests wait, the broker does not notice that the client has closed the connection, so these requests are handled
+        nevertheless. Kafka's `Selector` mutes the channel with the same result.
+        """
         if self._state is READY:
             self._state = WAITING
         self.read(False)

@@ -229,8 +229,9 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             try:
                 while filled < len(view):
                     count = int(self._tls.read(len(view) - filled, view[filled:]))
-                    if not count:
-                        self.close()  # the client has sent close_notify
+                    if not count:  # the client has sent close_notify; the bytes before it are handled first
+                        if not filled:
+                            self.close()
                         break
                     filled += count
             except ssl.SSLWantReadError:
