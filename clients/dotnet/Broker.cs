@@ -49,7 +49,7 @@ public sealed class Broker : IDisposable
         }
     }
 
-    /// <summary>Starts a broker with these flags of `wirebroker serve`, or attaches to the one that the environment names.</summary>
+    /// <summary>Starts a broker with these flags of `wirebroker serve`, or attaches to the broker that the environment names.</summary>
     public static async Task<Broker> Start(params string[] options)
     {
         var bootstrap = Environment.GetEnvironmentVariable("WIREBROKER_BOOTSTRAP") ?? "";
@@ -98,7 +98,7 @@ public sealed class Broker : IDisposable
         }
     }
 
-    /// <summary>Ends a broker of <see cref="Start"/>. Without it, the broker ends with the process.</summary>
+    /// <summary>Ends a broker of <see cref="Start"/>. If this method is not called, the broker ends with the process.</summary>
     public void Dispose()
     {
         process?.Kill();
@@ -118,7 +118,7 @@ public sealed class Broker : IDisposable
         return result;
     }
 
-    /// <summary>What the broker has seen since the test began, as text.</summary>
+    /// <summary>Returns the broker's report as text: what happened since the test began.</summary>
     public async Task<string> Report() => (await Ask(HttpMethod.Get, "/report")).GetProperty("text").GetString()!;
 
     /// <summary>Empties the broker, whose clients stay connected, and makes sure that it has the topics.</summary>
@@ -135,7 +135,7 @@ public sealed class Broker : IDisposable
     public Task Produce(string topic, params KafkaRecord[] records) =>
         Ask(HttpMethod.Post, $"/topics/{topic}/records", new { records = records.Select(record => record.Parts) });
 
-    /// <summary>The committed records of a topic, in the order of partition and offset.</summary>
+    /// <summary>Returns the committed records of a topic, in the order of partition and offset.</summary>
     public async Task<List<StoredRecord>> Records(string topic)
     {
         var records = new List<StoredRecord>();
@@ -153,7 +153,7 @@ public sealed class Broker : IDisposable
         Ask(HttpMethod.Post, $"/topics/{topic}/records/assert",
             new { records = expected.Select(record => record.Parts), in_order = false });
 
-    /// <summary>What the broker decided on each produced batch of a topic: "accepted", "duplicate" or "rejected".</summary>
+    /// <summary>Returns the broker's verdict on each produced batch of a topic: "accepted", "duplicate" or "rejected".</summary>
     public async Task<List<string>> Verdicts(string topic)
     {
         var seen = await Ask(HttpMethod.Get, $"/verdicts?topic={topic}");
@@ -173,7 +173,7 @@ public sealed class Broker : IDisposable
 /// <summary>A fault that the broker has loaded.</summary>
 public sealed class Rule(Broker broker, int id)
 {
-    /// <summary>Waits until the fault has fired so many times.</summary>
+    /// <summary>Waits until the fault has fired this many times.</summary>
     public Task WaitFired(int times, TimeSpan timeout) => broker.Ask(
         HttpMethod.Get, FormattableString.Invariant($"/faults/{id}/wait?times={times}&timeout={timeout.TotalSeconds}"));
 

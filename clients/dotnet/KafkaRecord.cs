@@ -1,7 +1,7 @@
 namespace Wirebroker;
 
 /// <summary>
-/// A record to store or to expect. A key, a value or the value of a header is a string, a byte[], null, or of
+/// A record to store or to expect. A key, a value or the value of a header is a string, a byte[], null, or a result of
 /// <see cref="Json"/>, <see cref="Subset"/> or <see cref="Regex"/>. In <see cref="Broker.AssertRecords"/> a part that is not given
 /// matches anything.
 /// </summary>
@@ -37,7 +37,7 @@ public sealed class KafkaRecord
     /// <summary>Expects JSON with at least these fields.</summary>
     public static object Subset(object fields) => new { json_subset = fields };
 
-    /// <summary>Expects a text in which the pattern matches, written as RE2 knows it.</summary>
+    /// <summary>Expects a text in which the pattern matches. The pattern has the syntax of RE2.</summary>
     public static object Regex(string pattern) => new { regex = pattern };
 
     private static object? Data(object? value) => value is byte[] bytes ? new { base64 = Convert.ToBase64String(bytes) } : value;

@@ -10,8 +10,8 @@ import (
 
 type object = map[string]any
 
-// Record is a record to store or to expect. A key, a value or the value of a header is a string or Data; JSON, Subset
-// and Regex make others. In AssertRecords a field that is nil matches anything; Null matches only null.
+// Record is a record to store or to expect. A key, a value or the value of a header is a string, Data, or a result of
+// JSON, Subset or Regex. In AssertRecords a field that is nil matches anything; Null matches only null.
 type Record struct {
 	Key       any            `json:"key,omitempty"`
 	Value     any            `json:"value,omitempty"`
@@ -22,7 +22,7 @@ type Record struct {
 // Null is the key of a record without a key, and the value of a tombstone.
 var Null = json.RawMessage("null")
 
-// JSON is a value as JSON, Subset expects JSON with at least these fields, Regex a text in which the pattern matches.
+// JSON is a value as JSON, Subset expects JSON with at least these fields, Regex expects a text in which the pattern matches.
 func JSON(value any) any       { return object{"json": value} }
 func Subset(fields any) any    { return object{"json_subset": fields} }
 func Regex(pattern string) any { return object{"regex": pattern} }
@@ -81,7 +81,7 @@ func (broker *Broker) AssertRecords(t testing.TB, topic string, expected ...Reco
 	broker.Ask(t, "POST", "/topics/"+url.PathEscape(topic)+"/records/assert", wanted, nil)
 }
 
-// Verdicts returns what the broker decided on each produced batch of a topic: "accepted", "duplicate" or "rejected".
+// Verdicts returns the broker's verdict on each produced batch of a topic: "accepted", "duplicate" or "rejected".
 func (broker *Broker) Verdicts(t testing.TB, topic string) (verdicts []string) {
 	t.Helper()
 	var seen struct{ Verdicts []struct{ Verdict string } }

@@ -52,7 +52,7 @@ func Reset(t testing.TB, topics ...string) *Broker {
 }
 
 // Start starts a broker for this test alone. The broker ends with the test. The options are flags of `wirebroker serve`.
-// If the environment names a running broker, Start empties that one instead: the only options are then --topic NAME.
+// If the environment names a running broker, Start empties that broker instead, and accepts only the options --topic NAME.
 func Start(t testing.TB, options ...string) *Broker {
 	t.Helper()
 	broker, err := open(options)
@@ -160,7 +160,7 @@ func (broker *Broker) ask(method, path string, body, result any) error {
 	return json.NewDecoder(response.Body).Decode(result)
 }
 
-// report returns what the broker has seen since the test began, as text.
+// report returns the broker's report as text: what happened since the test began.
 func (broker *Broker) report() string {
 	var seen struct{ Text string }
 	if err := broker.ask("GET", "/report", nil, &seen); err != nil {

@@ -3,7 +3,7 @@ export function start(...options: string[]): Promise<Broker>;
 
 /**
  * Registers hooks in the test file and returns the broker that its tests share: it is emptied before each test, and a test
- * that fails shows the broker's report. It uses the global hooks of jest or vitest or, if there are none, the hooks of node:test.
+ * that fails shows the broker's report. It uses the global hooks of jest or vitest, else the hooks of node:test.
  */
 export function useBroker(settings?: {
   /** "orders", or "orders:3" for 3 partitions. */
@@ -23,20 +23,20 @@ export class Broker {
   stop(): Promise<void>;
   /** Calls an endpoint of the control. A problem is thrown. */
   ask(method: string, path: string, body?: object): Promise<any>;
-  /** The broker's report of everything since the test began, as text. */
+  /** Returns the broker's report as text: what happened since the test began. */
   report(): Promise<string>;
-  /** Wraps a test for jest, so that a failing test shows the report: the hooks of jest do not learn of failures. */
+  /** Wraps a test for jest, so that a failing test shows the report: jest does not tell hooks whether a test failed. */
   reporting(run: () => unknown): () => Promise<unknown>;
   /** Empties the broker, whose clients stay connected, and makes sure that it has the topics. */
   reset(name?: string, topics?: string[]): Promise<void>;
   addFault(fault: Fault): Promise<Rule>;
   /** Stores records without a client. */
   produce(topic: string, ...records: NewRecord[]): Promise<void>;
-  /** The committed records of a topic, in the order of partition and offset. */
+  /** Returns the committed records of a topic, in the order of partition and offset. */
   records(topic: string): Promise<StoredRecord[]>;
   /** Waits until the topic has as many committed records as expected, and compares them, in any order. */
   assertRecords(topic: string, ...expected: ExpectedRecord[]): Promise<void>;
-  /** What the broker decided on each produced batch of a topic. */
+  /** Returns the broker's verdict on each produced batch of a topic. */
   verdicts(topic: string): Promise<("accepted" | "duplicate" | "rejected")[]>;
   /** Stops a broker like kill -9, until startBroker. */
   killBroker(node?: number): Promise<void>;
@@ -101,11 +101,11 @@ export interface On {
   /** The principal, such as "User:alice". */
   principal?: string;
   node?: number;
-  /** Only on the nth match, or on these, counted from 1. */
+  /** The fault fires only on the nth match, or on these matches, counted from 1. */
   nth?: number | number[];
   every?: number;
   probability?: number;
-  /** At most this many times. */
+  /** The fault fires at most this many times. */
   times?: number;
 }
 

@@ -5,7 +5,7 @@ import { find } from "./find.js";
 
 const begin = ["serve", "--port", "0", "--control", "0", "--ready", "json", "--exit-with-parent"];
 
-/** Starts a broker with these flags of `wirebroker serve`, or attaches to the one that the environment names. */
+/** Starts a broker with these flags of `wirebroker serve`, or attaches to the broker that the environment names. */
 export async function start(...options) {
   const { WIREBROKER_BOOTSTRAP: bootstrap, WIREBROKER_CONTROL: control } = process.env;
   if (bootstrap && control) {
@@ -34,7 +34,7 @@ export async function start(...options) {
 
 /**
  * Registers hooks in the test file and returns the broker that its tests share: it is emptied before each test, and a test
- * that fails shows the broker's report. The hooks are those of jest or vitest if they are global, else those of node:test.
+ * that fails shows the broker's report. It uses the global hooks of jest or vitest, else the hooks of node:test.
  */
 export function useBroker({ topics = [], options = [], hooks } = {}) {
   hooks ??= globalThis.beforeEach ? globalThis : process.getBuiltinModule("node:test");
@@ -72,12 +72,12 @@ export class Broker {
     return result;
   }
 
-  /** What the broker has seen since the test began, as text. */
+  /** Returns the broker's report as text: what happened since the test began. */
   async report() {
     return (await this.ask("GET", "/report")).text;
   }
 
-  /** Wraps a test for jest, whose hooks are not told of failures: a test that fails shows the report. */
+  /** Wraps a test for jest, so that a failing test shows the report: jest does not tell hooks whether a test failed. */
   reporting(run) {
     return async () => {
       try {
@@ -107,7 +107,7 @@ export class Broker {
     await this.ask("POST", `/topics/${encodeURIComponent(topic)}/records`, { records: records.map(written) });
   }
 
-  /** The committed records of a topic, in the order of partition and offset. */
+  /** Returns the committed records of a topic, in the order of partition and offset. */
   async records(topic) {
     const records = [];
     for (let next = `/topics/${encodeURIComponent(topic)}/records?committed=true`; next; ) {
@@ -129,7 +129,7 @@ export class Broker {
     await this.ask("POST", `/topics/${encodeURIComponent(topic)}/records/assert`, body);
   }
 
-  /** What the broker decided on each produced batch of a topic. */
+  /** Returns the broker's verdict on each produced batch of a topic. */
   async verdicts(topic) {
     const { verdicts } = await this.ask("GET", `/verdicts?topic=${encodeURIComponent(topic)}`);
     return verdicts.map((row) => row.verdict);

@@ -17,7 +17,7 @@ func limited(t *testing.T) context.Context {
 }
 
 func options(broker *wirebrokertest.Broker, more ...kgo.Opt) []kgo.Opt {
-	// By default franz-go asks for metadata at most every 5 s, and a retry after a lost connection waits for them.
+	// By default franz-go asks for metadata at most every 5 s, and a retry after a lost connection waits for the metadata.
 	return append(more, kgo.SeedBrokers(broker.Bootstrap), kgo.MetadataMinAge(50*time.Millisecond))
 }
 

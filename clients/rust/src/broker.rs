@@ -94,7 +94,7 @@ impl Broker {
         }
     }
 
-    /// What the broker has seen since the test began, as text.
+    /// Returns the broker's report as text: what happened since the test began.
     pub fn report(&self) -> String {
         let seen = self.send("GET", "/report", None).unwrap_or_else(|why| json!({ "text": why.to_string() }));
         seen["text"].as_str().unwrap_or_default().to_owned()
@@ -114,7 +114,7 @@ impl Broker {
         self.ask("POST", &format!("/topics/{topic}/records"), Some(json!({ "records": records })));
     }
 
-    /// The committed records of a topic, in the order of partition and offset.
+    /// Returns the committed records of a topic, in the order of partition and offset.
     #[track_caller]
     pub fn records(&self, topic: &str) -> Vec<Stored> {
         let mut records = Vec::new();
@@ -134,7 +134,7 @@ impl Broker {
         self.ask("POST", &format!("/topics/{topic}/records/assert"), Some(json!({"records": records, "in_order": false})));
     }
 
-    /// What the broker decided on each produced batch of a topic: "accepted", "duplicate" or "rejected".
+    /// Returns the broker's verdict on each produced batch of a topic: "accepted", "duplicate" or "rejected".
     #[track_caller]
     pub fn verdicts(&self, topic: &str) -> Vec<String> {
         let seen = self.ask("GET", &format!("/verdicts?topic={topic}"), None);
@@ -177,7 +177,7 @@ pub struct Rule<'a> {
 }
 
 impl Rule<'_> {
-    /// Waits until the fault has fired so many times.
+    /// Waits until the fault has fired this many times.
     #[track_caller]
     pub fn wait_fired(&self, times: u32, timeout: Duration) {
         let path = format!("{}/wait?times={times}&timeout={}", self.path, timeout.as_secs_f64());

@@ -59,7 +59,7 @@ impl Deref for Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if thread::panicking() {
-            println!("{}", self.broker.report()); // captured, as the rest of what the test prints
+            println!("{}", self.broker.report()); // captured, like everything that the test prints
         }
     }
 }

@@ -1,7 +1,7 @@
 use base64::prelude::{Engine, BASE64_STANDARD};
 use serde_json::{json as object, Map, Value};
 
-/// A key, a value or a header's value: a text, bytes, `NULL`, or of `json`, `subset` or `regex`.
+/// A key, a value or a header's value: a text, bytes, `NULL`, or a result of `json`, `subset` or `regex`.
 #[derive(Clone, Debug)]
 pub struct Data(Value);
 

@@ -1,4 +1,4 @@
-//! What the library does beside the control.
+//! Tests of what the library does itself, besides calling the control.
 use std::panic::catch_unwind;
 use std::process::Command;
 use std::time::Duration;

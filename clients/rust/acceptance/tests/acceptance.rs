@@ -138,7 +138,7 @@ fn denied() {
     assert_eq!(refused.rdkafka_error_code(), Some(RDKafkaErrorCode::TopicAuthorizationFailed));
     broker.assert_records("orders", &[]);
     broker.ask("DELETE", &format!("/acls?acl={}", denial.replace(' ', "%20")), None);
-    send(&producer(&broker, &[]), record("order-1", "tea")).unwrap(); // a producer that was refused remembers it
+    send(&producer(&broker, &[]), record("order-1", "tea")).unwrap(); // a producer remembers that it was refused
 }
 
 #[test]

@@ -12,7 +12,7 @@ use wirebroker::Broker;
 
 pub const WITHIN: Duration = Duration::from_secs(20);
 
-/// What became of the record that was sent last.
+/// The result of sending the latest record.
 #[derive(Default)]
 pub struct Outcome(Mutex<Option<KafkaResult<()>>>);
 
@@ -67,7 +67,7 @@ pub fn member(broker: &Broker, group: &str) -> BaseConsumer {
     consumer(broker, group, &[])
 }
 
-/// Polls until there are so many records, and returns their values.
+/// Polls until this many records have arrived, and returns their values.
 pub fn poll(consumer: &BaseConsumer, count: usize) -> Vec<String> {
     let mut values = Vec::new();
     until(|| {

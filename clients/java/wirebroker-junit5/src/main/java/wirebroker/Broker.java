@@ -21,7 +21,7 @@ import java.util.Map;
 import org.junit.jupiter.api.extension.ExtensionContext;
 import org.opentest4j.TestAbortedException;
 
-/** A running broker. If it refuses a call, an AssertionError tells why. */
+/** A running broker. If the broker refuses a call, the call throws an AssertionError with the reason. */
 @SuppressWarnings("deprecation") // JUnit before 5.13 closes only a CloseableResource
 public final class Broker implements AutoCloseable, ExtensionContext.Store.CloseableResource {
     static final Gson JSON = new GsonBuilder().serializeNulls().create();
@@ -43,7 +43,7 @@ public final class Broker implements AutoCloseable, ExtensionContext.Store.Close
         return SHARED.computeIfAbsent(List.of(options), key -> start(options));
     }
 
-    /** Starts a broker with these flags of {@code wirebroker serve}, or attaches to the one that the environment names. */
+    /** Starts a broker with these flags of {@code wirebroker serve}, or attaches to the broker that the environment names. */
     public static Broker start(String... options) {
         return start(System.getenv(), options);
     }
@@ -83,7 +83,7 @@ public final class Broker implements AutoCloseable, ExtensionContext.Store.Close
         }
     }
 
-    /** Ends a broker of {@link #start}. Without it, the broker ends with the JVM. */
+    /** Ends a broker of {@link #start}. If this method is not called, the broker ends with the JVM. */
     @Override
     public void close() {
         if (process != null) process.destroy();
@@ -116,7 +116,7 @@ public final class Broker implements AutoCloseable, ExtensionContext.Store.Close
         }
     }
 
-    /** What the broker has seen since the test began, as text. */
+    /** Returns the broker's report as text: what happened since the test began. */
     public String report() {
         return ask("GET", "/report", null).get("text").getAsString();
     }
@@ -139,7 +139,7 @@ public final class Broker implements AutoCloseable, ExtensionContext.Store.Close
             path = "/faults/" + id;
         }
 
-        /** Waits until the fault has fired so many times. */
+        /** Waits until the fault has fired this many times. */
         public void waitFired(int times, Duration timeout) {
             ask("GET", path + "/wait?times=" + times + "&timeout=" + timeout.toMillis() / 1000.0, null);
         }
@@ -155,7 +155,7 @@ public final class Broker implements AutoCloseable, ExtensionContext.Store.Close
         ask("POST", "/topics/" + topic + "/records", Map.of("records", KafkaRecord.parts(records)));
     }
 
-    /** The committed records of a topic, in the order of partition and offset. */
+    /** Returns the committed records of a topic, in the order of partition and offset. */
     public List<StoredRecord> records(String topic) {
         var records = new ArrayList<StoredRecord>();
         record Page(List<StoredRecord> records, String next) {}
@@ -173,7 +173,7 @@ public final class Broker implements AutoCloseable, ExtensionContext.Store.Close
         ask("POST", "/topics/" + topic + "/records/assert", wanted);
     }
 
-    /** What the broker decided on each produced batch of a topic: "accepted", "duplicate" or "rejected". */
+    /** Returns the broker's verdict on each produced batch of a topic: "accepted", "duplicate" or "rejected". */
     public List<String> verdicts(String topic) {
         var rows = ask("GET", "/verdicts?topic=" + topic, null).getAsJsonArray("verdicts").asList();
         return rows.stream().map(JsonElement::getAsJsonObject).map(row -> row.get("verdict").getAsString()).toList();

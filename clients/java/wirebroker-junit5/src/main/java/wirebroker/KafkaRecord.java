@@ -7,8 +7,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * A record to store or to expect. A key, a value or the value of a header is a text, a {@code byte[]}, null, or of {@link #json},
- * {@link #subset} or {@link #regex}. In {@link Broker#assertRecords} a part that is not given matches anything.
+ * A record to store or to expect. A key, a value or the value of a header is a text, a {@code byte[]}, null, or a result of
+ * {@link #json}, {@link #subset} or {@link #regex}. In {@link Broker#assertRecords} a part that is not given matches anything.
  */
 public final class KafkaRecord {
     private final Map<String, Object> parts = new LinkedHashMap<>();
@@ -52,7 +52,7 @@ public final class KafkaRecord {
         return Map.of("json_subset", fields);
     }
 
-    /** Expects a text in which the pattern matches, written as RE2 knows it. */
+    /** Expects a text in which the pattern matches. The pattern has the syntax of RE2. */
     public static Object regex(String pattern) {
         return Map.of("regex", pattern);
     }

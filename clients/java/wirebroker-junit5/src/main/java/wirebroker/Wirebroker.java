@@ -26,6 +26,6 @@ public @interface Wirebroker {
     /** Flags of {@code wirebroker serve}. */
     String[] options() default {};
 
-    /** Whether no other class or test shares the broker. Such a broker ends with the annotated class or test. */
+    /** If true, no other class or test shares the broker. Such a broker ends with the annotated class or test. */
     boolean own() default false;
 }

@@ -10,7 +10,7 @@ import org.junit.jupiter.api.extension.ParameterResolver;
 import org.junit.platform.commons.support.AnnotationSupport;
 import org.opentest4j.TestAbortedException;
 
-/** What {@link Wirebroker} does. */
+/** Implements {@link Wirebroker}. */
 class WirebrokerExtension implements BeforeAllCallback, BeforeEachCallback, AfterEachCallback, ParameterResolver {
     /** An annotation, the class or test that has it, and its broker. */
     private record Place(Wirebroker settings, Broker broker) {
@@ -19,7 +19,7 @@ class WirebrokerExtension implements BeforeAllCallback, BeforeEachCallback, Afte
             if (found.isEmpty()) return of(context.getParent().orElseThrow()); // the class of a test, or the class around it
             Wirebroker settings = found.get();
             if (!settings.own()) return new Place(settings, Broker.shared(settings.options()));
-            // The store closes the broker. It looks for a key in the stores around it, too.
+            // The store closes the broker. A store also looks for a key in the stores of the contexts around it.
             var store = context.getStore(Namespace.create(WirebrokerExtension.class));
             var broker = store.getOrComputeIfAbsent(context.getUniqueId(), key -> Broker.start(settings.options()), Broker.class);
             return new Place(settings, broker);

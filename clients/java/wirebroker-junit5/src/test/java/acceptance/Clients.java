@@ -17,7 +17,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 import org.junit.jupiter.api.AfterEach;
 import wirebroker.Broker;
 
-/** A test's clients, which are closed after it. */
+/** The clients of a test. They are closed after the test. */
 class Clients {
     final Broker broker;
     private final List<AutoCloseable> open = new ArrayList<>();
