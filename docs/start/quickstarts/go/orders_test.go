@@ -10,7 +10,7 @@ import (
 	"wirebrokertest"
 )
 
-// By default franz-go asks for metadata at most every 5 s, and a retry after a lost connection waits for them.
+// By default franz-go asks for metadata at most every 5 s, and a retry after a lost connection waits for the metadata.
 var soon = kgo.MetadataMinAge(100 * time.Millisecond)
 
 func TestALostAcknowledgementDoublesNothing(t *testing.T) {
