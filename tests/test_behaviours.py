@@ -334,7 +334,7 @@ def test_every_verdict_is_explained(broker: MockKafka, producer: Dialogue) -> No
         "the newest; not stored again",
         f"rejected 45 OUT_OF_ORDER_SEQUENCE_NUMBER: expected sequence 5 for {who} epoch 0 on orders-0, got 9; batches in "
         "the window: 0–2 @0, 3–4 @3",
-        f"stored at offset 5: sequence 0 is the start of a new epoch of {who} epoch 2 on orders-0",
+        f"stored at offset 5: sequence 0 is the first of a new epoch: {who} epoch 2 on orders-0",
         f"rejected 47 INVALID_PRODUCER_EPOCH: {who} epoch 1 on orders-0 is fenced: the current epoch is 2; "
         "batches in the window: 0 @5",
     ]

@@ -80,7 +80,7 @@ def test_verdicts_are_shown_with_their_reason(printed: str) -> None:
     assert "  D        133–142    duplicate  offset 19  batch 2 of 5 in the window; not stored again\n" in b2
     b4 = printed.partition("\nB4")[2].partition("\nB7")[0]
     assert "  A        114–120    rejected   error 45   expected 156, got 114–120, older than the window\n" in b4
-    assert "  A        0–6 e1     accepted   offset 42  the start of a new epoch of this producer\n" in b4
+    assert "  A        0–6 e1     accepted   offset 42  the first of a new epoch\n" in b4
     assert re.search(r"^  B4 +42 +49 +7 +7 +5 +1$", printed, re.MULTILINE), "sent, stored, twice, and the verdicts"
 
 

@@ -25,7 +25,7 @@ NEWEST_RESOURCE = (
     .then("3.7", 16, "client metrics have settings", "KIP-714")
     .then("4.0", 32, "groups have settings", "KIP-848")
 )
-"""The newest kind of resource that has settings, as a number in DescribeConfigs."""
+"""Kinds of resources up to this number in DescribeConfigs have settings."""
 
 
 class ResourceType(IntEnum):
@@ -74,7 +74,7 @@ OPERATIONS = {
 }  # fmt: skip
 """The operations that responses list as allowed."""
 WITHOUT_SETTINGS = (_O.READ, _O.DELETE, _O.DESCRIBE)
-"""The operations on a group that responses list as allowed, in releases in which groups have no settings."""
+"""In releases in which groups have no settings: the operations on a group that responses list as allowed."""
 
 
 def has_settings(resource: int, release: Release) -> bool:
@@ -92,8 +92,8 @@ IMPLIED_BY = {
     Operation.DESCRIBE: (_O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER),
     Operation.DESCRIBE_CONFIGS: (_O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
 }
-"""The operations whose ACLs also allow the operation in the key. For example, an ACL that allows READ also allows DESCRIBE. An
-ACL that denies an operation denies no other operation.
+"""For each key: an ACL that allows one of these operations also allows the operation in the key. For example, an ACL that
+allows READ also allows DESCRIBE. An ACL that denies an operation denies no other operation.
 """
 
 
@@ -143,7 +143,7 @@ class Filter(NamedTuple):
 
     @property
     def unknown_part(self) -> str | None:
-        """Returns Kafka's name of the part of the filter with an unknown number, or None if all numbers are known."""
+        """If a part of the filter has an unknown number, returns Kafka's name of this part, else None."""
         if self.resource_type not in KNOWN[ResourceType] or self.pattern_type not in KNOWN[PatternType]:
             return "patternFilter"
         known = self.operation in KNOWN[Operation] and self.permission in KNOWN[Permission]
@@ -179,7 +179,7 @@ class Ruling(NamedTuple):
 
 
 class About(NamedTuple):
-    """The ACLs that apply to one resource and one principal, with the ACLs for everybody."""
+    """The ACLs that apply to one resource and one principal, including the ACLs for everybody."""
 
     acls: list[Acl]
     known: bool
@@ -196,11 +196,11 @@ class Acls:
         """All ACLs, with the ids of their records, in the order in which they were made."""
         self._made = 0
         self._named: dict[Place, dict[str, dict[Acl, int]]] = {}
-        """The ACLs for each place and principal, each with a number. An ACL that was made later has a higher number."""
+        """The ACLs for each place and principal. Each ACL has a number; later ACLs have higher numbers."""
         self._of: dict[str, dict[Acl, None]] = {}
         """The ACLs of each principal."""
         self._prefixes: dict[int, Counter[int]] = defaultdict(Counter)
-        """For each type of resource: the number of prefixes in ACLs, by the length of the prefix."""
+        """For each type of resource and each length: the number of prefixes of this length in ACLs."""
 
     def __iter__(self) -> Iterator[Acl]:
         return iter(self.ids)
@@ -240,7 +240,7 @@ class Acls:
                 del self._prefixes[acl.resource_type]
 
     def about(self, resource_type: ResourceType, name: str, principal: str) -> About:
-        """Returns the ACLs that apply to a resource and a principal. The ACLs of other principals take no time."""
+        """Returns the ACLs that apply to a resource and a principal. The search skips the ACLs of other principals."""
         found: list[Acl] = []
         known = False
         for place in self._places(resource_type, name):

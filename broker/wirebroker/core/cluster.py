@@ -48,7 +48,7 @@ SETTINGS_OF = {
 }  # fmt: skip
 """The prefix of the broker settings for each coordinators' topic."""
 SHARED_CLUSTER_ID = "wirebroker-cluster-00A"
-"""The id of every cluster in memory, and of a data directory that has no id."""
+"""The cluster id if the cluster is in memory, or if its data directory has no id."""
 INTERNAL_TOPICS = frozenset(COORDINATOR_TOPICS.values())
 GROWN = 8
 """The number of partitions that one slice creates.
@@ -120,7 +120,8 @@ class Topic(Struct, eq=False):
 class StoredPartition(NamedTuple):
     """A partition that is restored from the disk.
 
-    `dirs` are the log directories of the partition's replicas by broker; `leader_epoch` is the epoch before the start.
+    `dirs` are the log directories of the partition's replicas by broker; `leader_epoch` is the partition's leader epoch before
+    the start.
     """
 
     dirs: Mapping[int, str]
@@ -210,16 +211,16 @@ class Cluster:
         self.growing: set[str] = set()
         """Topics that are being created or extended in slices."""
         self.stillborn: dict[str, int] = {}
-        """Topics in ZooKeeper that have replicas only on brokers that do not exist, and their numbers of partitions. No broker
-        has such a topic, but its name is taken."""
+        """The number of partitions of each topic in ZooKeeper whose replicas are all on brokers that do not exist. No broker
+        has such a topic, but the topic's name is taken."""
         self.refused_settings: dict[str, dict[str, str]] = {}
-        """The settings that a refused CreateTopics has left behind for the next topic with this name."""
+        """By topic name: the settings of a refused CreateTopics, which the next topic with this name gets."""
         self._due: dict[str, int] = {}
         """The time of the automatic creation of each topic that a Metadata request has asked for."""
         self.version = 0
         """The version of the metadata, which rises with every change of topics, partitions, leaders or settings."""
         self.topics_created = 0
-        """The number of topics ever created."""
+        """The number of topics that were ever created."""
         self.decisions = Decisions(timers, lambda: (self.version, configs.version, self.producer_ids.next_block))
         self.watch: Callable[[Change], None] | None = None
         """Called with every change, if it is set."""
@@ -631,19 +632,19 @@ class Cluster:
             yield from topic.partitions
 
     def coordinator_partition(self, kind: str, key: str) -> int | None:
-        """Returns the index of the partition in the coordinators' topic that has this key, or None before the topic exists."""
+        """Returns the index of the coordinators' partition for this key, or None if the coordinators' topic does not exist."""
         topic = self.topics.get(COORDINATOR_TOPICS[kind])
         return abs_hash(key) % len(topic.partitions) if topic else None
 
     def coordinator(self, kind: str, key: str) -> int | None:
         """Returns the broker that coordinates this group ("group"), transactional id ("transaction") or share partition
-        ("share"), or None.
+        ("share"), or None if no broker does.
         """
         log = self.coordinator_log(kind, key)
         return log.leader if log is not None and log.leader != NO_LEADER else None
 
     def coordinator_log(self, kind: str, key: str) -> Partition | None:
-        """Returns the partition of the coordinators' topic that has this key, or None before the topic exists."""
+        """Returns the coordinators' partition for this key, or None if the coordinators' topic does not exist."""
         index = self.coordinator_partition(kind, key)
         return None if index is None else self.partition(COORDINATOR_TOPICS[kind], index)
 
@@ -655,8 +656,8 @@ class Cluster:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if unavailable else ErrorCode.NONE
 
     def coordinator_error(self, kind: str, key: str, node_id: int) -> ErrorCode:
-        """Returns NOT_COORDINATOR if this broker does not coordinate the key. The first request while coordinators load, after
-        the creation of their topic, also gets NOT_COORDINATOR. Otherwise returns NONE."""
+        """Returns NOT_COORDINATOR if this broker does not coordinate the key, else NONE. After the creation of a coordinators'
+        topic, the coordinators load: the first request in this time also gets NOT_COORDINATOR."""
         if self.coordinator(kind, key) != node_id:
             return ErrorCode.NOT_COORDINATOR
         topic = COORDINATOR_TOPICS[kind]

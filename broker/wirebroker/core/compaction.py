@@ -75,7 +75,7 @@ class Compaction:
             return NEVER
         changed, self._running = False, True
         try:
-            yield  # a caller that closed a segment must first write to the new segment
+            yield  # the caller may have closed a segment, and must first write to the new segment
             while (found := self._dirtiest(now)) is not None:
                 yield from self._round(*found)
                 changed = True

@@ -433,7 +433,7 @@ def _has_twice(raw: str) -> bool:
 
 
 def _outside(key: str, value: int, broker: BrokerConfigs) -> str | None:
-    """Returns Kafka's message if a group's setting is outside of the range that the broker's settings allow, or None."""
+    """Returns Kafka's message if a group's setting is outside of the range that the broker's settings allow, else None."""
     kind, _, rest = key.partition(".")
     limits = {bound: f"group.{kind}.{bound}.{rest.removeprefix('num.')}" for bound in ("min", "max")}
     limits = {bound: name for bound, name in limits.items() if name in broker.definitions.broker}
@@ -460,13 +460,13 @@ def check_stored(kind: int, name: str, held: Mapping[str, str], configs: BrokerC
 
 
 def group_number(wanted: Mapping[str, str], name: str, broker: BrokerConfigs) -> int:
-    """Returns a group's numeric setting: the group's own, else the broker's."""
+    """Returns a group's numeric setting: the group's own value, else the broker's value."""
     return int(wanted[name]) if name in wanted else broker.integer(f"group.{name}")
 
 
 _INHERITED = {"streams.assignor.name": "group.streams.assignors"}
-"""The broker settings with the defaults of some group settings. The default of any other group setting is in the broker setting
-`group.` plus the name of the group setting."""
+"""For some group settings: the broker setting that has the default. For any other group setting, the name of this broker
+setting is `group.` plus the name of the group setting."""
 
 
 def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entry]:

@@ -28,7 +28,7 @@ A new session with more partitions may also evict a session that is in use, if t
 """
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 NO_EPOCH = -1
-"""The leader epoch of a request that names no leader epoch."""
+"""The number in a request that means no leader epoch."""
 LARGEST_EPOCH = 2**31 - 1
 BY_TOPIC_ID_SINCE = 13
 
@@ -93,7 +93,7 @@ class FetchContext(Struct):
     error: ErrorCode = ErrorCode.NONE
 
     def topic_of(self, key: PartitionKey) -> str | None:
-        """Returns the name that the topic of a partition of the session had when the partition was added."""
+        """Returns the name that the partition's topic had when the partition was added to the session."""
         cached = self.session.partitions.get(key) if self.session is not None else None
         return cached.topic if cached is not None else None
 
@@ -130,14 +130,14 @@ class FetchContext(Struct):
 
 
 class FetchSessions:
-    """All sessions of the cluster's brokers, each of which keeps at most `slots` (FetchSessionCacheShard)."""
+    """All sessions of the cluster's brokers. Each broker keeps at most `slots` sessions (FetchSessionCacheShard)."""
 
     def __init__(
         self, random_bytes: Callable[[int], bytes], slots: int, keeps_epochs: Callable[[], bool],
         name_of: Callable[[bytes], str | None],
     ) -> None:  # fmt: skip
-        """`keeps_epochs` tells whether new sessions remember the leader epochs that a request names. `name_of` returns the name
-        of the topic with an id."""
+        """`keeps_epochs` tells whether new sessions remember the leader epochs that a request names. `name_of` returns the
+        topic name for a topic id."""
         self._random_bytes, self._keeps_epochs, self._name_of_id = random_bytes, keeps_epochs, name_of
         self._slots = slots
         self._sessions: dict[tuple[int, int], Session] = {}

@@ -128,7 +128,7 @@ class LogDirs:
         return _in_order_of_scala_12 if SCALA.of(release) == 12 else _in_order_of_scala_13
 
     def _next(self, topic: str, index: int, node_id: int, held: Mapping[str, int]) -> str:
-        """LogManager.getOrCreateLog and nextLogDirs."""
+        """Returns the directory for a new replica (LogManager.getOrCreateLog and nextLogDirs)."""
         preferred = self._preferred.get((node_id, (topic, index)))
         if preferred is not None or len(held) == 1:
             return preferred or next(iter(held))

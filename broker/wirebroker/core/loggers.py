@@ -51,8 +51,8 @@ class Loggers:
         return own
 
     def refusal(self, name: str, level: str | None, release: Release, *, removes: bool) -> Refusal | None:
-        """Returns a refusal if the logger's level cannot be set to `level` or, with `removes`, if its own level cannot be
-        removed. Otherwise returns None."""
+        """Returns a refusal if the logger's level cannot be set to `level`, else None. With `removes`, returns a refusal if the
+        logger's own level cannot be removed, else None."""
         unknown = ErrorCode.INVALID_CONFIG if STRICT_LOGGERS.of(release) else ErrorCode.INVALID_REQUEST
         if not _exists(name, release):
             return Refusal(unknown, f"Logger {name} does not exist!")
@@ -83,7 +83,8 @@ def _exists(name: str, release: Release) -> bool:
 
 @cache
 def _names() -> dict[str, tuple[str, str]]:
-    """Returns the own level of every logger, and the mark of the releases that have the logger. Each is "" for most loggers."""
+    """Returns the own level of every logger, and the mark of the releases that have the logger. Both are "" for most
+    loggers."""
     lines = Path(__file__).with_name("loggers.txt").read_text(encoding="utf-8").splitlines()
     rows = ([*line.split(), "", ""] for line in lines)
     return {name: (level.strip("-"), releases) for name, level, releases, *_ in rows}

@@ -27,11 +27,11 @@ SHOWN = 40
 """A message shows at most this many characters of a text that is too long."""
 
 TEXTLESS = frozenset({bytes, int, bool, type(None)})
-"""The types of values that have no text."""
+"""Values of these types contain no text."""
 
 
 class Write(Protocol):
-    """Writes down all changes. If `only` is not empty, it has all partitions that have changed. Raises OSError if the write
+    """Writes down all changes. If `only` is not empty, the changes concern only these partitions. Raises OSError if the write
     fails, and other exceptions for changes that cannot be encoded."""
 
     def __call__(self, now: int, only: Sequence[Partition] = ()) -> None: ...

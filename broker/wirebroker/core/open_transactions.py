@@ -50,8 +50,8 @@ class OpenTransactions:
     def end(
         self, producer_id: int, marker_offset: int, *, aborted: bool, replicated: bool = True, keeps_empty: bool = False
     ) -> None:
-        """Register that the transaction's marker was stored. If the transaction has no batch in this partition, this does
-        nothing. With `keeps_empty` the marker is then the transaction's first batch."""
+        """Register that the transaction's marker was stored. If the transaction has no batch in this partition, does nothing
+        or, with `keeps_empty`, counts the marker as the transaction's first batch."""
         first = self._first_offsets.pop(producer_id, marker_offset if keeps_empty else None)
         if first is None:
             return

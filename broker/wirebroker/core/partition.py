@@ -200,8 +200,8 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which read_committed consumers may read: the start of the earliest open transaction or, without one,
-        the high watermark."""
+        """The offset up to which read_committed consumers may read: the start of the earliest open transaction or, if no
+        transaction is open, the high watermark."""
         unstable = self.transactions.first_unstable()
         if unstable is None:
             return self.high_watermark

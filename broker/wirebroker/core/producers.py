@@ -42,7 +42,7 @@ _POISONED = 1
 _OPEN = 2
 """A transaction of the producer is open on this partition."""
 FIRST_ERRORS = {"zero_or_45": 45, "zero_or_59": 59}
-"""The error for a producer without state that begins at a sequence other than 0, by the rule `first_sequence`."""
+"""For each value of the rule `first_sequence`: the error if a producer without state begins at a sequence other than 0."""
 LAST_EPOCH = 32767
 _OLDER = SEQUENCES // 2
 """A sequence is older than a second sequence if it is fewer than this many steps before the second sequence, where 0 is the
@@ -477,7 +477,8 @@ def explain(verdict: Verdict, batch: BatchHeader, state: bytes | None, topic: st
         return f"{stored}: {ACCEPTED[verdict.rule].format(**words)}"
     if isinstance(verdict, Duplicate):
         if not verdict.position:
-            return "dropped: {came} of {who} {are} at or below the highest stored; acknowledged with offset −1".format(**words)
+            found = "at or below the highest stored sequence; acknowledged with offset −1"
+            return f"dropped: {{came}} of {{who}} {{are}} {found}".format(**words)
         found = f"batch {verdict.position} of {verdict.window} in the window, counted from the newest; not stored again"
         if verdict.base_offset < 0:
             return f"dropped: {{came}} of {{who}} {{are}} {found}; acknowledged with offset −1".format(**words)
@@ -491,11 +492,11 @@ ACCEPTED = {
     "no_producer": "a batch without a producer id is not checked",
     "next": "{came} {are} the next of {who}",
     "first": "{came} {are} the first of {who}, which has no state here",
-    "new_epoch": "{came} {are} the start of a new epoch of {who}",
-    "no_epoch": "{came} of {who} {are} not checked, because it has no epoch yet",
+    "new_epoch": "{came} {are} the first of a new epoch: {who}",
+    "no_epoch": "{came} of {who} {are} not checked, because the producer has no epoch yet",
     "unchecked": "{came} of {who} {are} from a broker, so wirebroker does not check the batch",
     "gap_accepted": "{came} of {who} {are} after a gap, which this profile accepts",
-    "above_highest": "{came} of {who} {are} above the highest stored",
+    "above_highest": "{came} of {who} {are} above the highest stored sequence",
 }
 """For each rule that accepts a batch, the end of the sentence that `explain` returns."""
 REJECTED = {
@@ -503,7 +504,7 @@ REJECTED = {
     "unissued_producer_id": "no broker issued the producer id {got}",
     "first_not_zero": "{who} has no state here and must begin at sequence 0, got {got}",
     "refused_until_new_id": "{who} left a gap and is refused until it has a new id",
-    "new_epoch_not_zero": "a new epoch must begin at sequence 0, got {got} of {who}",
+    "new_epoch_not_zero": "a new epoch must begin at sequence 0, got sequence {got}: {who}",
     "gap": "expected sequence {expected} for {who}, got {got}",
     "before_window": "expected sequence {expected} for {who}, got {came}, older than the window",
     "write_failed": "the log could not be written; {came} of {who} {are} not stored",

@@ -53,7 +53,7 @@ class Rules(Struct, frozen=True):
 
     name: str = DEFAULT_PROFILE
     window: int = WINDOW.newest
-    """the number of latest batches of a producer on a partition whose retries are recognised, at least 1"""
+    """the retries of this many latest batches of a producer on a partition are recognised; at least 1"""
     first_sequence: FirstSequence = FIRST_SEQUENCE.newest
     """the first sequences that are allowed to a producer without state on the partition, and the error for other sequences"""
     after_marker: Marker = AFTER_MARKER.newest

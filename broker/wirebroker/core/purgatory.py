@@ -30,7 +30,8 @@ Idle = int | None
 do, unless something else changes. If the work has failed, the result is the present time, and the work is tried again after its
 interval."""
 PeriodicWork = Callable[[int], Idle | Generator[None, Any, Idle]]
-"""Work that is called with the time. Long work is a generator that yields between its slices."""
+"""A function that does the work; its argument is the present time. For long work, the function is a generator that yields
+between slices."""
 _TIDY_FROM = 1024
 """Cancelled timers are removed from the heap only when the heap has more timers than this."""
 MOST_AT_ONCE = 1000
@@ -178,7 +179,7 @@ class Timers:
         self.is_quiet = True
         """A caller can set this to True before runs. If it is False afterwards, something has changed in the runs."""
         self.changes = 0
-        """The number of times that a timer, work, or the requests before a run may have changed something."""
+        """This number rises whenever a timer, a work, or the requests before a run may have changed something."""
         self.resting: dict[Periodic, None] = {}
         """The periodic work that rests until something changes or the run ends."""
         self._name = ""

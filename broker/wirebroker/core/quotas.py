@@ -205,7 +205,7 @@ class Quotas:
         return hash_order(entities, entity_hash, self._buckets)
 
     def alter(self, changes: Sequence[Change]) -> None:
-        """Set and remove limits. Other entities take no time, unless Kafka's HashMap gets another number of buckets."""
+        """Set and remove limits. The method skips all other entities, unless Kafka's HashMap gets another number of buckets."""
         by_entity: dict[QuotaEntity, dict[str, float | None]] = {}
         for entity, key, value in changes:
             by_entity.setdefault(entity, {})[key] = value
@@ -316,11 +316,11 @@ class TokenBucket:
         return self._tokens
 
     def take(self, window: Window, limit: float, count: float, now: int) -> None:
-        """Take `count` tokens from the bucket, even if it has fewer."""
+        """Take `count` tokens from the bucket, even if the bucket has fewer tokens."""
         self._tokens = self.refill(window, limit, now) - count
 
     def throttle_ms(self, window: Window, limit: float, now: int) -> int:
-        """Returns the number of ms for which the number of tokens will still be negative."""
+        """Returns for how many ms the number of tokens will still be negative."""
         tokens = self.refill(window, limit, now)
         return java_round(quotient(-tokens, limit) * 1000) if tokens < 0 else 0
 

@@ -71,7 +71,7 @@ class Pushes:
 
 
 class Subscription(NamedTuple):
-    """A subscription: the clients that it matches, and the metrics that they push."""
+    """A subscription: a match of clients, and the metrics that these clients push."""
 
     match: tuple[tuple[str, Pattern | None], ...]
     """Names of attributes with patterns. None stands for a pattern that Java accepts but RE2 refuses."""

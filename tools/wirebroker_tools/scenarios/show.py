@@ -289,7 +289,7 @@ def reason(row: ProduceRow) -> str:
     text = row.explain.partition(": ")[2].partition("; batches in the window")[0]
     text = re.sub(r"^sequences? \S+ (of (?=producer.*\b(is|are) batch))?", "", text.replace(who, "this producer"))
     text = re.sub(r"^(of this producer )?(is|are) ", "", text)
-    for said in (", counted from the newest", " for this producer", ", which has no state here"):
+    for said in (", counted from the newest", " for this producer", ": this producer", ", which has no state here"):
         text = text.replace(said, "")
     return re.sub(r"sequences? (?=\d)", "", text)
 

@@ -59,7 +59,7 @@ class Snapshot(Struct):
 
     @classmethod
     def of(cls, value: GroupMetadataValue) -> Snapshot:
-        """Returns the state that the record of a group has."""
+        """Returns the group's state that a record contains."""
         members = [
             Member(
                 each.member_id, each.group_instance_id, each.client_id, each.client_host, each.rebalance_timeout,

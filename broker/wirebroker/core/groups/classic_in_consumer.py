@@ -98,7 +98,8 @@ class ClassicMembers:
     def _member(
         self, group: ConsumerGroup, member_id: str, requested: JoinRequest
     ) -> tuple[ConsumerMember, str | None] | Refusal:
-        """Returns the member that joins, and the id of the static member that it replaces, or None."""
+        """Returns the member that joins, and the id of the static member that this member replaces (None if it replaces no
+        member)."""
         if requested.instance_id is None:
             return group.members.get(member_id) or ConsumerMember(member_id), None
         if gone := instance_gone(group, requested.instance_id):

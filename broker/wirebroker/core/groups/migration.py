@@ -33,7 +33,7 @@ CUSTOM = (
 
 
 def policy(cluster: Cluster) -> str:
-    """group.consumer.migration.policy in capitals."""
+    """Returns group.consumer.migration.policy in capitals."""
     return str(cluster.configs.value("group.consumer.migration.policy")).upper()
 
 

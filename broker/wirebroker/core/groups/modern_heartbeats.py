@@ -229,9 +229,9 @@ class ModernGroups(ABC, Generic[G, M]):
     def sender(
         self, group: G, member_id: str, instance_id: str | None, epoch: int, owns_all: Callable[[M], bool]
     ) -> tuple[M, str | None] | Refusal:
-        """Returns two values: the member that sent a heartbeat, or a new member for a heartbeat that joins; and the id of the
-        static member that this member replaces, or None. `owns_all` tells whether a member owns all partitions or tasks that
-        the request lists."""
+        """Returns two values. The first is the member that sent a heartbeat, or a new member if an unknown member joins. The
+        second is the id of the static member that this member replaces, or None. `owns_all` tells whether a member owns all
+        partitions or tasks that the request lists."""
         joins, member = epoch == 0, group.members.get(member_id)
         if instance_id is not None:
             if gone := instance_gone(group, instance_id):

@@ -109,7 +109,7 @@ class OffsetManager:
             self._begin(group_id, now)
 
     def _begin(self, group_id: str, now: int) -> None:
-        """Create the group, without members, if this is its first offset."""
+        """Create the group without members if it does not exist."""
         if group_id not in self._registry.groups:
             self._registry.create_classic(group_id, now)
 

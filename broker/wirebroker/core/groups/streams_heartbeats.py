@@ -36,7 +36,7 @@ Claims = Sequence[TaskIds] | None
 
 
 class StreamsHeartbeat(NamedTuple):
-    """A StreamsGroupHeartbeat, in which `request_error` has found no error, with the topology in the request."""
+    """A StreamsGroupHeartbeat that `request_error` has accepted, and the topology in this request."""
 
     request: StreamsGroupHeartbeatRequest
     topology: Topology | Misfit | None
@@ -355,8 +355,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
             self.registry.report(group)
 
     def _entered(self, group: StreamsGroup, now: int) -> None:
-        """Drop the state of a new group that its records do not contain. Kafka does not have this state, either, because Kafka
-        builds a new group from the records."""
+        """Drop the state of a new group that is not in the group's records. Kafka has no such state, because Kafka builds a new
+        group from its records."""
         group.offsets.clear()
         group.forget_unrecorded()
 

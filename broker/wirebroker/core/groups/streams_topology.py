@@ -44,8 +44,8 @@ class Told(NamedTuple):
 
 
 class Misfit(NamedTuple):
-    """The error for a topology that is invalid with any topics. `message` is None where Kafka's code fails with an exception
-    instead of a message for the client."""
+    """The error for a topology that is invalid, whatever topics the cluster has. `message` is None where Kafka's code fails
+    with an exception instead of a message for the client."""
 
     code: ErrorCode
     message: str | None = None
@@ -154,7 +154,7 @@ class _TopicsDoNotFitError(Exception):
 
 
 class _InvalidError(Exception):
-    """Raised if the topology is invalid with any topics."""
+    """Raised if the topology is invalid, whatever topics the cluster has."""
 
     def __init__(self, message: str | None = None) -> None:
         code = ErrorCode.UNKNOWN_SERVER_ERROR if message is None else ErrorCode.STREAMS_INVALID_TOPOLOGY

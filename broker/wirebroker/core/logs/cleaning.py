@@ -155,8 +155,8 @@ class TransactionFilter:
                 return False
             self._seen.add(producer_id)
             aborted = self._ongoing.get(producer_id)
-            # The offsets must be compared, because `aborted` may be an earlier transaction whose marker this round has not
-            # read.
+            # The offsets must be compared: if this round has not read the marker of an earlier transaction, `aborted` is that
+            # transaction.
             return aborted is not None and header.base_offset < aborted.last_offset
         marker = next((read_marker(record) for record in iter_records(batch)), None)
         if header.records_count == 0:

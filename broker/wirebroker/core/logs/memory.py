@@ -358,7 +358,7 @@ class MemoryLog:
         """Does nothing, because the partition keeps the leader epochs in memory."""
 
     def delete(self) -> None:
-        """Forget all batches: rows of the trace may still refer to the deleted partition."""
+        """Free the memory of all batches, because rows of the trace may still refer to the deleted partition."""
         self.start_at(self.end_offset, self.active.created)
 
     def _find(self, offset: int) -> tuple[Segment, int]:

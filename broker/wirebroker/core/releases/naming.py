@@ -15,8 +15,8 @@ _RELEASE = re.compile(r"(?:kafka[-_ ]?)?([0-9]{1,4}\.[0-9]{1,4})(?:\.[0-9]{1,4})
 
 
 def unknown(name: object, known: Iterable[str], what: str = "profile") -> str:
-    """Returns a sentence about `name`, which is not in `known`. The sentence suggests the profile of the same release, of the
-    nearest recorded release, or the profile with the most similar name.
+    """Returns a sentence about `name`, which is not in `known`. The sentence suggests the profile of the same release, the
+    profile of the nearest release, or the profile with the most similar name.
     """
     if not isinstance(name, str):
         return f"the name of a {what} must be a string such as {RELEASE_PROFILES[-1]!r}, not {name!r}"
@@ -28,7 +28,7 @@ def unknown(name: object, known: Iterable[str], what: str = "profile") -> str:
 
 
 def _nearest_release(wanted: str) -> str:
-    """Returns the nearest release with the same major number, or else the latest earlier release, or else the oldest."""
+    """Returns the nearest release with the same major number, else the latest earlier release, else the oldest release."""
     major, minor = number(wanted)
     same = [each for each in RELEASES if number(each)[0] == major]
     if same:

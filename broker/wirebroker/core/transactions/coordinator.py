@@ -506,8 +506,8 @@ def _judge_end(transaction: Transaction, requested: EndRequest, fences: bool) ->
 
     From transaction version 2 on, every EndTxn increases the epoch, so a repeated EndTxn has the previous epoch. In these
     versions, a client may also abort a transaction that never began; this EndTxn increases the epoch, too. In earlier versions
-    a repeated EndTxn is recognised only by the state of the transaction. `fences` tells whether an epoch newer than the known
-    one is refused.
+    a repeated EndTxn is recognised only by the state of the transaction. `fences` tells whether an epoch that is newer than the
+    known epoch is refused.
     """
     bumps = requested.transaction_version >= BUMPS_EPOCH
     state, epoch = transaction.state, transaction.producer_epoch

@@ -49,8 +49,8 @@ def verify(
     producer: TransactionalProducer, batches: Sequence[tuple[Partition, int]], coordinator: TransactionCoordinator,
     cluster: Cluster, now: int,
 ) -> Verified:  # fmt: skip
-    """Ask the coordinator to verify the partitions that need it. `batches` has the partition and the base sequence of each
-    batch."""
+    """Ask the coordinator to verify the partitions that need a verification. `batches` has the partition and the base sequence
+    of each batch."""
     adds = producer.speaks is Speaks.IMPLICIT_ADDS
     if not adds and not cluster.configs.value("transaction.partition.verification.enable"):
         return Verified(frozenset((part.topic, part.index) for part, _ in batches), {})
