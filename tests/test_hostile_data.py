@@ -219,7 +219,7 @@ def test_numbers_that_no_kafka_writes_are_a_sentence(data: Path, said: str) -> N
 def test_a_start_makes_no_more_folders_than_it_may(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wirebroker.storage.loading.FOLDERS_MADE", 20)
     with_records(data, [NEW, *(_partition(NEW.topic_id, index) for index in range(30))])
-    assert "it names 31 partitions, but only 1 have a folder; a start makes at most 20 folders" in refusal(data)
+    assert "it names 31 partitions, but there are folders for only 1; a start makes at most 20 folders" in refusal(data)
     assert not (data / "new-0").exists()
 
 

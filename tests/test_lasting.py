@@ -57,7 +57,7 @@ def test_a_full_disk_costs_pieces_and_damages_none(tmp_path: Path, disk: Disk, c
     file.close()
     assert path.read_bytes() == b"piece 00\n" + b"".join(b"piece %02d\n" % second for second in range(21, 25))
     assert caplog.messages == [
-        f"the trace no longer goes to {path} (No space left on device); it tries again every 10 s",
+        f"the trace no longer goes to {path} (No space left on device); wirebroker tries again every 10 s",
         f"the trace goes to {path} again; 20 pieces are missing there",
     ]
 

@@ -381,7 +381,7 @@ def test_topics_retention_and_restarts(mock_kafka: MockKafka) -> None:
     mock_kafka.restart("kill")
     client(mock_kafka).request(plain("DeleteTopics", topics=[{"name": "orders"}], timeout_ms=1000), 6)
     assert outcomes(mock_kafka, "topic", "retention", "leader", "restart") == [
-        "created, with 1 partition", "begins at 1, before at 0", "led by node 1 in epoch 1", "restarted (kill)",
+        "created, with 1 partition", "begins at 1 instead of 0", "led by node 1 in epoch 1", "restarted (kill)",
         "deleted, with 1 partition",
     ]  # fmt: skip
     times = [row.time for row in mock_kafka.trace.events("leader", "restart", "topic")]

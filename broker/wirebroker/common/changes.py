@@ -1,5 +1,5 @@
-"""What a row of the trace is, and the rows about changes in a cluster. `Cluster.watch` is called with these rows. Other rows
-are in `trace.rows`.
+"""The interface of a row in the trace, and the rows about changes in a cluster. `Cluster.watch` is called with these rows.
+Other rows are in `trace.rows`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ MIDDLE = 37
 """The width in columns of the part about the request."""
 PRODUCER_CHANGES = {"created": "known from now on", "epoch": "a new epoch", "expired": "forgotten"}
 ShareEvent = Literal["acquired", "released", "settled", "lock_expired", "buried"]
-"""What can happen to records of a share group; `buried` means that their dead letters were written."""
+"""The changes of a share group's records. `buried` means that the records' dead letters were written."""
 
 
 def ordinal(number: int) -> str:
-    """1st, 2nd, 3rd, 4th …"""
+    """Returns 1st, 2nd, 3rd, 4th and so on."""
     suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{suffix}"
 
@@ -234,7 +234,7 @@ class RetentionRow(Change, frozen=True):
     log_start_offset: int
 
     def parts(self) -> Parts:
-        rest = f"begins at {self.log_start_offset}, before at {self.before}"
+        rest = f"begins at {self.log_start_offset} instead of {self.before}"
         return f"{self.topic}-{self.partition}", "retention", "changed", rest
 
 

@@ -185,7 +185,7 @@ class LastingFile:
         """Keep the pieces that are whole, and decide whether to try again."""
         tries = self._retry_at is not None or self._file is None or self._is_regular
         if self._retry_at is None:
-            then = f"it tries again every {RETRY_MS // 1000} s" if tries else "nothing more goes there"
+            then = f"wirebroker tries again every {RETRY_MS // 1000} s" if tries else "nothing more goes there"
             logger.warning("%s no longer goes to %s (%s); %s", self._what, self.path, failure.strerror, then)
         self._missing += 1
         if self._file is not None:

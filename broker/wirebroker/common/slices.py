@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 End = tuple[None, ...]
-"""What long work yields after an element: `(None,)` to end the slice, or nothing to continue the slice."""
+"""Long work yields from such a tuple after each element: `(None,)` ends the slice, and `()` continues the slice."""
 Pause = Callable[[], End]
 """Called for each element of long work: `yield from pause()`. See `pauses`."""
 
@@ -23,7 +23,7 @@ MEMBERS = 32
 TOPICS = 2048
 """The number of topics or partitions of an assignment in one slice; each takes a microsecond."""
 MEMBER = TOPICS // MEMBERS
-"""A member of a group takes as long as this many topics."""
+"""Work on one member of a group takes as long as work on this many topics."""
 
 
 def pauses(every: int = SLICE) -> Pause:
@@ -73,7 +73,7 @@ def sliced(work: Callable[[list[T]], object], elements: Iterable[T], every: int 
 
 
 def mapped(make: Callable[[T], R], elements: Iterable[T], pause: Pause) -> Generator[None, Any, list[R]]:
-    """Returns what `make` returns for each element."""
+    """Returns the results of `make` for the elements."""
     made = []
     for each in elements:
         yield from pause()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 LONGEST = 100
-"""The number of characters of the word that are compared, because the comparison takes long for long words."""
+"""Only this many characters of the word are compared, because the comparison takes long for long words."""
 ALMOST = 0.8
-"""The least similarity (0 to 1) of the given word to the beginning of a longer known word."""
+"""The beginning of a longer known word counts if it is at least this similar (0 to 1) to the given word."""
 BY_BEGINNING = 0.6
-"""The largest required similarity at which the beginnings of known words are also compared."""
+"""The beginnings of known words are compared only if the required similarity is at most this."""
 MOST_NAMES = 30
 """The largest number of known words that a sentence lists."""
 
@@ -28,8 +28,7 @@ def did_you_mean(word: str, known: Iterable[str], likeness: float = 0.5) -> str:
 
 
 def nearest(word: str, known: Iterable[str], among: str = "there are") -> str:
-    """Like `did_you_mean`. If no known word is similar, lists all known words, but at most `MOST_NAMES`; more words are not
-    listed."""
+    """Like `did_you_mean`. If no known word is similar, lists all known words, unless they are more than `MOST_NAMES`."""
     names = list(known)
     listed = f"; {among} {', '.join(names)}" if len(names) <= MOST_NAMES else ""
     return did_you_mean(word, names) or listed

@@ -11,7 +11,7 @@ from typing import Any
 from kafkawire.printable import as_toml, printable
 
 MOST_DOTS = 100
-"""The largest number of dots in a line, outside quoted strings: tomllib's time for a dotted key grows with the square of the
+"""A line may have at most this many dots outside quoted strings: tomllib's time for a dotted key grows with the square of the
 number of the key's parts."""
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 

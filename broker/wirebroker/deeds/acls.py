@@ -27,7 +27,7 @@ class NoAuthorizer(Unfit):
 
 
 class AclDeeds(Deeds):
-    """What can be done to ACLs."""
+    """The deeds that change ACLs."""
 
     @deed("POST", "/acls", status=201, shows="acls", problems={409: "the broker has no authorizer", **UNWRITTEN})
     def add_acl(self, acl: Annotated[str, about("in the form of MockKafka(acls=…)", examples=EXAMPLES)]) -> None:

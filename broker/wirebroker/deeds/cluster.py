@@ -13,7 +13,7 @@ Replica = Annotated[NodeId, about("the node id of the broker that has the replic
 
 
 class ClusterDeeds(Deeds):
-    """What can be done to brokers and replicas."""
+    """The deeds that change brokers and replicas."""
 
     @deed("POST", "/brokers/{node_id:number}/kill", shows="brokers", settles=True, problems=NO_BROKER, impossible=IMPOSSIBLE)
     def kill_broker(self, node_id: NodeId) -> None:
@@ -26,7 +26,8 @@ class ClusterDeeds(Deeds):
 
     @deed("POST", "/brokers/{node_id:number}/start", shows="brokers", settles=True, problems=NO_BROKER, impossible=IMPOSSIBLE)
     def start_broker(self, node_id: NodeId) -> None:
-        """Start a killed broker: its replicas follow the leaders again and become in sync. A running broker continues."""
+        """Start a killed broker: its replicas follow the leaders again and become in sync. Does nothing if the broker is
+        running."""
         self._engine.start_broker(node_id, self._now)
 
     @deed("POST", f"{PARTITION}/move-leader", shows="leader", problems=NO_REPLICA, impossible=IMPOSSIBLE)

@@ -82,8 +82,8 @@ class deed:
     The arguments that are not in the path are fields of the endpoint's body, or of its query if the HTTP method is DELETE.
     `about` describes these arguments. Sentences in the docstring that begin with Returns or Raises are for Python only.
 
-    `result` is the name of the field in which the endpoint returns the result. `shows` is a state that the endpoint returns
-    instead (`wirebroker.control.deeds.SHOWN`). `problems` maps each status that reports a problem to the reason. If the deed
+    `result` is the name of the field in which the endpoint returns the result. With `shows`, the endpoint instead returns this
+    state (`wirebroker.control.deeds.SHOWN`). `problems` maps each status that reports a problem to the reason. If the deed
     raises another ValueError, the status is 409 for the reason `impossible`, or 422 if no such reason is given. With `settles`,
     the elections that the deed begins are done before the caller continues.
     """

@@ -23,7 +23,7 @@ class Upgrade(Protocol):
         """The brokers that are to be upgraded."""
 
     def go_on(self, now: int) -> None:
-        """Begin the upgrade. What cannot be written is logged."""
+        """Begin the upgrade. If a change cannot be written, the log reports this."""
 
 
 class EngineParts(Protocol):

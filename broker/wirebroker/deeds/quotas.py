@@ -34,7 +34,7 @@ DEFAULT = "<default>"
 
 
 class QuotaDeeds(Deeds):
-    """What can be done to the quotas of clients."""
+    """The deeds that change the quotas of clients."""
 
     @deed("POST", "/quotas", shows="quotas", problems=UNWRITTEN)
     def set(

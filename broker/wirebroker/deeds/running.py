@@ -10,15 +10,17 @@ __tracebackhide__ = True  # pytest shows the caller's line
 
 
 class RunningDeeds(Deeds):
-    """What can be done to all brokers."""
+    """The deeds that concern all brokers."""
 
     @deed("POST", "/restart", shows="health")
     def restart(
         self,
-        mode: Annotated[Literal["clean", "kill"], about("clean: with a clean shutdown; kill: as after kill −9")] = "clean",
+        mode: Annotated[
+            Literal["clean", "kill"], about("clean: shut down cleanly; kill: kill the brokers (kill −9)")
+        ] = "clean",
     ) -> None:
-        """Restart all brokers, after a clean shutdown ("clean") or as after kill −9 ("kill"). The brokers' addresses stay the
-        same."""
+        """Restart all brokers. The brokers first shut down cleanly ("clean"), or are killed ("kill"). Their addresses
+        stay the same."""
         self._engine.restart(mode, self._now)
 
     @deed("POST", "/warm", shows="health", problems=UNWRITTEN, impossible=IMPOSSIBLE)

@@ -15,12 +15,13 @@ from wirebroker.deeds.errors import NoSuch, NothingToChange
 
 __tracebackhide__ = True  # pytest shows the caller's line
 ATTEMPTS = 3
-"""After these errors of InitProducerId, a producer tries again, because the coordinator is still loading or aborting a
+"""`fence` sends InitProducerId up to this many times, because the coordinator may first have to load or to abort a
 transaction."""
 
 
 class StateDeeds(Deeds):
-    """What happens to producers, transactions and logs with time, by a second client, or by a failed election."""
+    """The deeds that change producers, transactions and logs. In Kafka, these changes are caused by time, by a second client,
+    or by a failed election."""
 
     @deed(
         "POST", "/producers/{producer_id:number}/expire", result="partitions",

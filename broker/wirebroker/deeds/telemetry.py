@@ -11,7 +11,7 @@ __tracebackhide__ = True  # pytest shows the caller's line
 
 
 class TelemetryDeeds(Deeds):
-    """What can be done about the metrics of clients."""
+    """The deeds that concern the metrics of clients."""
 
     @deed()
     def subscribe(

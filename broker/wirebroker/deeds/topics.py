@@ -36,7 +36,7 @@ class NoSuchSetting(Unfit, ConfigError):
 
 
 class TopicDeeds(Deeds):
-    """What can be done to topics."""
+    """The deeds that change topics."""
 
     @deed("POST", "/topics", status=201, shows="topic", problems={409: "a topic of this name exists already", **UNWRITTEN})
     def create_topic(

@@ -209,7 +209,7 @@ class Engine:
 
     @property
     def refuses_faults(self) -> str:
-        """The reason why fault rules are refused: "", because this engine accepts all fault rules."""
+        """The reason why fault rules are refused. This engine accepts all fault rules, so the reason is ""."""
         return ""
 
     @property
@@ -221,7 +221,7 @@ class Engine:
 
     @property
     def now(self) -> int:
-        """The time of the latest request, timer or call of `set_time`. Requests on the fast path do not update it."""
+        """The time of the latest request, timer or call of `set_time`. Requests on the fast path do not update this time."""
         return max(self._time, self.timers.reached)
 
     def set_time(self, now: int) -> None:
@@ -571,8 +571,8 @@ class Engine:
         return effects
 
     def restart(self, mode: str, now: int) -> None:
-        """Stop all brokers and start them again. In the mode "clean", the brokers shut down cleanly; in the mode "kill", they
-        stop as after kill −9.
+        """Stop all brokers and start them again. In the mode "clean", the brokers shut down cleanly; in the mode "kill", the
+        brokers are killed.
 
         The brokers keep the state that Kafka would find on its disk. Connections are closed. Sessions and waiting requests are
         dropped.
@@ -619,7 +619,7 @@ class Engine:
         self._end_broker(node_id, now, "killed")
 
     def stop_broker(self, node_id: int, now: int) -> None:
-        """Shut down a broker cleanly. The effect is the effect of `kill_broker`, because followers always have all records."""
+        """Shut down a broker cleanly. This has the same effect as `kill_broker`, because followers always have all records."""
         self._end_broker(node_id, now, "stopped")
 
     def _end_broker(self, node_id: int, now: int, how: Literal["killed", "stopped"]) -> None:

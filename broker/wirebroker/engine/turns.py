@@ -54,7 +54,7 @@ class Turns:
     """The requests of one engine that are between two slices."""
 
     def __init__(self, settled: Callable[[Exchange], bool] = lambda _: True) -> None:
-        """`settled` writes down what a slice has changed. It returns False if that fails; then it has refused the request."""
+        """`settled` writes down what a slice has changed. If that fails, `settled` refuses the request and returns False."""
         self._settled = settled
         self.wake: Callable[[], None] | None = None
         """Called when a slice is ready to run, or when there is work for a thread. `wake` is None if the driver does not run
@@ -62,7 +62,7 @@ class Turns:
         self.waiting: deque[Unfinished] = deque()
         """The requests whose next slice is ready to run, in order."""
         self.offloads: deque[tuple[Unfinished, Offload]] = deque()
-        """The work that is to run in a thread, each with the request that waits for it."""
+        """The pieces of work that are to run in a thread, each with the request that waits for this piece."""
         self._known: set[Unfinished] = set()
 
     def begin(self, exchange: Exchange, steps: Steps) -> Message | Outcome:

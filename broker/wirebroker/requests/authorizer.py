@@ -1,6 +1,7 @@
 """The authorizer of a cluster decides from settings and ACLs what a client may do (org.apache.kafka.metadata.authorizer).
 
-The authorizer is off unless `authorizer.class.name` names Kafka's StandardAuthorizer. `super.users` may do everything.
+The authorizer is off unless `authorizer.class.name` names Kafka's StandardAuthorizer. The users in `super.users` may do
+everything.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class Authorizer:
         return self._on
 
     def may(self, connection: Connection, operation: Operation, kind: ResourceType, name: str, *, asked: bool = True) -> bool:
-        """Whether the client may do this operation on the resource. `asked` means that the client has requested the operation;
-        then a refusal is reported.
+        """Whether the client may do this operation on the resource. `asked` means that the client has requested the operation,
+        so that a refusal is reported.
         """
         if not self.on:
             return True

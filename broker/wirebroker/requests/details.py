@@ -52,8 +52,8 @@ OF_RESPONSES: Mapping[str, tuple[str, ...]] = {
 unless the response's field is empty.
 """
 JOINED_AS = "joined_as"
-"""The name under which the trace keeps the member id in a JoinGroup request ("" for a new member) if the response has a
-different member id."""
+"""If a JoinGroup response has another member id than its request, the trace keeps the request's member id ("" for a new member)
+under this name."""
 ASSIGNED = "assigned"
 """The partitions that a member was assigned, as topic-partition, separated by commas."""
 OFFSETS = "offsets"
@@ -68,7 +68,7 @@ NAMES = frozenset((JOINED_AS, COORDINATOR, ASSIGNED, OFFSETS, *_OF_MESSAGES))
 
 
 def details_of(request: Message, directory: Directory) -> Details:
-    """Returns the fields of a request that its trace row keeps."""
+    """Returns the fields of a request that the trace keeps."""
     found = _kept(request, OF_REQUESTS.get(type(request).__name__, ()))
     if isinstance(request, OffsetCommitRequest):
         offsets = (

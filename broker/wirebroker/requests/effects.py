@@ -61,7 +61,7 @@ Effect = Respond | Close | Shaped | AdvanceClock
 
 
 class Outcome(Enum):
-    """What a handler returns instead of a response: the response comes later, or the request gets no response."""
+    """A handler returns this instead of a response: the response comes later, or the request gets no response."""
 
     PARKED = "the response will come later, through Exchange.respond"
     SILENT = "the request is done and gets no response, like a Produce with acks=0"

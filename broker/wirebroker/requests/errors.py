@@ -1,4 +1,4 @@
-"""Makes error responses. The error is put at everything that the request names, or only at some partitions.
+"""Makes error responses. The response has the error for everything that the request names, or only for some partitions.
 
 A request that only reads is handled, and then the error overwrites its response. A request that changes something is not
 handled; its error response is built from the request: the same topics, partitions and names, each with the error. If only some
@@ -122,9 +122,8 @@ def _empty_fetch(name: str, index: int, received: Received) -> FetchableTopicRes
 
 
 def _overwrite(response: Any, code: int, only: Where | None, received: Received, topic: str = "") -> bool:
-    """Put the error into this part of a response and into its inner parts. Returns whether the part had a field for the
-    error.
-    """
+    """Put the error into this part of a response and into its inner parts. Returns whether this part has a
+    field for the error."""
     own_topic = topic_name(response, received.directory)
     topic = own_topic or topic
     index = partition_index(response)
@@ -142,8 +141,8 @@ def _overwrite(response: Any, code: int, only: Where | None, received: Received,
 
 
 def _parts_have_codes(response: Any) -> bool:
-    """Whether inner parts of this part, at any depth, have error codes. If so, the inner parts get the error, and this part
-    gets no error.
+    """Whether inner parts of this part, at any depth, have error codes. Then the inner parts get the error, and this part gets
+    no error.
     """
     return any(map(_has_code, parts(response)))
 

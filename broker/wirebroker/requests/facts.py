@@ -40,8 +40,8 @@ class Batch(Struct, frozen=True):
 class Facts(Struct, frozen=True):
     """The facts of one request. Only a Produce has `batches` and `acks`.
 
-    `topics` and `partitions` have what the request or its fetch session names: all topics or partitions, if the request asks
-    for all.
+    `topics` and `partitions` are named by the request or by its fetch session. If the request asks for all topics or
+    partitions, they are all listed.
     """
 
     api: str
@@ -103,7 +103,7 @@ def can_name(api: str, word: str) -> bool:
 
 
 def implied_by(request: Message, received: Received) -> Iterator[tuple[str, int | None]]:
-    """Yields every topic and partition that a request refers to without naming it."""
+    """Yields the topics and partitions that a request concerns but does not name."""
     directory = received.directory
     if isinstance(request, FetchRequest):
         for topic, index in directory.session_partitions(request, received.node_id):

@@ -1,4 +1,5 @@
-"""What is known about a received request besides its message, and the directory of the cluster that received the request."""
+"""The facts about a received request that are not in its message, and the directory of the cluster that received the
+request."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ class Directory(Protocol):
         """The names of all topics."""
 
     def session_partitions(self, request: FetchRequest, node_id: int) -> Iterable[tuple[str, int]]:
-        """The partitions that an incremental Fetch reads because its session contains them; the request itself does not name
-        them.
+        """The partitions that an incremental Fetch reads because they are in its session. The request itself does not name
+        these partitions.
         """
 
     def group_partitions(self, group_id: str) -> Iterable[tuple[str, int]]:
@@ -33,7 +34,7 @@ class Directory(Protocol):
 
 
 class Received(Protocol):
-    """What is known about a received request besides its message."""
+    """The facts about a received request that are not in its message."""
 
     api_key: int
     version: int

@@ -43,15 +43,15 @@ class Session:
         self.mechanism = ""
         """The mechanism by which the client is authenticated; "" before the first success."""
         self.asked = ""
-        """The mechanism of the authentication in progress or, without one, of the last authentication."""
+        """The mechanism of the authentication in progress or, if none is in progress, of the last authentication."""
         self.user = ""
-        """The client's user name in the authentication in progress or, without one, in the last authentication."""
+        """The client's user name in the authentication in progress or, if none is in progress, in the last authentication."""
         self.again = False
         """Whether the last successful authentication was a re-authentication."""
         self.sasl: Mechanism | None = None
         """The SASL dialogue of the authentication in progress."""
         self.bare = False
-        """Whether the client's tokens have no request headers. This is so after SaslHandshake version 0."""
+        """Whether the client's tokens have no request headers, as after SaslHandshake version 0."""
         self.expires_at: int | None = None
         """The time until which the client must authenticate again, in ms since the epoch (KIP-368). If the session never
         expires, this is None.

@@ -221,7 +221,7 @@ class KeySet:
         ]
 
     def find(self, key_id: str | None, algorithm: str) -> PyJWK | None:
-        """Returns the key that a token names by its id. If the token names no key, returns the first key that fits the token's
+        """Returns the key whose id the token names. If the token names no id, returns the first key that fits the token's
         algorithm (jose4j's VerificationJwkSelector).
         """
         from jwt import PyJWK, PyJWKError

@@ -198,8 +198,8 @@ class LogDirectory:
 
     @property
     def is_whole(self) -> bool:
-        """Whether wirebroker wrote the checkpoints. If so, the folders of all partitions must exist. In a copy of a real
-        Kafka's directory, folders may be missing.
+        """Whether wirebroker wrote the checkpoints. Then the folders of all partitions must exist. In a copy of a real Kafka's
+        directory, folders may be missing.
         """
         return self._is_signed
 

@@ -42,7 +42,7 @@ def open_to_write(path: Path, flags: int = os.O_WRONLY) -> int:
 def shared(path: Path) -> DamagedFile:
     """Returns the error for a file with several hard links, some of which may be outside the log directory."""
     return DamagedFile(
-        path, "the file has a second name (a hard link), and a write would also change it under that name. Put a copy here"
+        path, "the file has a second name (a hard link), and a write would also change it under that name. Replace it by a copy"
     )
 
 
@@ -73,7 +73,7 @@ def open_to_append_at(path: Path, size: int) -> int:
     try:
         found = os.fstat(fd).st_size
         if found < size:
-            raise FileNotFoundError(errno.ENOENT, f"{found} of {size} bytes are there", str(path))
+            raise FileNotFoundError(errno.ENOENT, f"the file has only {found} of {size} bytes", str(path))
         if found > size:
             os.ftruncate(fd, size)
     except OSError:

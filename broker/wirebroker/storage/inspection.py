@@ -47,8 +47,8 @@ class Inspection:
         self._left = allowed
 
     def takes(self, path: Path) -> bool:
-        """Whether the start should read this file completely. If so, the file's size is subtracted from the bytes that the
-        start may still read.
+        """Whether the start should read this file completely. If it should, the file's size is subtracted from the bytes that
+        the start may still read.
         """
         if self._left < LEAST:
             return False
@@ -142,7 +142,7 @@ def _check_owner(segment: Segment, entries: Sequence[tuple[int, ...]]) -> None:
             wrong.append((number, base + relative, position))
     if len(wrong) > 1:
         number, offset, position = wrong[0]
-        why = f"it says that the batch with offset {offset} begins at position {position}"
+        why = f"this index says that the batch with offset {offset} begins at position {position}"
         raise _contradicts(path, why, number * OFFSET_ENTRY.size)
 
 
@@ -157,7 +157,7 @@ def _times_fit(segment: Segment) -> bool:
     for number, (timestamp, relative) in enumerate(entries):
         header = segment.header_of(base + relative)
         if header is None or header.max_timestamp != timestamp or timestamp <= last:
-            why = f"it says that the batch with offset {base + relative} has the timestamp {timestamp}"
+            why = f"this index says that the batch with offset {base + relative} has the timestamp {timestamp}"
             raise _contradicts(path, why, number * TIME_ENTRY.size)
         last = timestamp
     return last == segment.max_timestamp
@@ -177,11 +177,11 @@ def _transactions_fit(segment: Segment, aborted: Sequence[AbortedTransaction], *
     for each in aborted:
         found = by_end.get(each.last_offset)
         if found is None or found.producer_id != each.producer_id or found.first_offset > each.first_offset:
-            raise _contradicts(path, f"it lacks the transaction that was aborted at offset {each.last_offset}", 0)
+            raise _contradicts(path, f"this index lacks the transaction that was aborted at offset {each.last_offset}", 0)
     for number, each in enumerate(written):
         header = segment.header_of(each.last_offset)
         if header is None or not header.is_control or header.producer_id != each.producer_id:
-            why = f"it says that producer {each.producer_id} has aborted a transaction at offset {each.last_offset}"
+            why = f"this index says that producer {each.producer_id} has aborted a transaction at offset {each.last_offset}"
             raise _contradicts(path, why, number * TRANSACTION_ENTRY.size)
     return True
 
@@ -189,5 +189,5 @@ def _transactions_fit(segment: Segment, aborted: Sequence[AbortedTransaction], *
 def _contradicts(path: Path, why: str, position: int) -> DamagedFile:
     log = path.with_suffix(LOG).name
     return DamagedFile(
-        path, f"{why}, but {log} contradicts it. If the log is right, remove this file; the next start rebuilds it", position
+        path, f"{why}, but {log} contradicts this. If the log is right, remove the index; the next start rebuilds it", position
     )

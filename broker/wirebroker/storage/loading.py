@@ -83,14 +83,14 @@ class Loading:
             )
 
     def _check_count(self, image: Image) -> None:
-        """Raises DamagedFile if the metadata names so many partitions without a folder that the start may not create the
-        folders."""
+        """Raises DamagedFile if the metadata names more partitions without a folder than a start may create folders."""
         count = sum(len(topic.partitions) for topic in image.topics.values())
         folders = sum(1 for _ in self._directories.partitions()) if count > FOLDERS_MADE else 0
         if count - folders > FOLDERS_MADE:
             raise DamagedFile(
                 self._metadata.path,
-                f"it names {count} partitions, but only {folders} have a folder; a start makes at most {FOLDERS_MADE} folders",
+                f"it names {count} partitions, but there are folders for only {folders}; "
+                f"a start makes at most {FOLDERS_MADE} folders",
             )
 
     def _note_unknown(self, cluster: Cluster) -> None:

@@ -67,7 +67,8 @@ class Known(NamedTuple):
     """The offset in the checkpoint of recovery points; None if that checkpoint does not name the partition."""
     log_start_offset: int
     starts_there: bool = False
-    """Whether a clean stop has recorded `log_start_offset`. If so, and the log begins after this offset, segments are lost."""
+    """Whether a clean stop has recorded `log_start_offset`. If it has, and the log begins after this offset, segments are
+    lost."""
     gaps_below: int = ANYWHERE
     """Compaction may have removed offsets before this offset."""
     latest_epoch: int | None = None
@@ -224,8 +225,8 @@ class Recovery:
             if i and self.end != base and (self.end > base or self.end >= self._known.gaps_below):
                 raise DamagedFile(
                     self.folder / file_name(base, LOG),
-                    f"it begins at offset {base}, but the segment before it ends at {self.end}. Restore the missing "
-                    "segments from a copy; to continue without them, remove all segments before this segment",
+                    f"it begins at offset {base}, but the next offset after the segment before it is {self.end}. Restore the "
+                    "missing segments from a copy; to continue without them, remove all segments before this segment",
                 )
             self._look_at(i, base)
         self._check_ends()
@@ -473,7 +474,7 @@ def cut_of(walk: Walk, damage: Damage, *, followed: bool, clean: bool) -> str:
     size = path.stat().st_size
     behind = None if followed else sound_batch_after(path, damage, walk.next_offset)
     if followed or clean or behind is not None or not is_torn(path, damage, walk.next_offset):
-        then = "segments follow" if followed else f"{size - position} bytes are there"
+        then = "segments follow" if followed else f"the file has {size - position} bytes from this position on"
         then = then if behind is None else f"a sound batch follows at position {behind}"
         leaves = "A clean stop" if clean else "A crash"
         raise DamagedFile(

@@ -389,7 +389,8 @@ class Segment:
             os.close(fd)
 
     def find(self, offset: int) -> int:
-        """Returns the position of the first batch that ends at or after `offset`, or the segment's size if no batch does."""
+        """Returns the position of the first batch that ends at or after `offset`, or the segment's size if there is no such
+        batch."""
         position = self._indexed(offset)
         gaps_below = self.unchecked.gaps_below if self.unchecked else ANYWHERE
         following = -1 if position else self.base_offset
@@ -434,7 +435,7 @@ class Segment:
         return BatchHeader._make(HEADER.unpack(start)) if len(start) == HEADER_SIZE else None
 
     def header_of(self, offset: int) -> BatchHeader | None:
-        """Returns the header of the batch that has this offset, or None if no batch has it."""
+        """Returns the header of the batch that has this offset, or None if no batch has the offset."""
         position = self.find(offset) if offset >= self.base_offset else self.size
         return self.header_at(position) if self.holds(offset, position) else None
 

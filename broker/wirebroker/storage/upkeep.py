@@ -79,11 +79,11 @@ class Upkeep:
 
     @property
     def is_failing(self) -> bool:
-        """Whether a write has failed and no checkpoint has succeeded since."""
+        """Whether a write has failed, and no checkpoint has been written after it."""
         return self._trouble
 
     def insist(self) -> None:
-        """Try again to write the changes of the metadata whose write has failed. Raises OSError."""
+        """Try again to write the changes of the metadata that could not be written. Raises OSError."""
         raise NotImplementedError
 
     def failed(self, failure: Exception) -> None:
