@@ -45,7 +45,7 @@ class Row(Struct, frozen=True):
 
 
 class Change(Row, frozen=True, kw_only=True):
-    """A change in a cluster. The code that changes the cluster leaves out the time, and the recorder adds it."""
+    """A change in a cluster. The code that changes the cluster leaves out the time, and the recorder adds the time."""
 
     time: int = -1
 
@@ -64,7 +64,7 @@ class TopicRow(Change, frozen=True):
 
 
 class LeaderRow(Change, frozen=True):
-    """A partition has a new leader epoch, and perhaps a new leader; −1 means that it has no leader."""
+    """A partition has a new leader epoch, and perhaps a new leader. A `leader` of −1 means that the partition has no leader."""
 
     event = "leader"
 

@@ -17,7 +17,7 @@ _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def text_of(path: Path, error: type[ValueError]) -> str:
-    """Returns the text of a file. Raises OSError if the file cannot be read, and `error` if it is not UTF-8."""
+    """Returns the text of a file. Raises OSError if the file cannot be read, and `error` if the text is not UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as wrong:

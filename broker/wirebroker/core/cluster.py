@@ -229,7 +229,8 @@ class Cluster:
 
     @property
     def metadata_offset(self) -> int:
-        """The offset after the last metadata change. It never falls, not even over a restart with data on disk."""
+        """The offset after the last metadata change. This offset never falls, not even when brokers with data on disk
+        restart."""
         return self.version if self.metadata_log is None else self.metadata_log.end_offset
 
     @property
@@ -345,8 +346,8 @@ class Cluster:
         self.decisions.make(list(new), lambda: change(new, gone), lambda: change(gone, new))
 
     def alter_features(self, levels: Mapping[str, int], then: Callable[[], None]) -> None:
-        """Change the levels of features, and then call `then`. If the change cannot be written to the metadata log, it is
-        undone, and `then` is called as well."""
+        """Change the levels of features, and then call `then`. If the change cannot be written to the metadata log, the change
+        is undone, and `then` is called all the same."""
         held = self.configs.features
         before = {name: held[name] for name in levels}
         settings = {where: dict(given) for where, given in self.configs.dynamic.items()}

@@ -35,7 +35,7 @@ METADATA, KRAFT, TRANSACTION = "metadata.version", "kraft.version", "transaction
 GROUP, SHARE, STREAMS = "group.version", "share.version", "streams.version"
 ELIGIBLE_REPLICAS = "eligible.leader.replicas.version"
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
-"""FeatureUpdate.UpgradeType."""
+"""The types of an update (FeatureUpdate.UpgradeType)."""
 SAME_METADATA = frozenset({2, 4, 9, 10, 12, 16, *range(18, 23), *range(24, 30), 31, 34})
 """The levels of metadata.version that have not changed the records of the metadata log (MetadataVersion.didMetadataChange)."""
 

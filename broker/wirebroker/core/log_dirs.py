@@ -49,7 +49,7 @@ class LogDirs:
         self.moves: dict[tuple[Partition, int], str] = {}
         """The new directory of each replica that is being moved."""
         self.mover: Move | None = None
-        """The function that moves the files of a replica. It is None if the logs are in memory: then a move is done
+        """The function that moves the files of a replica. If the logs are in memory, this is None, and a move is done
         immediately."""
         stored_paths = {path for held in self._stored.values() for path in held}
         self._check_cordoned(configs.text(CORDONED), stored_paths or self._named)
@@ -78,7 +78,7 @@ class LogDirs:
         return self.paths(node_id) if ALL in names else names
 
     def takes_replicas(self, node_id: int) -> bool:
-        """Tells whether at least one directory of this broker accepts new replicas, because it is not cordoned."""
+        """Tells whether this broker has a directory that accepts new replicas, because the directory is not cordoned."""
         cordoned = self.cordoned(node_id)
         return not cordoned or any(path not in cordoned for path in self.paths(node_id))
 

@@ -4,7 +4,7 @@ The loggers have the names that Kafka 4.3.1 or 4.4.0 shows after the creation of
 logger's name and its own level. The level is `-` or missing if the logger has no level of its own. "4.4" or "before-4.4" at the
 end of a line means that only these releases have the logger. Loggers that share a bucket of Java's HashMap have Kafka's order.
 The loggers have the levels of Kafka's log4j2.yaml. This broker has no log4j, so a level does not change what this broker logs.
-A level lasts until the broker restarts, and child loggers inherit it.
+A logger keeps a level until the broker restarts, and child loggers inherit the level.
 """
 
 from __future__ import annotations

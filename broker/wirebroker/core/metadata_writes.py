@@ -112,7 +112,7 @@ class Decisions:
 
     def write_down(self, now: int, only: Sequence[Partition] = ()) -> Exception | None:
         """Write down the pending changes. If the write fails, undo the changes that can be undone, and return the exception.
-        This is an OSError, or another exception if a change cannot be encoded or the code that writes has an error.
+        The exception is an OSError, or another exception if a change cannot be encoded or the code that writes has an error.
 
         If `only` is not empty, the pending changes concern only these partitions.
         """

@@ -177,7 +177,8 @@ class Partition:
         range."""
         self._emptied_to = 0
         self.held_at: int | None = None
-        """The high watermark, or None while it is the end of the log. `Replication.review` computes it."""
+        """The high watermark, or None while the high watermark is the end of the log. `Replication.review` computes this
+        value."""
         self.replication = Replication(self)
         self.fast_path = FastPath(self)
         if (kept := self.log.belongs_to(self)) is not None:
@@ -233,7 +234,7 @@ class Partition:
         at_once: bool = False,
         checked: Checked | RecordReject | None = None,
     ) -> Appended:
-        """Judge a client's batch, and store the batch if it is in order. For `verified` see `start_verification`.
+        """Judge a client's batch, and store the batch if the batch is in order. For `verified` see `start_verification`.
 
         With `at_once`, the method raises TakesLong, and changes nothing, if the check of the records takes long. The caller
         then checks the records elsewhere (`record_checks.check`) and passes the result as `checked`.
@@ -612,7 +613,7 @@ class Partition:
         """Forget one producer, even if its last batch is recent, and return its epoch. Returns None if the producer is unknown
         or has an open transaction.
 
-        Lagging replicas forget the producer as well, as they would by their own clocks.
+        Lagging replicas forget the producer, too: in Kafka, each replica does this by its own clock.
         """
         state = self.producers.get(producer_id)
         if state is None or open_since(state) >= 0:

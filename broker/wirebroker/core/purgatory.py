@@ -212,7 +212,7 @@ class Timers:
         return self.add(_AtOnce(when, action) if when <= self.reached else Timer(when, action))
 
     def _tidy(self) -> None:
-        """Remove cancelled timers. There may be many cancelled timers, because every heartbeat of a session cancels one."""
+        """Remove cancelled timers. There may be many cancelled timers, because every heartbeat of a session cancels a timer."""
         self._heap = [entry for entry in self._heap if entry[2].action is not None]
         heapq.heapify(self._heap)
         self._tidy_at = max(_TIDY_FROM, 2 * len(self._heap))

@@ -35,7 +35,7 @@ IN_ZOOKEEPER = (REQUEST, PRODUCE, FETCH, MUTATION, CONNECTION)
 BY_CLIENT = (PRODUCE, FETCH, REQUEST, MUTATION)
 """The limits that a user or a client id can have. An IP address can have only the limit CONNECTION."""
 LARGEST = {PRODUCE: 2**63 - 1, FETCH: 2**63 - 1, CONNECTION: 2**31 - 1}
-"""The limits that Kafka keeps as a whole number, with their largest values."""
+"""The limits that Kafka keeps as whole numbers, with their largest values."""
 ALMOST_WHOLE = 1e-6
 """Kafka accepts a value as a whole number if the distance of the value from a whole number is at most this."""
 SHORT_ADDRESS = re.compile(r"\d{1,10}(\.\d{1,10}){0,2}")

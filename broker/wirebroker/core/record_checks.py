@@ -1,8 +1,9 @@
-"""Kafka's checks of the record data in a Produce request. These checks precede the check of the sequence.
+"""Kafka's checks of the record data in a Produce request.
 
 The order of the checks is Kafka's: one batch of magic 2 (ProduceRequest.validateRecords), base offset, size and CRC
-(UnifiedLog), the counts and every record (LogValidator), the segment's size. All these checks come before the checks of the
-idempotence validator. So the response to a damaged retry is an error, and not the success that a duplicate gets.
+(UnifiedLog), the counts and every record (LogValidator), the segment's size. All checks of this module come before the
+idempotence validator's check of the sequence. So the response to a damaged retry is an error, and not the success that a
+duplicate gets.
 
 With `full`, the module reads all records, as Kafka does. Without `full`, the module trusts the batch header. Records are then
 read only if the max timestamp is in the future, or if the topic stores records with another compression.

@@ -342,8 +342,8 @@ class Replication:
             other.caught_up = now
 
     def cut_off(self, end: int) -> None:
-        """A new leader's log ends at `end`. Truncate the followers that have later records. These followers rebuild their state
-        from the log."""
+        """A new leader's log ends at `end`. Truncate the followers that have later records. The truncated followers rebuild
+        their state from the log."""
         for node, prefix in list(self.lagging.items()):
             if prefix.log_end_offset > end:
                 prefix = self.lagging[node] = self._partition.prefix(prefix.caught_up)

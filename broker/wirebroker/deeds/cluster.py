@@ -20,7 +20,8 @@ class ClusterDeeds(Deeds):
         """Stop a broker as kill −9 does: its connections break, its port refuses connections, and other brokers lead its
         partitions.
 
-        Records that were not replicated are lost. Raises ValueError if there is no such broker, or if it is already down.
+        Records that were not replicated are lost. Raises ValueError if there is no such broker, or if the broker is already
+        down.
         """
         self._engine.kill_broker(node_id, self._now)
 

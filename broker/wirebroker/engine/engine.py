@@ -1,4 +1,4 @@
-"""The engine takes requests and returns effects. It has no sockets and no clock.
+"""The engine takes requests and returns effects. The engine has no sockets and no clock.
 
     engine.receive(connection, frame, now)    handles one request
     engine.tick(now)                          runs the due timers
@@ -457,7 +457,7 @@ class Engine:
             exchange.access = None
 
     def _settled(self, exchange: Exchange) -> bool:
-        """Write down what a request has changed. If that fails, refuse the request and return False."""
+        """Write down what a request has changed. If the write fails, refuse the request and return False."""
         failed = self.cluster.decisions.write_down(exchange.now)
         if isinstance(failed, EncodeError):
             exchange.cannot_say(failed)

@@ -54,7 +54,8 @@ class Turns:
     """The requests of one engine that are between two slices."""
 
     def __init__(self, settled: Callable[[Exchange], bool] = lambda _: True) -> None:
-        """`settled` writes down what a slice has changed. If that fails, `settled` refuses the request and returns False."""
+        """`settled` writes down what a slice has changed. If the write fails, `settled` refuses the request and returns
+        False."""
         self._settled = settled
         self.wake: Callable[[], None] | None = None
         """Called when a slice is ready to run, or when there is work for a thread. `wake` is None if the driver does not run

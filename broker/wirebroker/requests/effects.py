@@ -17,8 +17,8 @@ class Respond(NamedTuple):
 
 
 class Close(NamedTuple):
-    """Close the connection after the earlier responses have been sent. With `reset`, close it immediately, and with a TCP RST
-    if the operating system supports that.
+    """Close the connection after the earlier responses have been sent. With `reset`, close the connection immediately, and with
+    a TCP RST if the operating system supports that.
 
     `reason` is for the log.
     """

@@ -141,8 +141,8 @@ def _overwrite(response: Any, code: int, only: Where | None, received: Received,
 
 
 def _parts_have_codes(response: Any) -> bool:
-    """Whether inner parts of this part, at any depth, have error codes. Then the inner parts get the error, and this part gets
-    no error.
+    """Whether inner parts of this part, at any depth, have error codes. The inner parts then get the error, instead of this
+    part.
     """
     return any(map(_has_code, parts(response)))
 

@@ -78,7 +78,7 @@ class Throttle:
         self._cluster = cluster
         self.note = note
         self.stopwatch: Callable[[], int] = lambda: 0
-        """Returns the machine's time in ns. It serves to measure how long the handling of requests takes."""
+        """Returns the machine's time in ns. This time serves to measure how long the handling of requests takes."""
         self.request_ms: float | None = None
         """The duration in ms that each request is assumed to take; None if durations are measured."""
         self._rates: dict[tuple[int, str, Measured], Rate] = {}

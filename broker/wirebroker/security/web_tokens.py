@@ -76,7 +76,7 @@ _DECODER = json.JSONDecoder(parse_constant=_constant)
 
 
 def _object(raw: bytes) -> dict[str, Any]:
-    """Returns the fields of the JSON object with which the bytes begin. Like Jackson, it ignores the bytes after the object.
+    """Returns the fields of the JSON object with which the bytes begin. As in Jackson, the bytes after the object are ignored.
     Returns an empty dict if the bytes do not begin with an object.
     """
     try:

@@ -198,8 +198,8 @@ class LogDirectory:
 
     @property
     def is_whole(self) -> bool:
-        """Whether wirebroker wrote the checkpoints. Then the folders of all partitions must exist. In a copy of a real Kafka's
-        directory, folders may be missing.
+        """Whether wirebroker wrote the checkpoints. If wirebroker wrote them, the folders of all partitions must exist; in a
+        copy of a real Kafka's directory, folders may be missing.
         """
         return self._is_signed
 
@@ -367,7 +367,7 @@ class LogDirectories:
 
     @property
     def first_node(self) -> int:
-        """The smallest broker id. This broker writes the metadata."""
+        """The smallest broker id. The broker with this id writes the metadata."""
         return min(self.of)
 
     def partitions(self) -> Iterator[tuple[LogDirectory, tuple[str, int], Path]]:

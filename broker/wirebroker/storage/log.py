@@ -212,8 +212,8 @@ class FolderLog:
         return sum(segment.size for segment in self.segments)
 
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
-        """Append a batch with `records` offsets. Returns its base offset. The metadata must have the leader epoch already,
-        because a start refuses a batch of a later epoch. Raises OSError."""
+        """Append a batch with `records` offsets. Returns the batch's base offset. The metadata must have the leader epoch
+        already, because a start refuses a batch of a later epoch. Raises OSError."""
         if leader_epoch != self._last_epoch:
             self._store.insist()
             self._last_epoch = leader_epoch

@@ -183,7 +183,7 @@ class Moves:
         files.sync(source.root)
 
     def _give_up(self, partition: Partition, future: Path | None = None) -> None:
-        """Cancel the partition's move. If `future` is given, cancel the move only if this is its folder."""
+        """Cancel the partition's move. If `future` is given, cancel the move only if `future` is the move's folder."""
         wanted = self._wanted.get(_log_of(partition))
         if wanted is not None and future in (None, wanted[1]):
             self._end(partition, wanted[1])

@@ -1,6 +1,6 @@
 """The records about controllers and brokers in the metadata log, as Kafka's controller writes them.
 
-wirebroker does not read these records. Kafka's tools read them, and a Kafka reads them when it continues the log.
+Kafka's tools read these records, and so does a Kafka that continues the log. wirebroker does not read them.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class Expected(NamedTuple):
 
 
 class Segment:
-    """A segment: consecutive batches in one file. `created` is its creation time in ms since the epoch."""
+    """A segment: consecutive batches in one file. `created` is the segment's creation time in ms since the epoch."""
 
     __slots__ = (
         "_fd", "_index", "_interval", "_most_entries", "_newest", "_settings", "_since_entry", "base_offset", "created",

@@ -21,7 +21,8 @@ from wirebroker.storage.notes import note
 from wirebroker.storage.segment import INDEXES_KEPT, MOST_OPEN, Recent, Segment
 
 ALWAYS, INTERVAL, NEVER = "always", "interval", "never"
-"""When written data is synced: before each response, every log.flush.interval.ms, or when the operating system decides."""
+"""The times at which written data is synced: before each response, every log.flush.interval.ms, or when the operating system
+decides."""
 
 
 class Job(NamedTuple):
@@ -155,8 +156,8 @@ class Upkeep:
         return self._sync_job(ends, made, metadata_end)
 
     def _sync_job(self, ends: Mapping[Syncable, int], made: list[Path], metadata_end: int = 0) -> Job:
-        """Returns a job that syncs the logs and the metadata, each up to an offset, and other files. If it fails, the next sync
-        includes the same files.
+        """Returns a job that syncs the logs and the metadata, each up to an offset, and other files. If the job fails, the next
+        sync includes the same files.
         """
         metadata, segments = self.metadata, {log: log.unsynced(end) for log, end in ends.items()}
         paths = [*made, metadata.path] if metadata_end > metadata.synced_offset else made

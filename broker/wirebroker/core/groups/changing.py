@@ -1,8 +1,8 @@
 """Changes of groups that take several slices.
 
 Kafka's coordinator handles the requests for a group one after the other. Therefore a request or timer that needs a group waits
-until a running change of the group is done. The waiting request itself runs the rest of the change, one slice at a time. So it
-does not depend on the request that began the change.
+until a running change of the group is done. The waiting request itself runs the rest of the change, one slice at a time. So the
+waiting request does not depend on the request that began the change.
 """
 
 from __future__ import annotations

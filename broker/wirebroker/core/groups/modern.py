@@ -36,7 +36,7 @@ SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
 TopicFacts = Mapping[str, tuple[bytes, int]]
 """For each subscribed topic that exists: the topic id and the number of partitions."""
 CHANGED: TopicFacts = {"": (bytes(16), 0)}
-"""Stands for facts that have changed. No real facts are equal to it, because no topic has an empty name."""
+"""Stands for facts that have changed. No real facts are equal to this value, because no topic has an empty name."""
 
 
 def topic_facts(names: Iterable[str], topics: Mapping[str, Topic]) -> dict[str, tuple[bytes, int]]:

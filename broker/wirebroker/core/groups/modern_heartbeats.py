@@ -284,7 +284,7 @@ class ModernGroups(ABC, Generic[G, M]):
         """Write the step to the log, and apply the step to the group. If the write fails, the group does not change, and the
         error for the client is returned.
 
-        If the member must give up partitions or tasks, a timer limits the time in which it must do so.
+        If the member must give up partitions or tasks, a timer limits the time for this.
         """
         group = step.group
         if step.changes_nothing and self.registry.groups.get(group.group_id) is group:
@@ -330,8 +330,8 @@ class ModernGroups(ABC, Generic[G, M]):
         self.fence_at(group, REBALANCE, member.member_id, now + member.rebalance_timeout, member.epoch)
 
     def fence_at(self, group: G, kind: str, member_id: str, when: int, epoch: int | None = None) -> None:
-        """Remove a member at `when` (ms since the epoch), unless it has left before. With `epoch`, remove the member only if it
-        is still at this epoch. If the removal cannot be written to the log, try again later.
+        """Remove a member at `when` (ms since the epoch), unless the member has left before. With `epoch`, remove the member
+        only if it is still at this epoch. If the removal cannot be written to the log, try again later.
         """
 
         def expire(now: int) -> None:

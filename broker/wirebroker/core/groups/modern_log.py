@@ -33,7 +33,7 @@ class Format(NamedTuple):
     """The kinds of records of one type of group."""
 
     metadata: OfMember
-    """The fields that a member has sent. They are read into the member (`read(member, value)`)."""
+    """The fields that a member has sent, which are read into the member (`read(member, value)`)."""
     current: OfMember
     """A member's epochs and assignment, which are also read into the member."""
     target: OfMember

@@ -102,7 +102,7 @@ class ShareStates:
         self, group: ShareGroup, change: Callable[[Preparation], Preparation], now: int
     ) -> Generator[None, Any, ErrorCode]:
         """Change the set of share partitions that have a state, and write the change to the log. The method first waits until
-        other changes of the group are done. It does nothing if the group was deleted during that wait.
+        other changes of the group are done. If the group was deleted during this wait, the method does nothing.
         """
         yield from self._groups.changes.settled([group.group_id])
         if group.preparation is not None and self._registry.groups.get(group.group_id) is not group:

@@ -50,8 +50,8 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         super().__init__(group_id, changes)
         self.topology: Topology | None = None
         self.configured: Configured | None = None
-        """The topology with the numbers of partitions of the cluster's topics. After a restart, it is None until a member sends
-        a heartbeat."""
+        """The topology with the numbers of partitions of the cluster's topics. After a restart, this is None until a member
+        sends a heartbeat."""
         self.configured_at = 0
         """The end offset of the group's partition of __consumer_offsets when the topology was configured."""
         self.shown_before: Configured | None = None
@@ -117,8 +117,8 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         """Tells whether the broker asks the next member for a description of the topology. If the result is True, the request
         is counted.
 
-        After the broker has asked a member, it waits for half a minute before it asks again, then for a minute and so on, up to
-        an hour. Kafka varies these waiting times randomly by up to a fifth.
+        The broker waits for half a minute after its first question, then for a minute and so on, up to an hour. Kafka varies
+        these waiting times randomly by up to a fifth.
         """
         epoch = self.topology.epoch if self.topology is not None else -1
         if epoch < 0 or (self.description is not None and self.description[0] == epoch):

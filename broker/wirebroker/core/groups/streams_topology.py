@@ -87,7 +87,7 @@ class Configured(NamedTuple):
 
 
 class Topology:
-    """The topology of a streams group. The group's first member sends it. It never changes."""
+    """The topology of a streams group, which the group's first member sends. The topology never changes."""
 
     def __init__(self, value: StreamsGroupTopologyValue) -> None:
         self.value = value

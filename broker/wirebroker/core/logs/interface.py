@@ -42,7 +42,7 @@ class LogSegment(Protocol):
 
 
 class Kept(NamedTuple):
-    """The state of a partition that a log on disk stores in addition to the batches, so that it survives a restart."""
+    """A log on disk stores this state of a partition in addition to the batches, so that the state survives a restart."""
 
     log_start_offset: int
     producers: dict[Key, bytes]

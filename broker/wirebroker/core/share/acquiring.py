@@ -180,7 +180,7 @@ class Acquisition:
         self.count += last - first + 1
 
     def _end_of_batch(self, offset: int) -> int:
-        """Returns the last offset of the fetched batch that contains `offset`. If no batch contains it, returns `offset`."""
+        """Returns the last offset of the fetched batch that contains `offset`, or `offset` if no fetched batch contains it."""
         at = bisect_right(self._batches, offset, key=_base) - 1
         return max(offset, self._batches[at].last) if at >= 0 else offset
 

@@ -17,7 +17,8 @@ _first, _last = attrgetter("first"), attrgetter("last")
 
 
 def combined(held: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
-    """Returns all batches in order, without overlaps and without offsets before the start offset (−1 if it is unknown).
+    """Returns all batches in order, without overlaps and without offsets before the start offset. An unknown start offset is
+    −1.
 
     The batches in `held` are combined already, so only batches that overlap or touch a batch in `new` are compared. As in
     Kafka, adjacent batches with the same state may stay separate until the next call joins them.

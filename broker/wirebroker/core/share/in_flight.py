@@ -91,9 +91,8 @@ class InFlight:
         self.delivery_count += 1
 
     def settle(self, wanted: RecordState, limits: Limits) -> None:
-        """Change an acquired record to the state `wanted`. A record that was delivered too often does not become available
-        again. Such a record is archived instead. If the group has dead letters, the record is archived after its dead letter
-        was written."""
+        """Change an acquired record to the state `wanted`. A record that was delivered too often is archived and does not
+        become available again. If the group has dead letters, the dead letter is written before the record is archived."""
         if wanted is RecordState.AVAILABLE and self.delivery_count >= limits.deliveries:
             wanted = RecordState.ARCHIVING if limits.has_dead_letters else RecordState.ARCHIVED
         self.state, self.member_id = wanted, NOBODY

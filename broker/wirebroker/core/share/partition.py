@@ -186,8 +186,8 @@ class SharePartition:
         return None
 
     def can_acquire(self) -> bool:
-        """Tells whether records can be acquired. This is so if a record that was given out before is available, or if the limit
-        of records in flight allows new records."""
+        """Tells whether records can be acquired: a record that was given out before is available, or the limit of records in
+        flight allows new records."""
         return self.next_fetch_offset() != self.end_offset + 1 or self.in_flight < self.limits.in_flight
 
     # Locks

@@ -1,4 +1,5 @@
-"""Before a leader stores a transactional batch, it asks the transaction coordinator to verify the transaction (KIP-890).
+"""A leader asks the transaction coordinator to verify a transaction before the leader stores a batch of the transaction
+(KIP-890).
 
 A client that uses transaction version 0 or 1 adds partitions to its transaction itself, and the partition's leader verifies
 that the partition was added. For a client that uses transaction version 2, the leader asks the coordinator to add the
