@@ -779,7 +779,7 @@ def test_impossible_changes_are_refused_with_a_message(start: Start) -> None:
         kafka.kill_broker(2)
     with pytest.raises(ValueError, match="broker 2 is down"):
         kafka.freeze_replica("t", 0, 2)
-    with pytest.raises(ValueError, match=r"broker 2 cannot lead t-0, which has \[1\] in sync"):
+    with pytest.raises(ValueError, match=r"broker 2 cannot lead t-0: .*the in-sync replicas \[1\]"):
         kafka.move_leader("t", to=2)
     kafka.kill_broker(1)
     with pytest.raises(ValueError, match="t-0 has no leader"):
@@ -969,7 +969,7 @@ def test_only_a_replica_in_sync_may_be_made_the_leader(three: InProcess) -> None
     three.clock.advance(seconds=16)
     partition = three.engine.cluster.topics["t"].partitions[0]
     assert 2 not in partition.in_sync
-    with pytest.raises(ValueError, match="broker 2 cannot lead t-0, which has"):
+    with pytest.raises(ValueError, match="broker 2 cannot lead t-0: the leader must be"):
         three.engine.controller.move_leader("t", 0, 2, three.clock.now())
     assert partition.leader == 1
 

@@ -160,8 +160,7 @@ class BrokerConfigs(Configs):
         """The levels of the cluster's features. Elections and the precedence of min.insync.replicas depend on these levels."""
         whole = {MIN_IN_SYNC: self._at_start(MIN_IN_SYNC)} if self.features[ELIGIBLE_REPLICAS] else {}
         self.dynamic: dict[int | None, dict[str, str]] = {None: whole}
-        """The dynamic settings, which were altered while the broker runs: for all brokers under the key None, for one broker
-        under its id.
+        """The dynamic settings, which were altered while the broker runs. The key is a broker's id, or None for all brokers.
 
         In a cluster with eligible leader replicas (KIP-966), min.insync.replicas is dynamic from the beginning, with its static
         value.

@@ -99,8 +99,8 @@ class Controller:
         partition = self._partition(topic, index)
         self._replica(partition, to)
         if to not in partition.in_sync or not self._cluster.alive(to):
-            where = f"{topic}-{index}, which has {partition.in_sync} in sync"
-            raise ValueError(f"broker {to} cannot lead {where}; an unclean election is `elect_leader(…, unclean=True)`")
+            where = f"{topic}-{index}: the leader must be a running broker of the in-sync replicas {partition.in_sync}"
+            raise ValueError(f"broker {to} cannot lead {where}; for an unclean election, call `elect_leader(…, unclean=True)`")
         if to != partition.leader:
             self._change([partition], lambda each: each.replication.move_leader(to, self._cluster.alive, now), now)
 

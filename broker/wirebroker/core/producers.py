@@ -45,8 +45,8 @@ FIRST_ERRORS = {"zero_or_45": 45, "zero_or_59": 59}
 """For each value of the rule `first_sequence`: the error if a producer without state begins at a sequence other than 0."""
 LAST_EPOCH = 32767
 _OLDER = SEQUENCES // 2
-"""A sequence is older than a second sequence if it is fewer than this many steps before the second sequence, where 0 is the
-step after 2³¹ − 1. Otherwise it is ahead."""
+"""If a second sequence comes fewer than this many steps after a first sequence, the first sequence is older, otherwise newer.
+Sequences wrap: 0 comes after 2³¹ − 1."""
 
 
 class Origin(Enum):

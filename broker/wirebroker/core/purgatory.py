@@ -3,8 +3,8 @@
 The engine's driver learns from `deadline()` when it has to call `run(now)` next. Each due timer's action gets the time for
 which the timer was set, not `now`. So moving the clock forward by eight days has the same effect as waiting for eight days.
 
-Periodic work returns the time until which it has nothing to do, so that a long move of the clock does not run it in vain.
-Timers and work that would never end are held back, and the log names them.
+Periodic work returns the time until which the work has nothing to do, so that a long move of the clock does not run the work in
+vain. Timers and work that would never end are held back, and the log names them.
 
 Long work that belongs to no request runs in slices (`work`): the driver can stop after some slices, serve requests, and
 continue.
@@ -26,9 +26,9 @@ Action = Callable[[int], object]
 NEVER = 2**63 - 1
 """A time that no clock reaches."""
 Idle = int | None
-"""The result of periodic work: None if the work has changed anything. Otherwise the time before which the work has nothing to
-do, unless something else changes. If the work has failed, the result is the present time, and the work is tried again after its
-interval."""
+"""The result of periodic work is None if the work has changed anything. Otherwise the result is the time before which the work
+has nothing to do, unless something else changes. If the work has failed, the result is the present time, and the work is tried
+again after its interval."""
 PeriodicWork = Callable[[int], Idle | Generator[None, Any, Idle]]
 """A function that does the work; its argument is the present time. For long work, the function is a generator that yields
 between slices."""
@@ -61,13 +61,13 @@ class Timer:
 
 
 class _AtOnce(Timer):
-    """A timer that was due already when another timer set it."""
+    """A timer that another timer has set, and that was due immediately."""
 
     __slots__ = ()
 
 
 class _Tick(Timer):
-    """The next time at which periodic work begins. The end of the work decides whether this counts as a change."""
+    """The next time at which periodic work begins. This counts as a change only if the result of the work says so."""
 
     __slots__ = ()
 
@@ -186,8 +186,8 @@ class Timers:
         """The name of the timer that is running."""
         self._again: Counter[str] = Counter()
         self._fired, self._fired_at_once = 0, 0
-        """How many timers of the last due time have run. The first number counts timers that were set earlier, the second
-        number counts timers that were set at that time."""
+        """The numbers of timers that have run at the last due time: timers that were set earlier, and timers that were set at
+        that time."""
 
     def at(self, when: int, action: Action) -> Timer:
         """Run `action(when)` at the time `when`."""

@@ -55,7 +55,7 @@ REFUSES_APPEND_TIME = until("3.6", "a batch with the timestamp type LogAppendTim
 
 SHOWN_ERRORS = 3
 MOST_ERRORS = 1 << 16
-"""The largest number of refused records that a response names. Kafka names all of them."""
+"""The largest number of refused records that a response names. Kafka's response names all refused records."""
 OLDEST_VERSION_OF_BATCHES, OLDEST_VERSION_OF_ZSTD = 3, 7
 """The first version of Produce that must contain one batch of magic 2, and the first version whose batch may be compressed with
 zstd."""
@@ -342,7 +342,7 @@ class _Skimmed(NamedTuple):
 
 
 def _skim(body: memoryview, count: int) -> Iterator[_Skimmed]:
-    """Yields the records of a batch, parsed as Kafka does for a compressed batch that it stores unchanged.
+    """Yields the records of a batch, parsed as Kafka parses a compressed batch that it stores unchanged.
 
     For such a batch, Kafka ignores the length field of each record (DefaultRecord.readPartiallyFrom). Raises ProtocolError.
     """

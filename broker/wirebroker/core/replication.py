@@ -98,7 +98,7 @@ class Replicated(Protocol):
 
 
 class Replication:
-    """The replicas that follow the leader, the replicas that lag, and the high watermark that results."""
+    """The replication of one partition: the replicas that follow or lag, and the high watermark."""
 
     __slots__ = ("_partition", "frozen", "lagging", "since_restart", "uncapped")
 

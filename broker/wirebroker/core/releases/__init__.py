@@ -31,9 +31,9 @@ class Feature(NamedTuple):
 
 
 SettingChange = tuple[str, ...]
-"""The type, default and marks of a setting that differs from the base release, in the form of setting_definitions.txt. The
-mark `valid=` names the valid values, and `after=` the setting that Kafka defines before this one. The mark `internal` means
-that no broker shows the setting, so its values were taken from Kafka's code."""
+"""The type, default and marks of a setting that differs from the base release, in the form of setting_definitions.txt. The mark
+`valid=` names the valid values, and the mark `after=` names the setting that Kafka defines before this setting. The mark
+`internal` means that no broker shows the setting, so its values were taken from Kafka's code."""
 
 
 class Release(Struct, frozen=True):
