@@ -56,7 +56,7 @@ class Permission(IntEnum):
 
 
 WILDCARD = "*"
-"""The name that stands for all names in a literal pattern, and the host that stands for all hosts."""
+"""In a literal pattern, this name stands for all names. As a host, it stands for all hosts."""
 EVERYBODY = "User:*"
 CLUSTER_NAME = "kafka-cluster"
 """The name of the only resource of the type CLUSTER."""

@@ -1,8 +1,8 @@
 """The fast path for batches that need no decision. Nearly all batches take the fast path.
 
-A batch for the fast path is plain and sound, and its first sequence is the producer's next sequence. `FastPath.append`
-recognises and stores such a batch in one pass, with the same result as `Partition.append`. The fast path leaves every other
-batch to `Partition.append`.
+A batch can take the fast path if it is undamaged, is neither compressed nor transactional, and begins with the producer's next
+sequence. `FastPath.append` recognises and stores such a batch in one pass, with the same result as `Partition.append`. The fast
+path leaves every other batch to `Partition.append`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 undone.
 
 Kafka's controller stops when its log cannot be written. wirebroker refuses the request for the change, and continues. A text
-that no record can hold is refused before the change is made, with a data directory and without one. A change that cannot be
+that no record can hold is refused before the change is made, even if there is no data directory. A change that cannot be
 undone, such as a new leader, is written as soon as writing succeeds again.
 """
 

@@ -160,7 +160,7 @@ class Partition:
         self.transactions = OpenTransactions()
         self.deleted = False
         self.waiting: dict[Callable[[Partition, int], None], None] = {}
-        """The callbacks of parked Fetch requests, called at every append."""
+        """The callbacks of waiting Fetch requests, which are called at every append."""
         self.rolled: Callable[[Partition, int], None] | None = None
         """Called when a segment of a compacted topic is closed."""
         self.write_fails = 0
