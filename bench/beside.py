@@ -20,7 +20,7 @@ MEASURED = {
 }
 FETCHED = ("full", "--data")
 OTHER = "other: "
-"""The prefix of the names of the other checkout's contenders."""
+"""The names of the other checkout's contenders begin with this prefix."""
 
 
 def contenders(checkout: Path, loop: str) -> list[Contender]:

@@ -14,7 +14,7 @@ from bench.process import Missing
 PARTS = Path(__file__).resolve().parent
 ROOT = PARTS.parent
 BUILD_WITHIN = 180.0
-"""Seconds that a build may take. The first build of kfake fetches its modules."""
+"""A build may take this many seconds. The first build of kfake fetches its modules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Contender:
     load: tuple[str, ...] = ()
     port_flag: str = "--port"
     data_flag: str = ""
-    """The flag that names a new directory for the server's data."""
+    """With this flag the server gets a new directory for its data."""
 
     def at(self, port: int, folder: str = "") -> list[str]:
         """Returns the command that starts the server on this port. The server may keep its data in the folder."""

@@ -28,7 +28,7 @@ Step = Callable[[], None]
 """A call that sends one request and reads its response."""
 Wanted = Callable[[str], bool]
 WITHIN = 120.0
-"""Seconds that a response may take. Under Valgrind a server is some fifty times slower."""
+"""A response may take this many seconds. Under Valgrind a server is some fifty times slower."""
 MEMBER = str(uuid.UUID(int=7))
 ACCEPT = 1
 PROXIED = (
@@ -77,7 +77,7 @@ def _equal(number: int, size: int) -> list[Record]:
 
 
 def _mixed(number: int) -> list[Record]:
-    """Returns records of a real load. The timestamp of each record is a millisecond after the previous timestamp."""
+    """Returns records like those of a real load. The timestamp of each record is a millisecond after the previous timestamp."""
     found = []
     for i, line in zip(range(number), lines(), strict=False):
         key, header, value = line.encode().split(b"\t", 2)

@@ -1,5 +1,5 @@
-"""Measures the cost of an exploration: the runs a second of an explored test that takes 0.1 s, and the time that a run adds to
-an explored command.
+"""Measures the cost of an exploration: how many times a second it runs a test that takes 0.1 s, and how much time each run adds
+to the explored command.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ for _ in range(20):
 
 
 def measure(rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Returns the runs a second and the CPU time of a run in one worker of pytest, and the time that a run adds to its command.
-    Times are ms."""
+    """Returns, for one worker of pytest, the runs a second and the CPU time of a run; for an explored command, the time that a
+    run adds. Times are ms."""
     found: dict[str, Any] = {"runs_per_s": [], "cpu_ms": [], "overhead_ms": [], "own_ms": []}
     for number in range(rounds):
         say(f"exploration: round {number + 1} of {rounds}")

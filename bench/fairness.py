@@ -29,9 +29,9 @@ from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from wirebroker.client.wire import ConnectionClosed, NoResponse, WireClient
 
 LONGEST = 20.0
-"""The seconds after which a row is given up. The table then shows that the good client waited for longer than this."""
+"""A row is given up after this many seconds. The table then shows that the good client waited for longer."""
 AFTERWARDS = 0.5
-"""The number of seconds for which the good client continues after the rude client has its responses."""
+"""The good client continues for this many seconds after the rude client has its responses."""
 PAUSE = 0.002
 KAFKA = "Kafka 4.3.1"
 KAFKA_HEAP = "2g"

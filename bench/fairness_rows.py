@@ -61,7 +61,7 @@ ZSTD = 4
 WITHIN = 60.0
 MIB = 1 << 20
 UNFOLDED = 120 * MIB
-"""The decompressed size of a bomb, slightly below the limit for a decompressed batch."""
+"""A bomb decompresses to this size, which is slightly below the limit for a decompressed batch."""
 ENTRIES = 100_000
 MANY = [f"many-{number:05d}" for number in range(20_000)]
 
@@ -329,8 +329,8 @@ def join_sharers() -> Attack:
 
 
 def create_partitions() -> Attack:
-    """Returns a request that adds almost 9,000 partitions to a topic, because a request may cause at most 10,000 records
-    in the cluster's metadata."""
+    """Returns a request that adds almost 9,000 partitions to a topic. A request may cause at most 10,000 records in the
+    cluster's metadata."""
     topics = [CreatePartitionsTopic(name=ANY, count=9_000, assignments=None)]
     return once(CreatePartitionsRequest(topics=topics, timeout_ms=10_000, validate_only=False), 1)
 

@@ -24,7 +24,7 @@ from crc32c import crc32c
 
 PRODUCE, FETCH, METADATA, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 3, 19, 22
 SHARED = 256 * 1024
-"""The size of the buffer into which all connections receive. A frame of more than half of this size gets its own buffer."""
+"""All connections receive into one buffer of this size. A frame of more than half of this size gets its own buffer."""
 PEEK = 4096
 """After a large frame, at most this many bytes of the next frame are received into the shared buffer, because that frame is
 probably large, too.
@@ -329,7 +329,7 @@ class Floor(asyncio.BufferedProtocol):
             broker = struct.pack(">ih9sih", NODE_ID, 9, b"127.0.0.1", Floor.port, -1)
             return response + SIZE.pack(1) + broker + struct.pack(">ii", NODE_ID, 0)
         if key != CREATE_TOPICS:  # version 7
-            raise ValueError(f"the floor has no API key {key}")
+            raise ValueError(f"the floor does not support API key {key}")
         size = frame[at + 2]
         name = bytes(frame[at + 3 : at + 2 + size])
         (partitions,) = SIZE.unpack_from(frame, at + 2 + size)

@@ -29,7 +29,7 @@ RATE, CPU = "requests_per_second", "server_cpu_us_per_request"
 
 
 def contenders(loop: str) -> tuple[list[Contender], list[Missing]]:
-    """Returns the proxies that can run here. Each takes the address of its broker as the last argument."""
+    """Returns the proxies that can run here. The last argument of each command is the address of the broker."""
     proxy = (str(Path(sys.executable).parent / "wirebroker"), "proxy", "--listen", "127.0.0.1:0", "--loop", loop)
     found = [
         Contender(BARE, (sys.executable, str(PARTS / "bare_relay.py"), "--upstream")),

@@ -44,7 +44,7 @@ SYSTEM_CALL = re.compile(rb"^SYSCALL\[\d+,\d+\]\( *\d+\) sys_(?!clock_gettime|ge
 """Matches the beginning of a system call in Valgrind's log. Reads of the clock are left out, because without Valgrind they need
 no system call."""
 WARM, RUNS, EACH = 40, 5, 20
-"""The number of requests before the count begins, the number of counted runs, and the number of requests in a run."""
+"""This many requests come before the count begins; then come this many counted runs, each with this many requests."""
 LARGE, FEWER = "0.9 MB", 5
 """For a row with this text in its name, the number of requests is divided by `FEWER`."""
 READY_WITHIN = 120.0
@@ -56,7 +56,7 @@ LIMIT = 1.02
 INSTRUCTIONS, SYSTEM_CALLS, COPIED = "instructions", "system calls", "bytes copied"
 FORMS = {INSTRUCTIONS: ",.0f", SYSTEM_CALLS: ".2f", COPIED: ",.0f"}
 SPARE = {INSTRUCTIONS: 0.0, SYSTEM_CALLS: 0.25, COPIED: 100.0}
-"""The least amount by which a count may exceed its budget, because the allocator takes memory now and then."""
+"""A count may always exceed its budget by this amount, because the allocator takes memory now and then."""
 SPARE_IF_LARGE = {INSTRUCTIONS: 0.0, SYSTEM_CALLS: 1.5, COPIED: 64_000.0}
 """The same amount for rows with large batches. It is larger, because the client and the system decide in how many pieces a
 batch arrives."""
@@ -64,7 +64,7 @@ COMMAND = "scripts/bench --only instructions --write-budgets"
 LIBRARIES = ("crc32c", "cramjam")
 
 Counts = dict[str, dict[str, float]]
-"""The counts of each row, by the name of what is counted."""
+"""For each row, its counts: instructions, system calls, bytes copied."""
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ RECORDS = 200_000
 VALUE = 100
 FILL_WITHIN = 90.0
 SETTLED = 0.3
-"""The number of seconds after the last response at which the memory is read."""
+"""The memory is read this many seconds after the last response."""
 
 
 def measure(
@@ -42,7 +42,7 @@ def _fill(contender: Contender, generator: Sequence[str], records: int) -> dict[
         try:
             done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=2 * FILL_WITHIN)
         except subprocess.TimeoutExpired as late:
-            raise ServerFailed(f"the records were not there after {2 * FILL_WITHIN:.0f} s") from late
+            raise ServerFailed(f"the broker did not have all records after {2 * FILL_WITHIN:.0f} s") from late
         if done.returncode:
             raise ServerFailed(done.stderr.strip().splitlines()[-1])
         time.sleep(SETTLED)

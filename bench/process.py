@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 READY_WITHIN = 20.0
-"""Seconds that a server may take until it is ready."""
+"""A server must be ready within this many seconds."""
 _TICK_NS = 1_000_000_000 // (os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100)
 
 

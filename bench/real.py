@@ -38,7 +38,7 @@ DISTINCT = 20_000
 """The number of records in the file; a client's largest batch has fewer."""
 SHORTEST, LONGEST = 80, 400
 EQUAL = {"1k": 16, "16k": 160, "1m": 8_000}
-"""The number of equal records in a batch of about this size."""
+"""For each size of batch, the number of equal records that make a batch of about this size."""
 WORDS = ("paid", "shipped", "returned", "express", "gift", "invoice", "refund", "street", "north", "south", "blue", "large")
 
 

@@ -24,16 +24,16 @@ class Attack:
 
     payload: bytes
     responses: int
-    """The number of responses that the client reads on each connection; 0 if it never reads."""
+    """The client reads this many responses on each connection; 0 if it never reads."""
     connections: int = 1
     times: int = 1
     """How many times the client opens its connections, sends, reads, and closes them."""
     piece: int = 0
-    """The size in bytes of the pieces in which the client sends the payload."""
+    """The client sends the payload in pieces of this many bytes."""
     pause: float = 0.0
     """Seconds between two pieces."""
     silent: bool = False
-    """True if the server sends no response to the client's bytes. The client then waits for no response."""
+    """True if the server never responds to the client's bytes. The client then does not wait for responses."""
 
 
 class Rude:

@@ -20,7 +20,7 @@ from bench.process import Missing, Server
 from bench.throughput import Case, Report, produce_cases
 
 TLS = {BROKER: ("--listener", "SSL=SSL://127.0.0.1:0", "--tls-cert", "{}"), KFAKE: ("--port", "0", "--tls", "{}")}
-"""Returns the settings with which a contender speaks TLS with the key and the certificates of a file."""
+"""The options with which each contender speaks TLS; {} stands for the file with the key and the certificates."""
 PLAIN = {BROKER: ("--port", "0"), KFAKE: ("--port", "0")}
 
 

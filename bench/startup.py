@@ -25,7 +25,7 @@ POLL = 0.0005
 """Seconds between attempts to connect."""
 _BODY = struct.pack(">hhih5si", 3, 1, 7, 5, b"bench", 0)
 METADATA = struct.pack(">i", len(_BODY)) + _BODY
-"""Metadata version 1 for no topics, a request that the oldest clients can send."""
+"""A Metadata request of version 1 without topics; even the oldest clients can send it."""
 
 IMPORTS = {
     "import wirebroker": "import wirebroker",

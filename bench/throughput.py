@@ -37,7 +37,7 @@ class Case:
     load: list[str]
     contenders: Sequence[Contender]
     generator: Sequence[str] = ()
-    """The command of the load generator, or nothing for the usual command."""
+    """The command of the load generator; empty for the usual command."""
     rounds: dict[str, list[Report]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 

@@ -17,12 +17,12 @@ from _kafka_releases import COPY, RELEASES, VERSION, KafkaUnavailable, fetch_jar
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 FETCH_WITHIN = 600.0
-"""The most seconds for each program that fetches a client's dependencies."""
+"""Each program that fetches a client's dependencies may take this many seconds."""
 PYSPARK = "4.0.4"
 OLD_KAFKA_PYTHON = "2.0.2"
 OLD_CONFLUENT = "1.9.2"
 OLD_LIBRDKAFKA = "4.3.0"
-"""The version of the crate rdkafka-sys that has the source of librdkafka 1.9.2."""
+"""This version of the crate rdkafka-sys has the source of librdkafka 1.9.2."""
 SPRING = "4.0.0"
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 
@@ -84,7 +84,7 @@ def spring_folder() -> Path:
 
 
 def fetched(client: str) -> bool:
-    """Whether all dependencies of the client are in the cache or in this environment."""
+    """True if all dependencies of the client are in the cache or in this environment."""
     needed = {
         "java": jar_folder(), "kafka-streams": streams_folder(), "franz-go": cache() / "franz", "sarama": cache() / "sarama",
         "kafkajs": node_folder() / "node_modules" / "kafkajs", "kcat": Path(shutil.which("kcat") or cache() / "kcat"),
@@ -134,7 +134,7 @@ def old_confluent() -> Command:
     folder = cache() / f"librdkafka-{OLD_CONFLUENT}"
     if not (folder / "complete").exists():
         source = crate("rdkafka-sys", OLD_LIBRDKAFKA, folder) / "librdkafka"
-        options = ["--disable-curl", "--disable-optimization", f"--prefix={folder}"]  # with this, compiling takes half the time
+        options = ["--disable-curl", "--disable-optimization", f"--prefix={folder}"]  # this compiles in half the time
         call(["./configure", *options], source, "librdkafka's configure")
         for goals in ([f"-j{os.cpu_count() or 1}", "lib"], ["install"]):
             call(["make", "-C", "src", *goals], source, "making librdkafka")
@@ -236,7 +236,7 @@ def kcat() -> Command:
         making = cache() / f"kcat.{os.getpid()}"
         making.mkdir()
         try:
-            # The names of the package and of its dependencies that are not installed.
+            # The packages to fetch: kcat and those of its dependencies that are not installed.
             wanted = call(["apt-get", "install", "--print-uris", "-qq", "kcat"], making, "`apt-get install kcat`")
             packages = [line.split()[1].split("_")[0] for line in wanted.splitlines() if line.startswith("'")]
             call(["apt-get", "download", "-qq", *packages], making, f"`apt-get download {' '.join(packages)}`")

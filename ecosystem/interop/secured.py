@@ -28,7 +28,7 @@ from wirebroker_tools.decode.plain import message_of
 USERS = {"alice": "alice-secret", "bob": "bob-secret", "limited": "limited-secret"}
 LISTENERS = {"SSL": "SSL", "MTLS": "SSL", "SASL_PLAINTEXT": "SASL_PLAINTEXT", "SASL_SSL": "SASL_SSL"}
 REFUSED = "interop-refused"
-"""A topic that bob may describe, and that no user may write to."""
+"""bob may describe this topic, and no user may write to it."""
 QUOTA = 10_000
 """The produce quota of the user `limited`, in bytes a second."""
 SETTINGS = {
@@ -39,7 +39,7 @@ SETTINGS = {
 }
 LIBRARIES = ("confluent", "java", "kafkajs", "franz-go")
 SPREADS_WITHIN = 20.0
-"""The number of seconds until an ACL and a quota are in effect in every part of a broker."""
+"""After this many seconds, an ACL and a quota are in effect in every part of a broker."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _prepared(secured: Secured) -> Secured:
     """Create the topic, its ACL and the quota, and wait until the ACL and the quota are in effect."""
     topic = {"name": REFUSED, "num_partitions": 1, "replication_factor": 1}
     acl = {"resource_type": 2, "resource_pattern_type": 3, "resource_name": REFUSED}
-    acl |= {"principal": "User:bob", "host": "*", "operation": 8, "permission_type": 3}  # may describe it
+    acl |= {"principal": "User:bob", "host": "*", "operation": 8, "permission_type": 3}  # bob may describe the topic
     whose = [{"entity_type": "user", "entity_name": "limited"}, {"entity_type": "client-id", "entity_name": None}]
     limit = [{"key": "producer_byte_rate", "value": QUOTA, "remove": False}]
     anything = dict.fromkeys(("resource_type_filter", "pattern_type_filter", "operation", "permission_type"), 1)

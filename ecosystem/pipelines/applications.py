@@ -50,7 +50,7 @@ class Process:
     def __init__(self, words: Sequence[str | Path], log: Path) -> None:
         self.words, self.log = [str(word) for word in words], log
         self.exits = 0
-        """how often the program ended by itself"""
+        """the number of times that the program ended by itself"""
         self.due = 0.0
         self.process: subprocess.Popen[bytes] | None = None
 

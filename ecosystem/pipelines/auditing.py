@@ -83,11 +83,11 @@ def audit(folder: Path, name: str, policies: str, *where: str) -> dict[str, Any]
 
 NAMES = {"inputs": "inputs", "outputs": "outputs", "lost": "unprocessed", "doubled": "processed_twice",
          "invented": "without_input", "disordered": "out_of_order", "dropped": "dropped"}  # fmt: skip
-"""The counts of this script, each with its name in the audit's summary."""
+"""Maps each count of this script to its name in the audit's summary."""
 
 
 REPEATS = ("processed_twice", "session_duplicate", "epoch_duplicate", "application_duplicate")
-"""The kinds of findings of records that are stored twice."""
+"""The kinds of findings about records that are stored twice."""
 
 
 def differences(name: str, summary: dict[str, Any], counted: dict[str, Counts]) -> list[str]:

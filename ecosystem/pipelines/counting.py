@@ -18,7 +18,7 @@ class Cluster(Protocol):
 
 
 class Counts(NamedTuple):
-    """The records of an application that a consumer with read_committed sees."""
+    """The numbers of an application's records, as a consumer with read_committed sees them."""
 
     inputs: int
     repeated: int
@@ -30,7 +30,7 @@ class Counts(NamedTuple):
     doubled: int
     invented: int
     disordered: int
-    """first outputs of an input after an output of a later input with the same key"""
+    """inputs whose first output comes after an output of a later input with the same key"""
 
 
 def committed_records(cluster: Cluster, topic: str) -> Iterator[Message]:

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 PARTITIONS = 3
 WITHIN = 60.0
 OLD = "likely"
-"""The severity of findings about transactions, because librdkafka uses the protocol before KIP-890."""
+"""Findings about transactions have this severity, because librdkafka uses the protocol before KIP-890."""
 
 
 class Expected(NamedTuple):
@@ -80,7 +80,7 @@ class Application:
         return self.read(self.fed - sum(self.begun.values()))
 
     def out(self, record: Message, producer: Producer | None = None, **headers: str) -> Expected:
-        """Produce an output. Returns its place, which is known once the output is acknowledged."""
+        """Produce an output. Returns the output's place, which is known once the output is acknowledged."""
         self.made += 1
         value = json.dumps({"output": self.made})
         place: list[int] = []

@@ -21,7 +21,7 @@ KINDS = ("input_unprocessed", "commit_beyond_output", "processed_twice", "output
          "commit_jump")  # fmt: skip
 
 CONSEQUENCES = ("application_duplicate", "epoch_duplicate", "commit_regression")
-"""The kinds of findings that these faults may have as a consequence: outputs with equal contents, and commits that go back."""
+"""These faults may also cause findings of these kinds: outputs with equal contents, and commits that go back."""
 
 
 class RealKafka:
@@ -93,7 +93,7 @@ class Planted:
         )
 
     def differences(self, findings: list[dict[str, Any]]) -> list[str]:
-        """The records that are missing in these findings, and the false findings."""
+        """Returns the expected records that no finding reports, and the false findings."""
         found: dict[str, set[Expected]] = {name: set() for name in self.expected}
         others: list[str] = []
         for each in findings:

@@ -54,7 +54,7 @@ ACLS = (
     "super.users=User:admin;User:ANONYMOUS",
 )
 SARAMA_PORT = 28091
-"""The port of the first broker for sarama's tests. Toxiproxy forwards port 29091 to it, and the ports after 29091 to the other
+"""The first broker's port in sarama's tests. Toxiproxy forwards port 29091 to this port, and the next ports to the other
 brokers.
 """
 
@@ -94,9 +94,9 @@ class Suite:
     flags: Sequence[str] = ()
     """More flags of `wirebroker serve`."""
     port: int = 0
-    """The port of the first broker if the tests expect it; the other brokers have the next ports."""
+    """The port at which the tests expect the first broker, if they do; the other brokers have the next ports."""
     advertised: str = ""
-    """The address that the first broker advertises instead of its own address; the other brokers advertise the next ports."""
+    """The first broker advertises this address instead of its own; the other brokers advertise the next ports."""
     listeners: Sequence[str] = ()
     """The secured listeners of each broker; the address is then `PLAINTEXT=127.0.0.1:9092 SSL=… CERTIFICATES=FOLDER`."""
     users: Mapping[str, str] = field(default_factory=dict)

@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from wirebroker_audit.request import Request
 
 SHOWN = 3
-"""The number of findings of each kind and severity that the terminal shows."""
+"""The terminal shows this many findings of each kind and severity."""
 TOPICS_SHOWN = 40
-"""The number of topics that the terminal shows, largest first."""
+"""The terminal shows this many topics, the largest first."""
 REFRESH, EVERY = 0.25, 60.0
 """Seconds between two requests for the state of Spark's tasks, and between two lines of output if there is no terminal."""
 PLACES, INPUTS = ("out", "policy", "since", "command_config", "junit", "sarif", "prometheus"), ("trace", "intended")
-"""Flags with a path. Spark itself reads the paths of `INPUTS`."""
+"""Flags with a path that this process reads, and flags with a path that Spark reads (`INPUTS`)."""
 ONCE_ONLY = ("policy", "since", "findings-table", "pipeline", "remote-store")
 """Flags that cannot be used with --follow, in addition to those of `Exports`."""
 JAVA_CLASS = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: ")
@@ -184,7 +184,7 @@ def _follow(spark: SparkSession, request: Request, say: Callable[[str], None], s
 
 
 def access_of(options: argparse.Namespace) -> Access:
-    """Returns how to reach clusters, from the flags. Raises BadConfig."""
+    """Returns the settings for connections to clusters, from the flags. Raises BadConfig."""
     access = read_access(options.command_config) if options.command_config is not None else Access()
     return replace(access, max_rate=options.max_rate or 0)
 

@@ -51,13 +51,13 @@ if TYPE_CHECKING:
 COMMITS_MS = 60_000
 """If a transaction ended less than this time before the audit, the commit of its offsets may not have been read."""
 OPEN_LIMIT = 10_000
-"""The largest number of open transactions that are joined with their coordinators' state."""
+"""At most this many open transactions are joined with the states of their coordinators."""
 SAID = 20
-"""The largest number of problems that are listed. All problems are counted."""
+"""At most this many problems are listed. All problems are counted."""
 DESCRIPTION = "spark.job.description"
-"""The local property that Spark's page shows as the description of a job."""
+"""Spark's page shows the value of this local property as the description of a job."""
 WORK, RECORDS = ".work", "records"
-"""The folder for intermediate tables, which is not part of the report, and the folder in it for records."""
+"""The folder for intermediate tables, which is not part of the report, and its subfolder for records."""
 _RULES = StructType([StructField(name, StringType()) for name in ("topic", "kind", "chosen")])
 _OPEN = tuple(name for name in Open._fields if name in schema.FINDINGS.names)
 _TOLD = StructType(

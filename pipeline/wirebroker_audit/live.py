@@ -9,7 +9,7 @@ micro-batch is repeated with the same number and the same batches, and writes th
 Folders of earlier micro-batches are joined from time to time (see `micro_batches`), and so are runs that continue (see
 `folding.runs`). So a segment has about as many runs as producers, even in an old stream. Rows below the log start no longer
 count, and joining leaves them out, so the state holds no more than the log. If a partition restarted because its topic was
-deleted and created again, its earlier batches are left out. A full audit would not read these rows and batches, either.
+deleted and created again, its earlier batches are left out. A full audit would not read such rows and batches, either.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from wirebroker_audit.spark.columns import PARTITION
 from wirebroker_audit.spark.tables import collected, in_groups, settled
 
 SAID = 500
-"""The number of characters of a failure that are shown."""
+"""At most this many characters of a failure are shown."""
 SAID_NOTICES = 20
 LIMIT = 10_000
-"""The largest number of findings that `findings.json` lists. All findings are counted."""
+"""`findings.json` lists at most this many findings. All findings are counted."""
 PATIENCE, PAUSE = 600.0, 2.0
 """A failing stream of a cluster is restarted until it has read nothing for `PATIENCE` seconds, with `PAUSE` seconds between two
 attempts."""

@@ -37,9 +37,9 @@ from wirebroker_audit.spark.tables import is_together, local_rows
 from wirebroker_audit.wire import PLAINTEXT, BrokerError, Client, LivePartition
 
 SMALL_RECORDS = 100_000
-"""The most records of a small log."""
+"""A small log has at most this many records."""
 TASKS = 1000
-"""The largest number of tasks of a comparison of replicas."""
+"""A comparison of replicas has at most this many tasks."""
 
 
 class Origin(ABC):
@@ -56,7 +56,7 @@ class Origin(ABC):
     bounds: list[tuple[str, int, int, int]]
     """topic, partition, log start offset, and `cleaned_until`, as in `schema.BOUNDS`"""
     elections_ms: int = -1
-    """The time since which the origin has the unclean elections. It is set when the replicas are compared, and stays −1 if the
+    """The origin has all unclean elections since this time. It is set when the replicas are compared, and stays −1 if the
     origin has no elections, like a live cluster."""
     unsure: frozenset[str] = frozenset()
     """topics of which no file or broker says whether they are compacted; compaction may explain missing offsets in these

@@ -141,7 +141,7 @@ def group_of(pipeline: Pipeline, log: Log) -> tuple[str | None, list[str]]:
             return chosen[0], []
     if groups:
         listed = f"{', '.join(groups[:5])}{' …' if groups[5:] else ''}"
-        return None, [f"{name}: the groups {listed} commit its inputs; name its group in a TOML file, else {waiting}"]
+        return None, [f"{name}: the groups {listed} commit its inputs, so {waiting}; name its group in a TOML file"]
     return None, [f"{name}: no group commits its inputs, so {waiting}"]
 
 

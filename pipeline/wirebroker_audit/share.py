@@ -29,7 +29,7 @@ class Share:
         return bool(self._expected)
 
     def expect(self, seconds: Mapping[str, float]) -> None:
-        """Set the expected seconds of each stage, in place of earlier expectations. The first call starts the measurement."""
+        """Set the expected seconds of each stage; they replace earlier expectations. The first call starts the measurement."""
         if not self.is_known:
             self._passed, self._name = {}, ""
         self._expected = dict(seconds)

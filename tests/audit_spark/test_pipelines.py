@@ -162,7 +162,7 @@ def test_a_wrong_pipeline_is_refused(text: str, words: str) -> None:
         ("may_drop = 'draft'", "a condition such as"),
         ("begin = 'now'", "begin must be earliest or latest"),
         ("may_drp = true", "did you mean 'may_drop'?"),
-        ("match = 'transaction'\norder = false", "order looks at records"),
+        ("match = 'transaction'\norder = false", "order needs the contents of records"),
         ("match = 'transaction'\nmay_drop = 'key=x'", "may_drop has a condition"),
         ("out = 5", "out must be a topic or a list of topics"),
     ],

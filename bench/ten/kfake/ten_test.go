@@ -27,7 +27,7 @@ func TestProduceAndConsume(t *testing.T) {
 
 func TestALostAcknowledgementDoublesNothing(t *testing.T) {
 	broker := start(t, kfake.SeedTopics(3, "orders"))
-	// kfake cannot lose a response. With this error instead, the batch is stored, and the client sends it again.
+	// kfake cannot lose a response, so it returns this error: the batch is stored, and the client sends it again.
 	lost := broker.Fault(kfake.Fault{Keys: produce, Topic: "orders", Err: kerr.NotEnoughReplicasAfterAppend})
 	send(t, client(t, broker), order("order-1", "tea"))
 	if lost.Hits() != 1 {

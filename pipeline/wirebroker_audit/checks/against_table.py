@@ -37,7 +37,7 @@ STATES = ("stored", "missing", "pending", "gone", "beyond", "unnamed")
 records; unnamed: no row has its key.
 """
 BUCKETS = 60
-"""The largest number of intervals for which rows are counted."""
+"""Rows are counted for at most this many intervals."""
 WIDTHS = tuple(1000 * seconds for seconds in (1, 5, 15, 60, 300, 900, 3600, 6 * 3600, 86_400, 7 * 86_400, 30 * 86_400))
 """The lengths of an interval in milliseconds; larger intervals are multiples of the last length."""
 _FACTS = StructType(
@@ -104,7 +104,7 @@ def read_output(path: str) -> Description:
     given = _settings(path, ("key",))
     for name in ("topic", "topic_from", "time", "value", "grace"):
         if name in given:
-            raise BadTable(f"{path}: {name} has no meaning in the table that a pipeline writes")
+            raise BadTable(f"{path}: the description of a table that a pipeline writes cannot have {name}")
     return _described(path, given)
 
 

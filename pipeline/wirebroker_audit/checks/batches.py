@@ -50,14 +50,14 @@ def findings_of(batches: DataFrame, folded: DataFrame, bounds: DataFrame, expira
 
 
 def summed(folded: DataFrame) -> dict[tuple[str, int], Row]:
-    """Returns the batches, records, bytes, commits, aborts and the `last` offset of each topic and partition."""
+    """Returns the numbers of batches, records, bytes, commits and aborts of each partition, and its `last` offset."""
     sums = (sf.sum(name).cast("bigint").alias(name) for name in ("batches", "records", "bytes", "committed", "aborted"))
     rows = collected(folded.groupBy(*PARTITION).agg(*sums, sf.max("last.last_offset").alias("last")))
     return {(row["topic"], row["partition"]): row for row in rows}
 
 
 def with_compaction(bounds: DataFrame, folded: DataFrame) -> DataFrame:
-    """Increases `cleaned_until` in the bounds if the batches themselves show that compaction got farther."""
+    """Increases `cleaned_until` in the bounds if the batches show that compaction got farther."""
     shown = folded.groupBy(*PARTITION).agg(sf.max("compacted_to").alias("shown")).where("shown >= 0")
     known = bounds.join(sf.broadcast(shown), [*PARTITION], "left")
     cleaned_until = sf.greatest("cleaned_until", sf.coalesce("shown", sf.lit(-1)))

@@ -151,7 +151,7 @@ def deleted(batches: DataFrame, bounds: DataFrame) -> DataFrame:
 # Copies
 
 BUCKET = 500_000
-"""The approximate number of checksums in one sort."""
+"""About this many checksums are sorted together."""
 MOST_BUCKETS = 10_000
 PACKED = StructType(
     [StructField("topic", StringType()), StructField("bucket", IntegerType()), StructField("contents", BinaryType())]

@@ -54,7 +54,7 @@ class Open(NamedTuple):
 
 
 class Told(NamedTuple):
-    """The coordinator's state of an open transaction, which is added to the finding."""
+    """The words, evidence and severity that a coordinator's state gives to the finding about an open transaction."""
 
     words: str
     """the text after the finding's sentence; "" if nothing is known"""
@@ -85,7 +85,7 @@ class Coordinators:
     def of_cluster(
         cls, states: Mapping[str, TransactionLogValue], now_ms: int, ended: Iterable[Open], *, is_whole: bool
     ) -> Coordinators:
-        """Makes the object from what a live cluster returned: the `states` by transactional id, the transactions that have
+        """Makes the object from the responses of a live cluster: the `states` by transactional id, the transactions that have
         `ended` since the log was read, and whether the coordinators returned all states (`is_whole`).
         """
         made = cls((), ())

@@ -51,7 +51,7 @@ class Commit(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A commit and the commit before it, for the same partition."""
+    """A commit, and the previous commit for the same partition."""
 
     before: Commit
     commit: Commit
@@ -70,7 +70,7 @@ class Pipeline:
     first_commits: int = 0
     """partitions whose earliest known commit is in a transaction: how many inputs that commit passed is not known"""
     inputs: int = 0
-    """the number of input offsets that committed transactions have advanced over, without the first commits"""
+    """the number of input offsets that committed transactions passed; first commits are not counted"""
     again: int = 0
     """the number of offsets by which later commits went back: that many input records were transformed twice"""
     open: int = 0
@@ -92,7 +92,7 @@ class Seen:
     reached: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """the highest committed offset of each group and partition"""
     largest: dict[tuple[str, str, int], int] = field(default_factory=dict)
-    """the largest number of records that a commit passed; the first commit counts with its offset"""
+    """the largest number of records that a commit passed; the first commit counts as if it had passed all offsets below it"""
     back: list[Step] = field(default_factory=list)
     more_back: int = 0
     jumps: list[Step] = field(default_factory=list)

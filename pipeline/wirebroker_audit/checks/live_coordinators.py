@@ -24,7 +24,7 @@ def live_coordinators(client: Client, opened: Sequence[Open], now_ms: int) -> Co
     """Asks the leaders which of the transactions are still open, and the coordinators for their states. Raises BrokerError.
 
     A coordinator leaves out transactional ids that the client may not describe. So the list is certainly complete only if the
-    client may administrate the cluster.
+    client may administer the cluster.
     """
     running = {(topic, partition, producer): start for topic, partition, producer, start in _running(client, opened)}
     ended = [each for each in opened if not 0 <= running.get(_key(each), -1) <= each.first_offset]

@@ -1,4 +1,4 @@
-"""Runs that reach across the log start of their partition. Batches below the log start no longer count."""
+"""Corrects runs that reach across the log start of their partition: batches below the log start no longer count."""
 
 from __future__ import annotations
 

@@ -22,10 +22,10 @@ from wirebroker_audit.reading.linker import Array, is_among
 from wirebroker_audit.spark.tables import collected, from_files, in_groups, mapped, settled, united
 
 BUCKET = 500_000
-"""The approximate number of names in one sort."""
+"""About this many names are sorted together."""
 MOST_BUCKETS = 10_000
 MOST_HIDDEN = 100_000
-"""The largest number of batches without a commit whose places each task holds."""
+"""Each task holds the places of at most this many batches without a commit."""
 NAME = np.dtype([("hash", "<i8"), ("check", "<i8"), ("partition", "<i4"), ("failed", "i1"), ("stored", "i1")])
 """`check` distinguishes names with the same hash. `partition` is −1 if the journal names no partition, `failed` is 1 if sending
 was reported as failed, `stored` is 1 for a stored record and 0 for an intended record."""
@@ -41,12 +41,12 @@ _PLACES = pa.schema(
 
 
 class LeftOut(NamedTuple):
-    """Stored records that do not count."""
+    """Describes the stored records that do not count."""
 
     batches: pa.Table | None = None
     """the place of each batch whose transaction is not committed; None without such batches"""
     many: DataFrame | None = None
-    """these places, if a task cannot hold all of them: then Spark leaves out the records of these batches"""
+    """the same places, if they are too many for a task: Spark then leaves out the records of these batches"""
     starts: pa.Table | None = None
     """the `log_start` of each partition that does not begin at 0; None if all begin at 0"""
 
@@ -176,7 +176,7 @@ def odd_of(packed: pa.Table) -> pa.Table:
 
 
 MOST_PICKED = 1_000_000
-"""The largest number of hashes that each task holds to pick rows."""
+"""To pick rows, each task holds at most this many hashes."""
 
 
 def picked(rows: DataFrame, odd: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""What a pipeline promises: how many outputs each input has, and what may be missing."""
+"""Describes what a pipeline promises: how many outputs each input has, and which records may be missing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Pipeline:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     match: Part | None
-    """what an input and its outputs have in common; None: a transaction"""
+    """the part that an input and its outputs have in common; None if they share only a transaction"""
     table: Description | None = None
     match_out: Part | None = None
     """the part of an output that has the identity of its input; None: the part `match`, as in inputs"""
@@ -47,7 +47,8 @@ class Pipeline:
 
     @property
     def part(self) -> Part | None:
-        """What distinguishes inputs with the same identity: by default their values, if they are matched by their keys."""
+        """The part that distinguishes inputs with the same identity. If inputs are matched by their keys, the default is their
+        values."""
         if isinstance(self.order, Part):
             return self.order
         return Part("value") if self.order and self.match == Part("key") and self.table is None else None
@@ -66,7 +67,7 @@ FOREVER = 1 << 62
 
 
 class Facts(NamedTuple):
-    """What is known about a pipeline besides its records."""
+    """Facts about a pipeline that its records do not show."""
 
     group: str | None
     """the group of consumers, if it is known"""

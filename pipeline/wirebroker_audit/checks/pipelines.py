@@ -38,9 +38,9 @@ _BOUND = StructType(
     ]
 )  # fmt: skip
 _FAR = 1 << 30
-"""More outputs than any input can have."""
+"""Stands for "no limit": no input has so many outputs."""
 Bounds = Mapping[tuple[int, str, int], int]
-"""An offset for each partition of each pipeline."""
+"""Maps a pipeline's number and a partition to an offset."""
 
 
 class Judged(NamedTuple):

@@ -17,7 +17,7 @@ PLACE = ("base_offset", "last_offset", "base_sequence", "last_sequence", "max_ti
 ABOUT = (*PRODUCER, "producer_epoch", *PLACE)
 IDENTITY = ("kind", "topic", "partition", "producer_id", "producer_epoch", "first_sequence", "first_offset")
 OF_EVIDENCE = ("group", "committed", "at_ms", "replica", "record", "time", "copy")
-"""The fields of the evidence that distinguish two findings without an offset, or two findings about a group or a replica."""
+"""Findings without an offset, and findings about a group or a replica, are told apart by these fields of their evidence."""
 
 
 def by_log(keys: tuple[str, ...]) -> WindowSpec:

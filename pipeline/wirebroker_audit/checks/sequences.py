@@ -39,9 +39,9 @@ GRAIN = 64 * 1024
 """A producer's batches within this many bytes of the log form one stretch. If two stretches overlap, the checks read their
 batches."""
 OVERLAPS = 500
-"""The number of sets of overlapping batches that one task examines."""
+"""One task examines this many sets of overlapping batches."""
 FEW = 200_000
-"""The largest number of rows that a join broadcasts to every executor."""
+"""A join broadcasts at most this many rows to every executor."""
 _STRETCH = (*ABOUT, "life", "run", "tail", "before")
 
 

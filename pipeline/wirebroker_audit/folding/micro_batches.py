@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 BREADTH = 8
-"""The number of adjacent folders that are joined."""
+"""This many adjacent folders are joined."""
 _NAME = re.compile(r"micro=(\d+)(?:-(\d+))?")
 
 

@@ -1,9 +1,9 @@
 """Continues where an earlier audit ended (`--since`): finds the pieces that are left to read, and the earlier rows that still
 count.
 
-Beside its batches and runs a report keeps how far it read each partition (`covered.json`). The next audit reads only the later
-batches and checks them together with the earlier batches, so it has the same findings as an audit of the whole log. If a log
-restarted, because its topic was recreated or because it was truncated, its earlier rows no longer count.
+Besides its batches and runs, a report says how far its audit read each partition (`covered.json`). The next audit reads only
+the later batches and checks them together with the earlier batches, so it has the same findings as an audit of the whole log.
+If a log restarted, because its topic was recreated or because it was truncated, its earlier rows no longer count.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BadReport(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReportState:
-    """How far a report has read each partition."""
+    """The state of a report: how far its audit has read each partition."""
 
     is_cluster: bool
     expiration_ms: int
@@ -109,8 +109,8 @@ class Onward:
     """the partitions whose earlier rows count, with the mark where reading continues"""
     notices: list[str] = field(default_factory=list)
     physical: dict[str, int] = field(default_factory=dict)
-    """The base offset in the name of a segment's file, by the segment's name in the rows. It contains only segments whose name
-    in the rows differs from the file's name."""
+    """Maps the name of a segment in the rows to the base offset in the name of its file. It has only segments whose two names
+    differ."""
 
 
 def onward(state: ReportState, folders: Sequence[PartitionFolder], pieces: Iterable[Piece]) -> Onward:
@@ -164,13 +164,13 @@ def _left(folder: PartitionFolder, mark: Mark, pieces: list[Piece], found: Onwar
 
 
 def another(offset: int) -> str:
-    """Returns why a log is read from its beginning if the batch that was read last is no longer there, and another batch is in
-    its place."""
+    """Returns the reason for reading a log from its beginning after another batch has replaced the batch that was read last."""
     return f"the batch before offset {offset} has changed, so the log was truncated; it is read from its beginning"
 
 
 def _another(folder: PartitionFolder, pieces: list[Piece], mark: Mark) -> str:
-    """Returns why the last read batch has changed; "" if it is the same, or if the cleaner may have changed it."""
+    """Returns the reason for reading the log from its beginning if the batch that was read last has changed; "" if it is the
+    same, or if the cleaner may have changed it."""
     path = next((each.path for each in pieces if each.begin.segment == mark.segment and each.file), None)
     if mark.crc < 0 or path is None or mark.last < 0 or folder.cleaned_until >= 0:
         return ""

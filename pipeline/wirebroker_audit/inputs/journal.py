@@ -52,7 +52,7 @@ PART, BLOCK = 64 * 1024 * 1024, 1024 * 1024
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate", ".xz")
 """Spark reads files with these suffixes."""
 LOOKED_AT = 20_000
-"""The number of lines at the beginning of a journal that are checked before Spark starts."""
+"""Before Spark starts, this many lines at the beginning of a journal are checked."""
 
 
 class BadJournal(Exception):
@@ -84,7 +84,7 @@ class Journal(NamedTuple):
     rows: DataFrame
     """one row for each record, with the columns `COLUMNS`, a `hash` and a `check`; see `naming`"""
     number: int
-    """how many rows the journal has; several rows with the same id are one record"""
+    """the number of rows in the journal; rows with the same id are one record"""
 
 
 def read_journal(spark: SparkSession, path: str, keep: Path, topics: Sequence[str] = ()) -> Journal:

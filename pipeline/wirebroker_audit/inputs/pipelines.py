@@ -85,10 +85,10 @@ def _pipeline(where: str, name: str, given: Any, match: str | None, folder: Path
         isolation=_one_of(where, "isolation", given.get("isolation", ISOLATIONS[0]), ISOLATIONS),
     )  # fmt: skip
     if made.match is None and (unfit := [field for field in ("match_out", "order") if field in given]):
-        raise BadPipeline(f"{where}: {unfit[0]} looks at records, and match = {TRANSACTION!r} only counts them")
+        raise BadPipeline(f"{where}: {unfit[0]} needs the contents of records, but match = {TRANSACTION!r} only counts records")
     if made.match is None and (table or isinstance(made.may_drop, Condition)):
         what = "the output is a table" if table else "may_drop has a condition"
-        raise BadPipeline(f"{where}: {what}, and match = {TRANSACTION!r} only counts the records of a transaction")
+        raise BadPipeline(f"{where}: {what}, but match = {TRANSACTION!r} only counts the records of a transaction")
     return made
 
 

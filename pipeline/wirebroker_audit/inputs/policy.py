@@ -31,7 +31,7 @@ from wirebroker.audit.findings import KINDS, SEVERITIES
 FAIL_ON = ("certain", "likely", "never")
 """The least severity of a finding that fails an audit."""
 IGNORED = "ignored"
-"""The severity of a finding that does not count."""
+"""A finding with this severity does not count."""
 
 
 class BadPolicy(Exception):

@@ -20,7 +20,7 @@ ROWS = StructType(
         StructField(_BROKEN, StringType()),
     ]
 )  # fmt: skip
-"""The fields of a row that the audit reads."""
+"""The audit reads these fields of a row."""
 
 
 class BadTrace(Exception):

@@ -38,7 +38,7 @@ NOT_PARTITIONS = {
     "stray": "was set aside by its broker, because the partition does not belong there",
     "future": "is a copy that its broker has not finished",
 }
-"""Why a folder like `orders-0.0123…cdef-stray` is not read (LogManager)."""
+"""The reason why a folder like `orders-0.0123…cdef-stray` is not read, by the end of its name (LogManager)."""
 _ASIDE = re.compile(rf"(.+)-[0-9]+\.[0-9a-f]{{32}}-({'|'.join(NOT_PARTITIONS)})")
 LOST_AND_FOUND = "lost+found"
 """A folder at the root of many file systems, which only the user root may read."""
@@ -79,7 +79,7 @@ def read_directory(root: Path, topics: tuple[str, ...] = ()) -> LogDirectory:
     try:
         if not root.is_dir():
             raise NotALogDirectory(f"{root} is not a directory" if root.exists() else f"{root} does not exist")
-    except OSError as refused:  # a remote place that does not answer
+    except OSError as refused:  # for example, a remote place does not answer
         raise NotALogDirectory(f"{root}: {refused.strerror or refused}") from refused
     resolved = root.resolve()
     if isinstance(resolved, RemotePath):
@@ -110,7 +110,7 @@ def read_directory(root: Path, topics: tuple[str, ...] = ()) -> LogDirectory:
         raise NotALogDirectory(f"{root} holds no partition that can be read: {problems[0]}")
     if not found:
         below = _log_dir_below(resolved)
-        hint = "" if below is None else f"; {below} does: --path {below}"
+        hint = "" if below is None else f"; {below} contains such folders: use --path {below}"
         raise NotALogDirectory(f"{root} holds no partition: it contains no folder like `orders-0`{hint}")
     if topics and (missing := set(topics) - {each.topic for each in found}):
         raise NotALogDirectory(f"{root} holds no topic {', '.join(sorted(missing))}")
@@ -228,7 +228,7 @@ def _read_log_dir(log_dir: Path) -> _LogDir:
     with suppress(OSError, ValueError):
         properties = read_properties(log_dir / META_PROPERTIES)
         cluster_id = properties.get(CLUSTER_ID)
-        node = int(properties.get("node.id", properties.get("broker.id", "")))  # as Kafka with ZooKeeper calls it
+        node = int(properties.get("node.id", properties.get("broker.id", "")))  # its name in a Kafka with ZooKeeper
     stopped = (log_dir / CLEAN_SHUTDOWN).exists()
     return _LogDir(
         starts or {},
@@ -281,7 +281,7 @@ def _with_segments(folder: PartitionFolder, compacts: bool) -> PartitionFolder:
     try:
         starts = offsets_in(folder.path, LOG)
     except OSError:
-        return folder  # the reader of the splits reports it
+        return folder  # whoever reads the pieces reports the error
     cleaned_until = folder.cleaned_until
     if cleaned_until > 0:
         cleaned_until = next((first for first in starts if first >= cleaned_until), cleaned_until)

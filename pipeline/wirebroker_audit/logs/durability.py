@@ -10,7 +10,7 @@ from wirebroker.audit.findings import INTERNAL_TOPICS
 from wirebroker_audit.wire import MIN_IN_SYNC, UNCLEAN
 
 SHOWN = 20
-"""The largest number of topics that a notice names."""
+"""A notice names at most this many topics."""
 
 
 class Durability(NamedTuple):

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from wirebroker_audit.reading.remote import SCHEMES, place
 
 _ADDRESS = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
-"""A scheme of two letters or more: `C:/logs` is a path."""
+"""A scheme has two letters or more, because `C:/logs` is a path."""
 
 
 class BadPlace(Exception):

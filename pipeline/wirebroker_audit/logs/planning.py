@@ -26,7 +26,7 @@ from wirebroker_audit.wire import PLAINTEXT, LivePartition
 LEAST_SHARE = 16 * 1024 * 1024
 """A segment is divided so that no task gets fewer bytes than this."""
 SMALL_BYTES = 8 * 1024 * 1024
-"""The largest total size of the segments of a small log, in bytes."""
+"""The segments of a small log have at most this many bytes in all."""
 
 
 def is_small(folders: Iterable[PartitionFolder]) -> bool:
@@ -35,7 +35,7 @@ def is_small(folders: Iterable[PartitionFolder]) -> bool:
     """
     total = 0
     for folder in folders:
-        with suppress(OSError):  # the reader of the pieces reports it
+        with suppress(OSError):  # whoever reads the pieces reports the error
             total += sum(each.stat().st_size for each in folder.path.iterdir() if each.name.endswith(LOG))
         total += sum(each.size for each in folder.remote)
         if total > SMALL_BYTES:

@@ -89,7 +89,7 @@ def _newest_topic(found: list[PartitionFolder]) -> tuple[list[PartitionFolder], 
 
 
 def _standing(folder: PartitionFolder, image: PartitionImage | None) -> tuple[int, bool, bool, int]:
-    """Returns what makes a replica preferable, the most important property first."""
+    """Returns the properties by which the replica to read is chosen, the most important property first."""
     leads = image is not None and folder.node == image.leader
     in_sync = image is not None and folder.node in image.in_sync
     epoch = max(folder.tail.leader_epoch, image.leader_epoch) if image is not None and leads else folder.tail.leader_epoch

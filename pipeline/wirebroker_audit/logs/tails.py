@@ -17,7 +17,7 @@ from wirebroker_audit.reading.scan import looks_like_batch
 from wirebroker_audit.reading.segments import next_batch
 
 SEARCHED = 64 * 1024 * 1024
-"""The number of bytes after damage that are searched for the next batch."""
+"""After damage, this many bytes are searched for the next batch."""
 
 
 def tail_of(folder: Path) -> Tail:
@@ -42,7 +42,7 @@ def tail_of(folder: Path) -> Tail:
 
 
 def _indexed(path: Path, size: int) -> int:
-    """Returns the last position in an offset index that lies inside a segment of this size, 0 if there is none.
+    """Returns the last position in an offset index that lies inside a segment of this size; 0 if there is no such position.
 
     Kafka creates an index file at its largest size, so zeros may follow the last entry. After a power cut the index may reach
     beyond the segment.

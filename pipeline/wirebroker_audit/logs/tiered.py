@@ -35,10 +35,10 @@ from wirebroker_audit.reading.pieces import Key
 from wirebroker_audit.reading.remote import files_in
 
 OF_KAFKA = "kafka-tiered-storage"
-"""The folder that LocalTieredStorage makes in its `dir`."""
+"""LocalTieredStorage makes this folder in its `dir`."""
 MANIFEST = ".rsm-manifest"
 SHOWN = 20
-"""The largest number of partitions or stretches of offsets that a sentence or the summary lists."""
+"""A sentence or the summary lists at most this many partitions or stretches of offsets."""
 _ID = re.compile(r"[A-Za-z0-9_-]{22}")
 Span = tuple[int, int]
 """The first and the last offset of a stretch."""
@@ -278,7 +278,7 @@ def _cover(segments: Iterable[RemoteSegment]) -> Iterator[RemoteSegment]:
 
 
 def _joined(segments: Iterable[RemoteSegment]) -> list[Span]:
-    """Returns the stretches of offsets that the segments have together."""
+    """Returns the stretches of offsets that the segments cover together."""
     joined: list[Span] = []
     for first, last in sorted((each.start, each.end) for each in segments):
         if joined and first <= joined[-1][1] + 1:

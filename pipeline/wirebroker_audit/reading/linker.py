@@ -30,9 +30,9 @@ transaction."""
 _COLUMN = {name: column for column, name in enumerate(FIELDS)}
 DAMAGED = 1 << 16
 REMEMBERED = 200_000
-"""The number of runs that a `Linker` keeps because they may continue. A run ends when the linker no longer keeps it."""
+"""A `Linker` keeps this many runs that may continue. A run ends when the linker no longer keeps it."""
 NO_RUN = 0xFFFF_FFFF
-"""The low 32 bits of `run` for batches that belong to no run, because they have no sequence."""
+"""Batches without a sequence belong to no run; these are the low 32 bits of their `run`."""
 
 
 class ArrayRules(Rules):
@@ -43,7 +43,7 @@ class ArrayRules(Rules):
         return result
 
     def modulo(self, number: Any, divisor: int) -> Array:
-        result: Array = number & (divisor - 1)  # the divisors are powers of two, and a division takes several times as long
+        result: Array = number & (divisor - 1)  # faster than a division; the divisors are powers of two
         return result
 
 
@@ -122,7 +122,7 @@ def follows(seen: Events, expiration_ms: int, numbered: bool, together: Array | 
     markers = _is_control(before["kind"])
     if markers.any():
         at = np.arange(len(each))
-        data = seen.at(np.where(markers, at - 1, at))  # may be −1 for the first event, which is not used
+        data = seen.at(np.where(markers, at - 1, at))  # the index −1 of the first event is not used
     goes_on = np.ones(len(each), bool)
     if numbered:
         goes_on = RULES.continues(data["data_epoch"], data["data_sequence"], each["first_epoch"], each["first_sequence"])

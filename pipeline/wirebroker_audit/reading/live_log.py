@@ -13,7 +13,7 @@ from wirebroker_audit.reading.walking import walk
 from wirebroker_audit.wire import EARLIEST, BrokerError, Client, LivePartition
 
 EMPTY_RESPONSES = 4
-"""The number of successive Fetches that may return nothing although offsets remain."""
+"""This many successive Fetches may return nothing although offsets remain."""
 
 
 def crc_before(client: Client, each: LivePartition, offset: int) -> int:

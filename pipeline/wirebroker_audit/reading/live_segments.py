@@ -31,7 +31,7 @@ from wirebroker_audit.reading.scan import Chunk, damage_row, headers_at, looks_l
 from wirebroker_audit.reading.segments import read_opened, whole_batches
 
 LOOKS = 20
-"""The number of times that a folder is listed again while it changes."""
+"""A folder that changes is listed again this many times."""
 _NUMBER = 0x7FFF_FFFF
 
 
@@ -232,7 +232,7 @@ def _size_of(path: Path | None, low: Mark, high: Mark) -> int:
 
 
 def read_folder(piece: Piece, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
-    """Yields the batches between the marks, from the current segments, and a row for each damage.
+    """Yields the batches between the marks, from the current segments, and a row for each damaged place.
 
     Raises OSError if a segment exists but cannot be read.
     """

@@ -30,5 +30,5 @@ def why_unreadable(path: Path, manifest: str) -> str:
         with open_to_read(path) as file:
             is_plain = looks_like_batch(memoryview(file.read(HEADER_SIZE)), 0)
     except OSError:
-        return ""  # the reader of the segment reports it
+        return ""  # whoever reads the segment reports the error
     return "" if is_plain else f"{path} {why}, and does not begin with a batch: it may be compressed or encrypted"

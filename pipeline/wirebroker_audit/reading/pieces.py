@@ -21,7 +21,7 @@ from wirebroker_audit.wire import PLAINTEXT
 Key = tuple[str, int]
 """topic and partition"""
 SPLIT_BYTES = 256 * 1024 * 1024
-"""The most bytes of a piece; a larger segment is divided."""
+"""A piece has at most this many bytes; a larger segment is divided."""
 RESTARTED = -1
 """A `deleted` row with this position says that the log restarted, so its earlier rows no longer count."""
 

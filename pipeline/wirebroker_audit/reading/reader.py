@@ -15,8 +15,8 @@ from wirebroker_audit.reading.segments import read_file
 
 
 def read_piece(piece: Piece, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
-    """Yields the batches of the piece, and a row for each damage. Raises OSError only if a folder cannot be read; any other
-    error becomes a row."""
+    """Yields the batches of the piece, and a row for each damaged place. Raises OSError only if a folder cannot be read; any
+    other error becomes a row."""
     if piece.problem:
         position = RESTARTED if piece.problem == "deleted" else 0
         return iter([damage_row(piece, piece.problem, piece.detail, position=position, size=0, expected_offset=0)])

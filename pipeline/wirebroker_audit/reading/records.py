@@ -143,7 +143,7 @@ def _sequences(base: Array, delta: Array) -> Array:
 
 
 BEGINNING = SHOWN * 4 + 1
-"""The number of bytes that `contents.head` needs to show a value and to tell whether there is more."""
+"""`contents.head` needs this many bytes to show a value and to tell whether there is more."""
 
 
 def beginning(value: Buffer | None) -> bytes | None:

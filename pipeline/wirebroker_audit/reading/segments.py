@@ -31,10 +31,10 @@ from wirebroker_audit.reading.scan import (
 from wirebroker_audit.reading.walking import Walk, walk
 
 CHUNK = 8 * 1024 * 1024
-"""The number of bytes that are read at a time."""
+"""This many bytes are read at a time."""
 BATCHES = 8192
-"""The largest number of batches in one `Chunk`. It is small enough that their headers stay in the cache of the processor until
-the rows are made."""
+"""A `Chunk` has at most this many batches, so few that their headers stay in the cache of the processor until the rows are
+made."""
 _LENGTH = struct.Struct(">i")
 _OLD = struct.Struct(">qiIb")
 """The beginning of a message of magic 0 or 1: offset, length, CRC-32 of all bytes after the CRC, magic."""
@@ -42,7 +42,7 @@ OLD_CRC_START, OLD_LEAST = 16, 14
 
 
 def read_file(piece: Piece, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
-    """Yields the batches that begin in the piece of a file, and a row for each damage or for a file that cannot be read.
+    """Yields the batches that begin in the piece of a file, and a row for each damaged place or for a file that cannot be read.
 
     After a pause of `expiration_ms` the broker forgets a producer, so its run ends.
     """

@@ -17,7 +17,7 @@ from wirebroker_audit.spark.tables import collected, settled, stored
 FINDINGS, SUMMARY = "findings", "summary.json"
 STATES = ("new", "still", "gone")
 LISTED = 20
-"""The largest number of gone findings that the report lists. All are counted."""
+"""The report lists at most this many gone findings. All are counted."""
 
 
 def since(findings: DataFrame, report: Path) -> dict[str, Any] | None:

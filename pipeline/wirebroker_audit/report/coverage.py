@@ -19,9 +19,9 @@ from wirebroker_audit.spark.tables import collected
 
 Compared = Literal["record by record", "batch by batch", "only counted"]
 SUMS = "SHA256SUMS"
-"""The file with the digest of each other file of a report, as `sha256sum -c` reads it."""
+"""This file has the digest of each other file of a report, in the form that `sha256sum -c` reads."""
 REMOTE = {"segments": "remote_segments", "missing": "remote_missing"}
-"""The sums over the partitions' facts about a remote store (`Tiering.facts`), by the names of the facts."""
+"""For each of these facts about a remote store (`Tiering.facts`), the name of its sum over a topic's partitions."""
 _READ_BYTES = 1 << 20
 
 

@@ -17,9 +17,9 @@ from wirebroker.common.exports import Tested
 Row = dict[str, Any]
 Summary = Mapping[str, Any]
 SHOWN = 20
-"""The largest number of findings of one topic and kind that a JUnit file lists."""
+"""A JUnit file lists at most this many findings of one topic and kind."""
 RESULTS = 5000
-"""The largest number of findings in a SARIF file: GitHub accepts this many from one run."""
+"""A SARIF file has at most this many findings: GitHub accepts no more from one run."""
 _LEVELS = {"certain": "error", "likely": "warning", "info": "note"}
 
 
@@ -120,7 +120,7 @@ FORMATS: Mapping[str, Callable[[Summary, Path], str]] = {
     "sarif": lambda summary, report: sarif(summary, read_findings(report)),
     "prometheus": lambda summary, _: prometheus(summary),
 }
-"""Functions that return the text of a report, by the flag that names the file."""
+"""Maps the flag that names the file to the function that returns the text of the report."""
 
 
 def write_format(name: str, path: Path, summary: Summary, report: Path) -> None:

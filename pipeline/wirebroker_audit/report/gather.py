@@ -14,12 +14,12 @@ from wirebroker_audit.spark.tables import collected, is_light, settled
 
 Row = dict[str, Any]
 SHOWN = 20
-"""The number of findings of each kind and severity that the page shows."""
+"""The page shows this many findings of each kind and severity."""
 CELLS_ACROSS, CELLS_DOWN = 24, 40
 """The number of producers and partitions in the heat map. Producers and partitions with the most findings are chosen first,
 then producers and partitions with the most records."""
 TIMELINES, POINTS = 3, 2000
-"""The number of producers whose sequences are drawn, and the largest number of batches of each."""
+"""The sequences of this many producers are drawn, each with at most this many batches."""
 
 
 class Ribbon(NamedTuple):
@@ -42,7 +42,7 @@ class Timeline(NamedTuple):
 
 
 RIBBONS, BATCHES = 3, 24
-"""The number of partitions whose log is drawn around a finding, and the number of batches drawn for each partition."""
+"""The logs of this many partitions are drawn around a finding, each with this many batches."""
 NEAR = 50_000
 """The batches of a finding's producer are searched first within this many offsets of the finding, so that Parquet skips most of
 a file."""

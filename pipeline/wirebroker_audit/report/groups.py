@@ -16,12 +16,12 @@ from wirebroker_audit.report.figures import Size, legend_above, picture, shorten
 from wirebroker_audit.report.gather import Row
 
 LISTED = 20
-"""The number of groups' partitions, of pipelines and of transactional groups that the page lists."""
+"""The page lists this many groups' partitions, this many pipelines and this many transactional groups."""
 DRAWN = 12
 """The largest number of groups' partitions in the picture. Partitions with the gravest findings are chosen first, then
 partitions with the largest lag."""
 THIN = 0.004
-"""The least width of a mark, as a part of the picture's width, so that a single record is visible."""
+"""A mark has at least this part of the picture's width, so that a single record is visible."""
 
 
 class Line(NamedTuple):

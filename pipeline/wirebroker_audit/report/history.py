@@ -1,4 +1,4 @@
-"""The numbers of the earlier audits whose reports were at the same place. A new report continues the list of audits from the
+"""Keeps the numbers of earlier audits whose reports were at the same place. A new report continues the list of audits from the
 report that it replaces."""
 
 from __future__ import annotations

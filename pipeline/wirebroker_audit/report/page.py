@@ -22,14 +22,14 @@ from wirebroker_tools.pictures.marks import STYLE as PICTURE_STYLE
 
 PAGE = "report.html"
 OPEN = 5
-"""The number of visible findings of each kind; the reader unfolds the others."""
+"""This many findings of each kind are visible; the reader unfolds the others."""
 CHOICES = 50
-"""The largest number of partitions for which the page shows the replica that was read."""
+"""The page shows which replica was read for at most this many partitions."""
 DRAWN = 5
-"""The number of topics of the application's table that are drawn: those with the most missing rows."""
+"""At most this many topics of the application's table are drawn, the topics with the most missing rows first."""
 REMOTE_HEADS = ("remote segments", "remote offsets not read")
 EARLIER = 10
-"""The number of audits in the table of earlier audits."""
+"""The table of earlier audits has this many audits."""
 
 
 def write_report(

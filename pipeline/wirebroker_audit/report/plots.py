@@ -27,7 +27,7 @@ _CURVES = (
     ("doubled", "stored again", SEVERITIES["certain"]),
 )
 AUDITS = 60
-"""The largest number of audits in the picture of earlier audits."""
+"""The picture of earlier audits has at most this many audits."""
 WIDE_PX, NARROW_BATCHES = 840, 12
 """The width of a ribbon on a wide page, and the number of batches on it on a phone."""
 SHADES = 5

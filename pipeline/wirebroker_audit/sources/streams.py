@@ -38,7 +38,7 @@ Position = dict[str, str]
 RESTARTED_WORDS = "the partition was created again or truncated after offset {} was read; it is read from its beginning"
 BATCH_BYTES, BATCH_OFFSETS = 4 * 1024 * 1024 * 1024, 20_000_000
 LEAST_BYTES, LEAST_OFFSETS = 16 * 1024 * 1024, 50_000
-"""The smallest size of a task, if there is enough work."""
+"""If there is enough work, a task has at least this size."""
 
 
 @dataclass

@@ -26,8 +26,8 @@ from wirebroker_audit.spark.tables import mapped, stored
 
 NAMED_RECORDS: pa.Schema = with_hashes(RECORDS)
 ROUNDS = 4
-"""The number of tasks that each core runs, one after the other, if there are many small pieces. With several tasks for each
-core, progress is visible, and no core is idle for long at the end."""
+"""If there are many small pieces, each core runs this many tasks, one after the other. With several tasks for each core,
+progress is visible, and no core is idle for long at the end."""
 
 
 def fold(

@@ -25,11 +25,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 CANNOT_START = (NoJava, PySparkException, Py4JError)
 AHEAD = 2
-"""The number of submitted tasks for each core. With more than one task, no core waits for the driver, and a cluster with
+"""This many tasks are submitted for each core. With more than one task, no core waits for the driver, and a cluster with
 dynamic allocation adds executors.
 """
 MOST = 4096
-"""The most tasks at once. For each task a thread of the driver waits."""
+"""At most this many tasks run at once. For each task a thread of the driver waits."""
 
 REASON = re.compile(r"(ModuleNotFoundError|ImportError|AttributeError|\w*\.?PicklingError|SyntaxError)\b.*: ")
 """Matches the error of an executor that lacks the driver's packages."""

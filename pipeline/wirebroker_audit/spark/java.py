@@ -29,7 +29,7 @@ class NoJava(Exception):
 
 
 def provide_java() -> None:
-    """Let Spark find a Java: JAVA_HOME, PATH, or the wheel. Raises NoJava."""
+    """Let Spark find a Java, in JAVA_HOME, in PATH or in the wheel. Raises NoJava."""
     if os.environ.get("JAVA_HOME") or shutil.which("java"):
         return
     try:

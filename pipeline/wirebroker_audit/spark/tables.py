@@ -36,10 +36,10 @@ LIGHT = {
 """Settings for small tables: one partition, no job for a broadcast, and no generated code, because compiling code that runs
 only once takes longer than interpreting the query."""
 FEW = 10_000
-"""The most rows kept in the driver, even for a large log. Queries about them run with `LIGHT`; Spark optimizes away queries
-about empty tables."""
+"""The driver keeps at most this many rows, even for a large log. Queries about these rows run with `LIGHT`; Spark optimizes
+away queries about empty tables."""
 TASKS = 1000
-"""The largest number of tasks that read files."""
+"""At most this many tasks read files."""
 Fold = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 

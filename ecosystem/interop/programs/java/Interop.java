@@ -168,7 +168,7 @@ public class Interop {
         return told;
     }
 
-    /** Returns all values, up to the end of the log that this isolation level shows. */
+    /** Returns all values that are visible at this isolation level. */
     static List<String> read(String topic, String isolation) throws Exception {
         List<String> found = new ArrayList<>();
         try (KafkaConsumer<String, String> consumer = consumer(Map.of("isolation.level", isolation))) {

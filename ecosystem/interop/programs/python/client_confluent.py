@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, NewP
 from kit import LIMIT, OVER, REFUSED, SECURED, numbered, run, same, settings, until, waited_since
 
 HAS_ADMIN = hasattr(confluent_kafka.admin, "OffsetSpec")
-"""Whether this version has the admin calls of the checks."""
+"""True if this version has the admin calls that the checks need."""
 FENCED = (confluent_kafka.KafkaError._FENCED, confluent_kafka.KafkaError.PRODUCER_FENCED)
 
 

@@ -254,7 +254,7 @@ def secured(bootstrap: str, name: str) -> None:
 def acl(bootstrap: str, name: str) -> str:
     create(bootstrap, name)
     settings = client_settings("kafka-python", access(name))
-    with KafkaProducer(**settings, enable_idempotence=False) as producer:  # an idempotent producer fails for good if refused
+    with KafkaProducer(**settings, enable_idempotence=False) as producer:  # after a refusal, an idempotent producer is unusable
         try:
             send(producer, REFUSED, [b"x"])
         except kafka.errors.TopicAuthorizationFailedError as error:

@@ -14,7 +14,7 @@ from kit import LIMIT, OVER, REFUSED, SECURED, WAITS, NotOffered, access, number
 KCAT = os.environ.get("KCAT", "kcat")
 VERSION = re.findall(r"Version (\S+) .*librdkafka (\S+)", subprocess.check_output([KCAT, "-V"], text=True))[0]
 PIECE = 20_000
-"""The number of times that the values are repeated, so that kcat sends records before its input ends."""
+"""The values are repeated this many times, so that kcat sends records before its input ends."""
 FENCED = ("fenced", "_FENCED", "PRODUCER_FENCED")
 
 

@@ -22,11 +22,11 @@ SECURED = ("tls", "mtls", "sasl-plain", "scram-sha-256", "scram-sha-512", "oauth
 REFUSED = "interop-refused"
 """A topic that bob may not write."""
 OVER = 115_000
-"""The size in bytes of a record after which a quota of 10,000 bytes a second delays the client by 1.5 s."""
+"""After a record of this many bytes, a quota of 10,000 bytes a second delays the client by 1.5 s."""
 WAITS = 1.0
-"""The least number of seconds that a client must wait after it has used up its quota."""
+"""A client that has used up its quota must wait at least this many seconds."""
 LIMIT = 20.0
-"""The most seconds that a program waits for anything."""
+"""A program waits at most this many seconds for anything."""
 
 
 class NotOffered(Exception):

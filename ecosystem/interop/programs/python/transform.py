@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 EVERY = 0.3
-"""Seconds until a transaction is committed."""
+"""A transaction is committed after this many seconds."""
 WITHIN = 30.0
 
 
@@ -30,7 +30,7 @@ class Exactly:
         self.consumer = Consumer(reads)
         self.producer = Producer({"bootstrap.servers": bootstrap} | self.settings(instance))
         self.offsets: dict[tuple[str, int], int] = {}
-        """for each partition, the offset after the records that are consumed but not yet committed"""
+        """for each partition with consumed records that are not yet committed, the offset after these records"""
         self.began = 0.0
         self.stopped = False
         self.prepare()

@@ -77,7 +77,7 @@ func send(client *kgo.Client, topic string, values []string) []*kgo.Record {
 	return records
 }
 
-// read returns all values up to the end of the log that this isolation level shows.
+// read returns all values that are visible at this isolation level.
 func read(topic string, options ...kgo.Opt) []string {
 	consumer := client(append(options, kgo.ConsumeTopics(topic), kgo.KeepControlRecords())...)
 	defer consumer.Close()

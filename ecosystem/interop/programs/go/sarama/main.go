@@ -207,7 +207,7 @@ func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 	}
 }
 
-// join joins a group, and commits the consumed messages or not.
+// join joins a group, which commits the consumed messages if commits is true.
 func join(group, topic string, commits bool) *member {
 	config := config()
 	config.Consumer.IsolationLevel = sarama.ReadCommitted
