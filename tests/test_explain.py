@@ -615,7 +615,7 @@ def test_a_record_that_makes_a_consumer_restart(staged: Callable[..., Stage]) ->
         "poison_record",
         "orders-0 from offset 1",
         "It had left its group before",
-        "committed offset is 1 since",
+        "committed offset has been 1 since",
         "end of the log (3)",
     )
     first = found(stage.proxy.trace)[0]

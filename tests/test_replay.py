@@ -188,7 +188,7 @@ def test_topics_that_are_not_there_are_created_only_if_asked(tmp_path: Path, cap
         arguments = ["replay", session, "--bootstrap", kafka.bootstrap_servers]
         assert main(arguments) == 2
         assert capsys.readouterr().err == (
-            "wirebroker replay: topics of the session are not there: orders:1 (--create-topics creates them)\n"
+            "wirebroker replay: topics of the session do not exist: orders:1 (--create-topics creates them)\n"
         )
         assert main([*arguments, "--create-topics"]) == 0
         assert [record.offset for record in kafka.records("orders")] == [0, 1, 2]

@@ -27,9 +27,9 @@ from wirebroker.client.login import LoginFailed
 from wirebroker.client.settings import TIMEOUT_MS, Access
 
 AT_ONCE = 1000
-"""The most partitions or topics in a request."""
+"""A request has at most this many partitions or topics."""
 ATTEMPTS, PAUSE = 8, 0.5
-"""The attempts for a request that the broker refuses with a retriable error, and the seconds between them."""
+"""A request that the broker refuses with a retriable error is sent at most this many times, this many seconds apart."""
 FAILOVER_S = 20.0
 """The seconds to wait for another leader while the leader cannot be reached; Kafka elects a new leader after 9 s by default."""
 FETCH_BYTES, LEAST_FETCH_BYTES = 16 * 1024 * 1024, 64 * 1024
@@ -213,7 +213,7 @@ class Client:
         return int(self._of_leader(topic, partition, "ListOffsets", ask))
 
     def fetch(self, topic: str, partition: int, offset: int) -> tuple[Buffer, int]:
-        """Returns record data from the batch that holds this offset on, and the high watermark."""
+        """Returns the record data that begins with the batch that holds this offset, and the high watermark."""
         rate = self._access.max_rate
         size = min(FETCH_BYTES, max(int(rate), LEAST_FETCH_BYTES)) if rate else FETCH_BYTES
 

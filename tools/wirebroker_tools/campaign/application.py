@@ -32,9 +32,9 @@ from wirebroker_tools.campaign.upstream import Ends, Left, Upstream, UpstreamErr
 VARIABLES = ("WIREBROKER_BOOTSTRAP", "BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP_SERVERS")
 """The environment variables that have the broker's address."""
 ROWS, PLAIN_ROWS = 20_000, 500_000
-"""The number of trace rows that a run keeps. A plain run keeps more rows, because they become the table of cases."""
+"""A run keeps this many trace rows. A plain run keeps more rows, because they become the table of cases."""
 TAIL = 4000
-"""The number of bytes of the command's output that a run keeps."""
+"""A run keeps this many bytes of the command's output."""
 STORM_RATE, STORM_LEAST, STORM_FACTOR = 200, 1000, 20
 """A run counts as a storm if it sends at least `STORM_RATE` requests in a second, `STORM_LEAST` requests in all, and
 `STORM_FACTOR` times the requests of the plain run.
@@ -55,9 +55,9 @@ class Run:
     check: int | None = None
     """the exit code of the command that checks"""
     tests: int = 0
-    """how many tests have emptied the broker"""
+    """the number of tests that have emptied the broker"""
     differences: list[str] = field(default_factory=list)
-    """what the tests themselves found wrong with the records"""
+    """the differences that the tests themselves found in the records"""
     storm: bool = False
     fired: int = 0
     stored: dict[str, list[StoredRecord]] = field(default_factory=dict)

@@ -50,7 +50,7 @@ class Tests:
 
     @contextmanager
     def next(self) -> Iterator[None]:
-        """A context for the beginning of a test: the caller empties the broker in it."""
+        """A context in which the caller empties the broker at the beginning of a test."""
         self.begun += 1
         self.before()
         yield

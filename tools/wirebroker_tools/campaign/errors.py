@@ -118,7 +118,8 @@ WITHOUT_ID = frozenset({"COORDINATOR_LOAD_IN_PROGRESS", "CLUSTER_AUTHORIZATION_F
 """All errors of an InitProducerId without a transactional id. Any broker handles such a request, and no coordinator takes part
 (`TransactionCoordinator.handleInitProducerId`, `RPCProducerIdManager`)."""
 OF_REPLICAS = frozenset({"NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT"})
-"""Errors of Produce that only acks=all gets. A Produce whose batch was stored gets an error only if it waits for replicas."""
+"""Errors that only a Produce with acks=all gets. A Produce whose batch was stored gets an error only if it waits for
+replicas."""
 
 OF_STATIC_MEMBERS = frozenset({"FENCED_INSTANCE_ID", "UNRELEASED_INSTANCE_ID"})
 """Errors that only members with a group.instance.id get."""

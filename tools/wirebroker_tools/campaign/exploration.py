@@ -158,7 +158,7 @@ class Exploration:
         return sorted(results, key=lambda result: order.get(result["id"], len(order)))
 
     def has_time(self) -> bool:
-        """Whether the budget has time left."""
+        """True if the budget has time left."""
         return self.budget is None or time.monotonic() - self.began < self.budget
 
     def case(self, case: Case) -> Result:
@@ -267,5 +267,5 @@ def is_broken(result: Result) -> bool:
 
 
 def trace_file(case_id: str) -> Path:
-    """Returns the file in the folder of the report for the trace of a run that broke the application."""
+    """Returns the file, in the folder of the report, that has the trace of a run that broke the application."""
     return Path("traces", f"{re.sub(r'[^A-Za-z0-9_.-]', '_', case_id)}.jsonl")

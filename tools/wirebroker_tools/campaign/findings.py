@@ -19,7 +19,7 @@ from wirebroker_tools.explain.error_codes import REPEATED
 from wirebroker_tools.explain.transactions import WITHOUT_ABORT
 
 NAMED = 3
-"""How many faults or sorts of fault a sentence names."""
+"""A sentence names at most this many faults or sorts of fault."""
 Cause = tuple[str, str]
 """The usual cause, and the code or the setting to look at."""
 OF_SENDING = frozenset({"Produce", "InitProducerId", "Metadata", "ApiVersions", "CreateTopics"})
@@ -38,7 +38,8 @@ NOT_WRITTEN_AGAIN: Cause = (
 )
 SKIPPED: Cause = (
     "the application goes on after records that it has not processed",
-    "where it reads after a failed commit or a rebalance: seek(), auto.offset.reset, what it does when partitions are revoked",
+    "the offset from which the application reads after a failed commit or a rebalance: seek(), auto.offset.reset, the "
+    "handling of revoked partitions",
 )
 NOT_REPLICATED: Cause = ("the leader acknowledges a batch before other brokers have it", "acks=all in place of acks=1")
 NOT_IDEMPOTENT: Cause = (
@@ -47,7 +48,7 @@ NOT_IDEMPOTENT: Cause = (
 )
 SENT_AGAIN: Cause = (
     "the application sends a record again that may be stored already",
-    "what it does after a timeout of send; delivery.timeout.ms, so that the client itself goes on trying",
+    "the code that handles a timeout of send; delivery.timeout.ms, so that the client itself goes on trying",
 )
 PROCESSED_AGAIN: Cause = (
     "records are processed again, because their offset was not committed",

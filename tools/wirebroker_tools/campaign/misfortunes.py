@@ -32,14 +32,14 @@ from wirebroker_tools.campaign.errors import (
 
 SILENT = "silence"
 TRANSACTION = "transaction "
-"""The prefix of a transactional id, in the subject of a row of the trace."""
+"""This prefix precedes a transactional id in the subject of a row of the trace."""
 LOST = 4
-"""How many responses are lost, one after the other, until a client gives up."""
+"""This many responses are lost, one after the other, so that a client gives up."""
 TAKING_EFFECT = frozenset({"Produce", "EndTxn", "OffsetCommit", "TxnOffsetCommit"})
-"""APIs at which a client that gives up does not know whether its request has taken effect."""
+"""After a request of one of these APIs, a client that gives up does not know whether the request has taken effect."""
 THROTTLE_MS = 500
 LATE_MS = 100
-"""The ms by which an error is delayed. In this time the client sends further batches."""
+"""An error is delayed by this many ms. In this time the client sends further batches."""
 HANDSHAKES = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})
 """APIs with which each connection begins. Only lost requests and responses are tried at these APIs."""
 LAST_VALUE_AT = -5
@@ -168,7 +168,7 @@ class Choice:
         known = {*USUAL, *OPTIONAL, *IF_NAMED, *ErrorCode.__members__}
         for name in faults:
             if proxied and name in KINDS and KINDS[name].needs_broker:
-                raise ValueError(f"{name}: this happens inside a broker, and a proxy in front of a real cluster cannot play it")
+                raise ValueError(f"{name}: this happens inside a broker, so a proxy in front of a real cluster cannot play it")
             if name not in known:
                 why = "explorations do not try this fault" if name in KINDS else "there is no such fault or error"
                 kinds = ", ".join((*USUAL, *OPTIONAL, *IF_NAMED))
@@ -219,7 +219,7 @@ def brokers_for(faults: Iterable[Mapping[str, Any]]) -> int:
 
 
 def is_slow(case: Case) -> bool:
-    """Tells whether the client waits for its own timeout."""
+    """Tells whether the client waits for its own timeout in this case."""
     return bool(case["fault"].get("then") == SILENT or (case["fault"]["kind"] == "delay" and not case.get("second")))
 
 

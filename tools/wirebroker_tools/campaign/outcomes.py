@@ -22,14 +22,13 @@ from wirebroker_tools.campaign.application import Run
 SILENT_OUTCOMES = ("lost", "doubled", "reordered", "open_transaction", "hung", "storm", "check_failed")
 """Outcomes that the application does not report, and outcomes in which the application never ends."""
 KAFKAS_OWN = "kafka_defect"
-"""The outcome that takes the place of `lost` or `reordered` if a defect of Kafka 4.3.1 is the cause. The next release fixes the
-defect."""
+"""This outcome replaces `lost` or `reordered` if a defect of Kafka 4.3.1 is the cause. The next release fixes the defect."""
 OUTCOMES = (*SILENT_OUTCOMES, KAFKAS_OWN, "failed", "as_before")
 LISTED = 20
-"""The most records that a result lists."""
+"""A result lists at most this many records."""
 Identity = Callable[[StoredRecord], Hashable]
 Lane = tuple[str, Hashable, str | None]
-"""The properties that the records of one sequence have in common: topic, key or partition, and the client that sent them."""
+"""A lane is a sequence of records with these properties in common: topic, key or partition, and the client that sent them."""
 
 
 @dataclass(slots=True)
@@ -154,7 +153,7 @@ def expectation(one: Run, other: Run, topics: Collection[str] = ()) -> Expectati
             continue
         name, identity = _identity(first, second)
         if name:
-            made.notices.append(f"{topic}: the plain runs stored other records; they are compared by {name}")
+            made.notices.append(f"{topic}: the two plain runs stored different records, so records are compared by {name}")
         labels = {identity(each): label(each.key, each.value) for each in first} if identity(first[0]) != ANY else {}
         made.topics[topic] = Expected(identity, Counter(map(identity, first)), labels, not name)
     identities = {name: each.identity for name, each in made.topics.items()}

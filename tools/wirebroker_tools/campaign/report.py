@@ -34,9 +34,9 @@ FAULTS, TESTS, PAGE = "faults", "tests", "index.html"
 CONTROL = 9099
 """The port of the control in the commands that play a case again."""
 BEFORE, AFTER = 6, 14
-"""How many rows of the trace the page shows before and after a fault."""
+"""The page shows this many rows of the trace before and after a fault."""
 DRAWN_BEFORE, DRAWN_AFTER = 20, 80
-"""How many rows of the trace the sequence diagram shows before and after a fault."""
+"""The sequence diagram shows this many rows of the trace before and after a fault."""
 PICTURE_WIDTH = 900
 WIDE = "style='white-space:pre;overflow-x:auto'"
 MEANINGS = {

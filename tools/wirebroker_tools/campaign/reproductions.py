@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 Words = Mapping[str, Any]
 OF_GOS_TESTS = "-test."
-"""The prefix of the flags that a compiled Go test accepts."""
+"""A compiled Go test accepts flags with this prefix."""
 MOST_RECORDS = 20
 """A test compares at most this many records of a topic."""
 NEEDED = {
@@ -29,7 +29,7 @@ CHOOSING = ("api", "topic", "partition", "client_id", "transactional_id", "nth",
 
 
 class Reproduction(NamedTuple):
-    """What a test plays again."""
+    """The case that a test plays again, and the records to compare."""
 
     headline: str
     name: str

@@ -206,7 +206,7 @@ class Upstream:
             self._check("Fetch", data.error_code)
             batches = list(iter_batches(data.records or b""))
             if not batches:
-                raise UpstreamError(f"{leader} has no record of {topic}-{partition} at offset {offset}, before its end {end}")
+                raise UpstreamError(f"{leader} has no record of {topic}-{partition} at offset {offset}; the log ends at {end}")
             for batch in batches:
                 yield from (each for each in records_in(batch, topic, partition) if start <= each.offset < end)
             offset = read_header(batches[-1]).last_offset + 1

@@ -1,4 +1,4 @@
-"""Faults and ways to break, in words."""
+"""Describes in words the faults, and the ways in which an application breaks."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ COMMENT, RESOLUTION, END_OF_OPTIONS = 1, 9, 0
 PCAP = {0xA1B2C3D4: 1, 0xA1B23C4D: 1000}
 """The magic numbers of pcap files, each with the number of timestamp units in a µs."""
 LARGEST = 1 << 26
-"""Bytes of the largest block that is read; Wireshark's limit for a packet is 256 KiB."""
+"""A block of more bytes is not read; Wireshark's limit for a packet is 256 KiB."""
 LONGEST_COMMENT = 0xFFFC
 SNAP_LENGTH = 0
 

@@ -14,12 +14,12 @@ IPV4, IPV6 = 0x0800, 0x86DD
 TCP = 6
 VLAN = frozenset((0x8100, 0x88A8, 0x9100))
 LONGEST_PAYLOAD = 60_000
-"""The most bytes of payload in a packet that this module writes; an IP packet has at most 64 KiB."""
+"""This module writes at most this many bytes of payload in a packet; an IP packet has at most 64 KiB."""
 _EXTENSIONS = frozenset((0, 43, 60))
 """IPv6 headers that may precede the TCP header. Each of these headers contains its own length."""
 _FRAGMENT = 44
 HOSTS = 4096
-"""The largest number of addresses whose text form is kept in memory."""
+"""The text forms of at most this many addresses are kept in memory."""
 _RAW, _IPV4_ONLY, _IPV6_ONLY = (12, 14, 101), 228, 229
 _ETHERNET, _NULL, _LOOP, _SLL, _SLL2 = 1, 0, 108, 113, 276
 

@@ -22,16 +22,14 @@ from wirebroker_tools.capture.secrets import SECRET_APIS, hidden, redacted_reque
 
 START = SIZE_BYTES + KEY_VERSION_CORRELATION.size
 LARGEST_FRAME = 1 << 28
-"""The largest size in bytes that a frame can have."""
+"""A frame has at most this many bytes."""
 LARGEST_SECRET = 1 << 20
-"""The size in bytes of the largest frame that is searched for secrets. If a larger frame may have secrets, only its header is
-kept.
+"""Frames of at most this many bytes are searched for secrets. If a larger frame may have secrets, only its header is kept.
 """
 MOST_AWAITED = 10_000
 SASL_HANDSHAKE = KEYS["SaslHandshake"]
 SHOWN_OF_OTHERS = 8
-"""The number of bytes that are kept in the clear if a connection does not speak Kafka's protocol; they are enough to recognise
-its protocol."""
+"""If a connection does not speak Kafka's protocol, this many bytes are kept in the clear: enough to recognise its protocol."""
 
 
 class Capture:

@@ -44,7 +44,7 @@ class Remaker:
         self._values: dict[tuple[str, str | int, Any], Any] = {}
         """Members by group, generations by group, and fetch sessions by connection."""
         self._moved: dict[tuple[str, int], int] = {}
-        """How much higher a partition's offsets are in this cluster than in the capture."""
+        """For each partition, the offset of a record in this cluster minus its offset in the capture."""
 
     # Requests
 
@@ -53,7 +53,7 @@ class Remaker:
         self._remake(request, _Around(connection))
 
     def moved(self) -> dict[str, int]:
-        """How much higher the offsets of each partition are in this cluster than in the recording."""
+        """Returns, for each partition, the offset of a record in this cluster minus its offset in the capture."""
         return {f"{topic}-{index}": by for (topic, index), by in self._moved.items()}
 
     def _remake(self, part: Any, around: _Around) -> None:
@@ -161,7 +161,7 @@ class Remaker:
 
 
 def _producers(part: Any) -> Iterator[tuple[str, str]]:
-    """The fields of a producer id and of its epoch."""
+    """Yields the names of each producer id field and of its epoch field."""
     yield from zip(holders(type(part), "producerId"), holders(type(part), "producerEpoch"), strict=False)
 
 

@@ -31,7 +31,7 @@ Places = tuple[tuple[int, int], ...]
 """Parts of a file, in order; each is a position and a length."""
 MOST_ASKED = 10_000
 HEADER = 14
-"""The number of bytes in a request before its client id."""
+"""A request has this many bytes before its client id."""
 LARGEST_FRAME = 1 << 28
 LONGEST_CLIENT_ID = 1000
 UNKNOWN_NODE = -1

@@ -11,7 +11,7 @@ from wirebroker_tools.capture.packets import ACK, FIN, RST, SYN, Endpoint, Segme
 MOST_HELD = 256
 """If this many segments wait for an earlier segment, the earlier segment counts as missing from the capture."""
 MOST_ENDED = 1000
-"""The number of connections that are remembered after their end."""
+"""This many connections are remembered after their end."""
 _HALF, _ALL = 1 << 31, (1 << 32) - 1
 
 

@@ -111,7 +111,7 @@ def _print(told: Told) -> None:
         if hidden:
             print(f"   | and {counted(hidden, 'more row')}")
     if not told["findings"]:
-        what = "no finding in what could be read of it," if told.get("is_partial") else "nothing is wrong in"
+        what = "no finding in the part that could be read," if told.get("is_partial") else "nothing is wrong in"
         print(f"{what} {told['rows']:,} rows: none of {len(KINDS)} kinds of findings")
     if told.get("blind"):
         print(told["blind"], file=sys.stderr)

@@ -83,7 +83,7 @@ def _explore(exploration: Exploration, options: argparse.Namespace) -> int:
     (out / SUMMARY).write_text(json.dumps(summary, indent=1), encoding="utf-8")
     requests = sum(map(len, exploration.places.values()))
     screen.results(summary, found, findings, time.monotonic() - exploration.began, requests)
-    screen.say(f"{out / PAGE}: the timeline of each · {out / FAULTS}: serve --faults plays them again")
+    screen.say(f"{out / PAGE}: the timeline of each broken run · {out / FAULTS}: serve --faults plays them again")
     failing = [each for each in summary["runs"] if _fails(each, options.fail_on) and not _is_known(each, known)]
     if options.junit is not None:
         write_output(options.junit, junit(summary["runs"], failing))
@@ -171,5 +171,5 @@ def _shard(text: str | None) -> tuple[int, int] | None:
         return None
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise UsageError(f"--shard {text}: expected a number and how many there are, like 3/10")
+        raise UsageError(f"--shard {text}: expected the number of a part and the number of parts, like 3/10")
     return int(match[1]), int(match[2])

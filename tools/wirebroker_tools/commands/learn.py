@@ -34,9 +34,10 @@ KEY_BYTES = 16
 LARGEST_RESPONSE = 64 * 1024 * 1024
 """The largest size of a response in bytes. The Metadata of 100,000 partitions has about five million bytes."""
 PATIENCE = 10
-"""A whole response may take this many times request.timeout.ms; request.timeout.ms itself limits the wait for the next byte."""
+"""A whole response may take request.timeout.ms times this factor; request.timeout.ms itself limits the wait for the next
+byte."""
 SHOWN = 6
-"""The number of omitted settings that the output names. The written file names all omitted settings."""
+"""The output names this many omitted settings. The written file names all omitted settings."""
 SECURED = "; if this listener has TLS or SASL, --command-config tells how to reach it"
 
 
@@ -102,7 +103,7 @@ def _write(path: Path, text: str) -> None:
 def _summary(learned: Learned, bootstrap: str, out: str) -> Iterator[str]:
     release = f"Kafka {learned.release}" if learned.exact else f"like Kafka {learned.release}" if learned.release else "Kafka"
     partitions = sum(len(each.replicas) for each in learned.topics)
-    yield f"{bootstrap} is {release}, by the versions of {len(learned.api_versions)} APIs" + (
+    yield f"{bootstrap} is {release}, judging by the versions of {len(learned.api_versions)} APIs" + (
         ""
         if learned.exact or not learned.release
         else "; no release announces exactly these versions; this is the nearest release"

@@ -58,7 +58,7 @@ NOT_READY = frozenset(
 TOLD_EVERY_S = 5.0
 """Seconds between two lines about the progress."""
 FETCH_WAIT_MS = 2000
-"""The least max_wait_ms of a replayed Fetch whose recorded response has records."""
+"""A replayed Fetch whose recorded response has records has at least this max_wait_ms."""
 PAUSE_S = 0.1
 """Seconds between two attempts while a coordinator is not ready."""
 Address = tuple[str, int]
@@ -182,7 +182,7 @@ class Replay:
         missing = {name: count for name, count in _topics(events).items() if name not in known}
         if missing and not create:
             named = ", ".join(f"{name}:{count}" for name, count in sorted(missing.items()))
-            raise CannotReplay(f"topics of the session are not there: {named} (--create-topics creates them)")
+            raise CannotReplay(f"topics of the session do not exist: {named} (--create-topics creates them)")
         if missing:
             topics = [
                 CreatableTopic(name=name, num_partitions=count, replication_factor=-1, assignments=[], configs=[])

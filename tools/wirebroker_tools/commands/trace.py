@@ -34,7 +34,7 @@ from wirebroker_tools.traces.timeline import timelines
 
 _CLOCK = re.compile(r"(\d\d?):(\d\d)(?::(\d\d)(?:[.,](\d{1,3}))?)?")
 MOST_UNREAD = 10
-"""The largest number of lines that are reported because they are not rows."""
+"""At most this many lines are reported because they are not rows."""
 PAUSE_S = 0.2
 """Seconds between two reads of a followed file."""
 

@@ -14,7 +14,7 @@ from wirebroker_tools.conformance.run import Run
 from wirebroker_tools.conformance.steps import shown
 
 NOT_MUTED = 0.5
-"""The time in seconds within which a connection responds if it is not muted."""
+"""A connection that is not muted responds within this many seconds."""
 
 
 def _alter(run: Run, step: Json) -> Json:

@@ -24,7 +24,7 @@ from wirebroker_tools.conformance.run import Run
 from wirebroker_tools.conformance.versions import Announced
 
 PAUSE, WITHIN = 0.02, 10.0
-"""The pause in seconds between two requests that ask for the state, and the longest time for which the replay waits."""
+"""The replay asks for the state at intervals of this many seconds, and waits for at most this many seconds."""
 COORDINATOR_CODES = (14, 15, 16)
 """The errors for a loading, unavailable or wrong coordinator; the client repeats a request that gets one of these errors."""
 DESCRIBING = "DescribeTransactions"

@@ -27,7 +27,7 @@ Kafka does; and the texts that wirebroker writes for unreadable data.
 LEFT_OUT = "left out: Kafka did not repeat it"
 """The placeholder for the response to a step if two runs of a real Kafka gave different responses."""
 PRESENCE_ONLY = ("message", "m")
-"""The text fields whose presence is compared, but not their wording."""
+"""Only the presence of these text fields is compared, not their wording."""
 NO_ERROR = "0 NONE"
 _MARKER_HEX = 12
 

@@ -27,7 +27,7 @@ CLOCKS_APART_MS = 2000
 
 
 RETRIES = 250
-"""How often the recorded client repeated a request, with a pause of 20 ms."""
+"""The recorded client repeated a request up to this many times, with a pause of 20 ms."""
 
 
 class ReplayTarget(Protocol):
@@ -37,7 +37,8 @@ class ReplayTarget(Protocol):
     addresses: dict[str, tuple[str, int]]
     """The address of each listener by name. A remote broker has only one entry."""
     retries: int
-    """How often a step repeats a request that gets a temporary error, such as CONCURRENT_TRANSACTIONS."""
+    """A step repeats a request up to this many times while the request gets a temporary error, such as
+    CONCURRENT_TRANSACTIONS."""
 
     def now(self) -> int:
         """Returns the time of the broker's clock in ms since the epoch."""

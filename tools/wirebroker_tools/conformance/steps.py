@@ -26,7 +26,7 @@ from wirebroker_tools.conformance.recording import NO_ERROR, Json
 from wirebroker_tools.conformance.run import Run
 
 NO_RESPONSE_AFTER = 1.5
-"""The time in seconds for which a replay waits for a response that Kafka never sent."""
+"""A replay waits this many seconds for a response that Kafka never sent."""
 RETRY_PAUSE = 0.02
 NO_LEADER_YET, CONCURRENT = (3, 5, 6), 51
 

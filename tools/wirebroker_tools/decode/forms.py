@@ -15,7 +15,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _BETWEEN = re.compile(r"\\x|0x|[\s:,]")
 """The separators and prefixes that are allowed between bytes in hex."""
 _WIDTH = 16
-"""The number of bytes in a line of a dump."""
+"""A line of a dump has this many bytes."""
 
 
 class UnknownForm(ValueError):

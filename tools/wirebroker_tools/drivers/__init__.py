@@ -22,7 +22,7 @@ Report = Callable[[str, int, str], None]
 The callback gets the value, the offset (−1 if there is none) and the error ("" if there is none).
 """
 BLOCK = 2.0
-"""The seconds for which a call may block, set in each client that has such a setting."""
+"""A call may block for this many seconds; this is set in each client that has such a setting."""
 PACKAGES: dict[ClientName, str] = {
     "kafka-python": "kafka-python", "aiokafka": "aiokafka", "confluent": "confluent-kafka", "wire": "wirebroker",
 }  # fmt: skip

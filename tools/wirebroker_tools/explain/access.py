@@ -120,8 +120,8 @@ class TlsFailures(Detector):
             yield Finding("tls_failed", sentence, cause, look_at, where, evidence, evidence.count, Shot("sequence", "", where))
 
     def _others(self, listener: str, failed: Evidence) -> str:
-        """If other clients have logged in at the listener, they accept its certificate: returns a remark about this. Otherwise
-        returns ""."""
+        """Returns the remark that clients which have logged in at the listener accept its certificate, or "" if no client has
+        logged in."""
         passed = self._passed.get(listener)
         if passed is None:
             return ""
@@ -196,7 +196,7 @@ OF_TOKENS = {
         "callback; a client that changes its user needs a new connection",
     )
 }
-"""The advice for OAUTHBEARER, where it differs."""
+"""The causes and settings for OAUTHBEARER, where they differ from those in `ADVICE_ON_LOGINS`."""
 
 
 def _advice_on_login(reason: str, mechanism: str) -> tuple[str, str]:
@@ -207,7 +207,7 @@ def _advice_on_login(reason: str, mechanism: str) -> tuple[str, str]:
         return cause.format(mechanism=mechanism), look_at
     if mechanism == "OAUTHBEARER":
         return "the token has expired, or its issuer, audience or key is not what the broker expects", (
-            "sasl.oauthbearer.expected.audience and …issuer of the broker, and the clocks of both"
+            "sasl.oauthbearer.expected.audience and …issuer of the broker; the clocks of the broker and of the token's issuer"
         )
     return "the password is wrong, or the broker does not know the user for this mechanism", (
         f"sasl.jaas.config of the client; {tool('kafka-configs', '--describe --entity-type users')} shows SCRAM credentials"
@@ -215,7 +215,7 @@ def _advice_on_login(reason: str, mechanism: str) -> tuple[str, str]:
 
 
 NAMED = 8
-"""The largest number of clients that are named for a denial, and of denials that are remembered until the next response."""
+"""At most this many clients are named for a denial, and at most this many denials are remembered until the next response."""
 FIRST_REQUESTS = frozenset(("Metadata", "FindCoordinator", "OffsetFetch", "ListOffsets", "DescribeTopicPartitions"))
 """The requests that clients send first, before they read or write."""
 
@@ -415,7 +415,7 @@ class Throttling(Detector):
         self._found: Known[tuple[Client, str, str, float], _Waits] = Known(_Waits)
         self._of_clients: Known[Client, list[_Waits]] = Known(list)
         self._by_faults: Known[tuple[Client, str], _Waits] = Known(_Waits)
-        """For each client and each rule of a fault, how a fault throttled it."""
+        """For each client and each rule, how a fault of the rule throttled the client."""
         self._faults: Known[tuple[int, int, int], list[_Waits]] = Known(list)
         """For each node, connection and correlation id, the throttling by a fault."""
 

@@ -26,7 +26,7 @@ NODE = re.compile(r"node (\d+) at ")
 NAMED = 20
 """For each node or question, at most this many reasons, errors and closed connections are remembered."""
 SHOWN = 5
-"""The largest number of clients that a sentence names."""
+"""A sentence names at most this many clients."""
 SIGN = 5 * SECOND
 """Connections that a broker closes at most this many ms before a connection is lost count as a first sign of the loss."""
 ASKED = 3
@@ -51,7 +51,7 @@ class Outage(Struct):
 
     evidence: Evidence = field(default_factory=Evidence)
     reasons: dict[str, int] = {}
-    """how often each reason occurred"""
+    """the number of times that each reason occurred"""
     unanswered: dict[str, None] = {}
     closes: deque[tuple[int, ConnectionRow]] = field(default_factory=lambda: deque(maxlen=NAMED))
     """the latest connections that the broker closed while no request was unanswered; this is normal unless a loss follows"""

@@ -13,8 +13,8 @@ from wirebroker_tools.explain.findings import Finding
 K = TypeVar("K")
 V = TypeVar("V")
 MOST = 2000
-"""The largest number of clients, groups or connections that a detector follows. If there are more, the detector forgets the
-item that no row has mentioned for the longest time."""
+"""A detector follows at most this many clients, groups or connections. If there are more, the detector forgets the item that no
+row has mentioned for the longest time."""
 
 
 class Detector(ABC):

@@ -65,7 +65,7 @@ ANSWERS: Mapping[str, frozenset[str]] = {
 }
 """For each API of administrators, the errors which only say that there is nothing to do or to show."""
 PATIENT = {"CONCURRENT_TRANSACTIONS": 300}
-"""Errors after which clients normally retry often and quickly. This many errors in place of STORM are a finding."""
+"""Clients normally retry often and quickly after these errors, so only this many of them are a finding, instead of STORM."""
 STORM = 20
 """If a client gets the same error this many times within some seconds, this is a finding."""
 ENDLESS, LASTS = 4, 15 * SECOND
@@ -109,7 +109,7 @@ ADVICE: dict[str, Advice] = {
      f"the topic's name; auto.create.topics.enable; {tool('kafka-topics', '--describe')}"),
     "UNKNOWN_TOPIC_ID": ("the topic was deleted; if it was created again, the new topic has another id", "Metadata of the "
      "client (--where api=Metadata); what deletes topics (--where event=topic)"),
-    "NOT_LEADER_OR_FOLLOWER": ("the client asks a broker that no longer leads the partition, and gets no newer metadata",
+    "NOT_LEADER_OR_FOLLOWER": ("the client asks a broker that no longer leads the partition, and has no newer metadata",
      "Metadata of the client (--where api=Metadata); the leader of the partition"),
     "LEADER_NOT_AVAILABLE": ("the partition has no leader", tool("kafka-topics", "--describe --unavailable-partitions")),
     "OUT_OF_ORDER_SEQUENCE_NUMBER": ("an earlier batch never arrived or was lost; the client cannot recover",

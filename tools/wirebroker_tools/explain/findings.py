@@ -41,7 +41,7 @@ KINDS: dict[Kind, str] = {
 """Every kind of finding with its meaning. A problem of one kind can cause problems of later kinds, so users should fix the
 first finding first."""
 FIRST, LAST = 3, 2
-"""The number of first rows and the number of latest rows that a finding keeps."""
+"""A finding keeps this many of its first rows, and this many of its latest rows."""
 
 
 AROUND = 1000
@@ -56,7 +56,7 @@ ABOUT: Mapping[str, Callable[[Row], Iterable[Any]]] = {
     "transaction": NAMES["transaction"],
     "topic": lambda row: [topic for topic, partition in topics_of(row) if partition is not None or hasattr(row, "topic")],
 }
-"""Functions that return the names in a row, by the field of filters for such names."""
+"""Maps a field of filters to the function that returns such names in a row."""
 
 
 class Shot(NamedTuple):
@@ -66,7 +66,7 @@ class Shot(NamedTuple):
     of: str = ""
     where: str = ""
     whole: bool = False
-    """set if a sequence diagram has few rows and so can show the whole time"""
+    """true if a sequence diagram has so few rows that it can show the whole time"""
 
     def flags(self, window: tuple[int, int]) -> str:
         """Returns the flags of `trace show` that draw the picture."""

@@ -35,11 +35,11 @@ OFTEN = 2
 """A member that rejoins at least this many times is a finding. A single rejoin is normal in a deployment."""
 NAMED = 50
 NAMES = 6
-"""The largest number of names that a sentence lists."""
+"""A sentence lists at most this many names."""
 
 
 class _Member(Struct):
-    """What the trace shows of a client that leaves a group and joins it again."""
+    """A client that leaves a group and joins it again, as the trace shows it."""
 
     evidence: Evidence = field(default_factory=Evidence)
     left: dict[int, tuple[int, ReplyRow]] = {}
@@ -164,8 +164,8 @@ class Rejoins(Detector):
                  "max.poll.records and max.poll.interval.ms, and what the application does with each record")
                 if by_itself else
                 (f"its heartbeats stop for longer than session.timeout.ms{session}: a pause, a lost network, a killed "
-                 "container; or it polled too late", "garbage collection and CPU limits of the client; session.timeout.ms (of "
-                 "the group in KIP-848)")
+                 "container; or it polled too late", "garbage collection and CPU limits of the client; session.timeout.ms of "
+                 "the client, or consumer.session.timeout.ms of the group if the group uses KIP-848")
             )  # fmt: skip
             yield Finding(
                 "rejoins", sentence, cause, look_at, f"{equal('group', group)} event=reply {_comings(member, by_itself)}",
@@ -261,8 +261,9 @@ class MissingCommits(Detector):
             errors = ", ".join(f"{error} {times(count)}" for error, count in reader.refused.items())
             tried = f"; its commits were refused: {errors}" if errors else ""
             sentence = (
-                f"{capital(str(client))} reads as a member of group {reader.group} since {at(reader.since)}, for {ms(length)} "
-                f"and {reader.evidence.count:,} fetches with records, and the group has committed nothing since{tried}."
+                f"{capital(str(client))} has read as a member of group {reader.group} since {at(reader.since)}, for "
+                f"{ms(length)} and {reader.evidence.count:,} fetches with records, and the group has committed nothing "
+                f"since{tried}."
             )
             yield Finding(
                 "not_committing", sentence,
@@ -408,7 +409,7 @@ class PoisonRecords(Detector):
         on = f", and reads on to {seen.farthest} in between" if seen.farthest > offset else ""
         first = f" It had left its group before, at {at(seen.left_before)}." if seen.left_before else ""
         committed, since = self._committed.get((group, name)) or (-1, 0)
-        stays = f" The group's committed offset is {committed} since {at(since)}" if committed == offset else ""
+        stays = f" The group's committed offset has been {committed} since {at(since)}" if committed == offset else ""
         begin = f"{stays}, and" if stays else ""
         lag = f"{begin} {seen.end - offset:,} records wait up to the end of the log ({seen.end})."
         sentence = (

@@ -76,7 +76,7 @@ offsets and records belonged to the deleted topic."""
 
 
 class _Errors(Struct):
-    """What a client gets from one API: the responses with one error, or the responses without an error."""
+    """The responses of one API to a client that have the same error, or that have no error."""
 
     recent: deque[int] = field(default_factory=lambda: deque(maxlen=max(STORM, REFRESHES, *PATIENT.values())))
     """the times of the latest errors"""
@@ -88,12 +88,12 @@ class _Errors(Struct):
     """whether the error came for a long time without a success"""
     messages: dict[str, None] = {}
     about: Counter[str] = field(default_factory=Counter)
-    """how often each name was in the requests"""
+    """the number of times that each name was in the requests"""
     failed: Counter[str] = field(default_factory=Counter)
-    """how often each partition had the error, if the rows name partitions"""
+    """the number of errors of each partition, if the rows name partitions"""
     connection: int = -1
     connections: int = 0
-    """how often an error came on another connection than the error before it"""
+    """the number of errors that came on another connection than the error before"""
     node: int = -1
     producer: tuple[int, int] = (-1, -1)
     """the id and epoch of the producer that got the latest error"""
@@ -279,7 +279,7 @@ class Refusals(Detector):
     # Findings
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each client that gets an error again and again, or for good."""
+        """Yields a finding for each client that gets an error again and again, or whose work an error refuses for good."""
         told: set[tuple[Client, str]] = set()
         for (client, api), known in self._errors.items():
             judged = self._verdicts.get(client) if api == "Produce" else None
@@ -316,8 +316,8 @@ class Refusals(Detector):
         return api in LOGINS and bool(self._logins.get(client.host))
 
     def _is_replaced(self, error: str, errors: _Errors) -> bool:
-        """Tells whether another producer has replaced this producer, or its transaction has timed out. The first is normal, and
-        the second is a finding of another kind."""
+        """Tells whether another producer has replaced this producer, or its transaction has timed out. A replaced producer is
+        normal, and a transaction that has timed out is a finding of another kind."""
         if error not in FENCED or (known := self._producers.get(errors.producer[0])) is None:
             return False
         late = known.timeout > 0 and errors.evidence.last_time - known.since >= known.timeout
@@ -402,8 +402,8 @@ def _exactly(evidence: Evidence) -> str:
 
 
 def _shares(errors: _Errors) -> str:
-    """Returns the partitions with the error, or else the names in the requests. If there are several, each is followed by how
-    often it occurred."""
+    """Returns the partitions with the error, or else the names in the requests. If there are several partitions or names, each
+    is followed by its number of occurrences."""
     names = errors.failed or errors.about
     found = names.most_common(SHOWN)
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""

@@ -44,7 +44,7 @@ OF_ITS_MACHINE = frozenset(
 """Settings that describe where a broker runs. Such settings are left out, because they are useless on another machine. Some of
 them also name hosts and folders."""
 OF_ITS_LISTENERS = ("listener.name.", "ssl.", "sasl.jaas.", "sasl.kerberos.", "sasl.login.", "sasl.server.", "zookeeper.ssl.")
-"""The prefixes of further settings that are left out, because they are about listeners, certificates and logins."""
+"""Settings with these prefixes are left out, too, because they are about listeners, certificates and logins."""
 T = TypeVar("T")
 
 

@@ -13,11 +13,11 @@ from wirebroker_tools.explain.explanation import Explanation
 from wirebroker_tools.explain.findings import Finding
 
 PAUSE_S = 1.0
-"""The time in seconds between two reads of the trace."""
+"""The trace is read at intervals of this many seconds."""
 
 
 class Followed(Protocol):
-    """What a follower needs from a broker or a proxy."""
+    """The part of a broker or a proxy that a follower uses."""
 
     at_close: list[Callable[[], None]]
 

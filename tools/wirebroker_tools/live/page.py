@@ -22,10 +22,10 @@ from wirebroker_tools.live.table import OF_FILES
 from wirebroker_tools.pictures.marks import STYLE
 
 MOST_OPENED = 16
-"""The largest number of files that can be open because users dropped them on the live page."""
+"""At most this many files that users dropped on the live page can be open."""
 LONGEST_NAME = 200
 SPARE_BYTES = 1 << 30
-"""The bytes of the disk that must stay free after a dropped file is stored."""
+"""After a dropped file is stored, at least this many bytes of the disk must be free."""
 MEDIA = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "

@@ -30,14 +30,14 @@ SLICE_S = 0.05
 IDLE_S = 0.05
 EXPLAINED_S = 0.5
 MOST_DRAWN = 50_000
-"""The largest number of rows that are read for a picture."""
+"""At most this many rows are read for a picture."""
 PACKETS = 500
-"""The number of packets of a capture that are read before the new rows are indexed."""
+"""The new rows are indexed after each time that this many packets of a capture are read."""
 MOST_SEARCHES = 4
 BARS = 240
 """The number of bars in the page's chart of rows over time."""
 NEAR = 80
-"""The number of blocks, before and after the block of a row, that are searched for the other rows of the row's exchange."""
+"""The other rows of a row's exchange are searched in the block of the row, and in this many blocks before and after it."""
 
 
 class SavedFile(Readable):

@@ -65,7 +65,7 @@ class Story(Struct):
     """the periods in which no coordinator responded: begin and end of each"""
 
     def responded(self, time: int) -> None:
-        """The coordinator has responded, or the picture ends."""
+        """Note that the coordinator has responded, or that the picture ends."""
         if len(self.asked) >= ASKED and self.asked[-1] - self.asked[0] >= GONE_MS:
             self.gone.append((self.asked[0], time))
         self.asked.clear()

@@ -11,7 +11,7 @@ from wirebroker.trace.rows import Row
 MOST = 200_000
 """At most this many rows are kept. At the trace level `exchanges`, these are the rows of 100,000 exchanges."""
 SLICE = 1000
-"""The number of rows that are read in one slice."""
+"""This many rows are read in one slice."""
 
 
 class KeptRows:

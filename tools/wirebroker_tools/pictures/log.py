@@ -34,7 +34,7 @@ from wirebroker_tools.pictures.ribbon import THICK, Piece, Ribbon, sequences
 Numbered = tuple[int, Row]
 LEFT = 92
 HEADING = 36.0
-"""The y coordinate of the base line of the text below the heading."""
+"""The text below the heading has its base line at this y coordinate."""
 MOST_LINES = 12
 """At most this many readers and groups are drawn. If there are more, the readers and groups whose offsets changed last are
 drawn."""
@@ -235,7 +235,7 @@ def _batch(story: Story, open_: dict[int, Transaction], names: dict[int, str], b
 
 
 def _aborted(story: Story, open_: dict[int, Transaction], producer_id: int, time: int) -> None:
-    """A producer's open transaction has ended, and no client has ended it: so the coordinator itself has aborted it."""
+    """Note that a producer's open transaction has ended. No client has ended it, so the coordinator itself has aborted it."""
     found = open_.pop(producer_id)
     found.abort(time)
     story.unmarked.append(found)

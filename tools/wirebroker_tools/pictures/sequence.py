@@ -65,9 +65,9 @@ HEAD_LETTER = 7.25
 HEAD_LINE, MOST_HEAD_LINES = 14, 4
 """The height in px of a line of a lane's name, and the largest number of lines."""
 SHORTEST_LINE = 8
-"""If a lane has no room for this many letters, its name is upright."""
+"""If a lane has no room for this many letters, its name is vertical."""
 TALLEST_HEAD = 170
-"""The largest height in px for the names of narrow lanes, which are upright."""
+"""The vertical names of narrow lanes have at most this height in px."""
 USUAL_STEP, WIDEST_STEP = 130, 200
 """The usual distance in px between two lanes, and the largest distance if the names are long."""
 OTHERS = "others"
@@ -346,13 +346,13 @@ class _Lanes:
         return self._colours.get(lane[1], "dim") if lane is not None else "dim"
 
     def lines(self, height: float) -> Iterator[Mark]:
-        """The life lines."""
+        """Draw the life lines."""
         for lane in (*self.clients, *self.brokers):
             yield line(self.x[lane], self.top - 8, self.x[lane], height, "rule" if lane in self.brokers else "rule dashed")
 
     def heads(self, hour: str = "") -> Mark:
         """Draw the names of the lanes, with the hour and the minute to the left of them. If the lanes are narrow, the names are
-        upright."""
+        vertical."""
         marks, room = [rect(0, 0, self.width, self.top - 4, "back")], self.step - 6
         for lane in (*self.clients, *self.brokers):
             x, tall, kind = self.x[lane], self.top - 12, self.colour(lane)

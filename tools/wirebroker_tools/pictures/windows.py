@@ -32,7 +32,7 @@ from wirebroker_tools.traces.timeline import FAULT, Sending, sendings_in
 Numbered = tuple[int, Row]
 Span = tuple[int, int]
 WINDOW = 5
-"""The number of batches that Kafka remembers for a producer on a partition."""
+"""Kafka remembers this many batches of a producer on a partition."""
 RUN = 8
 """If at least this many accepted batches follow each other, the batches in the middle share a line."""
 TOP = 40

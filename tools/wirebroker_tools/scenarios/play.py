@@ -22,7 +22,7 @@ from wirebroker_tools.scenarios.watch import Event, Watch
 from wirebroker_tools.scenarios.workload import Workload
 
 LIMIT = 8.0
-"""The largest number of seconds that a part may take. The clients' own timeouts are shorter: see ProducerSettings."""
+"""A part may take at most this many seconds. The clients' own timeouts are shorter: see ProducerSettings."""
 LAST_RECORDS = 2.0
 """After the workload, the broker has this many seconds to receive records that were sent with acks=0."""
 

@@ -18,9 +18,9 @@ from wirebroker.client.wire import WireClient
 OTHER = "other"
 """The transactional id of the other application."""
 TIMEOUT = 60_000
-"""The time in ms after which the coordinator aborts the other application's open transaction."""
+"""After this many ms, the coordinator aborts the other application's open transaction."""
 PATIENCE = 3.0
-"""The most seconds to wait for a response."""
+"""The wait for a response takes at most this many seconds."""
 
 
 def _begin(wire: WireClient, topic: str) -> tuple[int, int]:

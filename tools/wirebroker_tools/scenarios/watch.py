@@ -21,7 +21,7 @@ from wirebroker.trace.rows import FaultRow, ProduceRow, ReplyRow, Row
 SHOWN = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
 """The APIs, besides Produce, whose requests are shown."""
 RING = 10_000
-"""The largest number of trace rows to read; the trace keeps no more rows than this."""
+"""At most this many trace rows are read; the trace keeps no more rows."""
 
 
 @dataclass(slots=True)

@@ -20,19 +20,18 @@ from wirebroker_tools.scenarios.watch import Watch, named
 
 T = TypeVar("T")
 Offsets = Literal["after", "in transaction", "with output"]
-"""How a pipeline stores the input offset: after it has produced the results, in the transaction of the results, or in the
-results themselves.
+"""The ways in which a pipeline stores the input offset: after it has produced the results, in the transaction of the results,
+or in the results themselves.
 """
 Unit = Literal["days", "hours", "minutes", "seconds", "milliseconds"]
 Isolation = Literal["read_committed", "read_uncommitted"]
 IN_TRANSACTION = 2.0
-"""The most seconds that a flush inside a transaction may take. The outcome of the records is known only when the transaction
-ends.
+"""A flush inside a transaction may take this many seconds. The outcome of the records is known only when the transaction ends.
 """
 FIRST = "first"
-"""The name of the producer that a step uses if it does not name a producer."""
+"""A step that does not name a producer uses the producer of this name."""
 CHUNK = 2
-"""The number of records that a pipeline reads and processes together."""
+"""A pipeline reads and processes this many records together."""
 
 
 class _ReaderFailed(Exception):

@@ -27,7 +27,7 @@ LINES = 60
 """A picture has at most this many lines. If there are more, consecutive lines are joined."""
 VERDICTS = ("accepted", "duplicate", "rejected")
 FAULT = "fault"
-"""The word that takes the place of a verdict if a fault stopped the batch before the validator judged it."""
+"""This word replaces the verdict if a fault stopped the batch before the validator judged it."""
 MARKS = {"accepted": "█", "duplicate": "▒", "rejected": "×", FAULT: "!"}
 MISSING = "·"
 

@@ -11,9 +11,9 @@ from wirebroker_tools.drivers import PACKAGES, ClientName, NotInstalled, Produce
 CLIENTS: tuple[ClientName, ...] = ("kafka-python", "aiokafka", "confluent")
 PARTITIONS = 3
 RECORDS, ROUND = 60, 15
-"""The number of records that each client sends, and the number of records after which it waits for acknowledgements."""
+"""Each client sends `RECORDS` records, and waits for the acknowledgements after every `ROUND` records."""
 TIMEOUT = 15.0
-"""The seconds that a client may take to produce, and the seconds that it may take to consume."""
+"""A client may take this many seconds to produce, and this many seconds to consume."""
 VALUES = [f"order {number}" for number in range(RECORDS)]
 PARTITION_OF = {value: number % PARTITIONS for number, value in enumerate(VALUES)}
 

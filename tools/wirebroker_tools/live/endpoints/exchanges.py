@@ -18,9 +18,9 @@ from wirebroker_tools.decode.positions import Position, request_positions, respo
 from wirebroker_tools.decode.show import lines
 
 MOST_BYTES = 16 * 1024
-"""The largest number of a frame's bytes that are shown."""
+"""At most this many bytes of a frame are shown."""
 MOST_FIELDS = 2000
-"""The largest number of a frame's fields that are shown."""
+"""At most this many fields of a frame are shown."""
 
 
 class FieldAt(Form):

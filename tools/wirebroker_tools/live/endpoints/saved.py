@@ -19,11 +19,11 @@ from wirebroker_tools.traces.scenario import scenario_of
 
 LARGEST_WINDOW = 100_000
 MOST_EXPORTED = 20_000
-"""The largest number of exchanges in an exported capture, and of rows in an exported scenario."""
+"""An exported capture has at most this many exchanges, and an exported scenario comes from at most this many rows."""
 PAUSE_S = 0.1
-"""The time in seconds between two checks for new rows in a file that is still being indexed."""
+"""A file that is still being indexed is checked for new rows at intervals of this many seconds."""
 TOLD_EVERY_S = 0.5
-"""The time in seconds between two reports of the progress of indexing."""
+"""The progress of indexing is reported at intervals of this many seconds."""
 
 
 class Window(Form):

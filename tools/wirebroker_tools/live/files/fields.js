@@ -131,7 +131,7 @@ export function similar(where, rows) {
   return "";
 }
 
-/** How many letters one word has to change to become another. */
+/** The number of letters to change in one word, so that it becomes the other word. */
 function distance(one, other) {
   if (Math.abs(one.length - other.length) > 10 || one.length > 100) return Infinity;
   let row = [...Array(other.length + 1).keys()];
