@@ -15,7 +15,7 @@ def complain(command: str, problem: object) -> None:
 
 
 class PrintableRecords(logging.Filter):
-    """Makes each record of a logger safe for all its handlers."""
+    """Makes each log record safe for all handlers of a logger."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = printable(record.getMessage()), None

@@ -1,5 +1,5 @@
-"""Names files that people give to a command that cannot read them: compressed files, files of Kafka's log directories, and
-captures of other tools."""
+"""Recognises files that a command cannot read: compressed files, files of Kafka's log directories, and captures of other
+tools."""
 
 from __future__ import annotations
 

@@ -252,7 +252,7 @@ class Acls:
         return About(found, known)
 
     def _places(self, resource_type: int, name: str) -> Iterator[Place]:
-        """Yields the places in which ACLs apply to a resource."""
+        """Yields each `Place` whose ACLs apply to a resource."""
         yield resource_type, PatternType.LITERAL, name
         if name != WILDCARD:
             yield resource_type, PatternType.LITERAL, WILDCARD
@@ -317,7 +317,7 @@ def _place(acl: Acl) -> Place:
 
 
 def _stands(acl: Acl, denied: Collection[tuple[int, str]]) -> bool:
-    """Tells whether an ACL that allows is effective: no ACL denies the operation for the same name or for a prefix of the
+    """Tells whether an ACL that allows the operation has an effect: no ACL in `denied` has the same name or a prefix of the
     name."""
     literal = acl.pattern_type == PatternType.LITERAL
     if literal and acl.name == WILDCARD:

@@ -245,7 +245,7 @@ class Cluster:
 
     @property
     def controller_id(self) -> int:
-        """The broker that Metadata names as the controller; −1 without a live broker.
+        """The broker that Metadata names as the controller; −1 if no broker is alive.
 
         In wirebroker every broker can handle the requests for a controller.
         """
@@ -267,7 +267,7 @@ class Cluster:
         return {node_id: broker for node_id, broker in self.registered_brokers.items() if self.log_dirs.takes_replicas(node_id)}
 
     def cannot_replicate(self, factor: int) -> str:
-        """Returns in Kafka's words why new partitions cannot have this many replicas, or "" if this many are possible
+        """Returns in Kafka's words why new partitions cannot have this many replicas, or "" if they can have this many replicas
         (StripedReplicaPlacer.place).
         """
         usable = self.usable_brokers

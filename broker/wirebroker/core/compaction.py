@@ -1,8 +1,8 @@
 """The schedule by which logs in memory are compacted (Kafka's LogCleaner). For logs on disk see `FolderStore.compact`.
 
 The compactor compacts one log at a time, in slices, so that requests do not wait for it. As in Kafka, the compactor considers
-the logs once in log.cleaner.backoff.ms. The compactor considers a coordinator's log as soon as a segment is closed, so that the
-log stays small even if the clock is frozen.
+the logs once per log.cleaner.backoff.ms. The compactor considers a coordinator's log as soon as a segment is closed, so that
+the log stays small even if the clock is frozen.
 """
 
 from __future__ import annotations

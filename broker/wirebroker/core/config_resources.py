@@ -281,7 +281,7 @@ class Alteration:
 
     @property
     def _zookeeper(self) -> bool:
-        """Tells whether the receiving broker alone checks the changes, and writes them to ZooKeeper."""
+        """Tells whether the receiving broker, instead of a controller, checks the changes and writes them to ZooKeeper."""
         return self.cluster.configs.release.has_zookeeper
 
     def _check_topic(self, wanted: dict[str, str]) -> Refusal | None:

@@ -74,7 +74,8 @@ class Entry(NamedTuple):
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:
-    """Returns the names of the broker settings that can set this setting in Kafka, including this setting itself."""
+    """Returns the names of the broker settings that can give this setting its value in Kafka. This setting itself is one of
+    them."""
     for group in _SAME:
         if name in group:
             return group
@@ -84,7 +85,7 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 
 def _own_defaults(brokers: int) -> dict[str, str]:
-    """Returns the defaults that differ from Kafka's, so that tests need not wait and one broker suffices."""
+    """Returns the defaults that differ from Kafka's defaults, so that tests do not wait and one broker is enough."""
     return {
         "connection.failed.authentication.delay.ms": "0",
         "group.initial.rebalance.delay.ms": "0",
@@ -112,7 +113,7 @@ class Configs:
         raise NotImplementedError
 
     def integer(self, name: str) -> int:
-        """Returns the value of a setting that is a whole number."""
+        """Returns the value of a setting whose value is a whole number."""
         value = self.value(name)
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(f"{name} is not a whole number but {value!r}")

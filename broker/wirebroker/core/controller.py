@@ -221,7 +221,7 @@ class Controller:
         return self._cluster.configs.integer("replica.lag.time.max.ms")
 
     def _watch_lag(self, partition: Partition, node_id: int, now: int) -> None:
-        """Check the lag of a frozen replica as soon as the replica may have lagged too long, and from then on twice in
+        """Check the lag of a frozen replica as soon as the replica may have lagged too long, and from then on twice per
         replica.lag.time.max.ms."""
         self._forget_lag(partition, node_id)
         first, check = now + self._longest_lag + 1, partial(self._check_lag, partition, node_id)
@@ -250,8 +250,8 @@ class Controller:
         self._make(partitions, change, now)
 
     def _change_all(self, partitions: Sequence[Partition], change: Callable[[Partition], None], now: int) -> None:
-        """Like `_change`, in slices, with the coordinators' partitions first. Each slice is written to the metadata log by
-        itself before the next slice."""
+        """Like `_change`, but in slices; the coordinators' partitions come first. Each slice is written to the metadata log
+        before the next slice begins."""
         decisions = self._cluster.decisions
 
         def slices() -> Iterator[None]:

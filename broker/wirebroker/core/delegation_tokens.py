@@ -16,7 +16,7 @@ DIGEST = "sha512"
 
 
 class Lifetimes(NamedTuple):
-    """The time in ms after which a token expires unless it is renewed, and the largest lifetime of a token in ms."""
+    """A token expires after `renewal` ms unless it is renewed, and lives for at most `most` ms."""
 
     renewal: int
     most: int

@@ -29,7 +29,7 @@ _UNREAD = RecordPolicy()
 
 
 class FastPartition(Protocol):
-    """What the fast path needs from a partition."""
+    """The part of a partition that the fast path uses."""
 
     topic: str
     index: int

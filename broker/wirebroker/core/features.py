@@ -90,8 +90,8 @@ def refusals(
     release: Release,
 ) -> Generator[None, Any, dict[str, str]]:
     """For each feature, returns in Kafka's words why Kafka refuses the feature's last update, or "" if Kafka accepts it. The
-    features are in the order in which Kafka checks them. If Kafka makes all updates or none, the first refusal is the last
-    element. Yields after each slice.
+    features are in the order in which Kafka checks them. In releases in which Kafka makes all updates or none, the result ends
+    with the first refusal. Yields after each slice.
 
     `supported` are the features of each broker that is up, by the broker's id. The controller checks its own features first.
     """

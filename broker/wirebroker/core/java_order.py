@@ -149,8 +149,8 @@ def set_of_numbers(numbers: Iterable[int]) -> tuple[int, ...]:
 
 
 class TimelineOrder:
-    """The order of the keys of a TimelineHashMap. `put` must be called for every put, because puts make the table grow. The
-    table never shrinks."""
+    """The order of the keys of a TimelineHashMap. `put` must be called whenever Kafka puts a key into the table, because this
+    can make the table grow. The table never shrinks."""
 
     __slots__ = ("_buckets",)
 

@@ -509,7 +509,7 @@ REJECTED = {
     "before_window": "expected sequence {expected} for {who}, got {came}, older than the window",
     "write_failed": "the log could not be written; {came} of {who} {are} not stored",
     "not_in_transaction": "the coordinator knows no open transaction of {who} on this partition",
-    "outside_transaction": "{came} {are} not transactional, and a transaction of {who} is open",
+    "outside_transaction": "{came} {are} not transactional, but a transaction of {who} is open",
     "transaction_not_from_zero": "{who} has nothing stored, so its transaction must begin at sequence 0, got {got}",
     "after_verified": "{came} of {who} {are} after sequence {expected}, which was received earlier and is not stored yet",
     "overlap": "expected sequence {expected} for {who}, got {came}, which overlaps stored sequences",

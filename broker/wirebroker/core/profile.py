@@ -55,12 +55,12 @@ class Rules(Struct, frozen=True):
     window: int = WINDOW.newest
     """the retries of this many latest batches of a producer on a partition are recognised; at least 1"""
     first_sequence: FirstSequence = FIRST_SEQUENCE.newest
-    """the first sequences that are allowed to a producer without state on the partition, and the error for other sequences"""
+    """the first sequences that a producer without state on the partition may send, and the error for other sequences"""
     after_marker: Marker = AFTER_MARKER.newest
-    """the error for a sequence other than zero if a transaction's marker is all that is stored of the producer; also the error
-    for a producer without an epoch, unless `first_sequence` is `any`"""
+    """the error for a sequence other than zero if only a transaction's marker is stored of the producer; also the error for a
+    producer without an epoch, unless `first_sequence` is `any`"""
     transaction_start: TransactionStart = TRANSACTION_START.newest
-    """the first sequences that are allowed to a producer of transaction version 2 without state on the partition"""
+    """the first sequences that a producer of transaction version 2 may send if it has no state on the partition"""
     unissued: Literal["accept", "59"] = "accept"
     """the response to a producer id that InitProducerId never issued"""
     stale: Literal["45", "46", "acknowledge"] = "45"
@@ -79,7 +79,7 @@ class Rules(Struct, frozen=True):
 
     @property
     def needs_issued(self) -> bool:
-        """Tells whether the rules treat a producer id that was never issued differently."""
+        """Tells whether the rules have a special response to a producer id that was never issued."""
         return self.unissued != "accept"
 
     @property

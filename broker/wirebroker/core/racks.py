@@ -52,8 +52,8 @@ def preferred_replica(brokers: Mapping[int, Racked], partition: Partition, rack:
     """Returns the in-sync replica in `rack` that has the offset, or −1 if the consumer should read from the leader
     (findPreferredReadReplica).
 
-    If several replicas have the offset, the replica with the highest end offset is returned; of several such replicas, the
-    replica with the highest id.
+    If several replicas have the offset, returns the replica with the highest end offset. If several replicas have this end
+    offset, returns the replica with the highest id.
     """
     known = (brokers[node_id] for node_id in partition.in_sync if node_id in brokers)
     near = [broker.node_id for broker in known if broker.alive and broker.rack == rack]

@@ -71,7 +71,7 @@ class Pushes:
 
 
 class Subscription(NamedTuple):
-    """A subscription: a match of clients, and the metrics that these clients push."""
+    """A subscription: a condition for clients, and the metrics that the matching clients push."""
 
     match: tuple[tuple[str, Pattern | None], ...]
     """Names of attributes with patterns. None stands for a pattern that Java accepts but RE2 refuses."""

@@ -49,7 +49,7 @@ class Called:
 
 
 class Deeds:
-    """The base of the classes whose methods are deeds: the broker that the deeds change."""
+    """The base class of the classes whose methods are deeds. The object is the broker that the deeds change."""
 
     @property
     def _engine(self) -> EngineParts:

@@ -17,7 +17,7 @@ class NothingToChange(ValueError):
 
 class Unfit(ValueError):
     """Raised if an argument of a deed does not fit the broker's state. `field` is the argument's name in the HTTP control, and
-    `status` the HTTP status."""
+    `status` is the HTTP status."""
 
     status: ClassVar[int]
     field: str

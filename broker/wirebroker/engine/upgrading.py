@@ -3,8 +3,8 @@ A killed broker gets the other release and stays down.
 
 During the upgrade, brokers of two releases serve clients. On each connection, a client sees the API versions and the supported
 features of the broker to which it is connected. The cluster keeps the rules, the behaviour and the defaults of the earlier
-release until the last broker runs the new release. If the upgrade finalizes the features, their levels then increase. Before
-the levels increase, the brokers can go back to the earlier release.
+release until the last broker runs the new release. If the upgrade finalizes the features, the feature levels increase after
+that. Before the levels increase, the brokers can go back to the earlier release.
 """
 
 from __future__ import annotations

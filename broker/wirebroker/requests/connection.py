@@ -40,7 +40,7 @@ OPEN, SILENT, CLOSED = ConnectionState  # Python finds a module's global faster 
 
 
 class Parked(Protocol):
-    """A request that is not answered yet. The connection's next requests wait for its answer."""
+    """A request that is not answered yet. The connection's next requests wait for the answer."""
 
     def left(self) -> None:
         """Clean up, because the client has disconnected."""

@@ -40,8 +40,8 @@ class Batch(Struct, frozen=True):
 class Facts(Struct, frozen=True):
     """The facts of one request. Only a Produce has `batches` and `acks`.
 
-    `topics` and `partitions` are named by the request or by its fetch session. If the request asks for all topics or
-    partitions, they are all listed.
+    `topics` and `partitions` are the topics and partitions that the request or its fetch session names. If the request asks for
+    all topics or partitions, they are all listed.
     """
 
     api: str

@@ -206,7 +206,7 @@ class Throttle:
 
 
 class Mutations:
-    """The topic changes of a request that no quota limits."""
+    """The topic changes of a request, if no quota limits these changes."""
 
     def take(self, count: int, now: int) -> bool:
         """Tells whether the client may create or delete this many partitions."""

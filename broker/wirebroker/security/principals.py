@@ -35,7 +35,7 @@ _STRINGS = (0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E)
 hexadecimal digits."""
 _VERSION = 0xA0
 _SUBJECT = 4
-"""The place of the subject in a certificate, after the version."""
+"""The index of the subject among a certificate's fields, without the version."""
 _MANY = 0x80
 """A first byte of at least this value gives the number of the following bytes that contain the length."""
 _RULE = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")

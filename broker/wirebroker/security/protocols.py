@@ -6,7 +6,8 @@ from enum import Enum
 
 
 class SecurityProtocol(Enum):
-    """How a listener's connections are encrypted and authenticated (org.apache.kafka.common.security.auth.SecurityProtocol)."""
+    """The protocol by which a listener's connections are encrypted and authenticated
+    (org.apache.kafka.common.security.auth.SecurityProtocol)."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"

@@ -215,7 +215,7 @@ class KeySet:
             raise ValueError("it is nested too deeply") from None
         keys = read.get("keys") if isinstance(read, dict) else None
         if not isinstance(keys, list) or not all(isinstance(each, dict) for each in keys):
-            raise ValueError("it has no list of keys that are objects")
+            raise ValueError("it has no list `keys`, or an element of the list is not an object")
         self._keys: list[dict[str, Any]] = [
             each for each in keys if all(isinstance(each.get(name), str | None) for name in ("kty", "kid", "use", "alg"))
         ]

@@ -66,8 +66,8 @@ def _unwritable(root: Path, refused: OSError) -> DataError:
 def check_entries(root: Path) -> None:
     """Raises DamagedFile unless the directory and the partitions' folders contain only folders and plain files.
 
-    The directory may come from an untrusted person. A link in it could make the broker write to another place, and a pipe would
-    block the broker when it reads.
+    The directory may come from an untrusted person. A link in the directory could make the broker write to another place, and a
+    pipe would block the broker when the broker reads.
     """
     with os.scandir(root) as entries:
         for entry in entries:
@@ -144,7 +144,7 @@ class LogDirectory:
         files.sync(self.root)
 
     def _number(self, path: Path, properties: dict[str, str]) -> int:
-        """Returns the broker's id. Kafka 3 calls it `broker.id` instead of `node.id`."""
+        """Returns the broker's id. Kafka 3 calls the id `broker.id` instead of `node.id`."""
         text = properties.get("node.id", properties.get("broker.id", ""))
         if not (text.isascii() and text.isdigit() and len(text) <= DIGITS):
             raise DamagedFile(

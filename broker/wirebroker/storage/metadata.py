@@ -79,8 +79,8 @@ class MetadataLog:
     """Reads the metadata log into an image of the cluster, and appends records that change the image."""
 
     def __init__(self, root: Path, reached: int = 0, *, clean: bool = False) -> None:
-        """Read the log. `reached` is the log's end offset in the checkpoint. With `clean`, the broker stopped cleanly at this
-        offset.
+        """Read the log. `reached` is the log's end offset in the checkpoint. `clean` tells whether the broker stopped cleanly
+        at this offset.
 
         Raises DamagedFile.
         """

@@ -404,7 +404,7 @@ class Recovery:
         return ""
 
     def _damage_of_producer(self, key: Key, written: int) -> str:
-        """Returns a sentence if the log contradicts that the producer's last batch ends at offset `written`, else ""."""
+        """Returns a sentence if, according to the log, the producer's last batch does not end at offset `written`, else ""."""
         segment = next((each for each in reversed(self.segments) if each.base_offset <= written), None)
         if segment is None or segment.unchecked:
             return ""

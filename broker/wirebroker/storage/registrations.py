@@ -1,6 +1,6 @@
 """The records about controllers and brokers in the metadata log, as Kafka's controller writes them.
 
-Kafka's tools read these records, and so does a Kafka that continues the log. wirebroker does not read them.
+Kafka's tools read these records, and a Kafka that continues the log reads them, too. wirebroker does not read them.
 """
 
 from __future__ import annotations

@@ -195,8 +195,8 @@ class Upkeep:
 
 
 def words(failure: Exception) -> str:
-    """Returns the message of a failure. For an OSError, this is the operating system's message, with the file's name if it is
-    known."""
+    """Returns the message of a failure. For an OSError, the message is the operating system's message, with the file's name if
+    the name is known."""
     if not isinstance(failure, OSError):
         return str(failure)
     return f"{failure.strerror or failure}{f' ({failure.filename})' if failure.filename else ''}"

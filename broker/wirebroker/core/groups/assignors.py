@@ -102,7 +102,7 @@ def _uniform_same(group: Group) -> Generator[None, Any, Targets]:
         yield from pause(len(member.given))
         free += dropped
         if quota > 0 and may_have_extra and len(group.members) - i > extra:
-            quota -= 1  # a later member may take the extra partition, if there are enough later members
+            quota -= 1  # if enough members are left, a later member gets the extra partition
             may_have_extra = False
         if quota > 0:
             unfilled.append((member_id, quota))

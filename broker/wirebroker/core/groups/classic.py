@@ -1,9 +1,9 @@
 """One classic group: its members, its generation, and the protocol by which they agree on an assignment.
 
 A rebalance has two phases. First all members join: the coordinator responds when every known member has sent a JoinGroup, or
-when the rebalance timeout is over. Only the leader's response names all members. Then all members send a SyncGroup, the leader
-with the assignment of all members. The coordinator responds to the other members when it has the assignment. A member that
-misses a phase, or sends nothing during its session timeout, is removed. The rules come from ClassicGroup and
+when the rebalance timeout is over. Only the leader's response names all members. Then all members send a SyncGroup. The
+leader's SyncGroup has the assignment of all members. The coordinator responds to the other members when it has the assignment.
+A member that misses a phase, or sends nothing during its session timeout, is removed. The rules come from ClassicGroup and
 GroupMetadataManager.
 """
 

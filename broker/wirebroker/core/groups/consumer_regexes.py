@@ -50,9 +50,9 @@ class Regexes:
     def match(self, group: ConsumerGroup, sees: Callable[[str], bool] | None, now: int) -> Generator[None, Any, None]:
         """Match the group's regular expressions with the topics that the requesting client may see.
 
-        As in Kafka's TopicRegexResolver, the matches are used for all members, and the matching comes after the heartbeat: a
-        member learns the matches of its expression from a later heartbeat. If the matching takes long, a timer continues the
-        matching.
+        As in Kafka's TopicRegexResolver, the matching comes after the heartbeat, so a member learns the matches of its
+        expression from a later heartbeat. The matches are used for all members. If the matching takes long, a timer continues
+        the matching.
         """
         topics, patterns = self._cluster.topics, _compiled(group.subscriptions.regexes)
         if not all(pattern.learn(topics, STEPS_AT_ONCE) for pattern in patterns.values()):

@@ -59,7 +59,7 @@ def _rack(rack: str) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    """Returns the form of a text that hash4j hashes: the UTF-16 code units, and their number."""
+    """Returns a text in the form that hash4j hashes: the UTF-16 code units, and their number."""
     units = text.encode("utf-16-le", "surrogatepass")
     return units + struct.pack("<i", len(units) // 2)
 

@@ -212,8 +212,8 @@ class ModernGroups(ABC, Generic[G, M]):
 
     def epoch_error(self, member: M, epoch: int, owns_all: bool) -> Refusal | None:
         """Returns a refusal if the member epoch in a request is wrong, else None. The member's previous epoch is accepted, too,
-        because the response with the present epoch may be lost. But then the member must own all partitions or tasks that its
-        request lists (`owns_all`).
+        because the response with the present epoch may be lost. With the previous epoch, the member must own all partitions or
+        tasks that its request lists (`owns_all`).
         """
         if epoch in (0, member.epoch) or (epoch == member.previous_epoch < member.epoch and owns_all):
             return None

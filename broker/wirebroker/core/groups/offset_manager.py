@@ -64,7 +64,7 @@ class OffsetManager:
 
     def deletion_error(self, group_id: str) -> ErrorCode:
         """Returns the error if offsets of this group must not be deleted, or NONE. If the coordinator cannot read the members'
-        subscriptions, this is an error, too."""
+        subscriptions, returns an error, too."""
         group = self._registry.groups.get(group_id)
         return group.deletion_error() if group is not None else ErrorCode.GROUP_ID_NOT_FOUND
 

@@ -2,8 +2,8 @@
 runs in slices.
 
 As far as possible, each partition gets the same number of members, each member gets the same number of partitions, and members
-keep their partitions. With the same former assignment, the result is the same as Kafka's. For this the assignor imitates the
-order of Java's hash tables.
+keep their partitions. From the same former assignment, the assignor computes the same assignment as Kafka. For this the
+assignor imitates the order of Java's hash tables.
 """
 
 from __future__ import annotations

@@ -28,11 +28,11 @@ class Tasks(NamedTuple):
     warmup: Some = {}
 
     def overlaps(self, other: Tasks) -> bool:
-        """Tells whether the two have a task in common, as the same kind of task."""
+        """Tells whether both objects have a task in common, as the same kind of task."""
         return any(one.keys() & two.keys() for one, two in zip(self, other, strict=True))
 
     def same(self, other: Tasks) -> bool:
-        """Tells whether the two have the same tasks. Epochs are not compared."""
+        """Tells whether both objects have the same tasks. Epochs are not compared."""
         return all(one.keys() == two.keys() for one, two in zip(self, other, strict=True))
 
 
@@ -67,7 +67,7 @@ class StreamsMember(ModernMember, frozen=True):
 
 
 class Holders(NamedTuple):
-    """The processes that have each task, as far as the group knows."""
+    """For each task: the processes that have the task, as far as the group knows."""
 
     active: Callable[[TaskId], str | None]
     standby: Callable[[TaskId], Collection[str]]

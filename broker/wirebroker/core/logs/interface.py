@@ -52,7 +52,7 @@ class Kept(NamedTuple):
 
 
 class Owner(Protocol):
-    """A partition, as its log on disk sees it."""
+    """The part of a partition that its log on disk uses."""
 
     log_start_offset: int
 

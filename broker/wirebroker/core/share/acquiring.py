@@ -1,8 +1,7 @@
 """Acquiring records of a share partition for a member (SharePartition.acquire).
 
-If a record was delivered often, perhaps no consumer can process it. From half the allowed number of deliveries on, the share
-partition therefore gives out fewer and fewer records together with such a record. In its last delivery, a record is given out
-alone.
+If a record was delivered often, perhaps no consumer can process it. So after half of the allowed deliveries, fewer and fewer
+other records are given out together with the record. In its last delivery, the record is given out alone.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Settings(Protocol):
 
 
 class Watched(Protocol):
-    """The cluster, as a share partition sees it."""
+    """The part of a cluster that a share partition uses."""
 
     watch: Callable[[Any], None] | None
     """Called with each change, if it is set."""

@@ -1,4 +1,4 @@
-"""The settings of a share group: the group's own values or, for settings without an own value, the broker's values."""
+"""The settings of a share group: the group's own values or, if the group does not set them, the broker's values."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from wirebroker.core.transactions.transaction import BUMPS_EPOCH, TopicPartition
 
 
 class Speaks(Enum):
-    """What a client supports, according to the version of its Produce request."""
+    """The features that a client supports, according to the version of its Produce request."""
 
     OLD_ERRORS = "the client adds partitions itself, and does not understand TRANSACTION_ABORTABLE"
     NEW_ERRORS = "the client adds partitions itself"
