@@ -134,7 +134,7 @@ class LastingFile:
         self._size += written
 
     def _rotate(self, size: int, now: int) -> None:
-        """Begin the next file if the present file is full, but not if the present file is empty or special."""
+        """Begin the next file if the present file is full. An empty or special file is never full."""
         if self._began is None:
             self._began = now
         if self._rotation is None or self._file is None or self._size <= len(self._start):

@@ -122,7 +122,7 @@ class Acl(AclImage):
 KNOWN: dict[type[IntEnum], frozenset[int]] = {
     each: frozenset(each) for each in (ResourceType, PatternType, Operation, Permission)
 }
-"""The numbers that have a meaning in Kafka."""
+"""For each enumeration: the numbers that have a meaning in Kafka."""
 
 
 class Filter(NamedTuple):

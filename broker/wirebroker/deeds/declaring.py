@@ -84,8 +84,8 @@ class deed:
 
     `result` is the name of the field in which the endpoint returns the result. With `shows`, the endpoint instead returns this
     state (`wirebroker.control.deeds.SHOWN`). `problems` maps each status that reports a problem to the reason. If the deed
-    raises another ValueError, the status is 409 for the reason `impossible`, or 422 if no such reason is given. With `settles`,
-    the elections that the deed begins are done before the caller continues.
+    raises a ValueError that is not an `Unfit`, the status is 409 with the reason `impossible`, or 422 without this reason. With
+    `settles`, the elections that the deed begins are done before the caller continues.
     """
 
     method: str = ""
