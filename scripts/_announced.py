@@ -49,9 +49,10 @@ NOT_OURS = {
     63: "BrokerHeartbeat", 67: "AllocateProducerIds", 70: "ControllerRegistration", 73: "AssignReplicasToDirs",
     82: "UpdateRaftVoter",
 }  # fmt: skip
-"""APIs that wirebroker does not serve. Most of them are for requests between brokers."""
+"""APIs that wirebroker does not serve. Most of these APIs are only for brokers and controllers."""
 BEFORE_1_1 = -1
-"""Stands for the source of a setting's value, which version 0 of DescribeConfigs does not return."""
+"""This number takes the place of the source of a setting's value, because version 0 of DescribeConfigs does not return the
+source."""
 PRODUCE_BODY = struct.pack(">hii", -1, 1000, 0)
 """The body of a Produce request without topics, in versions 0 to 2."""
 
@@ -114,8 +115,8 @@ def _described(client: WireClient, kind: int, name: str, version: int) -> dict[s
 
 
 def _changes(kind: str, settings: dict[str, Any]) -> Json:
-    """Returns the settings that differ from the recording, by name. A setting has its type, default and marks; it is None if
-    the release does not have it.
+    """Returns the settings that differ from the recording, by name: the type, default and marks of each setting, or None if
+    the release does not have the setting.
     """
     recorded = json.loads(DEFAULTS.read_text(encoding="utf-8"))[kind]
     changes: Json = {}
@@ -155,7 +156,7 @@ def _type_later(kind: str, name: str) -> ConfigType:
 
 
 def _is_set(entry: Any) -> bool:
-    """Tells whether a release before 1.1 returned a value that was set, and therefore not the default."""
+    """Tells whether the value in the response of a release before 1.1 was set. Such a value is not the default."""
     return entry.config_source == BEFORE_1_1 and not entry.is_default
 
 

@@ -1,7 +1,8 @@
 # Sourced by the other scripts: creates the environment .venv at the repository's root if it does not exist, and puts it first
 # on PATH.
 
-# help_if_asked ARGUMENT ...: for --help, prints the comment at the beginning of the script, and ends it. Scripts call it first.
+# help_if_asked ARGUMENT ...: for --help, prints the comment at the beginning of the script, and ends the script. Scripts call
+# this first.
 help_if_asked() {
     case "${1:-}" in -h | --help) show_help; exit 0 ;; esac
 }

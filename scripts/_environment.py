@@ -10,12 +10,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = [*(str(ROOT / folder) for folder in ("broker", "protocol", "pipeline", "tools", "tests")), str(ROOT)]
-"""The import packages, the tests' helpers and, at the root, `bench` and `ecosystem`."""
+"""The folders of the import packages and of the tests' helpers, and the root, which has `bench` and `ecosystem`."""
 
 
 def enter(*needed: str) -> None:
-    """Run the script again with the Python of .venv, if another Python started it, and put the sources on the path.
-    If the environment lacks a needed package, exits with code 2 and a message; but for `--help` prints the script's docstring
+    """If another Python started the script, run it again with the Python of .venv. Then put the sources on the path. If the
+    environment lacks a needed package, exits with code 2 and a message. With `--help`, prints the script's docstring instead
     and exits with code 0. If no package is missing, the script prints its own help.
     """
     python = ROOT / ".venv" / "bin" / "python"

@@ -20,7 +20,7 @@ RELEASES = {
         "3.5.2", "3.6.2", "3.7.2", "3.8.1", "3.9.2", "4.0.2", "4.1.1", "4.2.0", "4.3.1", "4.4.0",
     )
 }  # fmt: skip
-"""The version that is played for each release."""
+"""The version of Kafka that stands for each release."""
 VERSION = RELEASES["4.3"]
 LOG4J_2 = ("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",)
 RELOAD4J = ("ch.qos.reload4j:reload4j:1.2.25", "org.slf4j:slf4j-reload4j:1.7.36")
@@ -58,7 +58,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def version_of(release: str) -> str:
-    """Returns the version that is played for a release such as "3.9". Raises KafkaUnavailable for an unknown release."""
+    """Returns the version of Kafka that stands for a release such as "3.9". Raises KafkaUnavailable for an unknown release."""
     if release not in RELEASES:
         raise KafkaUnavailable(f"there is no release {release!r}; there are {', '.join(RELEASES)}")
     return RELEASES[release]

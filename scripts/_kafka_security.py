@@ -24,14 +24,14 @@ SECURED = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 INTERNAL = "INTERNAL"
 """A listener without TLS for the other brokers."""
 PROTOCOLS = {"MTLS": "SSL", INTERNAL: "PLAINTEXT"}
-"""The protocols of listeners whose names are not protocols."""
+"""The security protocol of each listener whose name is not a protocol."""
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
 SERVER, CLIENT, CA = "server.pem", "client.pem", "ca.pem"
 JAAS = "jaas.conf"
-"""The users of a broker of a release before 1.1, whose settings cannot have users."""
+"""The file with the users for a broker of a release before 1.1, because the settings of such a broker cannot name users."""
 
 
 @dataclass(frozen=True)

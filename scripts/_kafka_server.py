@@ -248,7 +248,7 @@ class KafkaServer:
             raise KafkaUnavailable(f"the storage could not be formatted: {(done.stdout + done.stderr).strip()[-800:]}")
 
     def _wait_until_known(self) -> None:
-        """Wait until clients see this broker and a controller, because a ZooKeeper broker listens earlier."""
+        """Wait until clients see this broker and a controller. A broker with ZooKeeper already listens before that."""
         deadline, node = time.monotonic() + READY_WITHIN, int(self.settings.get("node.id", "1"))
         while time.monotonic() < deadline:
             client = WireClient(*self.address, timeout=5)

@@ -27,15 +27,15 @@ NEEDS_NEW_BROKER = (
     "cold", "controller", "cold_shares", "cold_shares_alter", "features", "log_dirs", "log_dirs_new",
     "loggers", "secured_acls",
 )  # fmt: skip
-"""The groups of scenarios whose state would disturb the next turn of the group. So each turn of such a group needs a new
-broker."""
+"""Groups of scenarios that leave state behind. Each turn of such a group gets a new broker, because this state would disturb
+the next turn."""
 APART = ("features", "log_dirs", "loggers")
-"""The groups whose scenarios would disturb each other by their state, such as levels of features and of loggers, and logs in
-directories. So each scenario of such a group needs its own broker."""
+"""Groups in which each scenario gets its own broker, because it leaves state that would disturb the other scenarios: levels of
+features or of loggers, or logs in directories."""
 SECURED_AT_ONCE = ("secured_sessions", "secured_tokens")
 AT_ONCE = ("slow", "secured", "groups", "expire", "expire_txnid", "expire_off_retention", *SECURED_AT_ONCE)
-"""The groups of scenarios that wait for a long time, and that are independent of each other. Their scenarios are played at the
-same time."""
+"""Groups whose turns are played at the same time, because the scenarios wait for a long time and are independent of each
+other."""
 PAUSE = 0.3
 """The seconds after which even a broker on a busy machine has applied changed settings of a group."""
 RETENTION_AFTER = 31
@@ -105,8 +105,8 @@ def record(recording: ReleaseRecording, scenarios: Iterable[Scenario], *, again:
 
 
 def _play_group(name: str, group: list[Scenario], version: str) -> dict[tuple[str, Turn], list[Json]]:
-    """Returns the observations of each scenario in each turn. If no request of a scenario needs a lower version, the
-    observations of its clamped turns are the observations of its named turns."""
+    """Returns the observations of each scenario in each turn. If no request of a scenario needs a lower version, its clamped
+    turns are not played, and have the observations of its named turns."""
     seen: dict[tuple[str, Turn], list[Json]] = {}
     same: set[str] = set()
 

@@ -17,12 +17,12 @@ from _kafka_releases import RELEASES
 from rich.console import Console
 
 NAMED = 4
-"""At most this number of checks that differ are named in a cell of the table."""
+"""A cell of the table names at most this number of checks that differ."""
 BESIDE = (
-    "A number counts the checks that a {row} passes on wirebroker, of the checks that it passes on a real Kafka of the "
-    "release. After the number: checks that pass only on wirebroker (+) or only on the real Kafka (−)."
+    "A cell counts the checks that the {row} passes on wirebroker, of the checks that it passes on a real Kafka of the "
+    "release. After the counts, the cell names checks that pass only on wirebroker (+) or only on the real Kafka (−)."
 )
-ALONE = "A number counts the checks that a {row} passes, of the checks that it should pass. After the number: checks that fail."
+ALONE = "A cell counts the checks that the {row} passes, of the checks that it should pass, and names the checks that fail."
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ def check_release_flags(parser: argparse.ArgumentParser, chosen: argparse.Namesp
 
 
 def compare(console: Console, chosen: argparse.Namespace, row: str, play: Play) -> int:
-    """Run everything on each release, print the table and write it. `row` names what a row stands for. Returns 1 if a
-    check fails on wirebroker that should pass. Raises ServerFailed and KafkaUnavailable.
+    """Run everything on each release, print the table and write it. `row` names what a row stands for. Returns 1 if a check
+    that should pass fails on wirebroker. Raises ServerFailed and KafkaUnavailable.
     """
     rows: dict[str, list[str]] = {}
     agree = True

@@ -169,7 +169,7 @@ class _Join:
         elif next_low == NEVER:
             high = min(high, self.border - 1)
         else:
-            assert high + 1 >= self.border >= next_low, f"{self.name} has a gap"
+            assert high + 1 >= self.border >= next_low, f"{self.name}: no release defines some versions of a field"
             high = next_high
         if low == NEVER:
             return "none"

@@ -1,5 +1,5 @@
-"""Pack a folder so that the same files always give the same archive: without times and owners, and in a fixed order. Writes its
-SHA-256 beside it.
+"""Pack a folder so that the same files always give the same archive: without times and owners, and in a fixed order. Writes
+the archive's SHA-256 beside the archive.
 
 pack.py FOLDER ARCHIVE.tar.gz
 """
