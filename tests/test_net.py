@@ -13,13 +13,16 @@ from contextlib import ExitStack, suppress
 import psutil
 import pytest
 
+from kafkawire.declare import Message
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.metadata import MetadataRequest
-from requesting import fetch, produce_request
+from requesting import fetch, list_offsets, produce_request
 from responses import only, sole
+from wirebroker import faults
 from wirebroker.client.wire import ConnectionClosed, WireClient
+from wirebroker.faults.rules import Rule
 from wirebroker.mock import MockKafka
 from wirebroker.net.host import IDLE_CHECKS
 from wirebroker.proxy_kafka import ProxyKafka
@@ -245,3 +248,38 @@ def test_what_a_client_sends_before_it_closes_is_handled(
                 connection.unwrap()
         connection.close()
         kafka.wait_until(lambda: len(kafka.records("orders")) == 600, timeout=20)
+
+
+WAITS = fetch(1000, wait_ms=100)
+LARGE = produce_request("orders", batch(tag="x" * 200_000), acks=1)
+SMALL = produce_request("orders", batch(), acks=1)
+
+
+@pytest.mark.parametrize("through_proxy", [False, True], ids=["broker", "proxy"])
+@pytest.mark.parametrize(
+    ("first", "version", "rules"),
+    [
+        (WAITS, 12, [faults.lose_ack(api="Fetch", then="silence")]),
+        (WAITS, 12, [faults.lose_ack(api="ListOffsets", then="silence")]),
+        (SMALL, 9, [faults.delay(50, nth=1), faults.lose_ack(nth=1, then="silence")]),
+        (SMALL, 9, [faults.delay(50, nth=1), faults.lose_ack(api="ListOffsets", then="silence")]),
+        (WAITS, 12, [faults.delay(50, api="Fetch"), faults.lose_request(api="Fetch", then="silence")]),
+        (LARGE, 9, [faults.delay(50, api="Produce", nth=1)]),
+        (LARGE, 9, [faults.delay(50, api="Produce", nth=1, after=True)]),
+    ],
+)  # fmt: skip
+def test_what_is_behind_a_request_that_waited_is_handled_even_if_the_request_gets_no_response(
+    first: Message, version: int, rules: list[Rule], through_proxy: bool
+) -> None:
+    silent = produce_request("orders", batch(tag="behind"), acks=0)
+    requests = [(list_offsets(-1), 2), (first, version), (silent, 9), (silent, 9), (silent, 9)]
+    with ExitStack() as stack:
+        kafka = stack.enter_context(MockKafka(topics={"orders": 1}))
+        met = stack.enter_context(ProxyKafka(upstream=kafka.bootstrap_servers)) if through_proxy else kafka
+        for rule in rules:
+            met.faults.add(rule.copy())
+        with dial(met) as connection:
+            connection.sendall(b"".join(encode_request(number, "raw", *each) for number, each in enumerate(requests)))
+            behind = lambda: sum((record.value or b"").startswith(b"behind") for record in kafka.records("orders"))  # noqa: E731
+            kafka.wait_until(lambda: behind() == 3, timeout=5)
+        kafka.wait_until(lambda: kafka._call(lambda engine: not engine.connections), timeout=5)

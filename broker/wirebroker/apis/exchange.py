@@ -191,6 +191,7 @@ class Exchange(AnyExchange):
         if self.matches is not None:
             left = self.engine.plan.on_response(response, self)
             if left is None:
+                self._go_on()
                 return None
             response = left
         if self.throttle_ms is None and self.engine.cluster.quotas.on:
@@ -199,7 +200,14 @@ class Exchange(AnyExchange):
             from wirebroker.requests.errors import throttle
 
             throttle(response, self.version, wait)
-        return response if connection.state is OPEN else None
+        if connection.state is OPEN:
+            return response
+        self._go_on()
+        return None
+
+    def _go_on(self) -> None:
+        """Send nothing, but let the connection's next request continue."""
+        self.engine.effects.append(Respond(self.connection, []))
 
     def _measure(self) -> None:
         """Count the request for the client's quotas, because its response is ready."""
@@ -234,7 +242,7 @@ class Exchange(AnyExchange):
 
         def end(_: int) -> None:
             connection.parked = None
-            engine.effects.append(Respond(connection, []))
+            self._go_on()
 
         connection.parked = Muted(engine.timers.at(engine.now + ms, end))
         connection.halted = True
@@ -244,6 +252,8 @@ class Exchange(AnyExchange):
         self.unpark()
         if self.responds:
             self._deliver(response, parts)
+        else:
+            self._go_on()
 
     def _deliver(self, response: Message, parts: list[Buffer]) -> None:
         engine = self.engine
@@ -296,7 +306,7 @@ class Exchange(AnyExchange):
         """Let the connection go on with its next request, because the parked request gets no response."""
         self.access = None
         self.unpark()
-        self.engine.effects.append(Respond(self.connection, []))
+        self._go_on()
 
     def respond_by(self, work: Callable[[Callable[[Message], None]], Generator[None, Any, None] | None]) -> Steps:
         """Do the work of a request, if necessary in slices. `work` gets a function, and calls it with the response, now or

@@ -441,7 +441,7 @@ class FaultPlan:
         exchange.unpark()
         exchange.now = max(exchange.now, now)
         go_on(request, exchange, exchange.now)
-        if _matches(exchange).facts.acks == 0 and exchange.alive:
+        if exchange.alive:  # perhaps the request gets no response
             self.host.emit(Respond(connection, []))  # send nothing, but let the connection's next request continue
 
     # After

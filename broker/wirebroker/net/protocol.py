@@ -119,6 +119,7 @@ class BrokerProtocol(ClientConnection):
     def _take(self, data: memoryview, now: int) -> None:
         """Handle the complete frames in `data`, and keep the remaining bytes."""
         connection, receive = self.connection, self._engine.receive
+        connection.halted = False  # an earlier request may have set it after its frame was taken
         pos, end = 0, len(data)
         try:
             while end - pos >= SIZE_BYTES:
@@ -133,7 +134,6 @@ class BrokerProtocol(ClientConnection):
                 pos = after
                 receive(connection, data[start:after], now)
                 if connection.halted or self.congested:
-                    connection.halted = False
                     if pos < end:
                         self._wait()  # `released` handles the later frames after the response is sent
                     break
