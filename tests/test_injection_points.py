@@ -257,7 +257,9 @@ def test_a_proxy_delays_a_request_and_cuts_its_response(proxy: Proxy) -> None:
     proxy.timers.run()
     assert len(proxy.upstream) == 1
     passing.respond(MetadataResponse(brokers=[], topics=[MetadataResponseTopic(name="orders", error_code=0, partitions=[])]))
-    shaped, closed = proxy.effects
+    next_one, shaped, closed = proxy.effects
+    assert isinstance(next_one, Respond)
+    assert next_one.parts == [], "after the delay the client's next request may go on"
     assert isinstance(shaped, Shaped)
     assert shaped.shape.cut == 9
     assert isinstance(closed, Close)

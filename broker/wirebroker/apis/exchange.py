@@ -252,7 +252,7 @@ class Exchange(AnyExchange):
         self.unpark()
         if self.responds:
             self._deliver(response, parts)
-        else:
+        elif self.alive:
             self._go_on()
 
     def _deliver(self, response: Message, parts: list[Buffer]) -> None:
