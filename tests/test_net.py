@@ -250,7 +250,7 @@ def test_what_a_client_sends_before_it_closes_is_handled(
         kafka.wait_until(lambda: len(kafka.records("orders")) == 600, timeout=20)
 
 
-WAITS = fetch(1000, wait_ms=100)
+WAITS = fetch(0, wait_ms=100)
 LARGE = produce_request("orders", batch(tag="x" * 200_000), acks=1)
 SMALL = produce_request("orders", batch(), acks=1)
 
@@ -273,6 +273,10 @@ def test_what_is_behind_a_request_that_waited_is_handled_even_if_the_request_get
 ) -> None:
     silent = produce_request("orders", batch(tag="behind"), acks=0)
     requests = [(list_offsets(-1), 2), (first, version), (silent, 9), (silent, 9), (silent, 9)]
+
+    def behind() -> int:
+        return sum((record.value or b"").startswith(b"behind") for record in kafka.records("orders"))
+
     with ExitStack() as stack:
         kafka = stack.enter_context(MockKafka(topics={"orders": 1}))
         met = stack.enter_context(ProxyKafka(upstream=kafka.bootstrap_servers)) if through_proxy else kafka
@@ -280,6 +284,5 @@ def test_what_is_behind_a_request_that_waited_is_handled_even_if_the_request_get
             met.faults.add(rule.copy())
         with dial(met) as connection:
             connection.sendall(b"".join(encode_request(number, "raw", *each) for number, each in enumerate(requests)))
-            behind = lambda: sum((record.value or b"").startswith(b"behind") for record in kafka.records("orders"))  # noqa: E731
             kafka.wait_until(lambda: behind() == 3, timeout=5)
         kafka.wait_until(lambda: kafka._call(lambda engine: not engine.connections), timeout=5)

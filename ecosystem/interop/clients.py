@@ -236,7 +236,7 @@ def kcat() -> Command:
         making = cache() / f"kcat.{os.getpid()}"
         making.mkdir()
         try:
-            # The packages to fetch: kcat and those of its dependencies that are not installed.
+            # apt names kcat and each package that kcat needs and that is not installed.
             wanted = call(["apt-get", "install", "--print-uris", "-qq", "kcat"], making, "`apt-get install kcat`")
             packages = [line.split()[1].split("_")[0] for line in wanted.splitlines() if line.startswith("'")]
             call(["apt-get", "download", "-qq", *packages], making, f"`apt-get download {' '.join(packages)}`")

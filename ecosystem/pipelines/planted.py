@@ -21,7 +21,7 @@ KINDS = ("input_unprocessed", "commit_beyond_output", "processed_twice", "output
          "commit_jump")  # fmt: skip
 
 CONSEQUENCES = ("application_duplicate", "epoch_duplicate", "commit_regression")
-"""These faults may also cause findings of these kinds: outputs with equal contents, and commits that go back."""
+"""The faults may also cause findings of these kinds: outputs have equal contents, or a group commits an earlier offset."""
 
 
 class RealKafka:

@@ -207,7 +207,8 @@ class Exchange(AnyExchange):
 
     def _go_on(self) -> None:
         """Send nothing, but let the connection's next request continue."""
-        self.engine.effects.append(Respond(self.connection, []))
+        if self.alive:
+            self.engine.effects.append(Respond(self.connection, []))
 
     def _measure(self) -> None:
         """Count the request for the client's quotas, because its response is ready."""
@@ -252,7 +253,7 @@ class Exchange(AnyExchange):
         self.unpark()
         if self.responds:
             self._deliver(response, parts)
-        elif self.alive:
+        else:
             self._go_on()
 
     def _deliver(self, response: Message, parts: list[Buffer]) -> None:

@@ -92,8 +92,8 @@ IMPLIED_BY = {
     Operation.DESCRIBE: (_O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER),
     Operation.DESCRIBE_CONFIGS: (_O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
 }
-"""For each key: an ACL that allows one of these operations also allows the operation in the key. For example, an ACL that
-allows READ also allows DESCRIBE. An ACL that denies an operation denies no other operation.
+"""If an ACL allows one of these operations, it also allows the operation in the key. For example, an ACL that allows READ also
+allows DESCRIBE. An ACL that denies an operation denies no other operation.
 """
 
 

@@ -347,7 +347,7 @@ class Cluster:
 
     def alter_features(self, levels: Mapping[str, int], then: Callable[[], None]) -> None:
         """Change the levels of features, and then call `then`. If the change cannot be written to the metadata log, the change
-        is undone, and `then` is called all the same."""
+        is undone. `then` is called in both cases."""
         held = self.configs.features
         before = {name: held[name] for name in levels}
         settings = {where: dict(given) for where, given in self.configs.dynamic.items()}

@@ -476,10 +476,9 @@ def explain(verdict: Verdict, batch: BatchHeader, state: bytes | None, topic: st
         stored = f"stored at offset {verdict.base_offset}" if verdict.base_offset >= 0 else "accepted"
         return f"{stored}: {ACCEPTED[verdict.rule].format(**words)}"
     if isinstance(verdict, Duplicate):
-        if not verdict.position:
-            found = "at or below the highest stored sequence; acknowledged with offset −1"
-            return f"dropped: {{came}} of {{who}} {{are}} {found}".format(**words)
         found = f"batch {verdict.position} of {verdict.window} in the window, counted from the newest; not stored again"
+        if not verdict.position:
+            found = "at or below the highest stored sequence"
         if verdict.base_offset < 0:
             return f"dropped: {{came}} of {{who}} {{are}} {found}; acknowledged with offset −1".format(**words)
         return f"duplicate of offset {verdict.base_offset}: {{came}} of {{who}} {{are}} {found}".format(**words)

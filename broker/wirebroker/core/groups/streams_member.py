@@ -67,7 +67,7 @@ class StreamsMember(ModernMember, frozen=True):
 
 
 class Holders(NamedTuple):
-    """For each task: the processes that have the task, as far as the group knows."""
+    """Three functions. Each function returns the processes that have a given task, by what the group knows."""
 
     active: Callable[[TaskId], str | None]
     standby: Callable[[TaskId], Collection[str]]
