@@ -40,7 +40,11 @@ KINDS = {
     "clients of other languages": Kind(
         r"/test_(interop|quickstarts)\.py", r"/(net|apis|requests)/|^protocol/|ecosystem|^clients/|quickstart"
     ),
-    "code in the docs": Kind(r"/test_docs\.py::test_python_", r"^docs/|^README\.md|/(audit|deeds|faults|testing)/|/mock\.py"),
+    "code in the docs": Kind(
+        r"/test_docs\.py::test_(python_|java|go_|a_broker_starts|a_scenario_runs)",
+        r"^docs/|^README\.md|/(audit|commands|deeds|faults|scenarios|testing)/|/mock\.py",
+    ),
+    "compared recordings": Kind(r"/test_conformance_unit\.py.*\[", r"/conformance/"),
     "dialogues": Kind(
         r"/test_dialogues\.py.*\[|/test_conformance\.py::test_kafka_responds\[slow_", r"/(core|apis|engine|requests)/|dialogues"
     ),
@@ -55,11 +59,17 @@ KINDS = {
     "Kafka's own readers": Kind(r"/test_(storage_kafka|codec_kafka)\.py", r"^protocol/|/storage/"),
     "memory": Kind(r"/test_(memory|costs)\.py", r"/(core|apis|engine|net|requests)/"),
     "messages": Kind(r"^tests/wire/test_(codec|codec_kio|codec_kafka_python|wire_fuzz)\.py.*\[", r"^protocol/|^tests/wire/"),
+    "logs on disk": Kind(
+        r"/test_(log_dirs|memory_compaction|storage|storage_compaction|storage_coordinators|damage)\.py",
+        r"/(core|disk|engine|storage)/",
+    ),
+    "long texts": Kind(r"/test_unwritable_texts\.py", r"/(apis|core|requests|storage)/"),
     "other releases": Kind(r"/test_releases\.py.*\[", r"/(core|conformance)/"),
     "processes": Kind(
         r"/test_(demo|disk_serve|environment|exit_with_parent|extras|forks|other_files|outputs|serve|sidecar)\.py",
         r"/(commands|net|storage)/|/pytest_plugin\.py|^pyproject\.toml",
     ),
+    "rights": Kind(r"/test_acls\.py.*\[", r"/(apis|core|requests|security)/|acl_requests"),
     "schedules": Kind(r"/test_(simulation|world)\.py.*\[", r"/core/|^tests/(simulation|random_dialogues)/"),
     "soft resets": Kind(r"/test_soft_reset\.py::test_a_service", r"/(net|engine|testing)/|soft-reset"),
     "slices": Kind(r"/test_(fair_turns|numbers|share_slices|slices|turns)\.py", r"/(core|apis|engine|net)/"),
