@@ -18,7 +18,18 @@ from kafka_model.history import Exchange, History, Tap, of_dialogue
 from kafka_model.judging import judge
 from kafka_model.observing import anomalies_of
 from random_dialogues.replay import Dialogue, load
-from requesting import create_topic, fetch, find_coordinator, init_producer_id, plain, produce_request
+from requesting import (
+    TRANSACTION,
+    create_topic,
+    end_txn,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    join_group,
+    plain,
+    produce_request,
+    txn_offset_commit,
+)
 from simulation.schedule import Schedule
 from simulation.world import Violation
 from wirebroker.core.groups.consumer_group import ConsumerGroup
@@ -117,6 +128,36 @@ def test_a_batch_without_a_producer_id_is_in_no_transaction(version: int) -> Non
     (answer,) = answers(last := tap.history[-2], last.response)
     answer["error_code"] = 48
     assert judge(tap.history) is not None
+
+
+def test_a_rebalance_without_a_timeout_may_wait_for_another_request_of_the_same_time() -> None:
+    """Two static members join, and the first one returns. Kafka 4.4 responds in both ways: its timer of 0 ms comes before or
+    after the last request."""
+    broker = InProcess(clock="frozen")
+    connections, tap = client(broker), Tap(broker.engine)
+    connections.request(find_coordinator("team"), 4)
+    for number, instance in enumerate(["i1", "i2", "i1"]):
+        joins = join_group("team", instance=instance, rebalance_ms=0)
+        connections.send(joins, 5, connection=str(number))
+    assert [connections.response(each).generation_id for each in "012"] == [1, 2, 2]
+    assert judge(tap.history) is None
+
+
+def test_a_commit_begins_a_transaction_although_a_partition_is_unknown() -> None:
+    broker = InProcess(topics={"orders": 1}, clock="frozen")
+    ask, tap = client(broker).request, Tap(broker.engine)
+    ask(find_coordinator("team"), 4)
+    ask(find_coordinator("a", kind=TRANSACTION), 4)
+    ask(init_producer_id("a"), 4)
+    commits = txn_offset_commit("a", (0, 0), "team", 5)
+    offsets = commits.topics[0].partitions
+    unknown = copy.copy(offsets[0])
+    unknown.partition_index = 7
+    offsets.append(unknown)
+    parts = ask(commits, 5).topics[0].partitions
+    assert {each.partition_index: each.error_code for each in parts} == {0: 0, 7: 3}
+    assert ask(end_txn("a", (0, 0), commit=True), 5).error_code == 0
+    assert judge(tap.history) is None
 
 
 # Altered responses

@@ -7,9 +7,10 @@ transactions  one transactional id at its coordinator (KIP-98, KIP-360, KIP-890)
 classic       one group whose members send JoinGroup and SyncGroup
 consumers     one group whose members send ConsumerGroupHeartbeat (KIP-848)
 judging       plays a history on the model, and names the first response that the rules do not allow
-anomalies     Adya's and Elle's anomalies in what clients have sent and read; observing reads that from a history
+anomalies     Adya's and Elle's anomalies in the values that clients have sent and read
+observing     reads these values from a history
 
-The model follows Kafka's documents and sources. It imports nothing of the broker's core, so it is a second opinion. Where
-the model does not know something, for example whether a marker is written already, it keeps every state that is possible, and
-each response leaves only the states that allow it.
+The model follows Kafka's documents and sources. It imports nothing of the broker's core, so it is a second opinion. If the
+model does not know something, for example whether a marker is written already, it keeps every possible state. Each response
+then removes the states that do not allow it.
 """

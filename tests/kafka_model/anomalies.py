@@ -1,10 +1,10 @@
-"""Anomalies in what clients have sent and read (Adya's, as Elle finds them; the other words are those of the audit).
+"""Anomalies in what clients have sent and read (Adya's, as Elle finds them; the audit uses the other names, too).
 
     duplicate         a value is read at two offsets, or on two partitions
     lost              a value that was acknowledged or committed is missing where a reader has read
     two_values        two values are read at one offset
     unacknowledged_stored   a value is read although its sending has failed for good
-    G0                two transactions of one transactional id write in one order on one partition, and in the other on another
+    G0                two transactions of one transactional id are in one order on one partition, in the other on another
     G1a               an aborted value is read
     G1b               a value is read before its transaction ends
     G1c               transactions have read each other's values, in a circle
@@ -39,13 +39,13 @@ class Transaction(NamedTuple):
     producer: str
     """The transactional id."""
     committed: bool | None
-    """None: nobody knows, or it has not ended."""
+    """None if the transaction has not ended, or if nobody knows how it ended."""
     ended: int = -1
-    """The time at which its end was asked for, or −1."""
+    """The time at which the producer asked for the end of the transaction, or −1."""
 
 
 class Poll(NamedTuple):
-    """What a reader got from a partition: all records from `first` up to `end`, the offset where it goes on."""
+    """The records that a reader got from a partition: all from `first` up to `end`, at which the next poll begins."""
 
     where: Where
     first: int
@@ -54,7 +54,7 @@ class Poll(NamedTuple):
     committed: bool = True
     time: int = 0
     transaction: str | None = None
-    """The transaction that reads, for example one that writes what it makes of these records."""
+    """The transaction in which the reader processes these records."""
     group: str | None = None
 
 
@@ -64,7 +64,7 @@ class Anomaly(NamedTuple):
 
 
 class Observed:
-    """What clients have sent and read, by value and by place."""
+    """The values that clients have sent and read, by value and by place."""
 
     def __init__(self, sends: Iterable[Send], transactions: Iterable[Transaction], polls: Iterable[Poll]) -> None:
         self.sends = {each.value: each for each in sends}
@@ -82,7 +82,7 @@ class Observed:
                 self.parts[send.transaction].append(send)
 
     def offset_of(self, send: Send) -> int | None:
-        """Returns the offset that a response or a reader has told."""
+        """Returns the offset from the response to the request, or from a reader."""
         read = next((offset for where, offset in self.places[send.value] if where == send.where), None)
         return read if read is not None else send.offset
 
@@ -95,7 +95,7 @@ class Observed:
         return committed and send.acknowledged
 
     def reads(self) -> Iterator[tuple[Poll, Send]]:
-        """Yields what readers of committed records have read of transactions."""
+        """Yields the values of transactions that readers of committed records have read, each with its poll."""
         for poll in self.polls:
             for _, value in poll.records if poll.committed else ():
                 if (send := self.sends.get(value)) is not None and send.transaction is not None:
@@ -105,7 +105,7 @@ class Observed:
 def anomalies(
     sends: Iterable[Send], transactions: Iterable[Transaction], polls: Iterable[Poll], begins: Mapping[Where, int] | None = None
 ) -> list[Anomaly]:
-    """Returns the anomalies. `begins`: the first offsets of partitions from which records were deleted."""
+    """Returns the anomalies. `begins` has the first offsets of partitions from which records were deleted."""
     seen = Observed(sends, transactions, polls)
     checks = (_duplicates, _two_values, _failed, _aborted, _early, _write_cycles, _read_cycles, _skews, _processed_twice)
     found = [anomaly for check in checks for anomaly in check(seen)]
@@ -128,11 +128,11 @@ def _failed(seen: Observed) -> Iterator[Anomaly]:
     for value, places in seen.places.items():
         send = seen.sends.get(value)
         if send is not None and send.acknowledged is False:
-            yield Anomaly("unacknowledged_stored", f"the sending of {value} has failed, and it is at {_at(next(iter(places)))}")
+            yield Anomaly("unacknowledged_stored", f"the sending of {value} has failed, but it is at {_at(next(iter(places)))}")
 
 
 def _lost(seen: Observed, begins: Mapping[Where, int]) -> Iterator[Anomaly]:
-    """A reader must have read where the value is: without that nobody knows, the record may be unread."""
+    """Only values at offsets that a reader has passed count: without a reader, nobody knows whether the value is there."""
     covered: defaultdict[Where, list[tuple[int, int]]] = defaultdict(list)
     for poll in seen.polls:
         covered[poll.where].append((poll.first, poll.end))
@@ -142,7 +142,7 @@ def _lost(seen: Observed, begins: Mapping[Where, int]) -> Iterator[Anomaly]:
         offset = -1 if send.offset is None else send.offset
         reached = any(first <= offset < end for first, end in covered[send.where])
         if reached and offset >= begins.get(send.where, 0):
-            yield Anomaly("lost", f"{send.value} was acknowledged at {_at((send.where, offset))}, and is not there")
+            yield Anomaly("lost", f"{send.value} was acknowledged at {_at((send.where, offset))}, but is not there")
 
 
 def _aborted(seen: Observed) -> Iterator[Anomaly]:
@@ -192,7 +192,7 @@ def _read_cycles(seen: Observed) -> Iterator[Anomaly]:
 
 
 def _way(read_from: Mapping[str, set[str]], start: str) -> list[str]:
-    """Returns a way from a transaction back to itself, or an empty list."""
+    """Returns a circle of transactions that begins with `start`, or an empty list."""
     ways = [[start]]
     known: set[str] = set()
     while ways:
@@ -217,7 +217,7 @@ def _skews(seen: Observed) -> Iterator[Anomaly]:
         for name in sorted(filter(None, met)):
             missed = [send for send in seen.parts[name] if send.value not in read and _passed(seen, send, polls)]
             if missed:
-                yield Anomaly("read_skew", f"{reader} has read a part of {name}, and not {missed[0].value}")
+                yield Anomaly("read_skew", f"{reader} has read a part of {name}, but not {missed[0].value}")
 
 
 def _passed(seen: Observed, send: Send, polls: Sequence[Poll]) -> bool:

@@ -1,8 +1,8 @@
 """A classic group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (GroupMetadataManager, ClassicGroup).
 
 A group is Empty, or it prepares a rebalance until each member has sent JoinGroup, or it completes the rebalance until the
-leader has sent the assignment with SyncGroup, or it is Stable. If time alone can have changed a group, for example because a
-session may be over, the model says nothing about the group any more.
+leader has sent the assignment with SyncGroup, or it is Stable. If time alone may have changed a group, for example because a
+session may be over, the model does not judge the group any more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHORTEST_SESSION, LONGEST_SESSION = 6_000, 1_800_000
 RULED = frozenset(
     {UNKNOWN_MEMBER, ILLEGAL_GENERATION, REBALANCING, FENCED_INSTANCE, INCONSISTENT, INVALID_GROUP, INVALID_SESSION, NEEDS_ID}
 )
-"""The codes that these rules decide."""
+"""Error codes that these rules judge."""
 
 
 class Wrong(Exception):
@@ -53,12 +53,12 @@ class Group:
     leader: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
     pending: dict[str, int] = field(default_factory=dict)
-    """The ids that members must join with, and the times until which they may."""
+    """The member ids that the coordinator has given out, each with the time until which the member must join with it."""
     unsynced: set[str] = field(default_factory=set)
     is_known: bool = True
     now: int = 0
     since: int = 0
-    """The time at which it entered its state."""
+    """The time at which the group entered its state."""
 
     def holder(self, instance: str | None) -> Member | None:
         return next((each for each in self.members.values() if instance is not None and each.instance == instance), None)
@@ -91,7 +91,7 @@ class Group:
             for each in self.members.values():
                 self._answer_sync(each, REBALANCING)
         was = self._enter(PREPARING)
-        if was == EMPTY or not any(each.rebalance_ms for each in self.members.values()):
+        if was == EMPTY:
             self.complete()  # without a delay
         else:
             self.complete_if_all_joined()
@@ -127,13 +127,13 @@ class Group:
                 self.check_joined(each, answered)
 
     def check_joined(self, member: Member, exchange: Exchange) -> None:
-        """Checks the response that tells a member its generation."""
+        """Checks the JoinGroup response that tells the member its generation."""
         response = exchange.response
         if response is None:
             return
         told = (code_of(response), response.get("generation_id", -1), response.get("leader"), response.get("member_id"))
         if told != (0, self.generation, self.leader, member.member_id):
-            raise Wrong(exchange, f"generation {self.generation} with the leader {self.leader} for {member.member_id}")
+            raise Wrong(exchange, f"{member.member_id} must get generation {self.generation} and the leader {self.leader}")
         shown = {each.get("member_id") for each in response.get("members", ())}
         if shown != (set(self.members) if member.member_id == self.leader and not response.get("skip_assignment") else set()):
             raise Wrong(exchange, f"the leader alone gets the members, which are {sorted(self.members)}")
@@ -172,16 +172,18 @@ class Group:
             yield from (exchange for exchange in (each.joins, each.syncs) if exchange is not None)
 
     def may_have_changed(self, now: int) -> bool:
-        """Whether a session or a phase of a rebalance may be over."""
+        """Returns whether a session or a phase of a rebalance may be over. The timer of a phase of 0 ms can come before or
+        after a request of the same time."""
         phase = max((each.rebalance_ms for each in self.members.values()), default=0)
         late = self.state in (PREPARING, COMPLETING) and now - self.since >= phase
-        return (late and now > self.since) or any(now >= when for when in self.pending.values()) or any(
+        return late or any(now >= when for when in self.pending.values()) or any(
             now - each.heard >= each.session_ms for each in self.members.values()
         )  # fmt: skip
 
 
 class Groups:
-    """The classic groups of a cluster, of which the first member waits for nobody (group.initial.rebalance.delay.ms is 0)."""
+    """The classic groups of a cluster in which a group's first member waits for nobody (group.initial.rebalance.delay.ms is
+    0)."""
 
     def __init__(self) -> None:
         self.held: dict[str, Group] = {}
@@ -193,7 +195,7 @@ class Groups:
             group.is_known = False
 
     def see(self, exchange: Exchange, following: Exchange | None) -> None:
-        """Takes a request, and checks the responses before the following request. Raises Wrong."""
+        """Applies a request to its group, and checks the responses that came before the following request. Raises Wrong."""
         handle = {
             "JoinGroup": self._join, "SyncGroup": self._sync, "Heartbeat": self._heartbeat, "LeaveGroup": self._leave,
             "DescribeGroups": self._describe, "DeleteGroups": self._delete,
@@ -209,7 +211,8 @@ class Groups:
                     raise Wrong(each, "no response before the other members have sent their requests")
 
     def _is_ruled(self, exchange: Exchange) -> bool:
-        """Whether these rules decide the response. After other errors, for example of the disk, nobody knows the group."""
+        """Returns whether these rules judge the response. After any other error, for example of the disk, the group's state is
+        unknown."""
         code = code_of(exchange.response)
         ruled = code is None or not code or code in RULED
         group = self.held.get(exchange.request.get("group_id", ""))
@@ -218,7 +221,7 @@ class Groups:
         return ruled
 
     def _of(self, exchange: Exchange) -> Group | None:
-        """Returns the group of a request, if it is known."""
+        """Returns the group of a request, or None if its state is unknown."""
         group_id = exchange.request.get("group_id", "")
         group = self.held.setdefault(group_id, Group())
         if group.is_known and group.may_have_changed(exchange.now):
@@ -298,7 +301,8 @@ class Groups:
         group.rebalance()
 
     def _return(self, group: Group, held: Member, exchange: Exchange, sent: Member) -> None:
-        """A static member begins again under another id. A stable group whose protocol stays need not rebalance."""
+        """A static member comes back with another member id. A stable group need not rebalance if its protocol stays the
+        same."""
         response = exchange.response or {}
         led = group.leader == held.member_id
         group.dismiss(held)
@@ -310,7 +314,7 @@ class Groups:
         if not at_once or group.protocol not in group.common():
             sent.joins = exchange
             if group.state == STABLE and held.protocols == sent.protocols and response:
-                raise Wrong(exchange, f"generation {group.generation}, without a rebalance")
+                raise Wrong(exchange, f"the member must get generation {group.generation} without a rebalance")
             group.rebalance()
 
     def _member_of(self, group: Group, exchange: Exchange) -> int:

@@ -1,7 +1,7 @@
 """A group whose members send ConsumerGroupHeartbeat (KIP-848): epochs never fall, and a partition has one owner.
 
-A member owns what its last response has assigned. It still owns what the coordinator has taken from it until it says, in the
-list of its partitions, that it has given this up.
+A member owns the partitions that its last response has assigned. It still owns a partition that the coordinator has taken back
+until a heartbeat lists the member's partitions without this partition.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Member:
     former_epoch: int
     heard: int
     patience_ms: int
-    """After this time without a request the coordinator may have removed the member."""
+    """The coordinator may have removed the member if it has sent no request for this time."""
     assigned: Owned = field(default_factory=set)
     leaving: Owned = field(default_factory=set)
-    """Partitions that the coordinator has taken back, and that the member has not given up."""
+    """Partitions that the coordinator has taken back, but that the member has not given up yet."""
 
 
 def _partitions(told: list[Any] | None) -> Owned | None:
@@ -38,7 +38,7 @@ def _partitions(told: list[Any] | None) -> Owned | None:
 
 
 class Consumers:
-    """The groups of KIP-848 of a cluster."""
+    """A cluster's groups that use KIP-848."""
 
     def __init__(self) -> None:
         self.held: dict[str, dict[str, Member]] = {}
@@ -59,7 +59,7 @@ class Consumers:
         for member_id in [each for each, held in members.items() if exchange.now - held.heard >= held.patience_ms]:
             del members[member_id]
         if response is None:
-            members.clear()  # nobody knows what has become of the request
+            members.clear()  # nobody knows whether the broker has handled the request
             return
         code = code_of(response)
         epoch, member_id = asked.get("member_epoch", 0), response.get("member_id") or asked.get("member_id", "")

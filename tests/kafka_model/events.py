@@ -1,4 +1,4 @@
-"""What the requests of a history ask, and what their responses say. A code of None: there is no response."""
+"""What the requests of a history ask, and what their responses say. A code is None if there is no response."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Batch(NamedTuple):
     count: int
     transactional: bool = False
     sound: bool = True
-    """Whether the records themselves leave nothing to refuse, as far as the history tells."""
+    """Whether the history shows no reason to refuse the records themselves."""
     values: tuple[str, ...] = ()
 
     @property
@@ -33,12 +33,13 @@ class Batch(NamedTuple):
 
     @property
     def verified(self) -> bool:
-        """Whether the batch belongs to a transaction. Without a producer's id it does not, although it may say so."""
+        """Whether the batch belongs to a transaction. A batch without a producer id does not, even if it is marked as
+        transactional."""
         return self.transactional and self.checked
 
 
 class Part(NamedTuple):
-    """What a Produce sends to one partition, and the response for it."""
+    """The batches that a Produce sends to one partition, and the response for this partition."""
 
     where: Where
     batches: tuple[Batch, ...]

@@ -33,7 +33,7 @@ class Exchange:
     asked: int = 0
     answered: int = -1
     names: dict[Any, str] | None = None
-    """The names of topics by id, where the history knows them."""
+    """The names of topics by id, as far as the history has them."""
 
     def __str__(self) -> str:
         asked = f"request {self.asked} on connection {self.connection}: {self.api} v{self.version}"
@@ -67,7 +67,7 @@ def of_dialogue(steps: Iterable[Any]) -> list[Exchange]:
 
 
 class Tap:
-    """Records what an engine receives, responds and suffers: it wraps the methods of the engine, which knows nothing of it."""
+    """Records an engine's requests, responses and acts. It wraps the engine's methods."""
 
     ACTS = {
         "restart": "restart", "kill_broker": "broker", "stop_broker": "broker", "start_broker": "broker",

@@ -30,10 +30,10 @@ from kafka_model.reading import events_of
 from kafka_model.transactions import CONCURRENT, FENCED, OLD_EPOCH, ONGOING, UNKNOWN_ID, State, Transaction, fenced_for
 
 RULED = frozenset({45, 46, 47, 48, 49, 51, 59, 90, 120})
-"""The codes that these rules decide. Other errors, such as NOT_LEADER_OR_FOLLOWER, have other reasons and change nothing."""
+"""Error codes that these rules judge. Other errors, such as NOT_LEADER_OR_FOLLOWER, have other reasons and change nothing."""
 STORED_NEVERTHELESS = frozenset({7, 20})
 HIDDEN = frozenset({3, 6, 29, 100})
-"""The codes of a partition that is not there, or is led by another broker, or that the client may not write."""
+"""Error codes for a partition that does not exist, is led by another broker, or may not be written by the client."""
 NOT_ALLOWED = 53
 TOO_FEW = 19
 DAY = 86_400_000
@@ -68,7 +68,7 @@ class Model:
         self.now = 0
         self.refuted: list[tuple[str, Outcome, list[Outcome]]] = []
 
-    # What the history tells
+    # What happened
 
     def see(self, event: Event, now: int) -> None:
         self.now = now
@@ -97,7 +97,7 @@ class Model:
         """Something happened to the cluster without a request."""
         self.now = max(self.now, now)
         self._time_out()
-        for ids in self.ids.values():  # who loads a transactional id does not know the producer's former epoch
+        for ids in self.ids.values():  # after loading, a coordinator does not know the former epoch
             ids.add(*(state._replace(last_epoch=-1) for state in ids.states if state is not None))
         for where, at in self.partitions.items():
             for known in at.values():
@@ -192,7 +192,8 @@ class Model:
         self._refute(f"{part.where} {batch}", seen, allowed)
 
     def _seen(self, part: Part) -> Outcome:
-        """Returns what the response says. An offset before the end is that of a stored batch."""
+        """Returns what the response says. An offset before the log's end is the offset of a batch that was stored before, so
+        the batch is a retry."""
         if part.code:
             return refused(part.code)
         return Outcome(STORED if part.offset >= self.ends[part.where] else REPEATED, part.offset)
@@ -283,7 +284,7 @@ class Model:
                         self._marked(fenced, known, perhaps=True)
 
     def _marked(self, ending: Transaction, known: Possible[State], *, perhaps: bool = False) -> None:
-        """The markers of the transaction are written, or may be."""
+        """The markers of the transaction are written, or may have been written."""
         known.add(ending.completed())
         prompt = self.prompt and not perhaps
         if prompt:
@@ -331,7 +332,7 @@ class Model:
     def _add(self, event: Add) -> None:
         codes = {code for code in event.codes.values() if code is not None}
         if not codes or codes - RULED - {0}:
-            return  # an unknown topic, for example: then no partition is added
+            return  # if for example a topic is unknown, the coordinator adds no partition
         known = self._id(event.transactional_id)
         if event.verifies:
             for where, code in event.codes.items():
@@ -415,7 +416,8 @@ def _with_new_id(state: Transaction, given: tuple[Id, int] | None) -> Transactio
 
 
 def _before_verification(producer: Producer, batch: Batch) -> int | None:
-    """Returns the error before the coordinator is asked, 0 if it need not be asked, and None if it must."""
+    """Returns the error that the partition finds without the coordinator, 0 if it need not ask the coordinator, and None if it
+    must ask."""
     if batch.epoch < producer.epoch:
         return OLD_EPOCH
     return 0 if producer.is_open and batch.epoch == producer.epoch else None
@@ -433,7 +435,7 @@ def _verified(state: State, batch: Batch, where: Where) -> tuple[int, ...]:
 
 
 def _told(code: int, version: int) -> int:
-    """Returns the code that a client sees for an answer of the coordinator to a partition."""
+    """Returns the code that the client gets if the coordinator has answered a partition with this code."""
     if code == FENCED:
         return OLD_EPOCH
     if code == CONCURRENT and version < 12:

@@ -1,4 +1,4 @@
-"""What clients have seen, from a history of requests: their sends with their transactions, and their polls."""
+"""Reads from a history of requests what clients have seen: their sends with their transactions, and their polls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class _Begun(NamedTuple):
 
 
 class Clients:
-    """Follows a history. A transaction is known by its producer's id and epoch, and by how many were ended before."""
+    """Follows a history. A transaction's name consists of its producer's id and epoch, and of the number of transactions before
+    it."""
 
     def __init__(self) -> None:
         self.sends: dict[str, Send] = {}
@@ -86,7 +87,8 @@ class Clients:
         del self._open[event.producer_id]
 
     def _superseded(self, transactional_id: str) -> None:
-        """Another producer has the transactional id. If the end was asked for, nobody knows which end it was."""
+        """Another producer has taken over the transactional id. If the former producer had asked for the end, nobody knows
+        whether its transaction was committed."""
         for producer_id, begun in list(self._open.items()):
             if begun.producer == transactional_id:
                 del self._open[producer_id]
@@ -116,7 +118,7 @@ def _topic(topic: Json, names: dict[Any, str]) -> str:
 
 
 def _poll(where: Where, first: int, part: Json, committed: bool, time: int) -> Poll:
-    """Returns what an application gets: no markers, and no aborted records if it reads committed ones."""
+    """Returns the records that an application gets: no markers and, with read_committed, no aborted records."""
     waiting = sorted(part.get("aborted_transactions") or (), key=lambda each: each["first_offset"])
     aborting: set[int] = set()
     records: list[tuple[int, str]] = []

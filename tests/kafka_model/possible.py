@@ -1,4 +1,4 @@
-"""States of which one is true. Each response that is seen leaves the states that allow it."""
+"""A set of states, one of which is the real one. Each response removes the states that do not allow it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ S = TypeVar("S", bound=Hashable)
 STORED, REPEATED, REFUSED = "stored", "recognised as a retry", "refused"
 DONE = "done"
 MOST = 64
-"""At most this many states are kept. If there were more, the model would know nothing that matters."""
+"""The most states that are kept. A model with more states would refute hardly any response."""
 
 
 class Outcome(NamedTuple):
-    """What a response says. `detail` is an error code, an offset, or a producer's id and epoch; None means any."""
+    """What a response says. `detail` is an error code, an offset, or a producer's id and epoch; None stands for any of them."""
 
     what: str
     detail: object = None
@@ -46,13 +46,14 @@ class Possible(Generic[S]):
         self.states = tuple(dict.fromkeys(map(change, self.states)))
 
     def keep(self, holds: Callable[[S], bool]) -> bool:
-        """Leaves the states for which the condition holds. Changes nothing and returns False if there is none."""
+        """Keeps only the states for which the condition holds. If it holds for no state, changes nothing and returns False."""
         kept = tuple(state for state in self.states if holds(state))
         self.states = kept or self.states
         return bool(kept)
 
     def see(self, step: Step[S], seen: Outcome) -> list[Outcome]:
-        """Takes the step to an outcome. Returns the outcomes that the rules allow if the seen one is not among them."""
+        """Takes the step whose outcome was seen. If the rules do not allow this outcome, returns the outcomes that they
+        allow."""
         ways = [way for state in self.states for way in step(state)]
         allowed = [after for outcome, after in ways if outcome.allows(seen)]
         if not allowed:

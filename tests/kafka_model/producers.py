@@ -24,16 +24,17 @@ class Kept(NamedTuple):
     first: int
     last: int
     offset: int | None
-    """Its first offset. None: the response was lost."""
+    """The batch's first offset, or None if the response was lost."""
 
 
 class Verification(NamedTuple):
-    """Before a transaction's first batch is stored, the partition remembers the lowest sequence that it was asked for."""
+    """Until a transaction's first batch is stored, the partition remembers the lowest sequence of the batches that it was
+    sent."""
 
     lowest: int
     epoch: int
     implicit: bool
-    """Whether the partition itself adds the partition to the transaction (Produce from version 12)."""
+    """Whether Produce itself adds the partition to the transaction (from version 12)."""
 
     def seeing(self, batch: Batch) -> Verification:
         if batch.epoch > self.epoch:
@@ -42,7 +43,7 @@ class Verification(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """A producer on a partition. Without a batch or a marker its epoch is −1."""
+    """A producer on a partition. The epoch is −1 until there is a batch or a marker."""
 
     epoch: int = -1
     last: int = -1
@@ -51,14 +52,14 @@ class Producer(NamedTuple):
     """The first offset of its open transaction, or −1."""
     verification: Verification | None = None
     vague: bool = False
-    """Whether it may have batches that the model has not seen, or may be in any state at all."""
+    """Whether the producer may have batches that the model has not seen, or may be in any state."""
 
     @property
     def is_open(self) -> bool:
         return self.open_since >= 0
 
     def found(self, batch: Batch) -> Kept | None:
-        """Returns the batch of the window of which the batch is a retry."""
+        """Returns the remembered batch if `batch` is a retry of it."""
         same = (kept for kept in self.window if (kept.first, kept.last) == (batch.sequence, batch.last))
         return next(same, None) if batch.epoch == self.epoch else None
 
@@ -77,7 +78,7 @@ class Producer(NamedTuple):
         return Producer(epoch, verification=self.verification)
 
     def restarted(self) -> Producer:
-        """Returns the producer after a restart, which loads the last batch alone, from a snapshot."""
+        """Returns the producer after a restart, which loads only the last batch from a snapshot."""
         return self._replace(window=self.window[:1], verification=None)
 
 
@@ -87,7 +88,8 @@ ANYBODY = Producer(vague=True)
 
 
 def append(producer: Producer, batch: Batch, seen: Outcome, verified: bool) -> Iterator[tuple[Outcome, Producer]]:
-    """Yields what the partition may do with a sound batch. `verified`: its coordinator knows its transaction."""
+    """Yields what the partition may do with a sound batch. `verified`: the coordinator has confirmed the batch's
+    transaction."""
     offset = seen.detail if seen.what == STORED and isinstance(seen.detail, int) else -1
     after = producer.stored(batch, offset)
     if producer.vague:

@@ -26,7 +26,7 @@ from kafkawire.batches import crc_of, iter_batches, iter_records, read_header
 from kafkawire.errors import ProtocolError
 
 SOUND = frozenset({"pid", "epoch", "seq", "n", "tag", "txn", "codec", "key"})
-"""The fields of a symbolic batch that do not alter it."""
+"""The fields of a symbolic batch that do not damage the batch."""
 
 
 def events_of(exchange: Exchange) -> Iterator[Event]:
@@ -99,7 +99,7 @@ def _produce(exchange: Exchange, request: Json, response: Json | None) -> Iterat
             if batches is not None:
                 offset = -1 if answer is None else answer.get("base_offset", 0)
                 parts.append(Part(where, batches, code_of(answer), offset))
-    if len({part.where for part in parts}) == times:  # a Produce that names a partition twice has rules of its own
+    if len({part.where for part in parts}) == times:  # other rules hold for a Produce that names a partition twice
         yield Produce(request.get("transactional_id"), exchange.version, request.get("acks", 0), tuple(parts))
 
 
@@ -143,6 +143,8 @@ def _add(exchange: Exchange, request: Json, response: Json | None) -> Iterator[E
 
 
 OFFSETS = "the offsets of"
+VARIOUS = -1
+"""Stands for several error codes."""
 
 
 def _add_offsets(exchange: Exchange, request: Json, response: Json | None) -> Iterator[Event]:
@@ -155,10 +157,11 @@ def _add_offsets(exchange: Exchange, request: Json, response: Json | None) -> It
 
 def _commit_offsets(exchange: Exchange, request: Json, response: Json | None) -> Iterator[Event]:
     codes = {code_of(part) for topic in (response or {}).get("topics", ()) for part in topic.get("partitions", ())}
-    if len(codes) == 1 or response is None:
+    if codes or response is None:  # unknown partitions have errors of their own
+        code = None if response is None else 0 if 0 in codes else codes.pop() if len(codes) == 1 else VARIOUS
         yield CommitOffsets(
             request.get("transactional_id", ""), _id(request, default=0), request.get("producer_epoch", 0), exchange.version,
-            (OFFSETS, request.get("group_id", "")), next(iter(codes), None),
+            (OFFSETS, request.get("group_id", "")), code,
         )  # fmt: skip
 
 

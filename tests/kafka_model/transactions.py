@@ -29,7 +29,7 @@ class Transaction(NamedTuple):
     state: str = EMPTY
     partitions: frozenset[Where] = frozenset()
     bumps: bool = False
-    """Whether the end of the transaction raises the epoch (transaction version 2)."""
+    """Whether the producer's epoch rises when the transaction ends (transaction version 2)."""
     timeout_ms: int = 60_000
     since: int = -1
 
@@ -54,7 +54,7 @@ class Transaction(NamedTuple):
         return self._replace(state=PREPARED[commit], epoch=epoch, last_epoch=last, bumps=bumps)
 
     def fenced(self) -> tuple[Transaction, Transaction]:
-        """Returns the transaction after InitProducerId or the timeout has begun to abort it. Transaction version 2 alone
+        """Returns the transaction after InitProducerId or the timeout has begun to abort it. Only transaction version 2
         remembers the former epoch."""
         epoch = min(self.epoch + 1, LAST_EPOCH)
         begun = self._replace(state=PREPARED[False], epoch=epoch, last_epoch=self.epoch, bumps=False)
@@ -118,7 +118,7 @@ def _producer_error(state: State, producer_id: Id, epoch: int) -> int:
 
 
 def add(state: State, asked: Add | CommitOffsets, partitions: frozenset[Where], now: int) -> Iterator[tuple[Outcome, State]]:
-    """AddPartitionsToTxn, AddOffsetsToTxn, and what a partition asks for a client of transaction version 2."""
+    """AddPartitionsToTxn, AddOffsetsToTxn, and the request of a partition that a client of transaction version 2 writes to."""
     code = _producer_error(state, asked.producer_id, asked.epoch)
     if code or state is None:
         yield refused(code), state
@@ -128,7 +128,7 @@ def add(state: State, asked: Add | CommitOffsets, partitions: frozenset[Where], 
 
 
 def verify(state: State, producer_id: Id, epoch: int, where: Where) -> tuple[int, ...]:
-    """Returns the codes with which the coordinator may confirm, or not, that the partition belongs to the transaction."""
+    """Returns the codes with which the coordinator may answer whether the partition belongs to the transaction."""
     code = _producer_error(state, producer_id, epoch)
     if code or state is None:
         return (code,)

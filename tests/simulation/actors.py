@@ -104,7 +104,7 @@ class ModelProducer(ModelClient):
 
     @property
     def begun(self) -> bool:
-        """Whether the broker has acknowledged a batch of this producer, and so has a state of the producer."""
+        """Whether the broker has acknowledged a batch of this producer. If so, it has a state of the producer."""
         return self._unacknowledged > 0
 
     def connected(self) -> None:
@@ -161,7 +161,7 @@ class ModelProducer(ModelClient):
         elif part.error_code in AGAIN or (part.error_code == OUT_OF_ORDER and not first):
             self._rewinds = True
         else:
-            raise Violation(f"{self.name}: sequence {sent.sequence} is the next, and was answered {part.error_code}")
+            raise Violation(f"{self.name}: sequence {sent.sequence} is the next one, but the error is {part.error_code}")
         if self._rewinds and self._under_way == 0:
             self._rewinds, self._to_send = False, self._unacknowledged
         self._go_on()
@@ -169,7 +169,7 @@ class ModelProducer(ModelClient):
 
 @dataclass(slots=True, eq=False)
 class Outcome:
-    """The outcome of a transaction as far as its producer knows: committed, aborted, or unknown."""
+    """The outcome of a transaction for its producer: committed, aborted, or unknown."""
 
     values: dict[int, list[str]]
     said: str = "unknown"
@@ -221,7 +221,7 @@ class ModelTransactions(ModelClient):
         elif response.error_code in (CONCURRENT, NO_COORDINATOR):
             self.world.soon(self._anew, 20)
         elif response.error_code:
-            raise Violation(f"{self.name}: InitProducerId was answered {response.error_code}")
+            raise Violation(f"{self.name}: the error of InitProducerId is {response.error_code}")
         else:
             self.producer_id, self.epoch = response.producer_id, response.producer_epoch
             self._begin()
@@ -267,7 +267,7 @@ class ModelTransactions(ModelClient):
         elif code == CONCURRENT or code in AGAIN:
             self.world.soon(self._retry, 20)
         elif code:
-            raise Violation(f"{self.name}: a transactional batch was answered {code}")
+            raise Violation(f"{self.name}: the error of a transactional batch is {code}")
         else:
             self._work.pop(0)
             self._step()
@@ -284,7 +284,7 @@ class ModelTransactions(ModelClient):
         elif response.error_code in GONE:
             self._lost("aborted" if response.error_code == INVALID_STATE else "unknown")
         elif response.error_code:
-            raise Violation(f"{self.name}: EndTxn was answered {response.error_code}")
+            raise Violation(f"{self.name}: the error of EndTxn is {response.error_code}")
         else:
             self.outcomes[-1].said = "committed" if self._commits else "aborted"
             self.producer_id, self.epoch = response.producer_id, response.producer_epoch
@@ -351,7 +351,7 @@ class ModelConsumer(ModelClient):
         self._waits = False
         part = only(response)
         if part.error_code:
-            raise Violation(f"{self.name}: Fetch from {self.offset} was answered {part.error_code}")
+            raise Violation(f"{self.name}: the error of Fetch from {self.offset} is {part.error_code}")
         waiting = sorted(part.aborted_transactions or [], key=lambda aborted: aborted.first_offset)
         for raw in iter_batches(part.records or b""):
             header = read_header(raw)

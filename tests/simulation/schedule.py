@@ -14,12 +14,12 @@ from wirebroker.core.partition import Partition
 from wirebroker.core.profile import Rules
 
 EVENTS = 30_000
-"""If a schedule has more events than this, it counts as hanging."""
+"""A schedule with more events than this counts as hanging."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The settings of a schedule; they follow from the seed."""
+    """The settings of a schedule, which the seed determines."""
 
     producers: int
     transactional: int
@@ -30,7 +30,7 @@ class Shape:
     near_the_end: bool
     """Whether the first sequences of producers are just below 2³¹, so that the sequences wrap."""
     kills: int = 0
-    """How many times a broker is killed, and started again after a while."""
+    """How many times a broker is killed, and later started again."""
     freezes: int = 0
     """How many times a follower is frozen for a while."""
     moves: int = 0
@@ -38,7 +38,7 @@ class Shape:
 
 
 CLUSTERS = 4
-"""Every n-th schedule has three brokers and three replicas, where n is this number."""
+"""If this is n, every n-th schedule has three brokers and three replicas."""
 
 
 def brokers_of(seed: int) -> int:
@@ -66,7 +66,7 @@ def shape_of(world: World) -> Shape:
 
 
 def shrink(seed: int, found: Violation, **options: Any) -> tuple[Shape, Violation]:
-    """Reduces a schedule as long as it still fails. Returns the settings of the smallest schedule, and its failure."""
+    """Makes a schedule smaller as long as it still fails. Returns the settings of the smallest schedule, and its failure."""
     shape = Schedule(seed, **options).shape
     smaller = True
     while smaller:
@@ -183,8 +183,8 @@ class Schedule:
             self.world.engine.controller.move_leader(TOPIC, partition.index, to, self.world.now)
 
     def _fail_a_write(self) -> None:
-        """Makes a write fail, but not a producer's first write. After that, Kafka would accept the producer's second batch, and
-        the first batch would be lost.
+        """Makes a write fail, but not a producer's first write: Kafka would then accept the producer's second batch, and the
+        first batch would be lost.
         """
         partition = self.world.random.choice(self.partitions)
         if all(producer.begun for producer in self.producers if producer.partition == partition.index):
@@ -200,7 +200,7 @@ class Schedule:
         index = partition.index
         if partition.high_watermark < self._visible[index] or partition.high_watermark > partition.log_end_offset:
             visible = f"{self._visible[index]} records of partition {index} were visible"
-            raise Violation(f"{visible}, and now {partition.high_watermark} of {partition.log_end_offset} are")
+            raise Violation(f"{visible}, but now {partition.high_watermark} of {partition.log_end_offset} are")
         self._visible[index] = partition.high_watermark
         if partition.leader_epoch != self._epochs[index]:  # a new leader may not have records that were not replicated
             self._epochs[index], self._seen[index] = partition.leader_epoch, 0
@@ -232,7 +232,7 @@ class Schedule:
             sent = [value for batch in producer.batches for value in batch.values]
             got = [value for value in read[producer.partition] if value.startswith(f"{producer.name}.")]
             if got != sent:
-                raise Violation(f"{producer.name} sent {sent}, and {got} was read")
+                raise Violation(f"{producer.name} sent {sent}, but {got} was read")
         for producer in self.transactional:
             for outcome in producer.outcomes:
                 shown = [value in read[index] for index, values in outcome.values.items() for value in values]

@@ -1,7 +1,7 @@
 """Steps that are not requests: what tests do to a broker, what goes wrong, and the time that passes.
 
-Each deed and each kind of fault is an act, so a new one becomes a part of the world by itself. Its arguments are drawn by their
-names from what there is (`ARGUMENTS`).
+Each deed and each kind of fault is an act, so a new one becomes a part of the world by itself. The names of its arguments
+determine from which values of the world they are drawn (`ARGUMENTS`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from simulation.whole.remembering import restarting
 from simulation.whole.things import CLUSTER, Things, node_thing, topic_thing, txn_thing
 from wirebroker import faults
 from wirebroker.core.acls import Acl
+from wirebroker.core.cluster import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from wirebroker.deeds.acls import AclDeeds
 from wirebroker.deeds.broker import EngineBroker
 from wirebroker.deeds.cluster import ClusterDeeds
@@ -40,7 +41,7 @@ ACL = "allow User:alice READ TOPIC t"
 NAMES = ("t", "u", "n1", "n2")
 TRANSACTIONS = ("a", "b", "c")
 NEWEST = "kafka-4.4"
-INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+INTERNAL = (GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC)
 HOLDERS: tuple[type[Deeds], ...] = (
     TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDeeds, QuotaDeeds, TelemetryDeeds,
 )  # fmt: skip
@@ -50,7 +51,7 @@ NO_ACTS = {
     "expire_certificate": "there are no handshakes without sockets",
     "refuse": "the host refuses connections, and the world has no sockets",
 }
-"""The kinds of faults that are no acts, and why."""
+"""The kinds of faults that are not acts, each with the reason."""
 
 
 class Doer(EngineBroker, QuotaDeeds, TelemetryDeeds):
@@ -58,8 +59,8 @@ class Doer(EngineBroker, QuotaDeeds, TelemetryDeeds):
 
 
 Act = Callable[["World", Random], Things]
-"""Does something to a world. Returns the things that it is about. Raises ValueError, KeyError, IndexError, RuntimeError or
-OSError if it is impossible."""
+"""Does something to a world, and returns the things that this concerns. If the act is impossible, raises ValueError, KeyError,
+IndexError, RuntimeError or OSError."""
 ACTS: dict[str, Act] = {}
 """The acts by name."""
 ABOUT: dict[str, str] = {}
@@ -92,7 +93,7 @@ def _offset(world: World, chance: Random) -> int:
 
 
 def _segment(world: World, chance: Random) -> dict[str, Any]:
-    """Returns where a segment begins, in most cases, if there is one that is not the first of its log."""
+    """In most cases, returns the start of a segment that is not the first of its log, if there is such a segment."""
     logs = [each for each in world.engine.cluster.partitions() if not each.topic.startswith("__")]
     begins = [(each, segment.base_offset) for each in logs for segment in list(each.log.segments)[1:]]
     if not begins or chance.random() < 0.3:
@@ -362,6 +363,7 @@ def _internal_deleted(world: World, chance: Random) -> Things:
         raise RuntimeError("faults are loaded")
     world.done.perhaps("DeleteTopics", None)
     world.ask(plain("DeleteTopics", topics=[{"name": name}], topic_names=[name], timeout_ms=1000), 6)
+    world.forgot_transactions = world.forgot_transactions or name == TRANSACTION_TOPIC
     return frozenset({topic_thing(name), CLUSTER})
 
 

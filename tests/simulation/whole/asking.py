@@ -22,7 +22,7 @@ from random_dialogues.symbols import Json, Symbols, from_json, to_json
 from simulation.whole.kinds import ASKED
 
 LONGEST_WAITS = (0, 0, 500, 20_000)
-"""The max_wait_ms of Fetch requests. Those of dialogues do not wait."""
+"""The max_wait_ms of Fetch requests. The Fetch requests of dialogues do not wait."""
 VARIED: dict[tuple[str, str], tuple[Any, ...]] = {
     ("JoinGroup", "rebalance_timeout_ms"): (0, 0, 10, 5000, 300_000),
     ("JoinGroup", "session_timeout_ms"): (6000, 10_000, 45_000),
@@ -32,9 +32,9 @@ VARIED: dict[tuple[str, str], tuple[Any, ...]] = {
 }  # fmt: skip
 """Values of single fields of requests."""
 SINCE_STATIC = 5
-"""The first version of JoinGroup with static members."""
+"""The first version of JoinGroup that supports static members."""
 FOLLOWING = 4
-"""The subjects of this many requests often send the next one, too, so that it is about the same things."""
+"""The subjects of this many latest requests often send the next request, too, so that it concerns the same things."""
 TOPICS: dict[str, dict[str, str]] = {
     "t": {"segment.ms": "60000"}, "u": {"segment.ms": "60000", "retention.ms": "86400000"},
     "c": {"cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.01"},
@@ -72,7 +72,7 @@ class Speaker:
 
     def ask(self, api: str, chance: Random, free: list[int], now: int) -> Asked | None:
         """Returns a request of this API, or else another request that its subject would send now. Returns None if the request
-        needs an id that no broker has given."""
+        needs an id that no broker has given out."""
         latest = [each for each in self._latest if each in ASKED[api] and not self._planned]
         name = latest[-1] if latest and chance.random() < 0.6 else chance.choice(ASKED[api])
         self._latest.append(name)
@@ -85,7 +85,7 @@ class Speaker:
                     getattr(subject, part)._random = subject._random
             try:
                 ask = subject.ask(free)
-            except ValueError:  # what it has learnt is not true any more
+            except ValueError:  # what the subject has learnt is not true any more
                 continue
             if ask.api == api or name == "logins":
                 break
@@ -115,7 +115,7 @@ class Speaker:
 
 
 def _varied(ask: Ask, chance: Random, *, static: bool) -> Ask:
-    """Changes some fields of a request to values that dialogues, which must not depend on the time, do not have."""
+    """Changes some fields of a request to values that dialogues do not have because they must not depend on the time."""
     changed = {
         field: chance.choice(values)
         for (api, field), values in VARIED.items()
@@ -136,13 +136,14 @@ def _mark(body: Json, subject: str) -> None:
 
 
 def _shorten(subject: Any) -> None:
-    """Leaves only some of the requests with which a dialogue prepares its groups, because schedules are short."""
+    """Keeps only some of the requests with which a dialogue prepares its groups, because schedules are short."""
     first = getattr(subject, "_first", None)
     if first:
         first[:] = [first[number] for number in PREPARING if number < len(first)]
 
 
 PREPARING = (0, 4, 6)
-"""Of share groups: the setting share.auto.offset.reset, the start offsets, and the ShareFetch that loads a partition."""
+"""Requests that prepare share groups: the setting share.auto.offset.reset, the start offsets, and the ShareFetch that loads a
+partition."""
 MAKERS = SUBJECTS | {"consumers": Consumers, "security": Security, "states": States, "logins": Logins}
 """The subjects by name. The dialogues about brokers need the number of brokers, too."""

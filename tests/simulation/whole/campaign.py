@@ -1,4 +1,4 @@
-"""Many schedules: cases for workers, the smallest failing schedule, and the ledger of what has been played and met."""
+"""Many schedules: cases for workers, the smallest failing schedule, and the ledger of the seeds played and the pairs met."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from simulation.whole.world import run
 CHUNK = 20
 """The number of schedules in a case."""
 SHRINKING_S = 120.0
-"""The most seconds in which a failing schedule is made smaller."""
+"""The longest time in which a failing schedule is made smaller, in seconds."""
 TOLD = Met()
-"""The pairs that this process has met, and has told already."""
+"""The pairs that this process has met and already reported."""
 
 
 def play_case(case: Mapping[str, Any]) -> dict[str, Any]:
     """Runs the schedules of one case. Returns the number of steps, the pairs that this process has met for the first time, and
-    the failure, if any, with the smallest schedule."""
+    the failure, if any, of the smallest schedule."""
     steps, met = 0, Met()
     plans = [Plan(*each) for each in case["plans"]] if "plans" in case else [None] * case["schedules"]
     for number, plan in enumerate(plans):
@@ -69,7 +69,8 @@ def failure(setting: Setting, steps: Sequence[Step], kind: str) -> Finding | Non
 
 
 class Ledger:
-    """The seeds that have been played, and the pairs that they have met, in a file of JSON. Raises OSError, ValueError."""
+    """A JSON file with the seeds that have been played, and the pairs that their schedules have met. Raises OSError,
+    ValueError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -116,7 +117,7 @@ class Ledger:
         new.replace(self._path)
 
     def coverage(self) -> dict[str, str]:
-        """Returns how many of the pairs that can be met have been met, by what the kinds are, and in all about the same thing
+        """Returns how many of the possible pairs have been met: for each two sorts of kinds, and for pairs about the same thing
         and about different things."""
         able, met = Counter[str](), Counter[str]()
         for before, kind, same in all_pairs():
@@ -126,7 +127,7 @@ class Ledger:
         return {told: f"{met[told]} of {able[told]}" for told in sorted(able)}
 
     def unmet(self) -> Iterator[Pair]:
-        """Yields the pairs that can be met and have not been met."""
+        """Yields the possible pairs that have not been met."""
         yield from (pair for pair in all_pairs() if pair not in self.pairs)
 
 

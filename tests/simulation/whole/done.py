@@ -1,7 +1,7 @@
-"""What the accepted requests have done, to be compared with what the brokers say of their state (`shown`).
+"""What the accepted requests have done. It is compared with the state that the brokers describe (`shown`).
 
 A fact has a key, which begins with its family, and the values that it may have. Without a response, a request may have been
-done or not. `ANY` stands for a fact of which nothing is known, and `ABSENT` for one that is not there.
+done or not. `ANY` stands for an unknown fact, and `ABSENT` for a fact that does not exist.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 Key = tuple[Any, ...]
 ABSENT, ANY = "absent", "anything"
 COMPLETE = frozenset({"topic", "config", "acl", "quota", "scram", "token", "offset"})
-"""The families of which `Done` knows every fact, so that a fact that it does not know must be absent."""
+"""The families of which `Done` knows every fact: any other fact of these families must be absent."""
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE = 0, 1
 WEEK_MS = 7 * 86_400_000
 UNCLEAN = "unclean.leader.election.enable"
 SELDOM = 5
-"""The settings of brokers, which are many, are described in one of this many schedules."""
+"""There are many broker settings, so only every n-th schedule describes them, where n is this number."""
 
 
 class Pending(NamedTuple):
-    """An offset that a transaction commits: its key and value, the number of the response, and whether the coordinator of the
-    transaction surely knows of it."""
+    """An offset that a transaction commits: its key and value, the number of the response, and whether the transaction
+    coordinator surely knows of the group."""
 
     key: Key
     value: Any
@@ -52,17 +52,17 @@ class Done:
         """The earliest offsets at which logs may begin, after DeleteRecords."""
         self.acknowledged = Acknowledged()
         self.lossy: set[str] = set()
-        """The topics that may have lost acknowledged records, as in Kafka."""
+        """The topics that, as in Kafka, may have lost acknowledged records."""
         self.falls: set[str] = set()
         """The topics whose high watermarks may fall."""
         self.auto_created: set[str] = set()
         self._count = 0
         self._changed: dict[Key, int] = {}
-        """When a fact was last set, by the number of the response."""
+        """The number of the response that last set a fact."""
         self._pending: dict[Any, list[Pending]] = {}
         """The offsets of open transactions, by producer id."""
         self._added: set[tuple[Any, str]] = set()
-        """The producers and groups of AddOffsetsToTxn."""
+        """The producers and groups of the accepted AddOffsetsToTxn requests."""
 
     # Facts
 
@@ -76,7 +76,7 @@ class Done:
         self.set(key, *self.facts.get(key, {ABSENT}), *values)
 
     def drop(self, *begin: Any, how: Callable[[Key], None] | None = None) -> None:
-        """All facts whose keys begin so are absent."""
+        """All facts whose keys begin with these values are absent."""
         for key in [key for key in self.facts if key[: len(begin)] == begin]:
             (how or (lambda each: self.set(each, ABSENT)))(key)
 
@@ -138,7 +138,7 @@ class Done:
             learner(request, response, version)
 
     def perhaps(self, api: str, request: Any) -> None:
-        """A request got no response that could be believed, so it may have been done or not."""
+        """A request got no response that counts, so it may have been done or not."""
         if getattr(request, "validate_only", False):
             return
         family = {
@@ -338,7 +338,7 @@ class Done:
         pending = self._transaction_over(request.producer_id)
         if not request.committed:
             return
-        changed = dict(self._changed)  # before this transaction, whose last commit of a key counts
+        changed = dict(self._changed)  # of this transaction, the last commit of a key counts
         for each in pending:
             if changed.get(each.key, 0) > each.number:
                 continue  # a newer offset stays
@@ -384,7 +384,7 @@ class Done:
     # The comparison
 
     def differences(self, shown: Mapping[Key, Any]) -> Iterator[str]:
-        """Yields a text for each fact that is not as it was done."""
+        """Yields a text for each fact that differs from what the requests have done."""
         known = {key for key in self.facts if key[0] in COMPLETE}
         for key in sorted(known | {key for key in shown if key[0] in COMPLETE}, key=repr):
             found = shown.get(key, ABSENT)
@@ -411,7 +411,7 @@ class Done:
 
 
 def _plainly(value: Any) -> Any:
-    """Kafka shows a setting as it has read it: TRUE as true, and a list without spaces."""
+    """Kafka shows the parsed value of a setting: TRUE as true, and a list without spaces."""
     return value.lower().replace(" ", "") if isinstance(value, str) else value
 
 

@@ -1,4 +1,5 @@
-"""Follows the logs and the acquired records of a world from step to step, and checks what no reader may see."""
+"""Follows the logs and the acquired records of a world from step to step, and checks that readers see nothing too early or
+twice."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ EXPIRY_MS = 86_400_000
 
 @dataclass(slots=True)
 class Followed:
-    """What is known of one log: where its next batch begins, its open transactions by producer id, each with its first
-    offset, and the largest high watermark that readers have seen."""
+    """What is known about a log: the offset of its next batch, the first offsets of its open transactions by producer id, and
+    the largest high watermark that readers have seen."""
 
     epoch: int = -1
     position: int = 0
@@ -53,7 +54,7 @@ class Followed:
     start: int = 0
     batches: list[Batch] = field(default_factory=list)
     sent: dict[Any, Batch] = field(default_factory=dict)
-    """The batches of idempotent producers, by what makes them unique."""
+    """The batches of idempotent producers. The key is unique for each batch."""
     ended: list[Ended] = field(default_factory=list)
     cut: int | None = None
     """The offset to which a test has truncated the log."""
@@ -96,7 +97,7 @@ class Following:
             known.cut = min((each.first for each in known.batches if each.last >= offset), default=None)
 
     def forget_producers(self) -> None:
-        """A test makes brokers forget producers, so that their batches may come again."""
+        """A test makes brokers forget producers, so the same batches may be stored again."""
         for known in self._logs.values():
             known.sent.clear()
 
@@ -123,7 +124,7 @@ class Following:
             known.position = partition.log_end_offset
         first = min((each for each in known.open.values() if each >= partition.log_start_offset), default=high)
         if partition.last_stable_offset > first:
-            told = f"{where}: the last stable offset is {partition.last_stable_offset}, and a transaction is open at {first}"
+            told = f"{where}: the last stable offset is {partition.last_stable_offset}, but a transaction is open at {first}"
             raise Finding("readers see an open transaction", told)
 
     @staticmethod
@@ -147,7 +148,7 @@ class Following:
 
     @staticmethod
     def _deleted(world: World, topic: Topic, partition: Partition, known: Followed) -> None:
-        """Checks that retention deletes nothing too early. Settings that a schedule has changed are left out."""
+        """Checks that retention deletes nothing too early. Topics whose retention a schedule has changed are not checked."""
         begin = max(_asked_to_delete(world, topic.name, partition.index), default=0)
         changed = [world.done.since.get(("config", TOPIC, topic.name, f"retention.{each}"), 0) for each in ("ms", "bytes")]
         deletes = any(sent.api == "DeleteRecords" for link in world.links.values() for sent in link.awaited)
@@ -162,8 +163,8 @@ class Following:
 
 
 def _asked_to_delete(world: World, topic: str, index: int) -> Iterator[int]:
-    """Yields the offsets before which DeleteRecords was to delete, whatever the response was, because the leader deletes before
-    it waits for the other replicas."""
+    """Yields the offsets before which DeleteRecords requests wanted to delete. The response does not matter, because the leader
+    deletes before it waits for the other replicas."""
     for sent in world.history:
         for asked in sent.request.topics if sent.api == "DeleteRecords" else ():
             offsets = [part.offset for part in asked.partitions if asked.name == topic and part.partition_index == index]
@@ -180,7 +181,7 @@ def _acquired(engine: Engine) -> Iterator[tuple[InFlight, str]]:
 
 
 def all_leave(world: World) -> None:
-    """Lets all clients leave, and checks that no request of theirs waits any more. Raises Finding."""
+    """Lets all clients leave, and checks that none of their requests waits any more. Raises Finding."""
     engine = world.engine
     for where in list(world.links):
         world.leave(where)

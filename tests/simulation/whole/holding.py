@@ -1,7 +1,7 @@
-"""What must hold in every world.
+"""Conditions that must hold in every world.
 
-Safety: what was acknowledged is there, in order and once, unless Kafka loses it, too; the offsets of a log are in order; the
-brokers describe what was done, and describe the same after a restart.
+Safety: acknowledged records are there, in order and once, unless Kafka would lose them, too; the offsets of a log are in order;
+the brokers describe what was done, and describe the same after a restart.
 
 Liveness: every request gets its response or its close; no timer fires, and no work goes on, more often than a bound.
 
@@ -45,7 +45,7 @@ CLOSES = (
 )  # fmt: skip
 """Parts of the reasons for which Kafka, too, closes a connection."""
 WAITS = (SECOND, MINUTE, 11 * MINUTE)
-"""How long responses may take, in three steps."""
+"""The clock moves by these times before the check that every request has its response."""
 LONGEST_WAIT = 2**31
 MONTH_MS = 30 * DAY
 
@@ -145,7 +145,7 @@ def live(world: World) -> None:
 
 
 def _left(world: World) -> int:
-    """Returns how much the clients still wait for: each request until it arrives, and until its response. A quota can hold a
+    """Returns the number of requests that have not arrived plus the number of requests without a response. A quota can hold a
     connection back after each request."""
     return sum(len(link.arrived) + len(link.awaited) for link in world.links.values())
 
@@ -171,8 +171,8 @@ def at_rest(world: World) -> None:
 
 
 def _waiting(world: World) -> list[Sent]:
-    """Returns the requests that wait for a response. As in Kafka, a JoinGroup that a later one of the same member has replaced
-    gets none."""
+    """Returns the requests that wait for a response. As in Kafka, a JoinGroup gets no response after the same member has sent
+    another JoinGroup."""
     waiting = [link.awaited[0] for link in world.links.values() if link.awaited]
     joins = Counter(
         (each.request.group_id, each.request.member_id) for each in world.history if each.api in ("JoinGroup", "SyncGroup")
@@ -223,7 +223,7 @@ def describes_what_was_done(world: World) -> dict[Key, Any]:
 
 
 def aged(world: World) -> None:
-    """A month passes, so that every timer meets what the schedule has left."""
+    """Lets a month pass, so that every timer fires on the state that the schedule has left."""
     world.advance(8 * DAY)
     world.advance(31 * DAY)
     after_step(world, world.watch.take_fired())
@@ -231,7 +231,7 @@ def aged(world: World) -> None:
     for partition in world.engine.cluster.partitions():
         where, configs = f"{partition.topic}-{partition.index}", partition.configs
         known = [key for key, state in partition.producers.items() if open_since(state) < 0]
-        if known:  # as in Kafka, a producer stays as long as its transaction is open, which its coordinator may have forgotten
+        if known:  # as in Kafka, a producer with an open transaction stays, even if the coordinator has forgotten it
             raise Finding("an expired producer is still known", f"{where}: {known}")
         expires = configs.text("cleanup.policy") == "delete" and 0 <= configs.integer("retention.ms") < MONTH_MS
         if expires and partition.log_start_offset != partition.log_end_offset:

@@ -93,7 +93,7 @@ OFTEN = {
     "StreamsGroupHeartbeat": 3, "DeleteRecords": 2, "CreateTopics": 2, "DeleteTopics": 1, "IncrementalAlterConfigs": 3,
     "Heartbeat": 2, "SaslAuthenticate": 2, "AddPartitionsToTxn": 2, "CreateAcls": 2, "CreateDelegationToken": 2,
 }  # fmt: skip
-"""The weights of requests that do more than others. The weight of every other request is 1, but of those below."""
+"""The weights of requests that do more than others. Any request that is neither here nor in `SELDOM` has the weight 1."""
 SELDOM = dict.fromkeys(
     ("UnregisterBroker", "UnregisterController", "AddRaftVoter", "RemoveRaftVoter", "DescribeCluster", "DescribeQuorum",
      "ListConfigResources", "UpdateFeatures", "ApiVersions"), 0.2
@@ -164,7 +164,7 @@ THEMES: dict[str, tuple[str, ...]] = {
         "ShareFetch", "TxnOffsetCommit", "EndTxn", "ConsumerGroupHeartbeat", "CreatePartitions", "clock: seconds",
     ),
 }  # fmt: skip
-"""Kinds that are about the same things. A schedule has one or two themes, whose kinds are more frequent in it."""
+"""Themes: kinds that concern the same things. A schedule may have themes, whose kinds are more frequent in it."""
 KINDS = list(WEIGHTS)
 """The kinds of steps."""
 SETUP_KINDS = [

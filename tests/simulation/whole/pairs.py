@@ -1,8 +1,8 @@
-"""Which pairs of kinds have been met: the second within a few steps after the first, about the same thing or not; and which
-pairs can be met.
+"""Which pairs of kinds have been met, and which can be met. A pair is met if its second kind follows the first within a few
+steps; the two concern the same thing, or different things.
 
-Timers are about the cluster as a whole, because their names do not tell what they are about. The timers of a step follow it in
-the order in which they fired.
+Every timer counts as concerning the whole cluster, because its name does not show more. After a step come the timers that fired
+in it, in their order.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from simulation.whole.things import CLUSTER, SORTS, Things, sorts_of
 from simulation.whole.timers import PREFIX, TIMERS
 
 WITHIN = 6
-"""How many steps back the first of a pair may lie."""
+"""The most steps from the first kind of a pair to the second."""
 Pair = tuple[str, str, bool]
 """The first kind, the second kind, and whether both were about the same thing."""
 Deed = tuple[str, Things]
-"""A kind, and what it was about."""
+"""A kind, and the things that it concerned."""
 
 
 class Met:
@@ -36,7 +36,7 @@ class Met:
         self._latest.clear()
 
     def note(self, done: Sequence[Deed]) -> None:
-        """Note what was done in a step: the step itself, and then the timers that have fired."""
+        """Note what happened in a step: the step itself, and then the timers that fired."""
         before = [each for step in self._latest for each in step]
         for kind, things in done:
             for earlier, others in before:

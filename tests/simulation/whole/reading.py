@@ -1,4 +1,4 @@
-"""Checks what readers get: each response to Fetch and ListOffsets is compared with the logs, and with what was asked."""
+"""Checks what readers get: compares each response to Fetch and ListOffsets with the logs and with its request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 INITIAL, FINAL = 0, -1
 LARGE = 1 << 20
-"""More bytes than all logs of a world have."""
+"""More bytes than all logs of a world together have."""
 EARLIEST, LATEST = -2, -1
 SINCE_SESSIONS, BY_TOPIC_ID = 7, 13
 """The first versions of Fetch with sessions, and with topic ids."""
@@ -50,7 +50,7 @@ class Readers:
             self._before[sent.number] = {(each.topic, each.index): _ends(topic, each) for topic, each in _partitions(world)}
 
     def lost(self, sent: Sent) -> None:
-        """Note that a request gets no response, or none that can be judged."""
+        """Note that a request gets no response, or that its response cannot be judged."""
         self._before.pop(sent.number, None)
         if sent.api == "Fetch":
             self._sessions.pop((sent.node, sent.request.session_id), None)
@@ -85,7 +85,7 @@ class Readers:
             raise Finding("a Fetch does not get all partitions", f"{sent}: {told}, and not {[*asked]}")
 
     def update(self, world: World, node: int, request: Any, version: int, chance: Random) -> None:
-        """Lets a reader go on with a session, and fetch one of its partitions again from the start, and all of it."""
+        """Changes a request so that it continues a fetch session and fetches the whole of one of its partitions."""
         by_id = version >= BY_TOPIC_ID
         known = [
             key
@@ -110,7 +110,7 @@ class Readers:
         request.max_bytes = LARGE
 
     def _asked(self, sent: Sent, response: Any, whole: bool) -> dict[Key, Any] | None:
-        """Returns the partitions that a request fetches, or None if that is not known."""
+        """Returns the partitions that a request fetches, or None if they are unknown."""
         request = sent.request
         named = {(_name(topic), part.partition): part for topic in request.topics for part in topic.partitions}
         if whole:
@@ -165,9 +165,9 @@ class _Part(NamedTuple):
     def _epoch(self) -> None:
         asked, code, now = self.asked.current_leader_epoch, self.told.error_code, self.partition.leader_epoch
         if code == ErrorCode.FENCED_LEADER_EPOCH:
-            self._expect(0 <= asked < now, "the leader epoch is fenced, and it is not old")
+            self._expect(0 <= asked < now, "the leader epoch is fenced, but it is not old")
         elif code == ErrorCode.UNKNOWN_LEADER_EPOCH:
-            self._expect(asked > self.before.epoch, "the leader epoch is unknown, and it is not new")
+            self._expect(asked > self.before.epoch, "the leader epoch is unknown, but it is not new")
         elif not code and asked >= 0 and self.sent.version >= 9:
             self._expect(self.before.epoch <= asked <= now, "another leader epoch is accepted")
 
@@ -216,7 +216,7 @@ class _Part(NamedTuple):
             self._aborted(offset, following)
 
     def _aborted(self, offset: int, end: int) -> None:
-        """Checks that a reader of committed records learns of the aborted ones."""
+        """Checks that a reader of committed records learns of the aborted transactions."""
         ended = self.world.following.ended(self.before.topic_id, self.partition.index)
         told = {(each.producer_id, each.first_offset) for each in self.told.aborted_transactions or ()}
         for each in ended:

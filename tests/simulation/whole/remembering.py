@@ -22,7 +22,7 @@ def restarting(world: World, mode: str, restart: Callable[[str], None]) -> None:
     before = shown(world) if world.engine.cluster.live_brokers and world.engine.faults is None else {}
     restart(mode)
     world.settle()
-    if mode == "kill":  # the checkpoint of the logs' starts may be older
+    if mode == "kill":  # the checkpoint of the log start offsets may be older
         world.done.starts.clear()
     if before:
         remembers(world, mode, before)
@@ -39,10 +39,10 @@ def remembers(world: World, mode: str, before: Mapping[Key, Any]) -> None:
 
 def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], after: Mapping[Key, Any]) -> bool:
     if key not in before and any(str(part).startswith("__") for part in key):
-        return True  # a start makes internal topics that were deleted
+        return True  # a start creates the internal topics that were deleted
     if key[0] in ("directory", "replicas", "reassignment"):  # a start completes reassignments
         return ("reassignment", *(key[2:4] if key[0] == "directory" else key[1:3])) in before
-    if key[0] in ("group", "members") and key not in after:  # a log has nothing of a group without members and offsets
+    if key[0] in ("group", "members") and key not in after:  # the log has no record of a group without members and offsets
         (_, members), offsets = (
             before.get(("members", key[1]), ("", {})),
             [each for each in before if each[:2] == ("offset", key[1])],
@@ -55,7 +55,7 @@ def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], af
         begins = new_start == start or (mode == "kill" and new_start <= start)
         ends = new_end == end or (grows and new_end >= end)
         return begins and ends and high <= new_high and (stable <= new_stable or mode == "kill")
-    if key[0] == "producer":  # a start forgets producers whose batches were deleted; an older snapshot may have expired ones
+    if key[0] == "producer":  # a start forgets producers whose batches were deleted; an old snapshot may have expired producers
         partition = world.engine.cluster.partition(key[1], key[2])
         forgets = partition is not None and partition.log_start_offset > 0
         return ending or (mode == "kill" and key not in before) or forgets

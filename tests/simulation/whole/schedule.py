@@ -1,8 +1,8 @@
-"""A schedule: a setting and a list of steps. Without some of its steps it still is a valid schedule.
+"""A schedule: a setting and a list of steps. It stays valid if steps are removed.
 
-A step has a kind and a seed. The step decides by its seed what it does with the objects that it then finds, so it does not
-depend on other steps being there. The seed of a schedule also chooses two kinds, the focus, which often follow each other. The
-seeds from 0 to the square of the number of kinds have all foci, one after another. Another schedule follows a plan.
+A step has a kind and a seed. When the step is played, its seed decides what it does with the objects that exist then, so it
+does not need other steps. The seed of a schedule also chooses two kinds, the focus, which often follow each other. If there are
+n kinds, each of the first n² seeds has another focus. Other schedules follow a plan instead.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Setting:
     """Whether the model of Kafka's rules judges the history of the clients."""
     release: str = ""
     tries: int = 20
-    """How many requests of a subject are tried until one is found of the wanted kind."""
+    """The most requests of a subject that are generated until one has the wanted kind."""
     planned: bool = False
     """Whether a plan leads to a pair of kinds. Then requests are as in the dialogues, and no client leaves by itself."""
 
@@ -59,15 +59,15 @@ class Schedule(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a schedule is steered to (`steering`)."""
+    """What a planned schedule must have (`steering`)."""
 
     setting: Mapping[str, Any]
     """The settings that are not left to chance."""
     kinds: Sequence[str]
-    """The kinds of steps that it has, in this order."""
+    """The kinds of the schedule's steps, in this order."""
     seed: int | None = None
-    """The seed of the steps, if it is not that of the schedule: plans with the same seed begin with the same steps as long as
-    they begin with the same kinds."""
+    """The seed of the steps, or None for the schedule's seed. Plans with the same seed have the same steps as long as their
+    kinds are the same."""
 
 
 def focus_of(seed: int) -> tuple[str, str]:

@@ -16,8 +16,8 @@ WRONG = (ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.INVALID_SHARE_SESSION_
 
 
 class Sessions:
-    """The next epoch of each session, as far as responses tell. While several requests of a session are under way, their order
-    is not known, so they are not judged."""
+    """The next epoch of each session, judging by the responses. Requests of a session that are under way at the same time are
+    not judged, because their order is unknown."""
 
     def __init__(self) -> None:
         self._next: dict[Any, int] = {}
@@ -37,7 +37,7 @@ class Sessions:
             waiting.add(sent.number)
 
     def lost(self, sent: Sent) -> None:
-        """Note that a request gets no response, or none that can be judged."""
+        """Note that a request gets no response, or that its response cannot be judged."""
         if (key := _key(sent, None)) is not None:
             self._waiting[key].discard(sent.number)
             self._next.pop(key, None)
@@ -62,7 +62,7 @@ class Sessions:
 
 
 def _key(sent: Sent, response: Any) -> Any:
-    """Returns what a request's session is known by, or None for another request."""
+    """Returns the key of a request's session, or None if the request has no session."""
     request = sent.request
     if sent.api == "Fetch" and sent.version >= 7:
         return sent.node, request.session_id or (f"of request {sent.number}" if response is None else response.session_id)

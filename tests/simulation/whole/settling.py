@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from simulation.whole.world import World
 
 ROUNDS = 10
-"""How often each member sends a heartbeat."""
+"""The number of heartbeats that each member sends."""
 PAUSE_MS = 1000
 SETTLING = {"consumer": "ConsumerGroupHeartbeat", "share": "ShareGroupHeartbeat"}
 

@@ -1,4 +1,4 @@
-"""What the brokers say of their state: one value for each fact, by a key that begins with the fact's family (see `done`)."""
+"""The state that the brokers describe: one value for each fact. A fact's key begins with its family (see `done`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from simulation.whole.world import World
 
 OWN_SOURCES = {TOPIC: 1, METRICS: 7, GROUP: 8}
-"""The source of the settings that a request has set for a resource of each type. Of a broker, see `_is_own`."""
+"""The source of the settings that a request has set, by the type of their resource. For brokers, see `_is_own`."""
 EARLIEST, LATEST = -2, -1
 DESCRIBE = {
     "classic": "DescribeGroups", "consumer": "ConsumerGroupDescribe", "share": "ShareGroupDescribe",
@@ -23,7 +23,7 @@ DESCRIBE = {
 
 
 def shown(world: World) -> dict[Key, Any]:
-    """Returns all facts that the brokers tell."""
+    """Returns all facts that the brokers describe."""
     return dict(_facts(world))
 
 
@@ -117,7 +117,7 @@ def _groups(world: World) -> Iterator[tuple[Key, Any]]:
 
 
 def _members(world: World, node: int, listed: Any) -> tuple[str, dict[str, Any]]:
-    """Returns a group's state and what is told of its members, by member id."""
+    """Returns a group's state and the descriptions of its members by member id."""
     field = "groups" if listed.group_type == "classic" else "group_ids"
     told = world.ask(plain(DESCRIBE[listed.group_type], **{field: [listed.group_id]}), 9, node)
     return told.groups[0].group_state, {member.member_id: str(member) for member in told.groups[0].members}

@@ -1,7 +1,7 @@
-"""Steering: plans of schedules that meet pairs that have not been met yet.
+"""Steering: plans schedules that meet new pairs of kinds.
 
-A plan is a list of kinds of steps, which a schedule contains in this order. Each next kind of a plan is the one that makes the
-most new pairs with the kinds before it. A pair that was planned and not met counts less each time.
+A plan is a list of kinds of steps, which a schedule contains in this order. As its next kind, a plan gets the kind that makes
+the most new pairs with the kinds before it. Each time that a pair was planned but not met, it counts less.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from simulation.whole.timers import PREFIX, TIMERS
 LENGTH = 60
 """The number of steps of a plan."""
 FOCUS = 4
-"""How much the timer counts that a plan has in its focus."""
+"""The weight of the timer that is a plan's focus."""
 BEFORE = {
     "restore": ("snapshot",), "cluster: thaw_replica": ("cluster: freeze_replica",),
     "a member's session ends": ("JoinGroup", "JoinGroup"), "cluster: start_broker": ("cluster: kill_broker",),
     "acl: remove_acl": ("acl: add_acl",), "quota: remove": ("quota: set",), "SyncGroup": ("JoinGroup",),
     "a client leaves": ("Metadata",), "state: truncate": ("Produce",),
 }  # fmt: skip
-"""The kinds without which another one is mostly impossible."""
+"""The kinds without which the key's kind is mostly impossible."""
 SETTINGS: list[dict[str, Any]] = [
     {"data": data, "brokers": brokers, "secured": secured} | more
     for more in ({}, EARLIER, {"sync": "interval"}, {**EARLIER, "sync": "interval"})
@@ -42,25 +42,25 @@ STEPS = {kind for kind in EVERY_KIND if not kind.startswith(PREFIX)}
 
 
 class Growing:
-    """The steps of a plan, and the kinds of its latest steps and of the timers that fire in them."""
+    """A growing plan: its steps, and the kinds of its latest steps and of the timers that fire in them."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
         self.window = deque[list[str]](maxlen=WITHIN + 1)
 
     def add(self, done: list[str]) -> list[str]:
-        """Add a step. The first of these kinds is its own."""
+        """Add a step. The first of `done` is the step's own kind; the others are timers."""
         self.found.append(done[0])
         self.window.append(done)
         return done
 
 
 class Steering:
-    """Plans schedules. `met` has the pairs that have been met; it changes while they are played."""
+    """Plans schedules. `met` has the pairs that have been met already."""
 
     def __init__(self, met: Iterable[Pair]) -> None:
         self._wanted: dict[str, Counter[str]] = {kind: Counter() for kind in EVERY_KIND}
-        """How many pairs with two kinds are wanted: about the same thing, about different things, or both."""
+        """The number of wanted pairs of two kinds: 2 if about the same thing and about different things are both wanted."""
         self._planned: Counter[tuple[str, str]] = Counter()
         for before, kind, _ in set(all_pairs()).difference(met):
             self._wanted[before][kind] += 1
@@ -69,7 +69,7 @@ class Steering:
 
     @property
     def left(self) -> int:
-        """The number of pairs that can be met and have not been met."""
+        """The number of possible pairs that have not been met."""
         return sum(map(Counter.total, self._wanted.values()))
 
     def note(self, pairs: Iterable[Pair]) -> None:
@@ -81,7 +81,7 @@ class Steering:
                 self._wanted[before][kind] -= 1
 
     def plans(self, seed: int, count: int) -> list[Plan]:
-        """Returns the next plans, for this seed and those after it."""
+        """Returns plans for `count` seeds, beginning with this seed."""
         return [self.plan(each) for each in range(seed, seed + count)]
 
     def plan(self, seed: int) -> Plan:
@@ -96,7 +96,7 @@ class Steering:
         return Plan(setting, growing.found)
 
     def _about_a_timer(self, chance: Random) -> Plan:
-        """Returns a plan with some wanted kinds before and after a timer, which is set by steps that are known to set it."""
+        """Returns a plan in which steps set a timer; some wanted kinds come before and after the timer fires."""
         focus = self._focus({*RARE}, chance)
         timer = TIMERS[focus.removeprefix(PREFIX)]
         setting = {"data": chance.random() < 0.4, "brokers": 1, "secured": True} | dict(NEEDS.get(focus, {}))
@@ -114,7 +114,7 @@ class Steering:
         return Plan(setting, growing.found, timer.seed)
 
     def _grow(self, growing: Growing, able: set[str], focus: str, chance: Random, length: int) -> None:
-        """Add the best kinds until there are so many steps."""
+        """Add the best kinds until the plan has `length` steps."""
         while len(growing.found) < length:
             best = self._best(growing.window, able, focus, chance)
             steps = _steps(best)
@@ -133,7 +133,7 @@ class Steering:
                 self._planned.update((earlier, kind) for kind in done)
 
     def _focus(self, able: set[str], chance: Random) -> str:
-        """Returns the timer that the plan tries to meet often: one of which many pairs are wanted."""
+        """Returns the timer that the plan tries to meet often. Many pairs with this timer are wanted."""
         wanted = {timer: 1 + self._wanted[timer].total() + sum(each[timer] for each in self._wanted.values()) for timer in RARE}
         timers = [timer for timer in RARE if timer in able]
         return chance.choices(timers, [wanted[timer] ** 2 for timer in timers])[0]
@@ -145,7 +145,7 @@ class Steering:
                 for kind, wanted in self._wanted[earlier].items():
                     if wanted and kind in able:
                         scores[kind] = scores.get(kind, 0) + wanted / (1 + self._planned[earlier, kind])
-        if not scores:  # the plan begins: the kind with the most to do
+        if not scores:  # for the first step: the kind that has the most wanted pairs
             scores = {kind: self._wanted[kind].total() for kind in EVERY_KIND if kind in able}
         if focus in scores:
             scores[focus] *= FOCUS
@@ -158,7 +158,7 @@ def _able(setting: Mapping[str, Any]) -> set[str]:
 
 
 def _steps(kind: str) -> list[str]:
-    """Returns the steps that lead to a kind, and the step itself or the one in which the timer fires."""
+    """Returns the steps that lead to a kind. The last is the step itself, or the step in which the timer fires."""
     if kind.startswith(PREFIX):
         timer = TIMERS[kind.removeprefix(PREFIX)]
         return [*timer.first, timer.clock]

@@ -17,7 +17,7 @@ FAMILIES = {
     "Acl": "ACLs", "Quota": "quotas", "Scram": "users", "Token": "tokens", "Sasl": "users", "Telemetry": "metrics",
     "Feature": "features", "Raft": "the quorum", "Quorum": "the quorum", "Config": "settings",
 }  # fmt: skip
-"""What requests are about that name nothing else, by a part of the API's name."""
+"""The thing that a request concerns if the request does not name a thing. The key is a part of the API's name."""
 
 
 def topic_thing(name: str) -> str:
@@ -38,9 +38,9 @@ NAMING: dict[str, tuple[Entity, ...]] = {
 """The sorts of things that requests name, and the entities of the fields that name them."""
 
 INTERNAL = {"DescribeQuorum"}
-"""The requests whose topics are not those of other requests: the topic of the metadata log."""
+"""The requests whose topic is that of the metadata log, which no other request names."""
 RESOURCES = {"Config": {2: "topic", 32: "group"}, "Acl": {2: "topic", 3: "group", 5: "transaction"}}
-"""The sorts of resources by their type, by a part of the API's name."""
+"""The sorts of resources by their type. The key is a part of the API's name."""
 NEWEST = 2**15 - 2
 """Later than every version that a request has."""
 SORTS = frozenset({*NAMING, "broker"})
@@ -50,7 +50,7 @@ SORTS = frozenset({*NAMING, "broker"})
 @cache
 def sorts_of(api: str) -> frozenset[str]:
     """Returns the sorts of things that a request can be about: sorts of which there are several things, families, and the whole
-    cluster. A request is about everything if it can name nothing, or if null stands for all names."""
+    cluster. A request that has no name, or in which null stands for all names, can concern everything."""
     if api in INTERNAL:
         return frozenset({_family(api)})
     cls = request_class(KEYS[api])

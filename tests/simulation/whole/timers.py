@@ -1,11 +1,11 @@
-"""The timers of the broker, by the names of their actions: how a schedule comes to each, or why none can."""
+"""The timers of the broker, by the names of their actions: how a schedule meets each timer, or why no schedule can."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 PREFIX = "timer: "
-"""The kind of a timer is its name after this."""
+"""The kind of a timer is this prefix and the timer's name."""
 
 
 class Timer(NamedTuple):
@@ -14,9 +14,9 @@ class Timer(NamedTuple):
     first: tuple[str, ...] = ()
     """The kinds of steps that set the timer."""
     clock: str = "clock: minutes"
-    """The step in which it fires."""
+    """The kind of step in which the timer fires."""
     seed: int = 0
-    """A seed with which these steps, at the beginning of a plan, lead to the timer."""
+    """With this seed, a plan that begins with these steps meets the timer."""
 
 
 HOURS, MINUTES, SECONDS = "clock: hours", "clock: minutes", "clock: seconds"

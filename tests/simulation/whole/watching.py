@@ -21,7 +21,8 @@ from wirebroker.core.purgatory import Periodic, Timers, name_of
 HANG_S = 20.0
 """Seconds of CPU time after which a step is interrupted. This is the last resort: it finds loops without timers and slices."""
 MOST_AGAIN = 500
-"""How often a timer may set itself again before the broker holds it back. The usual limit takes long to reach."""
+"""How often a timer may set itself again before the broker holds it back. The broker's own limit would take too long to
+reach."""
 MOST_SLICES = 20_000
 """The most slices of long work in one step."""
 
@@ -30,7 +31,7 @@ PERIODIC = name_of(Periodic._begin)
 
 
 class Hang(BaseException):
-    """Raised in a step that does not end. It is not an Exception, so that no handler catches it."""
+    """Raised in a step that does not end. It is a BaseException, so `except Exception` does not catch it."""
 
 
 class Watch(logging.Handler):

@@ -74,7 +74,7 @@ LEAVING = 0.04
 """How often a client leaves before its request has a response."""
 
 FIRST: dict[Any, dict[Key, Any]] = {}
-"""The facts of a new cluster that do not concern topics, by what they depend on."""
+"""The facts of a new cluster that do not concern topics. The key has the settings on which they depend."""
 
 
 @dataclass(eq=False)
@@ -140,14 +140,15 @@ class World:
         self.history: list[Sent] = []
         """All requests, in the order in which they were sent."""
         self.judged: list[Exchange | Act] = []
-        """What the model of Kafka's rules sees: the same until something breaks or a test changes the state."""
+        """The requests that the model of Kafka's rules judges: all, until something breaks or a test changes the state."""
         self.judging: Judging | None = None
         self.snapshot: Snapshot | None = None
         self.at_repair: list[Callable[[], object]] = []
-        """What must be called to undo what acts have broken."""
-        self.expects_closes = self.disk_failed = self.disk_had_failed = False
+        """Functions that undo what acts have broken."""
+        self.expects_closes = self.disk_failed = self.disk_had_failed = self.forgot_transactions = False
         self._kind = ""
-        """The kind of the present step. A subject may have sent another request than was wanted."""
+        """The kind of the present step. If a subject has sent another request than was wanted, this is the kind of that
+        request."""
         self._faulty = 0
         self.following = Following()
         self.sessions, self.readers = Sessions(), Readers()
@@ -231,7 +232,7 @@ class World:
 
     @staticmethod
     def pick(chance: Random, among: Sequence[T]) -> T:
-        """Chooses one of these by hash, so that the choice mostly stays the same if another one is missing."""
+        """Chooses one of `among` by hash, so that the choice mostly stays the same when another element is missing."""
         if not among:
             raise LookupError("there is nothing to choose from")
         salt = chance.getrandbits(32)
@@ -331,7 +332,7 @@ class World:
         return things_of(sent.api, asked.message, names)
 
     def _inform(self, request: Any, chance: Random) -> None:
-        """Lets most readers that name a leader epoch know the present one."""
+        """Sets the present leader epoch in most requests that have a leader epoch."""
         for topic in getattr(request, "topics", None) or ():
             name = getattr(topic, "topic", None) or getattr(topic, "name", None)
             found = self.engine.cluster.topics.get(name or "") or self.engine.cluster.topics_by_id.get(
@@ -424,7 +425,8 @@ class World:
         self.settle()
 
     def settle(self, slices: int = 1 << 30) -> None:
-        """Pass what has arrived to the engine, and take its responses, until nothing changes or `slices` slices have run."""
+        """Pass the requests that have arrived to the engine, and take its responses, until nothing changes or `slices` slices
+        have run."""
         moved = True
         self._perform()
         while moved:
@@ -477,7 +479,7 @@ class World:
             self._tick(self.now + moves)
 
     def _sync(self) -> None:
-        """With `sync` "always", close the connections whose records cannot be synced."""
+        """With `sync` "always", syncs the logs, and closes the connections whose records cannot be synced."""
         engine, store = self.engine, self.engine.store
         if store is None or not store.holds_responses or (job := store.sync_now()) is None:
             return
@@ -554,7 +556,7 @@ class World:
         self.engine.clear_faults()
 
     def repair(self) -> None:
-        """End everything that is broken: faults, a full disk, brokers that are down, replicas that do not follow."""
+        """Repair everything: remove faults, empty the disk, start the brokers that are down, let all replicas follow."""
         self.clear_faults()
         for undo in self.at_repair:
             undo()
@@ -566,7 +568,7 @@ class World:
         self.settle()
 
     def start_again(self, mode: str) -> None:
-        """Stop the process and start it again with its data directory. Raises RuntimeError if it has none."""
+        """Stop the process and start it again with its data directory. Raises RuntimeError if there is no data directory."""
         if self._folder is None or self.engine.store is None:
             raise RuntimeError("the brokers have no data directory")
         if self.disk is not None:
@@ -585,7 +587,7 @@ class World:
     # Asking as an administrator
 
     def ask(self, request: Message, version: int, node: int | None = None) -> Any:
-        """Returns the response to a request of an administrator over a connection of its own, or None if the API is not served.
+        """Sends a request as an administrator over a new connection. Returns the response, or None if the API is not served.
         Raises Finding."""
         key, node = request.__schema__.key, node or min(self.engine.cluster.live_brokers)
         connection = self.engine.connect(node, now=self.now)
