@@ -16,7 +16,7 @@ from bench.startup import first_response
 BATCH = 16 * 1024
 GIGABYTE = 1 << 30
 HEADERS = 80
-"""The approximate number of bytes in a batch besides the record's value."""
+"""A batch has about this many bytes besides the record's value."""
 FILL_WITHIN = 120.0
 
 

@@ -209,9 +209,9 @@ def test_a17_what_kafka_does_not_read_is_the_peers_mistake(codec: int, data: byt
 @pytest.mark.parametrize(
     ("frame", "words"),
     [
-        (lz4_frame(TEXT, linked=True), "an lz4 frame whose blocks are linked, which Kafka's brokers and Java clients do not"),
-        (FOLDED[LZ4][:4] + b"\xa0" + FOLDED[LZ4][5:], "an lz4 frame of version 2"),
-        (FOLDED[LZ4][:4] + b"\x61" + FOLDED[LZ4][5:], "an lz4 frame with a dictionary"),
+        (lz4_frame(TEXT, linked=True), "the blocks of the lz4 frame are linked, and Kafka's brokers and Java clients do not"),
+        (FOLDED[LZ4][:4] + b"\xa0" + FOLDED[LZ4][5:], "the lz4 frame has version 2"),
+        (FOLDED[LZ4][:4] + b"\x61" + FOLDED[LZ4][5:], "the lz4 frame has a dictionary"),
     ],
     ids=["linked", "version", "dictionary"],
 )

@@ -342,7 +342,7 @@ def test_b2_an_acknowledgement_is_lost_over_http(kafka: MockKafka, control: Cont
     assert (lost["seen"], lost["fired"]) == (0, 0)
     silent = control.refused("GET", f"/faults/{lost['id']}/assert-fired")
     assert silent["status"] == 409
-    assert "did not fire at all: it matched 0 and fired 0" in silent["detail"]
+    assert "did not fire at all: it fired on 0 of 0 matches" in silent["detail"]
     producer = RawProducer(kafka)
     with pytest.raises(ConnectionClosed):
         producer.send(0)
@@ -380,7 +380,8 @@ def test_a_client_waits_until_a_rule_has_fired(kafka: MockKafka, control: Contro
         assert waiting.result(10)["fired"] == 2
         assert control.ask("GET", where)["fired"] == 2
         late = control.refused("GET", f"{where}?times=3&timeout=0.01")
-        assert (late["status"], "did not fire 3 times within 0.01 s: it matched 2 and fired 2" in late["detail"]) == (409, True)
+        assert late["status"] == 409
+        assert "did not fire 3 times within 0.01 s: it fired on 2 of 2 matches" in late["detail"]
         for path, body in (("DELETE", f"/faults/{seen['id']}"), ("POST", "/reset")):
             again = control.ask("POST", "/faults", {"kind": "observe"}) if path == "POST" else seen
             waiting = pool.submit(control.refused, "GET", f"/faults/{again['id']}/wait?times=9&timeout=10")

@@ -230,8 +230,8 @@ def test_bytes_as_other_programs_print_them_are_recognised() -> None:
         (b"", "there are no bytes"),
         (PRODUCE[:50], "byte 0: the frame announces 121 bytes, and 46 are left"),
         (PRODUCE + PRODUCE[:50], "byte 125: the frame announces 121 bytes, and 46 are left"),
-        (PRODUCE[4:60], "ProduceRequest v9, topic_data[0].partition_data[0].records at byte 38: it has 79 bytes, and 17 are "
-                        "left"),
+        (PRODUCE[4:60], "ProduceRequest v9, topic_data[0].partition_data[0].records at byte 38: it announces 79 bytes, but "
+                        "only 17 are left"),
         (b"\x01\x02" * 6, "this is not a request: it begins with API key 258, which Kafka does not have; a response "
                           "needs --api and --version"),
         (b"\0\0\0\x63" + b"\xff" * 9, "this is Produce version 99, and versions 0 to 13 can be read; a response needs "

@@ -94,7 +94,7 @@ def test_a_kind_is_added_by_one_class_and_every_form_knows_it(
 
 @pytest.mark.parametrize("make", [lambda: faults.refuse(2), lambda: faults.delay(1, ms=2), lambda: faults.cut(9, True, 3)])
 def test_a_call_with_too_many_values_is_refused(make: Callable[[], Rule]) -> None:
-    with pytest.raises(TypeError, match="by position, each once; name all other words"):
+    with pytest.raises(TypeError, match="by position, each once; give all other words by name"):
         make()
 
 

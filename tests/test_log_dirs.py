@@ -302,7 +302,10 @@ def test_directories_that_do_not_belong_together_are_refused(dirs: list[Path], t
     shutil.rmtree(dirs[1] / ORDERS)
     text = (dirs[1] / "meta.properties").read_text()
     lines = [line for line in text.splitlines() if not line.startswith("#")]
-    for name, value, why in (("cluster.id", "another", "is of the cluster another"), ("node.id", "7", "the data of broker 7")):
+    for name, value, why in (
+        ("cluster.id", "another", "belongs to the cluster another"),
+        ("node.id", "7", "the data of broker 7"),
+    ):
         changed = [f"{name}={value}" if line.startswith(name) else line for line in lines]
         (dirs[1] / "meta.properties").write_text("\n".join(changed) + "\n")
         with pytest.raises(DataError, match=why):
@@ -335,7 +338,7 @@ def test_each_new_cluster_has_an_id_of_its_own_and_keeps_it(tmp_path: Path) -> N
     shutil.rmtree(tmp_path / "first" / "a")
     assert started("first", 3) == first, "a new log directory gets the id of the others"
     started("one", 1, brokers=1)
-    with pytest.raises(DataError, match=r"one.a is of the cluster .*, and .*node-1 of "):
+    with pytest.raises(DataError, match=r"one.a belongs to the cluster .*, and .*node-1 to the cluster "):
         MockKafka(data=[tmp_path / "second" / "a" / "node-1", tmp_path / "one" / "a"]).start()
 
 

@@ -153,7 +153,7 @@ def test_a_failing_schedule_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
         except Violation as found:
             shape, smaller = shrink(seed, found, **options)
             assert shape.restarts == shape.failing_writes == shape.transactional == 0
-            assert "was answered 45" in str(smaller)
+            assert "but the error is 45" in str(smaller)
             return
     pytest.fail("nothing to shrink")
 

@@ -1,4 +1,4 @@
-"""Schedules of the whole world with fixed seeds, and defects that the world must find."""
+"""Plays schedules of the whole world with fixed seeds, and checks that the world finds known defects."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_every_request_every_deed_and_every_fault_is_a_kind_of_step() -> None:
 
 
 class Actions(ast.NodeVisitor):
-    """Finds the names of the actions of timers, as `purgatory.name_of` gives them."""
+    """Finds the names of the timers' actions, as `purgatory.name_of` returns them."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.found = set[str]()
@@ -130,7 +130,7 @@ def test_the_seeds_have_all_foci() -> None:
     assert Counter(first for first, _ in map(focus_of, range(3 * count))).most_common(1)[0][1] < count
 
 
-# Each of these functions puts back a defect, which the world must find.
+# Each of these functions reintroduces a defect, which the world must find.
 
 
 def retention_goes_round(monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ def retention_goes_round(monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
 
 
 Defect = Callable[[pytest.MonkeyPatch], tuple[str, ...]]
-"""Puts back a defect. Returns how the findings about it begin."""
+"""Reintroduces a defect. Returns the beginnings of the findings that it may cause."""
 DEFECTS: list[Defect] = [retention_goes_round]
 
 

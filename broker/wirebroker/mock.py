@@ -90,8 +90,8 @@ class Settings(Options):
     loop_thread: LoopThread | None = None
     """The thread whose loop runs the broker. None stands for a new thread."""
     faults: Rule | Sequence[Rule] = ()
-    """Rules from `wirebroker.faults`. At the start and after each reset, copies of these rules are loaded, which are in
-    `kafka.faults.rules`."""
+    """Rules from `wirebroker.faults`. At the start and after each reset, the broker loads copies of these rules. The copies are
+    in `kafka.faults.rules`."""
 
 
 def _options(fault_seed: int, given: Mapping[str, Any]) -> BrokerOptions:

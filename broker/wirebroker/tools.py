@@ -65,7 +65,7 @@ class Scene(Protocol):
 
 
 class Tools(Protocol):
-    """What `wirebroker_tools` registers with the broker."""
+    """The functions of `wirebroker_tools` that the broker calls."""
 
     kinds_of_pictures: Sequence[str]
 
@@ -116,5 +116,5 @@ def tools() -> Tools:
     """Returns the tools. Raises NoTools."""
     found = installed_tools()
     if found is None:
-        raise NoTools(f"the package {PACKAGE}, which belongs to wirebroker, is needed and is not installed here", name=PACKAGE)
+        raise NoTools(f"this needs the package {PACKAGE} of wirebroker, which is not installed here", name=PACKAGE)
     return found

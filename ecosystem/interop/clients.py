@@ -40,7 +40,7 @@ class Command:
 
 
 def cache() -> Path:
-    """The folder for downloads and builds."""
+    """Returns the folder for downloads and builds."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker" / "interop"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -68,23 +68,23 @@ def call(words: Sequence[str | Path], folder: Path, doing: str) -> str:
 
 
 def node_folder() -> Path:
-    """The folder with the npm packages of the lock file."""
+    """Returns the folder with the npm packages of the lock file."""
     lock = (PROGRAMS / "node" / "package-lock.json").read_bytes()
     return cache() / f"node-{hashlib.sha256(lock).hexdigest()[:12]}"
 
 
 def streams_folder() -> Path:
-    """The folder with the jars of Kafka Streams."""
+    """Returns the folder with the jars of Kafka Streams."""
     return cache() / f"kafka-streams-{VERSION}"
 
 
 def spring_folder() -> Path:
-    """The folder with the jars of Spring for Apache Kafka."""
+    """Returns the folder with the jars of Spring for Apache Kafka."""
     return cache() / f"spring-kafka-{SPRING}"
 
 
 def fetched(client: str) -> bool:
-    """True if all dependencies of the client are in the cache or in this environment."""
+    """Tells whether all dependencies of the client are in the cache or in this environment."""
     needed = {
         "java": jar_folder(), "kafka-streams": streams_folder(), "franz-go": cache() / "franz", "sarama": cache() / "sarama",
         "kafkajs": node_folder() / "node_modules" / "kafkajs", "kcat": Path(shutil.which("kcat") or cache() / "kcat"),
@@ -158,8 +158,8 @@ def crate(name: str, version: str, folder: Path) -> Path:
 
 
 def environment_of(package: str, version: str, compiled_with: Mapping[str, str] | None = None) -> Path:
-    """The interpreter of an environment that has this package. `compiled_with` has the variables to compile it, instead of
-    installing a wheel. Raises Missing.
+    """Returns the interpreter of an environment that has this package. `compiled_with` has the variables to compile it, instead
+    of installing a wheel. Raises Missing.
     """
     folder = cache() / f"{package}-{version}"
     if not (folder / "complete").exists():
@@ -173,7 +173,7 @@ def environment_of(package: str, version: str, compiled_with: Mapping[str, str] 
 
 
 def jars_of(folder: Path, group: str, name: str, version: str) -> Path:
-    """A folder with the jars of a Maven artifact and its dependencies. Raises Missing."""
+    """Returns a folder with the jars of a Maven artifact and its dependencies. Raises Missing."""
     if not folder.is_dir():
         making = cache() / f"{folder.name}.{os.getpid()}"
         making.mkdir()

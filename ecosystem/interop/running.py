@@ -16,7 +16,8 @@ from ecosystem.interop.checks import FAIL, Outcome, Result
 from ecosystem.interop.clients import CLIENTS, OTHERS, Command, Missing, fetched
 
 SILENCE = 90.0
-"""Seconds without output after which a client's program is killed. Within a check, a program waits at most 20 s for anything.
+"""A client's program is killed after this many seconds without output. Within a check, a program waits at most 20 s for
+anything.
 """
 
 

@@ -119,7 +119,7 @@ def written(stack: ExitStack, secured: Secured) -> str:
 
 
 def token_of(user: str) -> str:
-    """An unsigned token that is valid for an hour."""
+    """Returns an unsigned token that is valid for an hour."""
     now = int(time.time())
     return unsecured_token({"sub": user, "iat": now, "exp": now + 3600})
 

@@ -89,7 +89,7 @@ class Process:
         return self.log.read_text(errors="replace").rstrip().rpartition("\n")[2]
 
     def aborts(self) -> int:
-        """The number of transactions that the program aborted."""
+        """Returns the number of transactions that the program aborted."""
         return self.log.read_bytes().count(b"aborts: ")
 
 

@@ -54,12 +54,12 @@ PARTITIONS = {"in": 4, "out": 3}
 
 
 def outputs(name: str) -> list[str]:
-    """The topics that an application writes."""
+    """Returns the topics that an application writes."""
     return [f"{name}.out", *([f"{name}.rejected"] if name in ("python", "plain") else [])]
 
 
 def topics(name: str) -> dict[str, int]:
-    """The topics that an application reads and writes, with their numbers of partitions."""
+    """Returns the topics that an application reads and writes, with their numbers of partitions."""
     return {f"{name}.in": PARTITIONS["in"], **dict.fromkeys(outputs(name), PARTITIONS["out"])}
 
 
@@ -91,7 +91,7 @@ REPEATS = ("processed_twice", "session_duplicate", "epoch_duplicate", "applicati
 
 
 def differences(name: str, summary: dict[str, Any], counted: dict[str, Counts]) -> list[str]:
-    """The errors of the audit, in words."""
+    """Returns the errors of the audit, in words."""
     wrong = [] if summary.get("complete") else ["the audit is not complete"]
     for each in summary.get("followed", []):
         expected = counted[each["name"].partition("-")[0]]

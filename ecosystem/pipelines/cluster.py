@@ -54,7 +54,7 @@ class Cluster:
         return logs
 
     def in_sync(self) -> bool:
-        """Whether all replicas of all partitions are in sync."""
+        """Tells whether all replicas of all partitions are in sync."""
         try:
             topics = self.admin.list_topics(timeout=5).topics.values()
         except KafkaException:

@@ -34,7 +34,7 @@ class Counts(NamedTuple):
 
 
 def committed_records(cluster: Cluster, topic: str) -> Iterator[Message]:
-    """All records of a topic that a consumer with read_committed sees."""
+    """Yields all records of a topic that a consumer with read_committed sees."""
     consumer = Consumer({
         "bootstrap.servers": cluster.bootstrap, "group.id": "counts", "enable.auto.commit": False,
         "isolation.level": "read_committed", "enable.partition.eof": True,
@@ -89,12 +89,12 @@ def count(cluster: Cluster, name: str, outputs: list[str]) -> Counts:
 
 
 def last_inputs(cluster: Cluster, name: str) -> dict[int, int]:
-    """The offset of the last committed input of each partition."""
+    """Returns the offset of the last committed input of each partition."""
     return {record.partition(): record.offset() for record in committed_records(cluster, f"{name}.in")}
 
 
 def is_drained(cluster: Cluster, name: str, last: dict[int, int]) -> bool:
-    """Whether the application's group has committed all inputs."""
+    """Tells whether the application's group has committed all inputs."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": name, "isolation.level": "read_committed"})
     try:
         committed = consumer.committed([TopicPartition(f"{name}.in", each) for each in last], 30)

@@ -59,7 +59,7 @@ class Application:
         self.fed += count
 
     def read(self, count: int) -> list[Message]:
-        """The next records. The first call joins the group."""
+        """Returns the next records. The first call joins the group."""
         if self.consumer is None:
             self.consumer = Consumer({
                 "bootstrap.servers": self.bootstrap, "group.id": self.name, "enable.auto.commit": False,
@@ -76,7 +76,7 @@ class Application:
         return records
 
     def rest(self) -> list[Message]:
-        """All records that the group has not committed."""
+        """Returns all records that the group has not committed."""
         return self.read(self.fed - sum(self.begun.values()))
 
     def out(self, record: Message, producer: Producer | None = None, **headers: str) -> Expected:
@@ -104,7 +104,7 @@ class Application:
         return places
 
     def after(self, records: Sequence[Message]) -> list[TopicPartition]:
-        """The offsets to commit after these records."""
+        """Returns the offsets to commit after these records."""
         self.begun |= {each.partition(): each.offset() + 1 for each in records}
         return [TopicPartition(self.source, each, self.begun[each]) for each in {each.partition() for each in records}]
 

@@ -111,7 +111,7 @@ class Planted:
 
 
 def _lines(what: str, records: set[Expected]) -> list[str]:
-    """A line for each kind and partition."""
+    """Returns a line for each kind and partition."""
     rows: dict[tuple[str, str, int, str], list[int]] = {}
     for each in sorted(records):
         rows.setdefault((each.kind, each.topic, each.partition, each.severity), []).append(each.offset)

@@ -16,7 +16,7 @@ from bench.process import end_group
 from ecosystem.suites.suites import WORDS, Run, Suite
 
 SILENCE = 600.0
-"""Seconds without output after which a suite is killed."""
+"""A suite is killed after this many seconds without output."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -32,7 +32,7 @@ class Outcome:
     seconds: float = 0.0
 
     def names(self, result: str) -> set[str]:
-        """The tests with this result."""
+        """Returns the tests with this result."""
         return {name for name, found in self.results.items() if found == result}
 
 

@@ -399,7 +399,7 @@ def checkout(repository: str, tag: str, folder: Path) -> Path:
 
 
 def environment(folder: Path, *packages: str) -> Path:
-    """The Python of a new environment with these packages. Raises Missing."""
+    """Returns the Python of a new environment with these packages. Raises Missing."""
     call([sys.executable, "-m", "venv", folder / "venv"], folder, "making an environment")
     python = folder / "venv" / "bin" / "python"
     if packages:
@@ -433,7 +433,7 @@ JEST_RESULT = re.compile(r"^jest: (?P<word>PASSED|FAILED|SKIPPED) (?P<name>.+?)\
 
 
 def jest(*options: str) -> list[str | Path]:
-    """The command that runs the tests of a folder with jest."""
+    """Returns the command that runs the tests of a folder with jest."""
     return [
         tool("node"),
         "node_modules/jest/bin/jest.js",
@@ -444,13 +444,13 @@ def jest(*options: str) -> list[str | Path]:
 
 
 def jest_only(name: str) -> Sequence[str]:
-    """The words that run one test of jest."""
+    """Returns the words that run one test of jest."""
     file, _, title = name.partition(" > ")
     return ["--testPathPattern", re.escape(file), "-t", "^" + re.escape(title).replace("\\ ", r"\s+") + "$"]
 
 
 def node_only(name: str) -> dict[str, str]:
-    """The file and the pattern that run one test of Node's own runner."""
+    """Returns the file and the pattern that run one test of Node's own runner."""
     file, _, title = name.partition(" > ")
     return {"FILES": file, "PATTERN": f"(^| ){re.escape(title)}$"}
 
@@ -462,7 +462,7 @@ def npm_install(folder: Path) -> None:
 
 
 def at_most(version: str, known: str) -> str:
-    """The version of the brokers, or the newest version that the tests know."""
+    """Returns the version of the brokers, or the newest version that the tests know."""
     return min(version, known, key=numbers)
 
 
@@ -471,12 +471,12 @@ GO_RESULT = re.compile(r"^ *--- (?P<word>PASS|FAIL|SKIP): (?P<name>\S+)")
 
 
 def go_only(name: str) -> Sequence[str]:
-    """The words that run one Go test, or one subtest."""
+    """Returns the words that run one Go test, or one subtest."""
     return ["-test.run", "/".join(f"^{re.escape(part)}$" for part in name.split("/"))]
 
 
 def go_module(module: str) -> Path:
-    """The folder where Go keeps the source of a module, which it fetches once. Raises Missing."""
+    """Returns the folder where Go keeps the source of a module, which it fetches once. Raises Missing."""
     found = json.loads(call([tool("go"), "mod", "download", "-json", module], cache(), f"`go mod download {module}`"))
     return Path(found["Dir"])
 
@@ -576,7 +576,7 @@ SUITES = {
 
 
 def expected(name: str) -> Path:
-    """The file with the names of the tests that a real Kafka passes."""
+    """Returns the file with the names of the tests that a real Kafka passes."""
     return HERE / "expected" / f"{name}.txt"
 
 

@@ -31,7 +31,8 @@ AT_ONCE = 1000
 ATTEMPTS, PAUSE = 8, 0.5
 """A request that the broker refuses with a retriable error is sent at most this many times, this many seconds apart."""
 FAILOVER_S = 20.0
-"""The seconds to wait for another leader while the leader cannot be reached; Kafka elects a new leader after 9 s by default."""
+"""While the leader cannot be reached, the client waits this many seconds for another leader. Kafka elects one after 9 s by
+default."""
 FETCH_BYTES, LEAST_FETCH_BYTES = 16 * 1024 * 1024, 64 * 1024
 WAIT_MS = 500
 THROTTLED_S, THROTTLED_IN_ALL_S = 30.0, 600.0
@@ -77,7 +78,7 @@ class LivePartition:
     start: int
     end: int
     compacted: bool | None
-    """Whether the topic is compacted; None if the broker does not return the setting."""
+    """True if the topic is compacted; None if the broker does not return the setting."""
     topic_id: str = ""
     """the topic's id; "" if the broker has no topic ids"""
 

@@ -59,7 +59,7 @@ class CorruptBatch(ProtocolError):
 
 
 class BatchHeader(NamedTuple):
-    """The 61 bytes, in the order of the wire. Times are ms since the epoch; −1 stands for "none"."""
+    """The fields of a batch's header, in the order of the wire. Times are ms since the epoch; −1 stands for "none"."""
 
     base_offset: int
     batch_length: int
@@ -82,7 +82,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def compression(self) -> int:
-        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        """The codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & COMPRESSION_MASK
 
     @property
@@ -252,7 +252,7 @@ def seal(header: BatchHeader, body: Buffer) -> bytes:
 
 
 def patch_timestamps(batch: bytearray, max_timestamp: int, *, append_time: bool) -> None:
-    """Write another max timestamp and timestamp type, and correct the CRC (Kafka's setMaxTimestamp).
+    """Write another max timestamp and timestamp type into a batch, and correct its CRC (Kafka's setMaxTimestamp).
 
     Bits of the attributes that no version defines are cleared, as Kafka clears them when it writes a header.
     """
@@ -328,7 +328,7 @@ def parse_records(body: memoryview, count: int) -> Iterator[Record]:
             size, pos = read_varint(body, pos)
             stop = pos + size
             if size < 0 or stop > end:
-                raise ProtocolError(f"a record of {size} bytes, but only {end - pos} are left")
+                raise ProtocolError(f"a record announces {size} bytes, but only {end - pos} are left")
             yield _parse_record(body[pos:stop])
             pos = stop
     except IndexError as damage:
@@ -353,7 +353,7 @@ def _parse_record(view: memoryview) -> Record:
             raise ProtocolError("a record header without a name")
         headers.append((name.decode(errors="replace"), content))  # like Java, decoding never fails
     if pos != len(view):
-        raise ProtocolError(f"{len(view) - pos} bytes are left in a record")
+        raise ProtocolError(f"{len(view) - pos} bytes are left after the last field of a record")
     return Record(offset_delta, timestamp_delta, key, value, tuple(headers))
 
 

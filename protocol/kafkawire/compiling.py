@@ -89,7 +89,7 @@ class Source:
         self.lines += ["    " * self.indent + line for line in lines]
 
     def name(self, value: Any, stem: str) -> str:
-        """A name by which the source may refer to this object."""
+        """Returns a name by which the source may refer to this object."""
         for known, held in self.names.items():
             if held is value:
                 return known

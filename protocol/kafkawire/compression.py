@@ -203,7 +203,7 @@ def _unlz4(data: memoryview, limit: int, room: Room, any_checksum: bool) -> memo
         if size == 0 and len(data) - pos >= closing:
             return room.buffer[:unfolded]
         if not 0 < size <= largest or size + trailer > len(data) - pos:
-            raise ProtocolError(f"an lz4 block of {size} bytes, where {min(largest, len(data) - pos)} are possible")
+            raise ProtocolError(f"an lz4 block announces {size} bytes, but only {min(largest, len(data) - pos)} are possible")
         block = data[pos : pos + size]
         if announced & _LZ4_STORED:
             room.at_least(unfolded + size, unfolded)[unfolded : unfolded + size] = block
@@ -220,16 +220,18 @@ def _lz4_header(data: memoryview, any_checksum: bool) -> tuple[int, int, int]:
     """Returns the position of the first block, the largest size of a block, and the number of bytes (a checksum) after each
     block."""
     if len(data) < _LZ4_LEAST_HEADER or data[:4] != _LZ4_MAGIC:
-        raise ProtocolError("lz4 data without a frame")
+        raise ProtocolError("the lz4 data has no frame")
     flags, block_size = data[4], data[5] >> 4
     if flags & 0xC0 != _LZ4_VERSION:
-        raise ProtocolError(f"an lz4 frame of version {flags >> 6}, but only version 1 exists")
+        raise ProtocolError(f"the lz4 frame has version {flags >> 6}, but only version 1 exists")
     if not flags & _LZ4_INDEPENDENT:
-        raise ProtocolError("an lz4 frame whose blocks are linked, which Kafka's brokers and Java clients do not read")
+        raise ProtocolError(
+            "the blocks of the lz4 frame are linked, and Kafka's brokers and Java clients do not read linked blocks"
+        )
     if flags & 0x03:
-        raise ProtocolError("an lz4 frame with a dictionary or a reserved flag, which no broker of Kafka reads")
+        raise ProtocolError("the lz4 frame has a dictionary or a reserved flag, and no broker of Kafka reads such a frame")
     if not 4 <= block_size <= 7 or data[5] & 0x0F:
-        raise ProtocolError("an lz4 frame with blocks of a size that does not exist")
+        raise ProtocolError("the lz4 frame announces a block size that does not exist")
     pos = 14 if flags & _LZ4_CONTENT_SIZE else 6
     if len(data) <= pos:
         raise ProtocolError("lz4 data ends too early")

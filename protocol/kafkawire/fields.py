@@ -116,14 +116,14 @@ class _Walk:
     def _blob(self, spec: str, size: int) -> Any:
         end = self.pos + size
         if end > len(self.view):
-            raise ProtocolError(f"it has {size} bytes, and {len(self.view) - self.pos} are left")
+            raise ProtocolError(f"it announces {size} bytes, but only {len(self.view) - self.pos} are left")
         raw, self.pos = self.view[self.pos : end], end
         return str(raw, "utf-8", "replace") if spec == "string" else bytes(raw)
 
     def _array(self, spec: Any, count: int) -> list[Node]:
         left = len(self.view) - self.pos
         if count * least_of(spec, self.version, self.flexible) > left:
-            raise ProtocolError(f"it announces {count} elements, and {left} bytes are left")
+            raise ProtocolError(f"it announces {count} elements, but only {left} bytes are left")
         if not is_fixed(spec):
             self._spend(count)
         elif count > 7:
@@ -145,7 +145,7 @@ class _Walk:
         """Returns the length of a text, of bytes or of an array, or None for null."""
         length: int = self._uvarint() - 1 if self.flexible else self._take("h" if size == 2 else "i")
         if length < 0 and not nullable:
-            raise ProtocolError("it is null, and may not be")
+            raise ProtocolError("it is null, but this field must have a value")
         if size == 2 and length > LONGEST_STRING:
             raise ProtocolError(f"a text of {length} bytes is too long")
         return length if length >= 0 else None
@@ -167,7 +167,7 @@ class _Walk:
                 start = self.pos
                 yield Node(f"{UNKNOWN_TAG}{tag}", "bytes", start, start + size, self._blob("bytes", size))
             elif not field.present(self.version):
-                raise ProtocolError(f"tag {tag} ({field.name}) is not of version {self.version}")
+                raise ProtocolError(f"tag {tag} ({field.name}) does not exist in version {self.version}")
             elif isinstance(field.spec, type) and field.nullable(self.version):
                 yield self._nullable_struct(field)
             else:

@@ -115,10 +115,10 @@ def messages_in(wrapper: LegacyRecord, limit: int = DECOMPRESSED_LIMIT) -> list[
     if wrapper.compression == ZSTD:
         raise InvalidSet(f"a wrapper of magic {wrapper.magic} cannot be compressed with zstd")
     if wrapper.value is None:
-        raise InvalidSet("a compressed set without a value")
+        raise InvalidSet("a compressed set has no value")
     found = [_inner(entry, wrapper) for entry in _inner_entries(_unfolded(wrapper, limit))]
     if not found:
-        raise InvalidSet("a compressed set without messages")
+        raise InvalidSet("a compressed set has no messages")
     if wrapper.magic == 0:
         return found
     last = found[-1].offset
@@ -149,9 +149,9 @@ def _inner_entries(data: memoryview) -> Iterator[memoryview]:
 def _inner(entry: memoryview, wrapper: LegacyRecord) -> LegacyRecord:
     message = read_message(entry)
     if message.magic != wrapper.magic:
-        raise InvalidSet(f"a message of magic {message.magic} in a wrapper of magic {wrapper.magic}")
+        raise InvalidSet(f"a wrapper of magic {wrapper.magic} contains a message of magic {message.magic}")
     if message.compression:
-        raise InvalidSet("a compressed message inside of a compressed message")
+        raise InvalidSet("a compressed message contains a compressed message")
     if not has_valid_crc(entry):
         raise CorruptBatch("Record is corrupt: the CRC of a message in a compressed set does not match")
     if wrapper.is_log_append_time:

@@ -100,7 +100,7 @@ class _ReaderSource(Source):
         return f"{name}()" if callable(field.default) else name
 
     def _fixed(self, run: list[Field], after: list[Field]) -> bool:
-        """Writes the code that reads adjacent fields of fixed size together. Returns whether this code also reads the first
+        """Writes the code that reads a run of fixed-size fields in one step. Returns whether this code also reads the first
         number after these fields."""
         formats, names = [FORMATS[field.spec] for field in run], [f"v_{field.name}" for field in run]
         if not after and self.flexible:
@@ -162,7 +162,7 @@ class _ReaderSource(Source):
         """Writes the code that reads the elements of a non-null array, after it has compared their number with the remaining
         bytes."""
         least = least_of(spec, self.version, self.flexible)
-        self.put(f"if n * {least} > end - pos: raise ProtocolError('{label} announces more than there is')")
+        self.put(f"if n * {least} > end - pos: raise ProtocolError('{label} announces more elements than bytes are left')")
         if is_fixed(spec):  # eight elements of fixed size count as one, and up to seven count as none
             self.put("if n > 7: spend(budget, n >> 3)")
             if spec == "uuid":
@@ -205,6 +205,6 @@ class _ReaderSource(Source):
             self.indent -= 1
         if unknown_here:  # Kafka refuses a tag that belongs to another version, but accepts a tag that it does not know at all
             word = "elif" if tagged else "if"
-            self.put(f"{word} tag in {unknown_here}: raise ProtocolError(f'tag {{tag}} is not of this version')")
+            self.put(f"{word} tag in {unknown_here}: raise ProtocolError(f'tag {{tag}} does not exist in this version')")
         self.put("else:", "    pos += size", "    if pos > end: raise ProtocolError('a tag runs past the end')")
         self.indent -= 2

@@ -281,7 +281,7 @@ def _parse(body: memoryview, start: int, end: int) -> tuple[Lengths | None, int,
     size, at = read_varint(body, start)
     stop = at + size
     if size < 0 or stop > end:
-        raise ProtocolError(f"a record of {size} bytes, but only {end - at} are left")
+        raise ProtocolError(f"a record announces {size} bytes, but only {end - at} are left")
     delta, offset_at = read_varint(body, at + 1)
     number, key_at = read_varint(body, offset_at)
     key, pos = read_varint(body, key_at)
@@ -294,7 +294,7 @@ def _parse(body: memoryview, start: int, end: int) -> tuple[Lengths | None, int,
     if headers:
         pos = _skip_headers(body, pos, stop, headers)
     if pos != stop:
-        raise ProtocolError(f"a record of {size} bytes holds {pos - at}")
+        raise ProtocolError(f"a record announces {size} bytes, but its fields take {pos - at}")
     lengths = None if headers else (stop - start, offset_at - at - 1, key_at - offset_at, key, value)
     return lengths, stop, delta, key < 0, number
 

@@ -61,7 +61,7 @@ class _WriterSource(Source):
         return self.made("o, out, splices")  # type: ignore[no-any-return]
 
     def _pack(self, struct: str, run: list[Field], with_tags: bool) -> None:
-        """Makes the code that writes adjacent fields of fixed size together. With `with_tags` it also writes 0, the number of
+        """Makes the code that writes a run of fixed-size fields in one step. With `with_tags` it also writes 0, the number of
         tags.
         """
         for field in run:

@@ -311,10 +311,9 @@ def test_directories_of_two_clusters_are_not_mixed(tmp_path: Path, node: str) ->
     with pytest.raises(NotALogDirectory) as refused:
         read_directory(tmp_path)
     first = tmp_path.resolve() / "node-1"
-    sentence = (
-        f"{first.with_name('node-3')} is of the cluster south, and {first} of north; audit each cluster by itself: --path "
-    )
-    assert str(refused.value) == f"{sentence}{first}"
+    third = first.with_name("node-3")
+    clusters = f"{third} belongs to the cluster south, and {first} to the cluster north"
+    assert str(refused.value) == f"{clusters}; audit each cluster by itself: --path {first}"
     shutil.rmtree(tmp_path / "node-3")
     assert len(read_directory(tmp_path).partitions) == 1
 

@@ -1,4 +1,4 @@
-"""Two tests that attach to the broker of WIREBROKER_CONTROL and empty it, as the libraries in clients/ do.
+"""Two tests that attach to the broker of WIREBROKER_CONTROL and reset it, as the libraries in clients/ do.
 
 Each test sends one record and ignores the result. With "asserting", each test asserts that its record is stored. With "wrong",
 the second test fails.

@@ -1,4 +1,5 @@
-"""Reads four orders, and writes an entry of the audit and an invoice for each. Each way has one bug, which its name says."""
+"""Reads four orders, and writes an audit record and an invoice for each. Each function has one bug, which its name
+describes."""
 
 import os
 import sys
@@ -36,7 +37,8 @@ def producer(client_id: str, **settings: object) -> Producer:
 
 
 def send(sender: Producer, topic: str, order: Message, seen: Callable[[object], None] | None = None) -> bool:
-    """Sends a record about an order and waits for its result. `seen` gets the error. Returns whether the record was stored."""
+    """Sends a record about an order and waits for its result. Calls `seen` with each error. Returns whether the record was
+    stored."""
     errors: list[object] = []
     value = topic.encode() + b" of " + order.value()
     sender.produce(topic, key=order.key(), value=value, on_delivery=lambda error, _: error and errors.append(error))
@@ -123,7 +125,7 @@ def in_transactions(after_error: Callable[[Producer, KafkaException], None]) -> 
 
 
 def fatal_error_ignored() -> None:
-    """A fatal error (47, 90) is logged like any other, and the orders after it are skipped."""
+    """A fatal error (47, 90) is logged like any other error, and the orders after it are skipped."""
 
     def go_on(sender: Producer, error: KafkaException) -> None:
         print(error)

@@ -18,7 +18,7 @@ from fuzzing.script import Finding, Script, minimise
 from fuzzing.served import ServedCase
 
 MINIMISING = 20.0
-"""The most seconds for reducing the script of a finding."""
+"""The longest time, in seconds, for reducing the script of a finding."""
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ def play(chosen: Iterator[int], folder: Path, tell: Told, show: Show, apis: tupl
 
 
 def _only_slow_once(outcome: Outcome) -> bool:
-    """Whether a slow case was fast when it was repeated. If so, the machine was busy, and the finding does not count."""
+    """Returns whether a slow case is fast when it is repeated. If so, the machine was busy, and the finding does not count."""
     finding = outcome.finding
     slow = finding is not None and finding.kind.startswith("slow")
     return finding is not None and slow and not still_fails(outcome.script.setting, finding.kind)(outcome.script.steps)
@@ -126,7 +126,7 @@ def play_served(chosen: Iterator[int], tell: Told, show: Show, apis: tuple[str, 
 
 
 CASES: dict[str, type[RelayCase | HostileCase]] = {"relay": RelayCase, "hostile": HostileCase}
-"""The kinds of cases by their names in `scripts/fuzz`: relays of a proxy, and data directories made by an attacker."""
+"""The kinds of cases by their names in `scripts/fuzz`: traffic through a proxy, and data directories made by an attacker."""
 
 
 def play_here(what: str, chosen: Iterator[int], tell: Told, show: Show) -> Report:
@@ -162,8 +162,8 @@ def read(chosen: Iterator[int], tell: Told, show: Show, examples: int = 200) -> 
 def _reader_finding(name: str, seed: int, examples: int) -> Finding | None:
     try:
         readers.run(name, seed, examples)
-    except Flaky as flaky:  # the example does not fail each time; for example, it is slow only once
-        return Finding(f"{name}: not each time", str(flaky)[:500])
+    except Flaky as flaky:  # for example, the example was slow only once
+        return Finding(f"{name}: this example does not fail each time (flaky)", str(flaky)[:500])
     except AssertionError as unfit:
         notes = "\n".join(getattr(unfit, "__notes__", ()))
         return Finding(str(unfit)[:150], notes[:2000])

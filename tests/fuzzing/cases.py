@@ -19,7 +19,7 @@ from wirebroker.apis import SERVED
 OFTEN = ("Produce", "Produce", "Produce", "Fetch", "InitProducerId", "JoinGroup", "SyncGroup", "OffsetCommit",
          "TxnOffsetCommit",
          "AddPartitionsToTxn", "EndTxn", "ConsumerGroupHeartbeat", "CreateTopics", "Heartbeat")  # fmt: skip
-"""APIs that change the broker's state, which are chosen often. An API that is listed twice is chosen twice as often."""
+"""APIs that are chosen often, because they change the broker's state. An API that is listed twice is chosen twice as often."""
 LASTING = ("Metadata", "ListGroups", "DescribeGroups", "ListTransactions", "DescribeTransactions", "DescribeCluster",
            "DescribeLogDirs", "DescribeProducers", "ConsumerGroupDescribe", "DescribeConfigs", "OffsetFetch", "DescribeQuorum",
            "DescribeTopicPartitions", "ListOffsets", "Fetch", "FindCoordinator", "ListPartitionReassignments")  # fmt: skip
@@ -54,7 +54,7 @@ class Outcome:
 
 
 class Case:
-    """Makes requests and sends each at once, because later requests use values from earlier responses."""
+    """Makes one request at a time and sends it, because later requests use values from earlier responses."""
 
     def __init__(self, seed: int, apis: Sequence[str] = (), steps: int | None = None) -> None:
         self.random = Random(f"requests-{seed}")
@@ -149,7 +149,7 @@ class Case:
                     producer.sequences[where] = (producer.sequences.get(where, 0) + count) % 2**31
 
     def _good_client(self) -> None:
-        """Requests everything that the other clients may have damaged, as a good client. Each request must get a response."""
+        """As a good client, requests everything that the other clients may have damaged. Each request must get a response."""
         for number in range(self.world.setting.brokers):
             self._do(Step("start broker", number))
         for name in LASTING:

@@ -33,12 +33,12 @@ THERE = {
     "topic": "orders", "fault": 0, "partition": 0, "node_id": 1, "transactional_id": "till", "group_id": "team",
     "producer_id": 0,
 }  # fmt: skip
-"""The names of things that exist, by the parameters in which requests name them."""
+"""The names of existing things. The key is the parameter in which requests have the name."""
 schemathesis.openapi.media_type(TOML, FAULT_TEXT.map(lambda text: text.encode("utf-8", "surrogatepass")))
 TIMEOUT = 0.02
 """The longest timeout, in seconds, of a request that waits for records or verdicts."""
 LONGEST = 10.0
-"""Seconds after which an unanswered request is a finding. The limit is high because the machine may be busy."""
+"""A request without a response after this many seconds is a finding. The limit is high because the machine may be busy."""
 
 
 class Unfit(AssertionError):

@@ -1,4 +1,4 @@
-"""Reads, over the wire, the state of a broker that must survive kill −9 and a restart."""
+"""Reads over the wire the parts of a broker's state that must survive kill −9 and a restart."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ from wire.random_messages import Maker, versions_of
 
 HANGS_AFTER = 20.0
 LONGEST_SENTENCE = 2000
-"""The most characters of a message that refuses a directory, without the directory's path."""
+"""The longest message that may refuse a directory, in characters, without the directory's path."""
 NAMES = (
     "../../pwned", "../up", "/tmp/wirebroker-pwned", "a/b", "a\\b", "a\0b", ".", "..", "", "x" * 250, "y" * 10_000,
     "\x1b[31mred", "orders", "new", "größe", "\u202egpj.exe", "nul.x", "CON", "a\nb", "__cluster_metadata",
@@ -273,7 +273,8 @@ def _hooked() -> None:
 
 @contextmanager
 def watched(data: Path, touched: set[str]) -> Iterator[None]:
-    """Collect each path outside the directory that is opened, created, renamed or removed, including through links.
+    """Collect the paths outside the directory that are opened, created, renamed or removed, including paths reached through
+    links.
 
     Files of Python and of this package are not collected, because imports open them.
     """

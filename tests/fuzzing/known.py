@@ -25,7 +25,7 @@ KINDS = {
 
 @dataclass(slots=True)
 class Member:
-    """A member of a group, with the values by which requests name it."""
+    """A member of a group: the values that its requests contain."""
 
     group: str
     member_id: str

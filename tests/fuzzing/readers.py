@@ -38,7 +38,7 @@ from wirebroker_tools.scenarios.scenario import ScenarioError
 from wirebroker_tools.scenarios.workload import Workload
 
 LONGEST = 1.0
-"""The most seconds of CPU time to read an input. The largest input has some 60 KiB."""
+"""The most CPU time for reading an input, in seconds. The largest input has some 60 KiB."""
 REPEATED = 1 << 16
 
 # The parts of the inputs
@@ -275,7 +275,8 @@ def _decode(words: list[str]) -> None:
 
 
 def _quietly(words: list[str], codes: tuple[int, ...]) -> None:
-    """Run a command. Raises AssertionError if `codes` does not have its exit code, or if it fails without a message."""
+    """Run a command. Raises AssertionError if the command's exit code is not in `codes`, or if the command fails without a
+    message."""
     said = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
         code = main(words)
@@ -390,7 +391,7 @@ def check(name: str, given_: Given) -> None:
         raise Unfit(f"{name}: {type(error).__name__}: {error!s:.200}") from error
     took = time.process_time() - begun
     if took > LONGEST:
-        raise Unfit(f"{name}: it took {took:.1f} s of CPU")
+        raise Unfit(f"{name}: reading took {took:.1f} s of CPU")
 
 
 def run(name: str, number: int, examples: int) -> None:

@@ -68,8 +68,7 @@ class Link:
         """The API and the version of each response for which the client waits, in order."""
         self.closed: str | None = None
         self.shaped = self.wild = False
-        """`shaped` means that a fault changed a response. `wild` means that one side sent data that the other side cannot
-        decode.
+        """`shaped`: a fault has changed a response. `wild`: one side has sent data that the other side cannot decode.
         """
 
 
@@ -331,7 +330,7 @@ def _first(data: bytearray) -> bytes | None:
 
 
 def _passes(frame: bytes) -> bool:
-    """Whether the frame is a request that can be decoded, so that a broker would respond to it."""
+    """Returns whether the frame is a request that a broker can decode and would respond to."""
     return len(frame) >= 8 and _decoded(frame) is not None
 
 

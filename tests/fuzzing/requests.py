@@ -1,4 +1,4 @@
-"""Makes requests from their declarations: valid requests that name existing things, and such requests with changed fields."""
+"""Makes requests from their declarations: first valid requests that name existing things, then changes some of their fields."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "resource_pattern_type": (3, 4), "cluster_id": ("x",), "replica_epoch": (-1, 0),
 }  # fmt: skip
 FITTING = 0.8
-"""The probability that a request has consistent fields, before some fields are changed."""
+"""The probability that the fields of a request are consistent before some of them are changed."""
 LONGEST_REPEAT = 3000
 """The most times that a mutation repeats an element of a list."""
 MOST_SLOTS = 100_000
-"""The most fields of a request after mutations. (Without a limit there could be many, because repeated elements can contain
-repeated elements.)
+"""The most fields of a request after mutations. (Without a limit, repeated elements that contain repeated elements would make
+too many.)
 """
 MOST_BYTES = 32 << 20
 """The most bytes and characters in the fields of a request after mutations."""
@@ -98,7 +98,7 @@ class Slot(NamedTuple):
 
 
 class Author:
-    """Makes requests. Its choices depend only on the seed and on what it knows about the broker."""
+    """Makes requests. Its choices depend only on the seed and on the values known from responses."""
 
     def __init__(self, random: Random, known: Known, now: Callable[[], int]) -> None:
         self.random = random

@@ -1,7 +1,8 @@
-"""Sends the fuzzer's requests over TCP to a `serve` process, while a good connection measures how long its responses take.
+"""Sends the fuzzer's requests over TCP to a `serve` process. Meanwhile, a good connection measures how long its own responses
+take.
 
-The seed determines the requests of the clients. The responses also depend on time, and so do the values that later requests
-take from them.
+The seed determines the requests of the clients. The responses also depend on time, and later requests use values from these
+responses.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from wirebroker.client.wire import WireClient
 TOO_LONG = 0.1
 """The most seconds that the good connection may wait for a response."""
 SHARE = 0.6
-"""A wait counts only if the server used the CPU for this share of it. (On a busy machine everything waits.)"""
+"""A wait counts only if the server has used the CPU for this share of the wait. (On a busy machine everything waits.)"""
 MOST_GROWTH = 400 << 20
 """The most bytes by which the server's memory may grow in a case. A case sends a few MB."""
 RESPONSE_WITHIN = 5.0
@@ -141,7 +142,7 @@ class GoodConnection(threading.Thread):
         if self.worst > self._patience:
             last = self.during[-1] if self.during else "?"
             name = last.partition(",")[0]
-            raise Finding(f"a good connection waits beside {name}", f"{self.worst * 1000:.0f} ms\n" + "\n".join(self.during))
+            raise Finding(f"a good connection waits during {name}", f"{self.worst * 1000:.0f} ms\n" + "\n".join(self.during))
 
 
 def whole_frames(received: bytearray) -> Iterator[bytes]:
@@ -380,7 +381,7 @@ def read_all(wire: WireClient, topic: str, index: int) -> tuple[int, int, list[b
         asked = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
         request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[asked])])
         response = only(wire.request(request, 11))
-        if response.error_code == 1:  # OFFSET_OUT_OF_RANGE: it begins later
+        if response.error_code == 1:  # OFFSET_OUT_OF_RANGE: the log begins later
             asked.fetch_offset = offset = start = list_offset(wire, topic, index, -2)
             response = only(wire.request(request, 11))
         if not response.records:

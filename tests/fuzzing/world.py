@@ -40,11 +40,11 @@ from wirebroker.storage.store import FolderStore
 
 START = 1_800_000_000_000
 SLICE = 0.25
-"""The most seconds of CPU time without a pause, if long requests are handled in slices."""
+"""The most CPU time of one slice, in seconds, if long requests are handled in slices."""
 SLOW = 5.0
-"""The most seconds of CPU time for a request that is not handled in slices."""
+"""The most CPU time for a request that is not handled in slices, in seconds."""
 SLICES, ALL_SLICES = 2, 1_000_000
-"""The number of slices that run between two steps, and a number that is enough for all slices."""
+"""The number of slices that run between two steps, and a number large enough to run all slices."""
 HANG = 20.0
 """Seconds of CPU time after which a request is interrupted."""
 MOST_MEMORY = 512 << 20
@@ -61,13 +61,13 @@ JOIN_GROUP = KEYS["JoinGroup"]
 ASKING = 98
 """The number of the connection that compares the state before and after a restart."""
 LONGEST_WAIT = 2**31
-"""The longest wait, in ms, that a request can ask for. At the end of a case, the clock moves so far only if a response is still
-missing, because many timers then fire.
+"""The longest wait, in ms, that a request can ask for. Many timers fire when the clock moves so far, so it does so only if a
+response is still missing at the end of a case.
 """
 
 
 class Hang(BaseException):
-    """Raised if the watchdog interrupted a request. It is not an Exception, so that no handler catches it."""
+    """Raised if the watchdog interrupted a request. It is a BaseException, so `except Exception` does not catch it."""
 
 
 @dataclass(eq=False)
@@ -120,7 +120,7 @@ class World:
         self.requests = self.responses = 0
         self._random = random.Random(setting.seed)
         self._folder = folder() if setting.data else None
-        # A request is not handled in slices if a fault makes its write fail or slow.
+        # A request whose write fails or is slowed by a fault is not handled in slices.
         self._limit = SLICE if setting.sliced and setting.faults != "active" else SLOW
         self._by_connection: dict[Connection, Link] = {}
         self.engine = self._start()
@@ -249,7 +249,7 @@ class World:
         what = f"{asked or 'a frame without a header'} of {len(frame)} bytes"
         buffer = bytearray(frame)
         self._guarded(what, lambda: self.engine.receive(link.connection, memoryview(buffer), self.now))
-        buffer[:] = b"\xee" * len(buffer)  # as if the next read of the connection reused the buffer
+        buffer[:] = b"\xee" * len(buffer)  # overwrites the buffer, as the connection's next read would
 
     def _guarded(self, what: str, work: Callable[[], None], limit: float = 0.0) -> None:
         """Calls the engine. Raises Finding after an error or a slow call. The default `limit` is the limit of a request."""
@@ -304,7 +304,7 @@ class World:
         if size != len(raw) - 4 or correlation_id != asked.correlation_id:
             raise Finding(f"{asked}: a response to another request", f"{correlation_id} instead of {asked.correlation_id}")
         if size > LARGEST_RESPONSE:
-            raise Finding(f"{asked}: a huge answer", f"{size} bytes")
+            raise Finding(f"{asked}: a huge response", f"{size} bytes")
         version = asked.version
         if asked.key == API_VERSIONS and not _in(version, served_by(self.engine)[API_VERSIONS]):
             version = 0
@@ -332,7 +332,7 @@ class World:
         if self._waiting():
             self.do(Step("wait", ms=LONGEST_WAIT))
         if waiting := self._waiting():
-            raise Finding(f"no response: {waiting[0]}", f"{waiting} were not answered in {LONGEST_WAIT} ms")
+            raise Finding(f"no response: {waiting[0]}", f"no responses in {LONGEST_WAIT} ms: {waiting}")
 
     def _kill(self) -> None:
         """Kills and restarts the broker, and checks that it has all acknowledged records and state."""
@@ -343,7 +343,7 @@ class World:
             raise Finding(f"lost in a kill: {told.partition(':')[0].rpartition(' ')[0]}", told)
 
     def _durable(self) -> dict[str, Any]:
-        self.engine.plan.clear()  # without faults, which could match the following requests
+        self.engine.plan.clear()  # otherwise a fault could match the following requests
         self._open(ASKING)
         return durable(self._ask, [f"group-{number}" for number in range(2)])
 
@@ -364,7 +364,7 @@ class World:
         return [str(link.awaited[0]) for link in self.links.values() if link.awaited and not self._replaced(link.awaited[0])]
 
     def _replaced(self, asked: Asked) -> bool:
-        """Whether the same member may have sent a later JoinGroup over another connection.
+        """Returns whether the same member may have sent a later JoinGroup over another connection.
 
         If so, Kafka forgets the first JoinGroup and never responds to it (ClassicGroup.updateMember).
         """
@@ -408,7 +408,7 @@ def served_by(engine: Engine) -> Mapping[int, tuple[int, int]]:
 
 
 def asked_by(frame: bytes, engine: Engine) -> Asked | None:
-    """Returns the API, the version and more of the request in a frame, or None if its header cannot be read."""
+    """Returns the API, the version and other facts of the request in a frame, or None if the header cannot be read."""
     try:
         key, version, correlation_id = struct.unpack_from(">hhi", frame)
     except struct.error:

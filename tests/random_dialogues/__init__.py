@@ -2,6 +2,6 @@
 
 symbols   messages as JSON, in which ids and names are symbols
 replay    a recorded dialogue, and replaying it on a broker
-playing   inventing a dialogue while it runs on several brokers at once
-asking    what all subjects share; subjects lists them
+playing   makes a random dialogue while it runs on several brokers at once
+asking    what all subjects share; `subjects` lists the subjects
 """

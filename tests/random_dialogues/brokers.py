@@ -1,4 +1,4 @@
-"""Random dialogues about brokers: replicas that move, elections, log directories, the quorum, and where coordinators are."""
+"""Random dialogues about brokers: moving replicas, elections, log directories, the quorum, and the brokers of coordinators."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Groups(Asking):
         self._instances: dict[str, str | None] = {}
         self._generations: dict[str, int] = defaultdict(int)
         self._invited: list[tuple[str, str]] = []
-        """Groups with the member id that a client got and must send when it joins again."""
+        """By group, the member id that a client got and must send when it joins again."""
         self._joining: dict[int, tuple[str, str | None]] = {}
         self._connection = 0
         self._group, self._member, self._generation = "", "", 0
@@ -134,14 +134,14 @@ class Groups(Asking):
     # Offsets
 
     def _topic(self, version: int, ids_since: int) -> Json:
-        """Chooses a topic, in some cases a topic that does not exist. It has an id from version `ids_since` on, otherwise a
-        name.
+        """Chooses a topic, in some cases a topic that does not exist. The request has the topic's id from version `ids_since`
+        on, otherwise its name.
         """
         name = "@" + self._random.choices(["t", "u", "nope"], [9, 9, 2])[0]
         return {"topic_id": name} if version >= ids_since else {"name": name}
 
     def _commit(self) -> Ask:
-        # A failed commit creates the group, but Kafka's list of groups does not have it at once.
+        # A failed commit creates the group, but Kafka does not list the group at once.
         long = 1 if self._generations[self._group] else 0
         version = self._version(2, 10)
         partitions = [
@@ -227,7 +227,7 @@ class Groups(Asking):
                 self._invited.append((group, member))
 
     def _forget(self, ask: Ask, response: Json) -> None:
-        """Forgets a member that has left or is unknown to the broker, in most cases, so that it sends no more requests."""
+        """In most cases, forgets a member that has left or is unknown to the broker, so that it sends no more requests."""
         known = self._members[ask.body.get("group_id", "")]
         member = ask.body.get("member_id")
         gone = response.get("error_code") == UNKNOWN_MEMBER_ID or ask.api == "LeaveGroup"

@@ -8,7 +8,7 @@ from random_dialogues.symbols import Json
 from wirebroker.security.clients import Tokens, tokens
 
 CONNECTION = 5
-"""The number of the connection that must be one to a listener with SASL."""
+"""The number of the connection that must go to a listener with SASL."""
 USER, PASSWORD = "lou", "secret"
 MECHANISMS = {"PLAIN": 5, "SCRAM-SHA-256": 4, "SCRAM-SHA-512": 1, "NONE": 0.3}
 
@@ -39,7 +39,7 @@ class Logins(Asking):
         return next(self._tokens)
 
     def learn(self, ask: Ask, responses: Responses) -> None:
-        """Remembers how far the login is."""
+        """Remembers which step of the login comes next."""
         response: Json | None = responses.get(CONNECTION)
         if response is None or "error_code" in response:
             self._mechanism, self._tokens = "", None

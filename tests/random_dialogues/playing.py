@@ -23,14 +23,14 @@ from wirebroker_tools.conformance.versions import Announced
 
 Address = tuple[str, int]
 ANSWERED_WITHIN = 10.0
-"""The most seconds to wait for a response that must arrive."""
+"""The longest wait, in seconds, for a response that must arrive."""
 GRACE = 0.04
-"""Seconds after the response to a fence in which Kafka's timers and network threads may still send responses."""
+"""For this many seconds after the response to a fence, Kafka's timers and network threads may still send responses."""
 LATER = 1.5
-"""Seconds after which it counts as a difference that only one of two brokers has responded."""
+"""If only one of two brokers has responded after this many seconds, this counts as a difference."""
 CONNECTIONS = 5
 TRIES = 500
-"""How many requests of a subject are tried until one is found that the release supports."""
+"""The most requests of a subject that are made until the release supports one of them."""
 
 
 class Subject(Protocol):
@@ -49,7 +49,7 @@ class Subject(Protocol):
         """Note the first broker's responses."""
 
     def fence(self, ask: Ask) -> Ask | None:
-        """Returns a request to which Kafka responds only after this request has had all its effects."""
+        """Returns a request to which Kafka responds only after all effects of `ask`, or None if none is needed."""
 
 
 class OfRelease:
@@ -66,7 +66,8 @@ class OfRelease:
         self.head = replace(subject.head, configs=configs)
 
     def ask(self, free: list[int]) -> Ask:
-        """Returns the subject's next request that the release supports. Raises ProtocolError after `TRIES` other requests."""
+        """Returns the subject's next request that the release supports. Raises ProtocolError after `TRIES` requests that it
+        does not support."""
         for _ in range(TRIES):
             if self._has(ask := self._subject.ask(free)):
                 return ask

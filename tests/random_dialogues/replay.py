@@ -1,8 +1,8 @@
-"""Replays recorded dialogues, which have requests and a real Kafka's responses, on any broker over the wire.
+"""Replays recorded dialogues on any broker over the wire. A recording has requests and a real Kafka's responses.
 
 scripts/record-dialogues makes a recording. Each line is one dialogue: a head with the names that must exist first, and steps. A
-step has a symbolic request (`symbols`) on one of several connections. It also has all responses, on any connection, until the
-next request, because a JoinGroup can complete the JoinGroup of other connections.
+step has a symbolic request (`symbols`) on one of several connections. It also has all responses until the next request, on all
+connections, because a JoinGroup can complete JoinGroups on other connections.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OFFSETS_PARTITIONS = 4
 """The number of partitions of __consumer_offsets on the brokers of a dialogue."""
 CLOSED: Json = {"connection": "closed"}
 _ENDING = ("EndTxn", "InitProducerId")
-"""Requests after whose response a coordinator may still be writing markers."""
+"""After the response to one of these requests, a coordinator may still be writing markers."""
 _LISTED = {"ListTransactions": "transaction_states", "ListGroups": "groups"}
 """APIs whose responses also list groups or transactions of other dialogues, each with the field that has the list."""
 _TIMESTAMP_STEP = 5
@@ -147,7 +147,7 @@ class Player:
         return self._admin.request(request, self.announced.lowered(api_name(request.__schema__.key), version))
 
     def _gives_producer_ids(self) -> bool:
-        """Whether the broker has a block of producer ids. The first InitProducerId makes the broker fetch a block."""
+        """Returns whether the broker has a block of producer ids. The first InitProducerId makes the broker fetch a block."""
         request = init_producer_id(None, 1000)
         return self._admin.request(request, 0).error_code not in COORDINATOR_CODES
 
@@ -169,8 +169,8 @@ class Player:
         connection = self._connections.get(ask.connection)
         if connection is None:
             connection = self._connections[ask.connection] = Connection(self._address)
-            # Waits until the broker has accepted the connection. Otherwise it could read later requests on other connections
-            # first.
+            # Wait until the broker has accepted the connection. Otherwise it could first read later requests on other
+            # connections.
             connection.request(_greeting(), self.announced.lowered("ApiVersions", _GREETING_VERSION))
         connection.send(message, ask.version)
 
@@ -218,7 +218,7 @@ class Player:
         """Wait until the broker has handled the earlier requests: send a request on another connection, and wait for its
         response.
 
-        Without a `fence`, two requests are sent one after another, because an event loop can read simultaneous requests in any
+        Without a `fence`, sends two requests one after another, because an event loop can read simultaneous requests in any
         order.
         """
         if fence is None:
@@ -228,7 +228,7 @@ class Player:
             self._ask(from_json(request_class(KEYS[fence.api]), fence.body, self._symbols, 0), fence.version)
 
     def settle(self, ask: Ask) -> bool:
-        """After a request that may end a transaction, waits for the markers. Returns False if they are not written."""
+        """After a request that may end a transaction, waits for the markers. Returns False if they do not come."""
         if ask.api not in _ENDING or not self._transactional_ids:
             return True
         return transactions_complete(self._admin, self._transactional_ids, self.announced)
@@ -239,12 +239,12 @@ def _greeting() -> ApiVersionsRequest:
 
 
 def prefix_for(groups: list[str]) -> str:
-    """Returns a new prefix for names. With it, the first group is in partition 1 of __consumer_offsets, the second in 2, and so
-    on.
+    """Returns a new prefix for names. With this prefix, the first group is in partition 1 of __consumer_offsets, the second
+    group in partition 2, and so on.
 
-    Each group needs its own partition, because a transaction with one group can also commit offsets for other groups in the
-    partition. The group with the empty name is always in partition 0. If the names of groups are successive letters, there
-    always is such a prefix. Raises ValueError if there is no prefix.
+    Each group needs its own partition, because a transaction to which one group was added can also commit offsets for other
+    groups in the same partition. The group with the empty name is always in partition 0. If the names of groups are successive
+    letters, there always is such a prefix. Raises ValueError if there is no prefix.
     """
     wanted = [number % OFFSETS_PARTITIONS for number in range(1, len(groups) + 1)]
     for _ in range(1000):
@@ -263,7 +263,7 @@ class Replayed:
 
 
 def replay(dialogue: Dialogue, address: tuple[str, int], *, within: float = 5.0) -> Replayed:
-    """Replay a dialogue up to its first difference. `within` is the most seconds to wait for an expected response.
+    """Replay a dialogue up to its first difference. It waits at most `within` seconds for an expected response.
 
     The replay also ends if this broker chose another group leader than the recorded Kafka. (Kafka chooses by the hash of random
     ids.)

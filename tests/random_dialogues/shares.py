@@ -99,8 +99,8 @@ class Shares(Asking):
         return str(self._pick({"@a": 6, "@b": 4, "@c": 1.5, "": 0.3, "@nope": 0.3}))
 
     def _other_group(self) -> str:
-        """Chooses a group whose share state no fetch is reading. Kafka reads it in the background, so the result of a change at
-        the same time would depend on the order.
+        """Chooses a group whose share state no fetch is reading. Kafka reads the state in the background, so the result of a
+        simultaneous change would depend on the order.
         """
         busy = {"@a": 2} if self._epochs.get(("@a", "m1"), 0) else {}
         return str(self._pick({"@c": 8, "": 0.3, "@nope": 0.5, **busy}))

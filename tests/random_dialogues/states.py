@@ -1,4 +1,4 @@
-"""Random dialogues about what share groups keep: the requests between a leader and the coordinator of share groups' state."""
+"""Random dialogues about the state of share groups: the requests between a partition's leader and the share coordinator."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 `@t` is the topic, group or transactional id `t` of this dialogue. In a field for a topic id, `@t` is the id of the topic. `$p1`
 is the first returned producer id, `$m2` the second member id, `$s1` the first fetch session, and `$t3` the append time of the
-third request's batches. A field that holds its default is left out. Of times and error messages, a comparison only checks
-whether they are set.
+third request's batches. A field with its default value is left out. A comparison only checks whether times and error messages
+are set.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ UNORDERED = frozenset(
         "entries", "api_keys", "supported_features", "finalized_features", "feature_updates",
     }
 )  # fmt: skip
-"""Arrays whose order in Kafka's response is that of a Java hash table."""
+"""Arrays that a Kafka response has in the order of a Java hash table."""
 _NOT_COMPARED = frozenset(
     {"throttle_time_ms", "client_host", "node_endpoints", "host", "port", "cluster_id", "finalized_features_epoch"}
 )
@@ -71,7 +71,7 @@ class Symbols:
         if text.startswith(NAME):
             return self.prefix + text[1:]
         if text.startswith(f"{ID}t"):
-            return self._ids.get(text, 0)  # 0 if the request was not sent because the release does not have it
+            return self._ids.get(text, 0)  # 0 if the request was not sent because the release does not support it
         return self._ids[text] if text.startswith(ID) else text
 
     def topic_id(self, text: str) -> bytes:

@@ -25,7 +25,8 @@ Place = tuple[str, int]
 
 @dataclass(eq=False)
 class Producer:
-    """The state that a producer keeps itself. A zombie (an older producer with the same transactional id) also keeps one."""
+    """The state that a producer keeps itself. A zombie (an older producer with the same transactional id) also keeps a
+    state."""
 
     transactional_id: str | None
     pid: str
@@ -71,7 +72,7 @@ class Transactions(Asking):
         if ask is None:
             last = self._last if self._chance(0.03) else None
             ask = last or self._anything()
-        self._last = None if ask.api == "JoinGroup" else ask  # a repeated JoinGroup would wait for the member
+        self._last = None if ask.api == "JoinGroup" else ask  # a repeated JoinGroup would wait until the member joins again
         return replace(ask, connection=free[0])
 
     def _anything(self) -> Ask:
@@ -157,7 +158,7 @@ class Transactions(Asking):
         several = [producer]
         if self._chance(0.4):
             several += [p for p in self._producers if p.transactional_id not in (None, producer.transactional_id)][-1:]
-        transactions: dict[str, Json] = {}  # no id twice, because Kafka mixes up the partitions if an id is repeated
+        transactions: dict[str, Json] = {}  # by id, because Kafka mixes up the partitions of an id that a request has twice
         for each in several:
             named, pid, epoch = self._identity(each)
             transactions[named] = {
@@ -459,7 +460,7 @@ class Transactions(Asking):
         self._look(0.6, [self._fetch, self._describe_producers, self._describe, self._list_offsets])
 
     def _look(self, share: float, readers: list[Callable[[], Ask]]) -> None:
-        """With the probability `share`, a reader sends the next request, so that it sees the result of this request."""
+        """With the probability `share`, the next request reads the result of this request."""
         if self._chance(share):
             self._then = self._random.choice(readers)()
 

@@ -2,7 +2,7 @@
 
 side            a broker, real or in process, and what all situations do with it
 recreated       Fetch of a topic that is deleted, or deleted and made again
-recreated_shares    ShareFetch and ShareAcknowledge of such a topic
+recreated_shares    ShareFetch and ShareAcknowledge of a topic that is deleted, or deleted and made again
 waits           how long a Fetch waits
 share_waits     how long a ShareFetch waits
 lists           requests whose lists of topics and partitions are empty, or name something twice
@@ -21,7 +21,7 @@ TABLES: dict[str, Play] = {
     "share waits": share_waits.play,
     "lists": lists.play,
 }
-"""Each table plays all of its situations, and returns the response to each as a text."""
+"""Each function plays all situations of a table, and returns the response to each as a text."""
 SETTINGS = {"auto.create.topics.enable": "false", "fetch.max.bytes": "2000"}
 """The settings of the brokers."""
 

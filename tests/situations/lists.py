@@ -39,8 +39,8 @@ LISTS: dict[str, list[tuple[str, list[int]]] | None] = {
     "deleted": [("deleted", [0]), ("a", [0])],
     "made again": [("again", [0]), ("a", [0])],
 }
-"""Each list has topics with their partitions. The topics a and b have two partitions. The topic none does not exist, deleted
-has been deleted, and again has been deleted and made again: the id is that of the deleted topic."""
+"""Each list has topics with their partitions. The topics a and b have two partitions. The topic none does not exist; deleted
+has been deleted; again has been deleted and made again, and requests have the id of the deleted topic."""
 NEVER_ANSWERED = {
     "WriteTxnMarkers": ("a partition twice", "a partition twice, apart"),
     "DescribeShareGroupOffsets": (
@@ -51,7 +51,7 @@ NEVER_ANSWERED = {
 GROUP, SHARE_GROUP, TXID = "group", "share-group", "transaction"
 ABSENT_ID = b"\1" * 16
 NOT_READY = frozenset((14, 15, 16, 51, 122))
-"""The errors of brokers that will soon respond otherwise; 122, if a member's former connection has only just closed."""
+"""Errors after which the broker will soon respond otherwise (122: a member's former connection has only just closed)."""
 VARYING = frozenset((
     "throttle_time_ms", "log_append_time_ms", "base_offset", "offset", "log_start_offset", "high_watermark",
     "last_stable_offset", "session_id", "records", "total_bytes", "usable_bytes", "is_cordoned", "partition_size", "offset_lag",
@@ -64,8 +64,8 @@ MESSAGES = frozenset(("error_message", "acknowledge_error_message"))
 
 @dataclass(frozen=True)
 class Asked:
-    """An API, and where its requests have their list: `path` leads to the list, `topic` and `parts` are the names of the fields
-    for a topic and its partitions."""
+    """An API, and the place of the list in its requests: `path` leads to the list, `topic` and `parts` are the names of the
+    fields for a topic and its partitions."""
 
     api: str
     version: int
@@ -216,7 +216,7 @@ class _Broker:
                 self._side.ask(wire, plain("ConsumerGroupHeartbeat", **_MEMBER, member_epoch=-1), 1)
         if asked.api in ("AddPartitionsToTxn", "TxnOffsetCommit"):
             self._side.until(end_txn(TXID, self._producer, False), 3, lambda told: told.error_code != 51)
-            self._side.settle()  # the next request finds no transaction that is still ending
+            self._side.settle()  # so that no transaction is still ending when the next request comes
         return how if response is None else f"{how} {json.dumps(self._shown(response), sort_keys=True)}"
 
     def _fields(self, asked: Asked) -> Plain:
@@ -234,7 +234,8 @@ class _Broker:
         return {}
 
     def _shown(self, value: Any) -> Any:
-        """Returns the fields that are not empty. Lists are sorted, because Kafka's order is that of Scala's hash tables."""
+        """Returns the fields that are not empty. Lists are sorted, because Kafka has them in the order of Scala's hash
+        tables."""
         if isinstance(value, Struct):
             return dict(self._set_fields(value))
         if isinstance(value, bytes):
@@ -255,5 +256,5 @@ class _Broker:
 
 
 def _is_internal(part: Any) -> bool:
-    """Tells whether this is one of Kafka's own topics, whose numbers of partitions differ."""
+    """Returns whether this is an internal topic of Kafka, whose number of partitions differs between brokers."""
     return str(getattr(part, "name", "")).startswith("__")

@@ -13,14 +13,14 @@ from situations.waits import transaction
 from wirebroker.client.wire import Connection
 
 LOADED_WITHIN = 3
-"""After this many requests, Kafka has read the state of the share partitions."""
+"""Kafka needs at most this many requests to read the state of the share partitions."""
 ABSENT_ID = b"\1" * 16
 Situation = Callable[[Side], str]
 SITUATIONS: dict[str, Situation] = {}
 
 
 def situation(play: Situation) -> Situation:
-    """Enters a situation by its name."""
+    """Adds a situation to `SITUATIONS` by its name."""
     SITUATIONS[play.__name__.replace("_", " ")] = play
     return play
 
@@ -236,7 +236,8 @@ def acquired_records_are_released_meanwhile(side: Side) -> str:
 
 
 def _acquire(place: Place) -> Connection:
-    """Lets another member acquire all records of the topic. Returns its connection; when it closes, the records are free."""
+    """Lets another member acquire all records of the topic. Returns this member's connection. When the connection closes, the
+    records are free again."""
     place.put(3)
     wire = place.side.connect()
     other = Member(place.side, place.member.names, place.member.group, "B" * 22)

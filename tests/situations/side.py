@@ -17,13 +17,13 @@ from wirekit import batch
 WAIT_MS = 1000
 """The max_wait_ms of requests that may wait."""
 AT_ONCE_S, LATE_S, PAUSE_S = 0.45, 15.0, 0.15
-"""In seconds of a real broker: a response within AT_ONCE_S did not wait; a missing one is an error after LATE_S; and the pause
-after which the broker has done what it does in the background."""
+"""Times of a real broker, in seconds: a response within AT_ONCE_S did not wait; a response that takes longer than LATE_S is an
+error; after PAUSE_S the broker has finished its work in the background."""
 TRIES = 100
 
 
 class Side:
-    """A broker in process, whose clock only moves between the requests."""
+    """A broker in process. Its clock moves only between the requests."""
 
     def __init__(self, broker: InProcess) -> None:
         self._broker = broker
@@ -54,7 +54,7 @@ class Side:
         return f"{prefix}-{next(self._numbers)}"
 
     def take(self, wire: Connection) -> tuple[str, Any]:
-        """Returns the response to the request that was sent, and whether it came at once or had waited."""
+        """Returns "at once", "late" or "closed", and the response to the request that was sent."""
         try:
             return "at once", wire.response(AT_ONCE_S)
         except NoResponse:
@@ -79,7 +79,7 @@ class Side:
     # Topics and records
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> bytes:
-        """Create a topic. Returns its id when the broker has the topic's partitions."""
+        """Create a topic. Waits until the broker has the topic's partitions, and returns the topic's id."""
         settings = {setting.replace("_", "."): value for setting, value in configs.items()}
         self.until(create_topic(name, partitions, configs=settings), 7, lambda told: not only(told).error_code)
         for index in range(partitions):

@@ -19,7 +19,7 @@ Part = tuple[str, Plain]
 
 
 def situation(play: Situation) -> Situation:
-    """Enters a situation by its name."""
+    """Adds a situation to `SITUATIONS` by its name."""
     SITUATIONS[play.__name__.replace("_", " ")] = play
     return play
 
@@ -50,7 +50,7 @@ def asked(side: Side, request: Any) -> str:
 
 
 def meanwhile(side: Side, request: Any, happens: Callable[[], Any]) -> str:
-    """Returns the response to a request, during which something happens."""
+    """Sends a request, makes something happen while it waits, and returns the response."""
     with side.link() as wire:
         wire.send(request, VERSION)
         side.settle()
@@ -422,7 +422,7 @@ def an_absent_partition_is_made_meanwhile(side: Side) -> str:
 
 
 def segmented(side: Side, count: int) -> str:
-    """Makes a topic of which each segment has two batches, and this many batches."""
+    """Makes a topic with this many batches, two in each segment."""
     name = side.new_name("t")
     request = create_topic(name, configs={"internal.segment.bytes": "1000"})
     side.until(request, 7, lambda told: not only(told).error_code)

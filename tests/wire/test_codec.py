@@ -1,4 +1,4 @@
-"""After encoding and decoding, a message is the same. The codec also reads every form that Kafka reads."""
+"""Encoding and decoding do not change a message. The codec also reads every form that Kafka reads."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_large_records_in_a_tagged_field_are_copied_because_their_size_comes_fir
     assert codec.decode(Odd, out, 0) == (Odd(records=b"r" * 5000), len(out))
 
 
-# How the types of fields are encoded, byte by byte.
+# The encoding of each type of field, byte by byte.
 
 
 @declare.struct
@@ -225,15 +225,21 @@ REFUSED: list[tuple[str, type[Message], int, bytes, str]] = [
     ("text past the end", Forms, 2, b"\x05abc", "text runs past the end"),
     ("bytes past the end", Forms, 0, b"\0\0\x7f\xff\xff\xff", "raw runs past the end"),
     ("text of 32768 bytes", Forms, 2, b"\x81\x80\x02" + b"x" * 32768, "too long"),
-    ("more ids than bytes", Forms, 2, b"\0\0\x03" + b"i" * 31, "ids announces more than there is"),
-    ("a billion structs", Forms, 0, b"\0\0" + b"\0" * 8 + b"\x3b\x9a\xca\0", "branches announces more than there is"),
+    ("more ids than bytes", Forms, 2, b"\0\0\x03" + b"i" * 31, "ids announces more elements than bytes are left"),
+    (
+        "a billion structs",
+        Forms,
+        0,
+        b"\0\0" + b"\0" * 8 + b"\x3b\x9a\xca\0",
+        "branches announces more elements than bytes are left",
+    ),
     ("a varint of six bytes", Forms, 2, b"\x80\x80\x80\x80\x80\0", "31 bits"),
     ("a varint of 32 bits", Forms, 2, b"\xff\xff\xff\xff\x0f", "31 bits"),
     ("half a varint", Forms, 2, b"\x80", "ends too early"),
     ("a tag past the end", Tagged, 0, b"\x05\x01\x09\x04abc", "runs past the end"),
     ("a tag past the end in a struct without tags", Forms, 2, b"\0\0\0\x01\x01\x09\x04abc", "runs past the end"),
     ("more tags than there are", Tagged, 0, b"\x05\x02" + tag(9, b""), "ends too early"),
-    ("a tag of a later version", Tagged, 1, b"\x05\x01" + tag(1, b"\0\x09"), "tag 1 is not of this version"),
+    ("a tag of a later version", Tagged, 1, b"\x05\x01" + tag(1, b"\0\x09"), "tag 1 does not exist in this version"),
     ("an unknown version", Forms, 4, b"\0" * 9, "versions 0 to 3"),
 ]
 

@@ -2,7 +2,7 @@
 they accept, both read the same values.
 
 Runs `KafkaOracle.java` on the kafka-clients jars that scripts/generate-messages fetches, each version on the release that
-describes it; skipped where there is no Java or no jar.
+describes it. Skipped if there is no Java or no jar.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DAMAGED_PER_MESSAGE = 4
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "wirebroker"
 JARS = {release: CACHE / f"kafka-clients-{release}.jar" for release in (OLDER, KAFKA, NEWER)}
 ASKED = [(cls, v) for cls, v in EVERY_VERSION if release_of(cls, v) != OLDER or cls not in (ProduceRequest, FetchResponse)]
-"""Every version except those of Produce and Fetch from 3.9.2, whose record classes need a logger that the jar does not have."""
+"""Every version except those of Produce and Fetch that only 3.9.2 describes: they need a logger that its jar does not have."""
 QUESTION = struct.Struct(">chhi")
 RESPONSE = struct.Struct(">ii")
 REPLACED = "\ufffd".encode()
@@ -85,7 +85,7 @@ def kafka_is_there() -> None:
         pytest.skip("no JDK to run Kafka's classes with")
     missing = [jar.name for jar in JARS.values() if not jar.exists()]
     if missing:
-        pytest.skip(f"no {missing[0]}: scripts/generate-messages --check fetches it")
+        pytest.skip(f"{missing[0]} is missing: run scripts/generate-messages --check to fetch it")
 
 
 def questions_of(cls: type[Message], version: int, raw: bytes) -> Question:

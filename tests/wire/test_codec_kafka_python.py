@@ -110,7 +110,7 @@ def test_messages_equal_those_of_kafka_python_byte_for_byte(cls: type[Message]) 
 
 
 def pairs(cls: type[Struct], struct: Any, version: int) -> list[tuple[Field, Any]]:
-    """Pairs our fields with kafka-python's fields in a version. Both have the order of Kafka's definition."""
+    """Pairs our fields with kafka-python's fields in a version. Both are in the order of Kafka's definition."""
     mine = [field for field in cls.__wire__ if field.present(version)]
     others = [field for field in struct.fields.values() if field.for_version_q(version)]
     for field, other in zip(mine, others, strict=True):
@@ -124,7 +124,7 @@ def twin(ours: Any, struct: Any, made: Any, version: int) -> Any:
     for field, other in pairs(type(ours), struct, version):
         value = getattr(ours, field.name)
         if field.tag is not None and value == (field.default() if callable(field.default) else field.default):
-            continue  # kafka-python would write a tagged struct that has only defaults, and Kafka would not
+            continue  # kafka-python would write a tagged struct that has only defaults, but Kafka would not
         if other.is_struct_array():
             value = None if value is None else [twin(item, other, other.data_class, version) for item in value]
         elif other.is_struct():

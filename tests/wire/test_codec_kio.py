@@ -29,7 +29,7 @@ from wire.random_messages import EVERY_VERSION, KAFKA, MESSAGES, Maker, release_
 MESSAGES_PER_VERSION = 8
 CODES = [code.value for code in ErrorCode]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# For each field type that kio represents by an enum, a timedelta or a datetime: the numbers that the test chooses from.
+# The numbers that the test chooses for each field type that kio represents by an enum, a timedelta or a datetime.
 CHOICES: dict[str, tuple[int, ...]] = {
     "error_code": tuple(CODES),
     "timedelta_i32": (-(2**31), -1, 0, 1, 30_000, 2**31 - 1),

@@ -71,4 +71,4 @@ def test_damage_has_its_field_and_position() -> None:
     with pytest.raises(FieldDamage) as damage:
         read_fields(MetadataRequest, raw[:12], 8)
     assert (damage.value.path, damage.value.position) == ("topics[1].name", 7)
-    assert str(damage.value) == "topics[1].name at byte 7: it has 6 bytes, and 3 are left"
+    assert str(damage.value) == "topics[1].name at byte 7: it announces 6 bytes, but only 3 are left"

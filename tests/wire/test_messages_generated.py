@@ -1,5 +1,5 @@
-"""The generated messages are those of the definitions of three releases, and their table says what a real broker of Kafka
-4.3.1 says.
+"""The generated messages match the definitions of three releases. The table of APIs matches the versions that a real Kafka
+4.3.1 broker announces.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ BILLION = struct.pack(">i", 1_000_000_000)
 COMPACT_BILLION = bytearray()
 write_uvarint(COMPACT_BILLION, 1_000_000_000)
 SLACK = 4096
-"""Bytes that each decoding may allocate however short its input is: for the message, an exception and its traceback."""
+"""Bytes that every decoding may allocate, even of a short input: for the message, an exception and its traceback."""
 PER_ELEMENT = 1024
 """The most bytes that one counted element may allocate, so that MAX_ELEMENTS of them take at most half a gigabyte."""
 # Values for which Python must allocate objects: it shares small numbers.
@@ -94,8 +94,9 @@ def traced() -> Iterator[None]:
 
 
 def peak_of_reading(cls: type[Message], version: int, raw: bytes) -> int:
-    """Returns the peak memory of a decoding, in bytes. It measures twice and takes the minimum: other threads allocate, too."""
-    read_or_refuse(cls, version, raw)  # before the measurements, compiles the class and fills Python's caches
+    """Returns the peak memory of a decoding, in bytes. It takes the lower of two measurements, because other threads allocate
+    memory, too."""
+    read_or_refuse(cls, version, raw)  # before measuring, compiles the class and fills Python's caches
     return min(_peak(cls, version, raw), _peak(cls, version, raw))
 
 

@@ -51,7 +51,8 @@ TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
 IN_ZOOKEEPER = (
     "LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "AlterPartition", "AllocateProducerIds",
 )  # fmt: skip
-"""The APIs between a controller and brokers. In a cluster with ZooKeeper, every listener of a broker accepts these APIs."""
+"""The APIs that a controller and its brokers use among themselves. In a cluster with ZooKeeper, every listener of a broker
+accepts these APIs."""
 
 TOGETHER = {
     **dict.fromkeys(IN_ZOOKEEPER, "controller_requests"),

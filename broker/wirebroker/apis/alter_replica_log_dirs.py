@@ -23,7 +23,7 @@ FINDS_MOVED_PARTITIONS = since("2.1", "AlterReplicaLogDirs of an unknown partiti
 
 LONGEST_NAME = 255
 FUTURE_SUFFIX = len(".") + 32 + len("-future")
-"""The folder name of a partition's future log is this many characters longer than the topic and the index."""
+"""The folder of a partition's future log has the name of the partition's folder, and this many characters more."""
 
 
 def handle(request: AlterReplicaLogDirsRequest, exchange: Exchange) -> Steps:

@@ -94,14 +94,14 @@ def _offer(name: str, served: tuple[tuple[int, tuple[int, int]], ...]) -> tuple[
 
 
 def _first(own: Release, key: int, oldest: int) -> int:
-    """The oldest announced version of an API, which may be older than the oldest version that the release reads."""
+    """Returns the oldest announced version of an API. The release may announce versions that it does not read."""
     return own.announced[key][0] if key in own.announced and own.read(key)[0] == oldest else oldest
 
 
 def unsupported_version(served: tuple[int, int] | None = None, *, tells: bool = True) -> ApiVersionsResponse:
     """The response, in version 0, to a request in an unsupported version.
 
-    `served` are the supported versions of ApiVersions. With `tells` the response names these versions.
+    `served` are the supported versions of ApiVersions. The response names these versions, unless `tells` is false.
     """
     if not tells:
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[])

@@ -1,10 +1,10 @@
 """The requests between the controller and the brokers of a cluster with ZooKeeper: LeaderAndIsr (versions 0–5), StopReplica
 (0–3), UpdateMetadata (0–7), ControlledShutdown (0–3), AlterPartition (0) and AllocateProducerIds (0).
 
-Every listener of a broker with ZooKeeper accepts these requests. In wirebroker brokers do not send these requests. The sender
-is a client, which usually does not know the present epochs. A request with an old broker epoch gets STALE_BROKER_EPOCH.
-Otherwise, a request with an old controller epoch gets STALE_CONTROLLER_EPOCH. A request with the present epochs changes
-nothing, because the cluster itself moves leaders.
+Every listener of a broker with ZooKeeper accepts these requests. wirebroker's brokers do not send these requests. The sender is
+a client, which usually does not know the present epochs. A request with an old broker epoch gets STALE_BROKER_EPOCH. Otherwise,
+a request with an old controller epoch gets STALE_CONTROLLER_EPOCH. A request with the present epochs changes nothing, because
+the cluster itself moves leaders.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ A broker's epoch is the ZooKeeper transaction that registers the broker.
 NO_EPOCH = -1
 TOPIC_IDS_FROM = 5
 DELETED, UNCHECKED = -2, -1
-"""Leader epochs in a StopReplica that are not compared with the leader epoch of the partition."""
+"""If a StopReplica has one of these leader epochs, the epoch is not compared with the partition's leader epoch."""
 
 
 class Named(NamedTuple):

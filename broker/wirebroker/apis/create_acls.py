@@ -54,7 +54,7 @@ def has_zero(request: CreateAclsRequest, _: int = 0) -> bool:
 
 
 def _result(error: str | Refusal | None, message: str | None) -> AclCreationResult:
-    """Returns the result of one ACL; `message` is the message of a result without an error."""
+    """Returns the result of one ACL. If there is no error, the result has this `message`."""
     if error is None:
         return AclCreationResult(error_code=ErrorCode.NONE, error_message=message)
     refusal = Refusal(ErrorCode.INVALID_REQUEST, error) if isinstance(error, str) else error

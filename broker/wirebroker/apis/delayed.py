@@ -1,4 +1,4 @@
-"""A request that waits until partitions reach a condition (Kafka's DelayedOperation)."""
+"""A request that waits until its partitions meet a condition (Kafka's DelayedOperation)."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ D = TypeVar("D")
 def describe(
     made: Callable[..., D], group_id: str, kind: type[G], request: Any, exchange: Exchange, **fields: Any
 ) -> tuple[G | None, D]:
-    """Returns the group (None if the group is not found), and the group's entry in the response without members. `fields` exist
-    only in some APIs."""
+    """Returns the group (None if the group is not found), and the group's entry in the response without members. `fields` are
+    the fields that not all of the three APIs have."""
     group = _find(group_id, kind, exchange)
     if isinstance(group, Refusal):
         return None, refused(made, group_id, group, **fields)

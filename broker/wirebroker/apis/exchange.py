@@ -140,7 +140,7 @@ class Exchange(AnyExchange):
         self.matches: Matches | None = None
         """The faults that match the request and its response."""
         self.access: Admitted | None = None
-        """The refused parts of the current request, in a cluster with an authorizer."""
+        """The parts of the request that the authorizer has refused; None without an authorizer."""
         self.abandon: Callable[[], None] | None = None
         """Ends the wait of a parked request whose client has disconnected. A waiting request sets this function, and removes
         the function when the wait ends in another way."""

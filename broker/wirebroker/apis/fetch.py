@@ -234,7 +234,7 @@ class Fetch:
         self._follower = request.replica_id if request.replica_id >= 0 else request.replica_state.replica_id
         """The id of the follower; −1 for a consumer."""
         self._readable: dict[str, bool] | None = {} if exchange.access is not None else None
-        """Whether the client may read a topic; None without an authorizer."""
+        """For each checked topic, whether the client may read it; None without an authorizer."""
         self._absent: dict[PartitionKey, PartitionData] = {}
         """The results for the partitions that were missing when the request arrived. Such results come last in the response,
         and do not end the request's wait."""

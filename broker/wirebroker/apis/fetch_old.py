@@ -2,10 +2,10 @@
 
 For versions 0–3 batches are converted to magic 0 (versions 0 and 1) or 1.
 
-The converted response is as large as the batches. If the first converted batch is larger, the response has the size of this
-batch. Converted messages beyond this size are left out. If the converted messages are smaller, the response is filled up with
-the beginning of a message that is longer than the response. Consumers drop such a message (KIP-283, LazyDownConversionRecords).
-Control batches and headers are left out.
+The converted records have the size of the batches before the conversion, or of the first converted batch if it is larger.
+Converted messages beyond this size are left out. If the converted messages are smaller, the rest is filled with the beginning
+of a message that is longer than the response. Consumers drop such a message (KIP-283, LazyDownConversionRecords). Control
+batches and headers are left out.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ CUTS_FIRST_BATCH = until("3.0", "Fetch before version 3 returns nothing if the f
 FILLS_CONVERTED = since("2.0", "records converted for Fetch before version 4 may end with a truncated message", "KIP-283")
 
 _OVERFLOW = struct.Struct(">qi")
-"""The offset and size at the beginning of a message that does not fit into the response."""
+"""The layout of the offset and the size with which a message begins."""
 DOWN_CONVERSION = "message.downconversion.enable"
 FIRST_OF_STORAGE_ERRORS, FIRST_OF_BATCHES, AT_LEAST_ONE_SINCE, FIRST_OF_MAGIC_1 = 6, 4, 3, 2
-"""The first versions that return KAFKA_STORAGE_ERROR; that return batches of magic 2; that return the first batch even if it
-exceeds the limits; and that return magic 1."""
+"""The first versions of Fetch that return KAFKA_STORAGE_ERROR, batches of magic 2, a first batch that exceeds the limits, and
+messages of magic 1."""
 
 
 def convert(

@@ -43,7 +43,7 @@ def handle(request: GetTelemetrySubscriptionsRequest, exchange: Exchange) -> Get
 
 
 def client_of(instance: bytes, exchange: Exchange) -> Client:
-    """The broker's state about the client that sends a request."""
+    """Returns the state that the broker keeps about the client of this exchange."""
     connection = exchange.connection
     software, version = connection.software
     attributes = {

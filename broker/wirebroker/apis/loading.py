@@ -18,9 +18,8 @@ EVERYWHERE = (
     "cramjam", "compression.zstd", "concurrent.futures.thread", "difflib", "encodings.idna", "encodings.utf_16_be",
     "encodings.utf_16_le", "wirebroker.testing.metric_points",
 )  # fmt: skip
-"""Modules of this package and of Python's library that are otherwise imported only inside functions.
-
-Perhaps not all of these modules are installed.
+"""Modules of this package and of Python's library that are otherwise imported only inside functions. Some of these modules may
+not be installed.
 """
 IN_BROKERS = ("wirebroker.apis.overdue", "wirebroker.faults.plan", "wirebroker.deeds.broker", "wirebroker.requests.errors")
 

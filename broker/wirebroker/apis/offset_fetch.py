@@ -1,6 +1,6 @@
 """OffsetFetch, versions 1–10, and version 0 of releases before 4.0. Version 0 is in `apis.zookeeper_offsets`.
 
-If topics is null, the response has all offsets of the group. From version 8 a request can name several groups; from version
+If `topics` is null, the response has all offsets of the group. From version 8 a request can name several groups; from version
 10 it names topics by id. For an offset that was never committed the response has −1 without an error, even for an unknown
 group. With require_stable (from version 7) a partition with an uncommitted offset in an open transaction gets
 UNSTABLE_OFFSET_COMMIT. From version 9 a member of a consumer group (KIP-848) may send its id and epoch; an old epoch is

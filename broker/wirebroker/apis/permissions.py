@@ -66,7 +66,7 @@ MESSAGES = {
     _R.TOPIC: "Topic authorization failed.", _R.GROUP: "Group authorization failed.",
     _R.CLUSTER: "Cluster authorization failed.", _R.TRANSACTIONAL_ID: "Transactional Id authorization failed.",
 }  # fmt: skip
-"""Kafka's messages for authorization errors, if the response has a message field."""
+"""Kafka's messages for authorization errors, in responses that have a field for a message."""
 WHOLE_ERRORS = frozenset(
     {"LeaveGroup", "OffsetDelete", "ConsumerGroupHeartbeat", "DescribeQuorum", "DescribeLogDirs", "AddPartitionsToTxn",
      "ShareGroupHeartbeat", "ShareFetch", "ShareAcknowledge", "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
@@ -74,7 +74,7 @@ WHOLE_ERRORS = frozenset(
 )  # fmt: skip
 """APIs whose response names no resources when the whole request is refused."""
 WORDED = ("AlterShareGroupOffsetsResponse", "DeleteShareGroupOffsetsResponse")
-"""Responses that name no resources, but have an error message, if access to the group is refused."""
+"""If access to the group is refused, these responses name no resources, but have an error message."""
 SHARE = 2
 """The type of a share partition's key in FindCoordinator."""
 LOGGERS = 8
@@ -572,9 +572,9 @@ def _describe_transactions(request: Any, access: Access) -> Slices[Any]:
 
 
 def _offsets(request: Any, access: Access) -> Slices[Any]:
-    """Treats a topic that the client may not see like `KafkaApis.handleOffsetFetchRequest` and
-    `handleDescribeShareGroupOffsetsRequest`. If the client asks for all topics, the topic is left out. If the client names the
-    topic, the topic is refused, unless the group has an error.
+    """Treats a topic that the client may not see as `KafkaApis.handleOffsetFetchRequest` and
+    `handleDescribeShareGroupOffsetsRequest` do. If the client asks for all topics, the topic is left out. If the client names
+    the topic, the topic is refused, unless the group has an error.
     """
     by_group = access.exchange.version >= 8 or not isinstance(request, OffsetFetchRequest)
     groups = request.groups if by_group else [request]

@@ -203,7 +203,7 @@ def _partition(
 
 
 class Awaited(NamedTuple):
-    """The result of a partition, which waits until the high watermark reaches an offset."""
+    """The result of one partition. The result waits until the high watermark reaches `required_offset`."""
 
     topic: Topic
     partition: Partition
@@ -212,8 +212,8 @@ class Awaited(NamedTuple):
 
 
 def _awaited(topic: Topic, response: PartitionProduceResponse, requested: PartitionProduceData) -> list[Awaited]:
-    """Returns a list: empty if the result does not wait for replication, else with the result and the end offset for which it
-    waits. After a retry, this offset is the end of the stored batch."""
+    """Returns the result and the end offset for which it waits. Returns an empty list if the result does not wait for
+    replication. After a retry, the end offset is the end of the stored batch."""
     partition = topic.partitions[response.index]
     records = requested.records
     header = first_header(records)

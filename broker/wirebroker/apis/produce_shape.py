@@ -32,9 +32,9 @@ FLEXIBLE_FROM = 9
 ATTRIBUTES_AT = 22
 """The position of the attributes' low byte in a batch."""
 HEAD_START = 8
-"""The start of the header's constant part, after key, version and correlation id."""
+"""The position after the API key, the version and the correlation id. From here on, each request has the same header."""
 _NO_TAGS = bytes(3)
-"""The empty tags of partition, topic and request at the end of a flexible request."""
+"""A flexible request ends with the empty tags of the partition, of the topic and of the request."""
 _NO_TAGS_SIZE = len(_NO_TAGS)
 _new: Any = tuple.__new__
 _SENTINEL = 0x7A5A_3C3C_5A7A_1EAF

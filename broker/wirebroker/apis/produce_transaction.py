@@ -40,7 +40,7 @@ VERIFIES_TRANSACTIONS = since("3.6", "transactional batches are verified: errors
 NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM = 11, 12
 MAGIC, MAGIC_AT, ATTRIBUTES_END = 2, 16, 23
 _FIRST = struct.Struct(">8xi4xb4xh").unpack_from
-"""Length, magic and attributes of a batch."""
+"""Reads the length, the magic and the attributes of a batch."""
 RETRIED_AS = (
     ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -57,9 +57,9 @@ FENCED = {
 }
 """The messages of the coordinator errors that Kafka 3.6 passes on to the client."""
 CUT_RECORDS = ("null_records", "no_batch", "corrupt_batch")
-"""If record data is truncated, the name of the rule that it breaks begins with one of these words."""
+"""Truncated record data breaks a rule whose name begins with one of these words."""
 WRONG_RECORDS = ("old_message_format", "more_than_one_batch")
-"""The rules that complete record data can break."""
+"""The rules that record data can break even if it is not truncated."""
 NOT_FORESEEN = (ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error when processing the request.")
 
 

@@ -22,7 +22,8 @@ from wirebroker.core.transactions.coordinator import MARKERS
 from wirebroker.requests.errors import refuse_in_slices
 
 NOBODY, UNSPECIFIED = -1, -1
-"""The producer id and the epoch that no producer has, and the number of a transaction version that Kafka does not know."""
+"""−1 as a producer id or epoch means that there is no producer; −1 as a transaction version means that the version is
+unknown."""
 
 
 def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> Steps:

@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch, version 0: offsets in ZooKeeper. Any client writes offsets to ZooKeeper, without a generation.
+"""OffsetCommit and OffsetFetch, version 0: offsets in ZooKeeper. Any client may write these offsets, and sends no generation.
 
 Later versions of these APIs do not see these offsets. A KRaft broker returns UNSUPPORTED_VERSION for each partition. These
 offsets are kept in memory, even with a data directory.

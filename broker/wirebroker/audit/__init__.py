@@ -7,14 +7,14 @@ wording         the sentences of both audits
 rules           the rule of each check, for both audits
 checks          batches of one partition → findings
 reconcile       records by their content, and against a journal → findings
-matching        which stored copy is which, for both audits
-copies          which batches repeat earlier ones, for both audits
+matching        which stored copy is the original, for both audits
+copies          which batches repeat earlier batches, for both audits
 journal         the records that an application meant to send
 content         the hashes that identify records
 stored          the rows, from a broker's partitions or a segment's bytes
 validator       a partition's arrivals judged under other rules, for both audits
-other_rules     `what_if`: the same for a whole trace
-report          everything together
+other_rules     `what_if`: a whole trace judged under other rules
+report          the findings and counts, as a table and as an assertion
 """
 
 from __future__ import annotations

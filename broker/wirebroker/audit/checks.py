@@ -175,10 +175,7 @@ class _Sums:
 
 
 class _Holes:
-    """Counts the missing offsets between two batches that compaction or damage explains.
-
-    `unexplained` has the other missing offsets.
-    """
+    """Counts the missing offsets that compaction or damage explains. `unexplained` has all other missing offsets."""
 
     def __init__(self, kept: Sequence[BatchRow | Damage], sound: set[int], bounds: Bounds) -> None:
         self._starts: list[int] = []
@@ -295,7 +292,7 @@ def _gaps(placed: Sequence[_Placed], lower: BatchRow | None, holes: _Holes) -> I
             each.place - places[0], holes.between(reach.row, each.row)
         ):
             yield _gap(WORDS.gap(each.row, _numbers(places), reach.row, each.row), places, reach.row, each.row)
-        if (each.end, -each.order) > (reach.end, -reach.order):  # of equal ends, the first stored
+        if (each.end, -each.order) > (reach.end, -reach.order):  # if the ends are equal, the batch that was stored first
             reach = each
 
 

@@ -2,8 +2,8 @@
 
 The places of a batch are its unwrapped sequences. The places are divided into cells wherever a batch begins or ends, and each
 cell belongs to the first batch in the log that contains it. If a cell of a batch belongs to another batch, the places of this
-cell were stored before. Batches are not compared in pairs. The sorting of their ends determines the cost, n log n for n
-batches, however many batches overlap.
+cell were stored before. Batches are not compared in pairs. The cost is n log n for n batches, however many batches overlap,
+because the ends of the batches are sorted.
 
 The results are positions in the list of batches.
 """

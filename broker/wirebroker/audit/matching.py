@@ -83,10 +83,7 @@ class Matched(NamedTuple):
 
 
 def is_tombstone(key: bytes | None, value_hash: str | None) -> bool:
-    """Tells whether the record deletes its key.
-
-    An equal record is not a duplicate if the key was written again in the meantime.
-    """
+    """Tells whether the record deletes its key. A second tombstone is not a duplicate if the key was written in between."""
     return key is not None and value_hash is None
 
 

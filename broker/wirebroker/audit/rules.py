@@ -59,7 +59,7 @@ class Rules:
         return holes < missing
 
     def is_disorder(self, place: Any, place_before: Any) -> Any:
-        """Tells whether a batch is stored after a later batch of its epoch.
+        """Tells whether a batch has earlier sequences than the batch of its epoch that is stored before it.
 
         The caller leaves out copies, because they count as duplicates.
         """

@@ -137,7 +137,7 @@ class Wording:
         )  # fmt: skip
 
     def disorder(self, row: Any, before: Any) -> Any:
-        """A batch comes after a later batch of its epoch."""
+        """A batch has earlier sequences than the batch of its epoch that is stored before it."""
         return self.text(
             "{batch} stored out of order: at {offsets}, after {numbers} at {before}",
             batch=self.sequences(row, row.base_sequence, row.last_sequence),
@@ -211,7 +211,8 @@ class Wording:
         return self.choose((first < 0) | (run.first_producer_id < 0), counted, numbered)
 
     def _copies(self, run: Any) -> Any:
-        """The places and producers of both copies. If the sequences of the later copy are different, they are named, too."""
+        """The places and producers of both copies. If the later copy has other sequences, the text names these sequences,
+        too."""
         once = self.text("at {offsets}", offsets=self.offsets(run.first_base_offset, run.first_last_offset))
         again = self.range(run.base_offset, run.last_offset)
         differs = (run.base_sequence != -1) & (run.base_sequence != run.first_base_sequence)
@@ -276,14 +277,15 @@ class Wording:
         )  # fmt: skip
 
     def row_without_record(self, key: Any, time: Any, rows: Any, records: Any) -> Any:
-        """A row of the application's table has no record; `rows` and `records` count the rows and records with its key."""
+        """A row of the application's table has no record; `rows` and `records` count the rows and records with the row's
+        key."""
         return self.text(
             "the row with key {key} from {time} UTC has no record; the table has {rows} with this key, the log {records}",
             key=key, time=time, rows=self.choose(rows == 1, "1 row", self.text("{n} rows", n=rows)), records=records,
         )  # fmt: skip
 
     def in_transaction(self, partition: Any, offset: Any, is_aborted: Any) -> Any:
-        """Why a record is lost: its transaction was not committed."""
+        """The reason why a record is lost: its transaction was not committed."""
         return self.text(
             ": the transaction that holds it at offset {offset} of partition {partition} {state}",
             offset=offset, partition=partition, state=self.choose(is_aborted, "was aborted", "is open"),
@@ -323,7 +325,8 @@ class Wording:
         )  # fmt: skip
 
     def hidden_record(self, side: str, near: Any) -> Any:
-        """Why the input or output on the other side does not count: its transaction was not committed."""
+        """The reason why the input of an output, or the output of an input, does not count: its transaction was not
+        committed."""
         return self.text(
             "; {side} at offset {offset} of {partition} belongs to a transaction that {state}",
             side=side, offset=near.offset, partition=self.partition(near.topic, near.partition),
@@ -436,7 +439,7 @@ class Wording:
         )  # fmt: skip
 
     def outputs_elsewhere(self, pipeline: Any, row: Any) -> Any:
-        """Outputs of a producer that commits no offsets."""
+        """A producer has outputs, but commits no offsets."""
         who = self.choose(row.producer_id < 0, "a producer without an id", self.producer(row))
         return self.text(
             "{who} wrote {outs} at {offsets}, and commits no offset of group '{group}' in a transaction (pipeline "

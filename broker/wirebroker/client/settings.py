@@ -29,7 +29,7 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TLS_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 OLD_TLS_VERSIONS = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
-"""Versions that Java has, but does not use by default."""
+"""The TLS versions that Java has, but does not use by default."""
 UNDERSTOOD = frozenset(
     {
         "security.protocol", "sasl.mechanism", "sasl.jaas.config", "client.id", "request.timeout.ms",

@@ -71,8 +71,8 @@ def pem_of(store: str, settings: Mapping[str, str]) -> str:
 
 
 def _of_pem(store: str, settings: Mapping[str, str], given: list[str]) -> str:
-    """Rewrites a store in PEM as Kafka reads it. Kafka ignores text around the entries, and accepts blanks instead of line
-    ends."""
+    """Returns the entries of a store in PEM, in the form that OpenSSL reads. As in Kafka, text around the entries is ignored,
+    and blanks may take the place of line ends."""
     location = settings.get(f"ssl.{store}.location", "")
     if given:
         place, texts = given[0], [settings[name] for name in given]

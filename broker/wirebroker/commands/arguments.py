@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
         self.loners[flag] = {flag, *allowed}
 
     def describe(self) -> None:
-        """Give each command without a description its line in the list of commands as the description."""
+        """If a command has no description, use its line in the list of commands."""
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
                 told = {each.dest: each.help for each in action._choices_actions}
@@ -52,7 +52,8 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]  # argparse's overloads are about namespaces of other classes
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Like argparse's method, but the parser of a command refuses unknown arguments itself: the error names the command."""
+        """Does what argparse's method does, but the parser of a command refuses unknown arguments itself, so that the error
+        names the command."""
         if args is not None and not self._commands():
             self._refuse_unknown_flags(args)
         parsed, unknown = super().parse_known_args(args, namespace)

@@ -201,7 +201,8 @@ class Controlled(Readable):
 
     def why_no_bytes(self) -> str:
         if self.capture_path:
-            return f"only the latest 64 MiB are kept. The capture has them: wirebroker trace show {self.capture_path} --page"
+            kept = "the broker keeps only the latest 64 MiB. The capture has all bytes"
+            return f"{kept}: wirebroker trace show {self.capture_path} --page"
         return "no client was reading /events at the time, or the exchange is too old"
 
     @property

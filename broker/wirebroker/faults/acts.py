@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # a proxy has no broker
 
 
 class ExchangeParts(Received, Parked, Protocol):
-    """The attributes and methods that faults need of a request without a response."""
+    """The attributes and methods that faults need of a request before its response is sent."""
 
     correlation_id: int
     now: int

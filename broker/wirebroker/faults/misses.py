@@ -22,19 +22,18 @@ MOST_VALUES = 20
 SHOWN_VALUES, SHOWN_APIS = 3, 6
 
 Misfit = tuple[str, tuple[object, ...]]
-"""A word of a rule that does not fit a request, and the values that the request has for it."""
+"""A word of a rule that does not fit a request, and the request's own values for this word."""
 
 
 class _Reason(Struct):
-    """The number of requests for which the same words of the rule did not fit, and the values of these words in the
-    requests."""
+    """The number of requests that the same words of the rule did not fit, and the values that these requests had instead."""
 
     count: int = 0
     found: dict[str, dict[object, None]] = {}
 
 
 class Misses:
-    """What a rule remembers of the requests that it did not match. `arrived` has the number of requests of each API, which the
+    """Remembers the requests that a rule did not match. `arrived` has the number of requests of each API, which the
     plan counts for all rules together."""
 
     def __init__(self, arrived: Counter[str]) -> None:
@@ -71,7 +70,9 @@ class Misses:
         nearest = {key: reason for key, reason in self._reasons.items() if len(key[1]) == fewest}
         for (api, words), reason in sorted(nearest.items(), key=lambda each: -each[1].count)[:2]:
             instead = " and ".join(_listed(reason.found[word]) for word in words)
-            yield f"{reason.count} {api} differed only in {' and '.join(words)}: {instead}{_advice(wanted, reason)}"
+            verb = "was" if len(words) == 1 else "were"
+            differ = f"{reason.count} {api} differed only in {' and '.join(words)}"
+            yield f"{differ}, which {verb} {instead}{_advice(wanted, reason)}"
 
     def _arrivals(self) -> str:
         until = self._arrived if self._until is None else self._until

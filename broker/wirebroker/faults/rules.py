@@ -213,7 +213,8 @@ class Rule(_Declared, kw_only=True):
     def __init__(self, /, *given: Any, **words: Any) -> None:
         hints, kind, options = words_of(type(self)), self.kind, options_of(type(self))
         if len(given) > len(options) or any(option in words for option in options[: len(given)]):
-            raise TypeError(f"{kind} takes {', '.join(options) or 'nothing'} by position, each once; name all other words")
+            only = ", ".join(map(repr, options)) or "nothing"
+            raise TypeError(f"{kind} takes only {only} by position, each once; give all other words by name")
         words = dict(zip(options, given, strict=False)) | words
         for word in words:
             if word not in hints:
@@ -343,7 +344,7 @@ class Rule(_Declared, kw_only=True):
 
     def not_fired(self, wanted: str) -> NotFired:
         """Returns the error that the rule did not fire as often as expected."""
-        counts = f"it matched {self.seen} and fired {self.fired}"
+        counts = f"it fired on {self.fired} of {self.seen} matches"
         reason = self.missed if self.seen else self.why_not
         return NotFired(f"the rule {self} did not fire {wanted}: {counts}{reason and f'; {reason}'}")
 

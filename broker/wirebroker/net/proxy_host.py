@@ -123,7 +123,7 @@ class ProxyHost(Driver["ClientSide"]):
         return node.local
 
     def _learned(self, node: Node, node_id: int) -> None:
-        """Note the id of a node, which a response has named, for the node and for the connections through its listener."""
+        """Store the node id that a response has named, in the node and in the connections through the node's listener."""
         node.node_id = node_id
         for connection, side in self.clients.items():
             if side.node is node:

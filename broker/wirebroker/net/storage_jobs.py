@@ -26,7 +26,7 @@ PAUSE_S = 0.5
 
 
 class StorageJobs:
-    """Runs the jobs of an engine's store for its host. `release` is the host's function that performs the effects that had to
+    """Runs the jobs of an engine's store for its host. `release` is a function of the host: it performs the effects that had to
     wait, and calls `check` again."""
 
     def __init__(self, engine: Engine, store: FolderStore, clock: Clock, release: Callable[[list[Effect]], None]) -> None:

@@ -314,8 +314,8 @@ class Relay:
             self.from_client(memoryview(b""), now)
 
     def _is_acknowledged(self, version: int, data: memoryview) -> bool:
-        """Whether a Produce has acks ≠ 0. Only the beginning of the request may have arrived. The result is remembered with the
-        request's first bytes, because all requests of one producer begin with the same bytes.
+        """Whether a Produce has acks ≠ 0. Perhaps only the beginning of the request has arrived. The result is remembered with
+        the request's first bytes, because all requests of one producer begin with the same bytes.
         """
         known_version, start = self._acknowledged
         if version == known_version and data[REQUEST_START : REQUEST_START + len(start)] == start:

@@ -91,7 +91,7 @@ class PassingTransactions:
         self, now: int, request: InitProducerIdRequest, response: InitProducerIdResponse
     ) -> PassingTransaction | None:
         """Mark the open transaction of the transactional id as aborted, because this InitProducerId begins a new producer, and
-        return the transaction. If its timeout was over, the coordinator had aborted the transaction before.
+        return the transaction. If the transaction's timeout was over, the coordinator had already aborted it.
         """
         if request.transactional_id is None or response.error_code or response.ongoing_txn_producer_id >= 0:
             return None

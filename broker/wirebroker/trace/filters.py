@@ -36,7 +36,7 @@ _NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")
 _TOKEN = re.compile(r'\s*(?:(\()|(\))|(!=|!~|<=|>=|=|~|<|>)|"([^"]*)"|([^\s()=~<>!"]+))')
 NO_ERROR = "none"
 API_OF = {"produce": "Produce", "shadow": "Produce", "fetch": "Fetch"}
-"""The APIs of the events that occur with only one API. The rows of such an event do not name the API."""
+"""For each event that occurs with only one API, this API. The rows of such an event do not name the API."""
 
 
 def _api(row: Row) -> Iterable[Any]:
@@ -147,9 +147,10 @@ def parsed(text: str) -> Filter:
 
 
 NAMED_IN_JSON = {*selection.NAMES, "event", "api", "partition", "error"}
-"""The computed fields whose values also occur in the row's JSON, except for the values in `DERIVED_VALUES`."""
+"""Computed fields: if a row has a value of such a field, the row's JSON contains the value, too, except for the values in
+`DERIVED_VALUES`."""
 DERIVED_VALUES = {("api", "produce"), ("api", "fetch"), ("event", "produce"), ("error", "none")}
-"""Values of computed fields that a row can have although the row's JSON does not contain these values."""
+"""Fields and values: a row can have such a value although the row's JSON does not contain the value."""
 
 
 def needles(wanted: Filter) -> tuple[bytes, ...] | None:

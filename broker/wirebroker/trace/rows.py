@@ -390,7 +390,7 @@ class ReplyRow(ClientRow, frozen=True):
         throttles the client.
         """
         throttled = f"throttled for {self.throttle_time_ms} ms" if self.throttle_time_ms > 0 else ""
-        waited = f"{self.waited} ms of it waited" if self.waited > 0 and self.latency > self.waited else ""
+        waited = f"waited for {self.waited} ms" if self.waited > 0 and self.latency > self.waited else ""
         offsets = str(self.details.get("offsets", ""))
         if offsets.count(", ") >= MOST_OFFSETS:
             offsets = ", ".join(offsets.split(", ")[:MOST_OFFSETS]) + f", {offsets.count(', ') + 1 - MOST_OFFSETS} more"

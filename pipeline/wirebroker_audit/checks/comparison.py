@@ -48,7 +48,9 @@ def at_the_ends(folder: PartitionFolder) -> Iterator[Finding]:
 
 
 def _truncated(folder: PartitionFolder) -> Finding:
-    """A broker that is shut down writes the checkpoint last. A copy of a running broker's directory may have a checkpoint newer
+    """Returns the finding about a log that ends below the high watermark in its broker's checkpoint.
+
+    A broker that is shut down writes the checkpoint last. A copy of a running broker's directory may have a checkpoint newer
     than its log.
     """
     end, mark = folder.tail.end, folder.high_watermark
@@ -155,7 +157,7 @@ class _Stretch:
 
 
 def _differ(found: _Stretch, pair: Pair, theirs: Array, ours: Array) -> None:
-    """Batches in the compared range that differ, or that only one replica has."""
+    """Add to `found` the batches in the compared range that differ, or that only one replica has."""
     low = max(each for one in (pair.read, pair.other) for each in (one.begins_at, one.cleaned_until))
     limit = _limit(pair)
     mine, others = (np.ascontiguousarray(rows[:, : CRC + 1]).view(_SAME)[:, 0] for rows in (ours, theirs))

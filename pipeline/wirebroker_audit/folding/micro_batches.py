@@ -31,7 +31,7 @@ class Folder(NamedTuple):
 
     @property
     def level(self) -> int:
-        """The approximate number of times that its rows were rewritten."""
+        """The approximate number of times that the folder's rows were rewritten."""
         level, breadth = 0, self.last - self.first + 1
         while breadth >= BREADTH:
             level, breadth = level + 1, breadth // BREADTH

@@ -14,7 +14,7 @@ from wirebroker_audit.reading.linker import Array
 from wirebroker_audit.reading.scan import headers_at
 
 LONGEST = 5
-"""The longest varint that this module reads, in bytes. The general reader reads a record with a longer varint."""
+"""This module reads varints of at most this many bytes. The general reader reads a record with a longer varint."""
 
 
 class Singles(NamedTuple):

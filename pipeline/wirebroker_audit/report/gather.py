@@ -16,8 +16,8 @@ Row = dict[str, Any]
 SHOWN = 20
 """The page shows this many findings of each kind and severity."""
 CELLS_ACROSS, CELLS_DOWN = 24, 40
-"""The number of producers and partitions in the heat map. Producers and partitions with the most findings are chosen first,
-then producers and partitions with the most records."""
+"""The heat map shows this many producers and this many partitions. Producers and partitions with the most findings are chosen
+first, then producers and partitions with the most records."""
 TIMELINES, POINTS = 3, 2000
 """The sequences of this many producers are drawn, each with at most this many batches."""
 

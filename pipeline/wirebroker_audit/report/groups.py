@@ -18,7 +18,7 @@ from wirebroker_audit.report.gather import Row
 LISTED = 20
 """The page lists this many groups' partitions, this many pipelines and this many transactional groups."""
 DRAWN = 12
-"""The largest number of groups' partitions in the picture. Partitions with the gravest findings are chosen first, then
+"""The picture shows at most this many groups' partitions. Partitions with the gravest findings are chosen first, then
 partitions with the largest lag."""
 THIN = 0.004
 """A mark has at least this part of the picture's width, so that a single record is visible."""

@@ -1,1 +1,1 @@
-"""How Spark reads a log: tasks over pieces, and streams."""
+"""Lets Spark read a log, by tasks over pieces or by streams."""

@@ -131,5 +131,5 @@ def _lines(path: Path) -> Iterable[tuple[int, str]]:
     if not text.endswith("\n"):
         raise DamagedFile(path, "the end of the checkpoint is missing")
     if version != "0" or count != str(len(lines)):
-        raise DamagedFile(path, f"a checkpoint of version {version!r} that announces {count} lines and has {len(lines)}")
+        raise DamagedFile(path, f"the checkpoint has version {version!r}, announces {count} lines and has {len(lines)}")
     return enumerate(lines, 3)

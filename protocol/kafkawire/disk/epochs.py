@@ -39,7 +39,7 @@ class LeaderEpochs:
             self._largest = inf if latest is None else latest
         self._clean = clean
         if any(not (one[0] < other[0] and one[1] < other[1]) for one, other in pairwise(self.known)):
-            raise DamagedFile(self._path, f"epochs and offsets do not rise: {self.known}. {_ADVICE}")
+            raise DamagedFile(self._path, f"the leader epochs and their offsets do not rise: {self.known}. {_ADVICE}")
 
     def follow(self, path: Path, position: int, header: BatchHeader) -> None:
         """Check this batch of the log, and add its epoch if the epoch is new."""
@@ -71,7 +71,7 @@ class LeaderEpochs:
 
 
 NO_EPOCH = -1
-"""The leader epoch of a batch older than leader epochs (RecordBatch.NO_PARTITION_LEADER_EPOCH)."""
+"""Batches from the time before leader epochs have this leader epoch (RecordBatch.NO_PARTITION_LEADER_EPOCH)."""
 _ADVICE = "Restore the file from a copy; if it is the checkpoint, remove it: the epochs are then taken from the batches"
 
 

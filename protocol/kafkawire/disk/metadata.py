@@ -1,7 +1,7 @@
 """An *image* of a cluster's metadata (topics, settings, ACLs, features and so on), and the difference of two images.
 
-An image is read from the records of `__cluster_metadata`, or made from a running cluster. The records to write are
-the difference of two images, so code that changes the cluster does not write them itself.
+An image is read from the records of `__cluster_metadata`, or made from a running cluster. The records to write are the
+difference of two images, so code that changes the cluster does not write records itself.
 """
 
 from __future__ import annotations
@@ -202,8 +202,8 @@ class Image(Struct):
 
 
 def _put(held: dict[K, dict[str, V]], of: K, name: str, value: V | None) -> None:
-    """Set a setting or a limit of the resource or entity `of`. A `value` of None removes the setting. As in Kafka, `of` is
-    removed with its last setting or limit."""
+    """Set a setting or a limit of the resource or entity `of`. A `value` of None removes the setting. As in Kafka, if the last
+    setting or limit is removed, `of` is removed, too."""
     own = held.setdefault(of, {})
     if value is not None:
         own[name] = value
@@ -415,7 +415,12 @@ def replay(walk: Walk, image: Image, transactions: Transactions, since: int = 0)
                 for each in iter_records(batch):
                     for record in transactions.take(*read_metadata(each.value or b"")):
                         image.apply(record)
-            except (ProtocolError, LookupError, TypeError, ValueError) as wrong:  # or fields contradict each other
+            except (
+                ProtocolError,
+                LookupError,
+                TypeError,
+                ValueError,
+            ) as wrong:  # not ProtocolError: fields contradict each other
                 raise DamagedFile(walk.path, f"the metadata cannot be read: {wrong}", position) from wrong
         yield header
 

@@ -1,4 +1,4 @@
-"""Opens files of a log directory, which may be hostile: links, pipes and devices are refused, and sizes have a limit.
+"""Opens the files of a log directory that may be hostile: links, pipes and devices are refused, and sizes have a limit.
 
 A directory that was sent with a report may contain a link to a file of this machine. Opening a pipe would wait for ever. The
 flags `O_NOFOLLOW` and `O_NONBLOCK` protect from links and pipes; on systems without these flags the file type is checked first.

@@ -40,7 +40,7 @@ def two_clusters(cluster_ids: Iterable[tuple[Path, str]]) -> str:
     for directory, cluster_id in pairs[1:]:
         first, first_id = pairs[0]
         if cluster_id != first_id:
-            return f"{directory} is of the cluster {cluster_id}, and {first} of {first_id}"
+            return f"{directory} belongs to the cluster {cluster_id}, and {first} to the cluster {first_id}"
     return ""
 
 

@@ -108,7 +108,7 @@ class RemoteSegments:
 def _segment(record: RemoteLogSegmentMetadataRecord) -> RemoteSegment:
     start, end = record.start_offset, record.end_offset
     if not 0 <= start <= end < int(LAST_OFFSET) or record.segment_size_in_bytes < 0:
-        raise ValueError(f"a segment from offset {start} to {end} with {record.segment_size_in_bytes} bytes")
+        raise ValueError(f"a segment has the offsets {start} to {end} and {record.segment_size_in_bytes} bytes")
     epochs = tuple(sorted((each.leader_epoch, each.offset) for each in record.segment_leader_epochs))
     return RemoteSegment(
         record.remote_log_segment_id.id, start, end, record.segment_size_in_bytes, epochs, record.remote_log_segment_state

@@ -158,7 +158,7 @@ class Exploration:
         return sorted(results, key=lambda result: order.get(result["id"], len(order)))
 
     def has_time(self) -> bool:
-        """True if the budget has time left."""
+        """Tells whether the budget has time left."""
         return self.budget is None or time.monotonic() - self.began < self.budget
 
     def case(self, case: Case) -> Result:
@@ -209,7 +209,7 @@ class Exploration:
         return self.application.run(faults, self.plain.requests.total())
 
     def result(self, case: Case, run: Run) -> Result:
-        """The result of a run as data."""
+        """Returns the result of a run as data."""
         judged = self.expected.judge(run)
         made: Result = {
             **case, "outcomes": judged.outcomes, "exit": run.exit, "seconds": round(run.seconds, 3), "fired": run.fired,

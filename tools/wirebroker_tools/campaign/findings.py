@@ -87,7 +87,7 @@ class Finding(NamedTuple):
         return f"{self.what} … {first['sentence']}{f'; {again}' if (again := first.get('again')) else ''}"
 
     def as_json(self) -> dict[str, Any]:
-        """The finding in explore.json."""
+        """Returns the finding in explore.json."""
         return {
             "outcome": self.outcome, "sentence": self.sentence, "cause": self.cause, "look_at": self.look_at,
             "runs": [each["id"] for each in self.results],

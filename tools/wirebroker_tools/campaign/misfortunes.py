@@ -43,10 +43,8 @@ LATE_MS = 100
 HANDSHAKES = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})
 """APIs with which each connection begins. Only lost requests and responses are tried at these APIs."""
 LAST_VALUE_AT = -5
-"""The distance of the last byte of the last record value from the end of a Fetch response.
-
-Three tag sections and the number of headers follow this byte.
-"""
+"""In a Fetch response, the last byte of the last record value is the fifth byte from the end: the number of headers and three
+tag sections follow it."""
 OPTIONAL = ("truncate", "corrupt", "OFFSET_OUT_OF_RANGE")
 """Faults of a cluster that loses or damages stored records. No application can repair such a loss, so these faults are tried
 only if `--faults` names them. There is one exception: truncation is tried at a Produce with acks=1, because an application that
@@ -107,7 +105,7 @@ class Asked:
 
 
 def places(rows: Iterable[Row], *, by_client: bool = True) -> dict[Place, list[Asked]]:
-    """The classes of requests in a trace, each with its requests in order.
+    """Returns the classes of requests in a trace, each with its requests in order.
 
     With `by_client` false, the classes do not distinguish clients, because the clients' ids differ from run to run.
     """

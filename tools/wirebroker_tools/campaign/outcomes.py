@@ -67,7 +67,7 @@ class Expectation:
     """sentences about differences between the plain runs"""
 
     def judge(self, run: Run) -> Judged:
-        """The outcomes of a run."""
+        """Returns the outcomes of a run."""
         judged = Judged([])
         for topic, expected in self.topics.items():
             _compare(topic, expected, run.stored.get(topic, []), judged)
@@ -132,7 +132,7 @@ def _compare(topic: str, expected: Expected, records: Sequence[StoredRecord], ju
 
 
 def label(key: bytes | None, value: bytes | None) -> str:
-    """A record in a few words."""
+    """Returns a record in a few words."""
     return f"value {head(value)}" if key is None else f"key {head(key)} value {head(value)}"
 
 
@@ -246,7 +246,7 @@ def lanes(run: Run, identities: Mapping[str, Identity], *, by_client: bool = Tru
 
 
 def _clients(run: Run) -> dict[tuple[str, int, int], str | None]:
-    """The sender of each record."""
+    """Returns the sender of each record."""
     return {
         (row.topic, row.partition, offset): row.client_id
         for row in run.rows
@@ -256,7 +256,7 @@ def _clients(run: Run) -> dict[tuple[str, int, int], str | None]:
 
 
 def sentence(judged: Judged, run: Run) -> str:
-    """A run's outcome in a few words."""
+    """Returns a run's outcome in a few words."""
     if run.exit is None:
         return f"it sent {run.requests.total():,} requests and was ended by force" if run.storm else "it was ended by force"
     parts = [f"{plural(len(each), 'record')} {word}, such as {each[0]}" for word, each in (

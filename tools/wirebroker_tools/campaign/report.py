@@ -176,7 +176,7 @@ def _drawn(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _rows(folder: Path, result: Result) -> Iterator[Row]:
-    """The trace of a run, if it was kept."""
+    """Yields the trace of a run, if it was kept."""
     path = folder / trace_file(result["id"])
     if path.exists():
         with path.open(encoding="utf-8") as file:
@@ -184,7 +184,7 @@ def _rows(folder: Path, result: Result) -> Iterator[Row]:
 
 
 def _around_fault(rows: Sequence[Row]) -> Iterator[str]:
-    """The lines of the trace before and after the first fault."""
+    """Yields the lines of the trace before and after the first fault."""
     at = next((place for place, row in enumerate(rows) if isinstance(row, FaultRow)), 0)
     yield from (line(row) for row in rows[max(at - BEFORE, 0) : at + AFTER])
 

@@ -38,7 +38,7 @@ INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_grou
 LATEST = BROKERS_DEFAULT = -1
 GROUP, TRANSACTION = 0, 1
 LEAVES = -1
-"""The member epoch with which a ConsumerGroupHeartbeat leaves the group."""
+"""A ConsumerGroupHeartbeat with this member epoch leaves the group."""
 CHUNK = 16 * 1024 * 1024
 WITHIN_S, PAUSE_S = 20.0, 0.05
 PASSING = frozenset(
@@ -240,7 +240,7 @@ class Upstream:
         self._retried(f"OffsetCommit of the group {group}", ask, _worst)
 
     def _members(self, group: str) -> Iterator[tuple[str, str | None, bool]]:
-        """The id and the group.instance.id of each member, and whether it uses the group protocol of KIP-848."""
+        """Yields the id and the group.instance.id of each member, and whether it uses the group protocol of KIP-848."""
         coordinator = self._coordinator(GROUP, group)
         (classic,) = self._brokers.request(DescribeGroupsRequest(groups=[group]), 4, coordinator).groups
         yield from ((each.member_id, each.group_instance_id, False) for each in classic.members)
@@ -272,7 +272,7 @@ class Upstream:
             time.sleep(PAUSE_S)
 
     def _abort(self, transactional_id: str) -> None:
-        """The coordinator aborts a transaction when another producer begins with its id."""
+        """Abort a transaction: the coordinator does so when another producer begins with the transactional id."""
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=10_000)
         coordinator = self._coordinator(TRANSACTION, transactional_id)
         self._retried("InitProducerId", lambda: self._brokers.request(request, 2, coordinator), lambda each: each.error_code)

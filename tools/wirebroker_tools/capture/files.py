@@ -39,7 +39,7 @@ class Packet(NamedTuple):
     at: int = 0
     """The position of `data` in the file."""
     is_cut: bool = False
-    """Whether the packet was longer, and a snap length has cut its end off (`tcpdump -s`)."""
+    """True if a snap length has cut off the packet's end (`tcpdump -s`)."""
 
 
 def is_capture(first: bytes) -> bool:

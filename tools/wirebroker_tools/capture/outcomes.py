@@ -21,7 +21,7 @@ from wirebroker.trace.rows import Row, ShadowRow
 from wirebroker_tools.capture.session import Recorded, RecordedExchange
 
 OFFSETS = ("committed_offset", "offset", "end_offset", "low_watermark")
-"""The fields of responses whose offsets do not depend on the time of the request."""
+"""The offsets in these fields of responses do not depend on the time of the request."""
 STORED, FETCHED = "stored at", "fetched"
 
 
@@ -43,7 +43,7 @@ class _Line:
         self.text, self.start, self.end = text, start, max(start, end)
 
     def shown(self, moved: int) -> str:
-        """The text of the line; `moved` is subtracted from its offsets."""
+        """Returns the text of the line; `moved` is subtracted from its offsets."""
         if self.start < 0:
             return self.text
         moved = moved if self.start >= moved else 0  # records that are older than the session keep their offsets
@@ -58,7 +58,7 @@ class Outcomes:
         self._lanes: defaultdict[Lane, list[_Line]] = defaultdict(list)
 
     def lanes(self, moved: Mapping[str, int] = MappingProxyType({})) -> dict[Lane, list[str]]:
-        """The outcomes, in order; `moved` is subtracted from the offsets of a partition."""
+        """Returns the outcomes, in order; `moved` is subtracted from the offsets of a partition."""
         return {lane: [line.shown(moved.get(lane.subject, 0)) for line in lines] for lane, lines in self._lanes.items()}
 
     def row(self, row: Row) -> None:
@@ -129,7 +129,7 @@ def _fetched(records: Any) -> Iterator[_Line]:
 
 
 def _subject(part: Any, directory: Directory, subject: str) -> str:
-    """The subject of a part of a response: a group, a transaction, a topic or a partition."""
+    """Returns the subject of a part of a response: a group, a transaction, a topic or a partition."""
     topic_id = first(part, "topicId")
     topic = first(part, "topicName") or (directory.topic_name(topic_id) if isinstance(topic_id, bytes) else None)
     for named in (topic, first(part, "groupId"), first(part, "transactionalId")):
@@ -164,7 +164,7 @@ def _side_by_side(left: list[str], right: list[str]) -> Iterator[tuple[str, str]
 
 
 def table(lane: Lane, pairs: list[tuple[str, str]]) -> Iterator[str]:
-    """A lane as printed lines: both sessions side by side, and a mark where they differ."""
+    """Yields a lane as printed lines: both sessions side by side, and a mark where they differ."""
     width = max(len(left) for left, _ in pairs)
     yield str(lane)
     for left, right in pairs:

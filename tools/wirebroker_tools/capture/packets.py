@@ -135,15 +135,15 @@ class Line:
         self._next = [1000, 2000]
 
     def handshake(self) -> list[bytes]:
-        """The three packets that open the connection."""
+        """Returns the three packets that open the connection."""
         return [self._packet(0, SYN), self._packet(1, SYN | ACK), self._packet(0, ACK)]
 
     def sent(self, by_server: bool, payload: bytes) -> bytes:
-        """A packet with these bytes, at most LONGEST_PAYLOAD."""
+        """Returns a packet with these bytes, at most LONGEST_PAYLOAD."""
         return self._packet(int(by_server), PSH | ACK, payload)
 
     def end(self, by_server: bool) -> bytes:
-        """The packet with which one side closes the connection."""
+        """Returns the packet with which one side closes the connection."""
         return self._packet(int(by_server), FIN | ACK)
 
     def _packet(self, side: int, flags: int, payload: bytes = b"") -> bytes:

@@ -89,7 +89,7 @@ class Conversation:
         self._responses = _Cut(SIZE_BYTES * 2, self._response)
         self._tokens = False
         self._secret = False
-        """Whether the client has begun to authenticate. If so, bytes that cannot be read may be secret."""
+        """True once the client has begun to authenticate. From then on, bytes that cannot be read may be secret."""
         for packet in line.handshake():
             capture.packet(now, packet, [])
 
@@ -173,12 +173,12 @@ class _Cut:
         self._start, self._begins = start, begins
         self._frames = FrameReader()
         self._hidden = False
-        """Whether to hide the rest of a large frame, which is written in pieces, because it may be secret."""
+        """True if the rest of a large frame, which is written in pieces, must be hidden because it may be secret."""
         self._redact: _Redact | None = None
         self._known = False
-        """Whether `begins` was already called for the frame at the beginning of the buffer."""
+        """True if `begins` was already called for the frame at the beginning of the buffer."""
         self._lost = -1
-        """How many more bytes may be shown if this direction has no recognisable frames; −1 while it has frames."""
+        """If this direction has no recognisable frames, this many more bytes may be shown; −1 while it has such frames."""
 
     def rest(self) -> bytes:
         """Returns the bytes of a frame whose end never came; they are hidden if they may be secret."""

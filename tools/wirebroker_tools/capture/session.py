@@ -77,7 +77,7 @@ class Session:
         self._unread: set[int] = set()
         """The link types of packets that cannot be read."""
         self.places: tuple[Places, Places] = (), ()
-        """The places in the file of the request and the response for which a `reply` row is being made."""
+        """While a `reply` row is being made, the places in the file of its request and its response."""
         self.place = ""
         """The client's host and the listener of its connection."""
 
@@ -195,7 +195,7 @@ class _Conversation:
         self._requests = _Frames(is_request)
         self._responses = _Frames(self._is_response)
         self._asked: OrderedDict[int, Places] = OrderedDict()
-        """The places in the file of requests that still await a response, by their correlation ids."""
+        """For the correlation id of each request that still awaits a response, the request's place in the file."""
 
     def take(self, piece: Piece) -> None:
         """Give the relay the frames that these bytes complete."""
@@ -254,7 +254,7 @@ class _Frames:
         self._lost = True
 
     def _places_of(self, size: int) -> Places:
-        """The places in the file of the next `size` bytes."""
+        """Returns the places in the file of the next `size` bytes."""
         found: list[tuple[int, int]] = []
         while size > 0 and self._places:
             at, length = self._places.popleft()

@@ -22,7 +22,7 @@ class Piece(NamedTuple):
     sender: Endpoint
     data: bytes
     after_gap: bool
-    """Whether bytes that precede these bytes are missing from the capture."""
+    """True if the bytes that precede these bytes are missing from the capture."""
     time: int
     at: int = 0
     """The position of the bytes in the file of the capture."""

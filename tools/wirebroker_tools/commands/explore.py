@@ -97,7 +97,7 @@ def _fails(result: Result, fail_on: list[str]) -> bool:
 
 
 def _baseline(path: str | None) -> dict[str, list[str]]:
-    """The outcomes of the cases in an earlier explore.json. Raises ValueError, OSError."""
+    """Returns the outcomes of the cases in an earlier explore.json. Raises ValueError, OSError."""
     if path is None:
         return {}
     try:
@@ -112,7 +112,7 @@ def _is_known(result: Result, known: dict[str, list[str]]) -> bool:
 
 
 def _exploration(options: argparse.Namespace) -> Exploration:
-    """The exploration that the flags ask for. Raises UsageError, ValueError, OSError."""
+    """Returns the exploration that the flags ask for. Raises UsageError, ValueError, OSError."""
     options.fail_on = _names(options.fail_on) or list(SILENT_OUTCOMES)
     for name in options.fail_on:
         if name not in OUTCOMES:

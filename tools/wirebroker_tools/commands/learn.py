@@ -32,7 +32,7 @@ from wirebroker_tools.learning.learn import learn
 CLIENT_ID = "wirebroker-learn"
 KEY_BYTES = 16
 LARGEST_RESPONSE = 64 * 1024 * 1024
-"""The largest size of a response in bytes. The Metadata of 100,000 partitions has about five million bytes."""
+"""A response has at most this many bytes. The Metadata of 100,000 partitions has about five million bytes."""
 PATIENCE = 10
 """A whole response may take request.timeout.ms times this factor; request.timeout.ms itself limits the wait for the next
 byte."""

@@ -155,7 +155,7 @@ def _lines(rows: Iterable[Row], colour: bool, folds: bool) -> Iterator[str]:
 
 
 def _timelines(runs: list[Run], colour: bool) -> Iterator[str]:
-    """The timelines of each run, with a heading if there are several runs."""
+    """Yields the timelines of each run, with a heading if there are several runs."""
     drawn = [(rows, lines) for rows, selection in runs if (lines := list(timelines(rows, colour, selection.has)))]
     for number, (rows, lines) in enumerate(drawn):
         if len(runs) > 1:

@@ -89,7 +89,7 @@ def _value(step: Step, number: int) -> bytes:
 
 
 def _message_set(magic: int, timestamp: int) -> bytes:
-    """One message of the formats before 0.11."""
+    """Returns one message of the formats before 0.11."""
     body = struct.pack(">bb", magic, 0) + (struct.pack(">q", timestamp) if magic else b"")
     body += struct.pack(">i", -1) + struct.pack(">i", 2) + b"v0"
     message = struct.pack(">I", zlib.crc32(body)) + body

@@ -35,7 +35,7 @@ def _update(run: Run, step: Json) -> Json:
 
 
 def _features(run: Run, step: Json) -> Json:
-    """The features that ApiVersions returns, in the order of their names."""
+    """Returns the features that ApiVersions returns, in the order of their names."""
     response = run.ask("ApiVersions", step, 4, client_software_name="wirebroker", client_software_version="1")
     return {
         "supported": sorted([each.name, each.min_version, each.max_version] for each in response.supported_features),
@@ -47,7 +47,7 @@ def _features(run: Run, step: Json) -> Json:
 
 
 def _transaction_log(run: Run, step: Json) -> Json:
-    """The version and state of each record of a transactional id in the transaction log."""
+    """Returns the version and state of each record of a transactional id in the transaction log."""
     return {"records": [list(each) for each in transaction_records(run.client, run.name(step["txid"]))]}
 
 

@@ -103,12 +103,12 @@ class Scenario:
 
     @property
     def secured(self) -> bool:
-        """Whether the scenario needs a broker that has a SASL listener and USERS."""
+        """True if the scenario needs a broker that has a SASL listener and USERS."""
         return self.ran_on.startswith("secured")
 
     @property
     def telemetry(self) -> bool:
-        """Whether the scenario needs a broker that receives clients' metrics."""
+        """True if the scenario needs a broker that receives clients' metrics."""
         return self.ran_on == "telemetry"
 
     @property

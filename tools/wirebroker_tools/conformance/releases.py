@@ -40,7 +40,7 @@ class ReleaseRecording:
     left_out: dict[str, dict[str, list[int]]] = field(default_factory=lambda: {mode: {} for mode in MODES})
 
     def differing(self, versions: VersionMode) -> dict[str, Steps]:
-        """The steps that differ from the recording of the base release, by scenario."""
+        """Returns the steps that differ from the recording of the base release, by scenario."""
         return self.named if versions == "named" else self.clamped
 
     def add(self, scenario: Scenario, versions: VersionMode, rounds: Sequence[list[Json]], *, again: bool = False) -> None:
@@ -91,14 +91,14 @@ def _expected(scenario: Scenario, changed: Steps, left_out: Sequence[int]) -> li
 
 
 def recorded_releases() -> list[str]:
-    """The releases with a recording, such as "3.9"."""
+    """Returns the releases with a recording, such as "3.9"."""
     held = _folder().iterdir() if _folder().is_dir() else []
     names = [each.name.removesuffix(".json.xz") for each in held if each.name.endswith(".json.xz")]
     return sorted((name.removeprefix(PREFIX) for name in names), key=lambda name: [int(part) for part in name.split(".")])
 
 
 def release_recording(release: str) -> ReleaseRecording:
-    """The recording of a release. Raises ValueError if the release has no recording."""
+    """Returns the recording of a release. Raises ValueError if the release has no recording."""
     if release not in recorded_releases():
         raise ValueError(f"there is no recording of Kafka {release}, only of {', '.join(recorded_releases())}")
     return read(_folder().joinpath(f"kafka-{release}.json.xz").read_bytes())

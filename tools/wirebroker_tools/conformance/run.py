@@ -67,7 +67,7 @@ class Run:
         self.broker = broker
         self.versions = versions
         self.lowered = False
-        """Whether a version was lowered, or would be lowered with versions "clamped"."""
+        """True if a version was lowered, or would be lowered with versions "clamped"."""
         self.client = WireClient(*broker.address)
         self._clients: dict[str, WireClient] = {}
         self.scenario = scenario
@@ -136,7 +136,7 @@ class Run:
         return self.client_of(step).request(request, self.version(api, step, version), step.get("conn", "main"))
 
     def topic(self, step: Json) -> str:
-        """The topic's real name: `T`, `T2` … are topics of this run, any other name is literal."""
+        """Returns the topic's real name: `T`, `T2` … are topics of this run, any other name is literal."""
         name = step.get("topic", "T")
         if name == "T":
             return self._prefix

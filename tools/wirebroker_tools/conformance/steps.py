@@ -54,7 +54,7 @@ def _repeated(again: Callable[[Json], Codes]) -> Callable[[Operation], Operation
 
 
 def shown(code: int) -> str:
-    """An error code in the form of recordings: `45 OUT_OF_ORDER_SEQUENCE_NUMBER`."""
+    """Returns an error code in the form of recordings: `45 OUT_OF_ORDER_SEQUENCE_NUMBER`."""
     return f"{code} {error_name(code)}"
 
 
@@ -69,7 +69,7 @@ def _repeat(run: Run, ask: Callable[[], Json], again: Codes) -> Json:
 
 
 def _concurrent(step: Json) -> Codes:
-    """The error after which a step is repeated: CONCURRENT_TRANSACTIONS, while the producer's last transaction is still
+    """Returns the error after which a step is repeated: CONCURRENT_TRANSACTIONS, while the producer's last transaction is still
     ending."""
     return () if step.get("no_retry") else (CONCURRENT,)
 
@@ -267,7 +267,7 @@ def op_fetch(run: Run, step: Json) -> Json:
 
 
 def _records(run: Run, data: bytes) -> list[Json]:
-    """Every record with its offset, key, value and headers."""
+    """Returns every record with its offset, key, value and headers."""
     return [
         {
             "offset": read_header(batch).base_offset + record.offset_delta,
@@ -525,7 +525,7 @@ def tokens_taken(run: Run, step: Json, dialogue: Generator[bytes, bytes, None]) 
 
 
 def _web_token(run: Run, step: Json) -> str:
-    """A token of the user that expires after this number of seconds."""
+    """Returns a token of the user that expires after this number of seconds."""
     return unsecured_token({"sub": step["user"], "exp": run.broker.now() / 1000 + step["lasts"]})
 
 

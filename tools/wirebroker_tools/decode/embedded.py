@@ -32,7 +32,7 @@ BY_FIELD = {
     "subscription": ConsumerProtocolSubscription, "assignment": ConsumerProtocolAssignment,
     "member_assignment": ConsumerProtocolAssignment,
 }  # fmt: skip
-"""The fields of the type bytes that contain a message of the consumer protocol if the group's members are consumers."""
+"""If the group's members are consumers, these fields of the type bytes contain a message of the consumer protocol."""
 INTERNAL_TOPICS = {"__consumer_offsets": GROUP_RECORDS, "__transaction_state": TRANSACTION_RECORDS}
 
 

@@ -53,7 +53,7 @@ _IN_HEAD = (
     "magic", "producer_id", "producer_epoch", "base_sequence", "records_count", "crc", "crc_right", "compression", "flags",
     "base_offset", "last_offset_delta", "partition_leader_epoch",
 )  # fmt: skip
-"""The fields of a batch that are shown in the batch's first line instead of in separate lines."""
+"""These fields of a batch are shown in the batch's first line instead of in separate lines."""
 
 
 def _batch(plain: dict[str, Any]) -> str:

@@ -50,7 +50,8 @@ class ProducerSettings:
     request_timeout: int = 2000
     delivery_timeout: int = 4000
     quick: bool = True
-    """Whether to use short timeouts and one record per batch, instead of the library's defaults, so that a scenario ends soon.
+    """If true, the client has short timeouts and one record per batch instead of the library's defaults, so that a scenario
+    ends soon.
     """
     batches: list[int] = field(default_factory=list)
     """The numbers of records in the wire client's batches. The libraries send each record in its own batch."""
@@ -58,7 +59,7 @@ class ProducerSettings:
     """The wire client's first sequence. The libraries begin at 0."""
 
     def options(self) -> dict[str, Any]:
-        """The options that all libraries have, by Kafka's names with underscores instead of dots."""
+        """Returns the options that all libraries have, by Kafka's names with underscores instead of dots."""
         shared: dict[str, Any] = {"acks": self.acks, "enable_idempotence": self.idempotence}
         if self.quick:
             shared["request_timeout_ms"] = self.request_timeout
@@ -124,7 +125,7 @@ class Reader(Protocol):
         """
 
     def position(self) -> int:
-        """The offset after the last record or marker that was read."""
+        """Returns the offset after the last record or marker that was read."""
 
     def commit(self, offset: int) -> None:
         """Commit the group's offset."""
@@ -134,7 +135,7 @@ class Reader(Protocol):
 
 
 def client_version(client: ClientName) -> str:
-    """The installed version. Raises NotInstalled."""
+    """Returns the installed version. Raises NotInstalled."""
     package = PACKAGES[client]
     try:
         return version(package)
@@ -155,7 +156,7 @@ def silence() -> None:
 
 
 def sentence(error: BaseException) -> str:
-    """An error on one line, as an application would log it."""
+    """Returns an error on one line, as an application would log it."""
     name, text = type(error).__name__, " ".join(str(error).split())
     text = text.removeprefix(f"{name}: ")
     return f"{name}: {text}" if text and text != name else name

@@ -346,7 +346,7 @@ class UnsupportedVersions(Detector):
                 self._refused.put(sender, Evidence.merged((self._refused[sender], evidence)))
 
     def begin_run(self) -> None:
-        """The connections of the earlier run are closed."""
+        """Count the connections of the earlier run as closed."""
         for asked in self._open.values():
             self._settle(asked)
         self._open = Known(dict)

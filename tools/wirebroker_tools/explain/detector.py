@@ -69,7 +69,7 @@ class Known(Generic[K, V]):
         return self._states.pop(key, None)
 
     def values(self) -> Iterator[V]:
-        """The states."""
+        """Yields the states."""
         yield from list(self._states.values())
 
     def items(self) -> Iterator[tuple[K, V]]:

@@ -1,4 +1,5 @@
-"""What an error code means for the client that gets it: is its work refused for good, and what is the usual cause?"""
+"""Tells what an error code means for the client that gets the error: is the client's work refused for good, and what is the
+usual cause?"""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from wirebroker_tools.explain.words import MINUTE, SECOND, tool
 
 _RETRIABLE = frozenset(code.name for code in RETRIABLE)
 UNAUTHORIZED = "_AUTHORIZATION_FAILED"
-"""The end of the names of the errors that ACLs cause."""
+"""The names of the errors that ACLs cause end with this text."""
 NO_COORDINATOR = frozenset(("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"))
 OF_COORDINATORS = frozenset((
     "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "ConsumerGroupHeartbeat",

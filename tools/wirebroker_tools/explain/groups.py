@@ -29,7 +29,7 @@ from wirebroker_tools.explain.words import (
 REMOVED = frozenset(("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "FENCED_INSTANCE_ID"))
 HEARTBEATS = frozenset(("ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat"))
 LEAVES = -1
-"""The member epoch in the heartbeat with which a member leaves its group. A static member sends −2."""
+"""A heartbeat with this member epoch means that the member leaves its group. A static member sends −2."""
 OF_MEMBERS = frozenset(("JoinGroup", "SyncGroup", "Heartbeat", *HEARTBEATS))
 OFTEN = 2
 """A member that rejoins at least this many times is a finding. A single rejoin is normal in a deployment."""

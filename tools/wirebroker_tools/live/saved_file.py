@@ -32,7 +32,7 @@ EXPLAINED_S = 0.5
 MOST_DRAWN = 50_000
 """At most this many rows are read for a picture."""
 PACKETS = 500
-"""The new rows are indexed after each time that this many packets of a capture are read."""
+"""Whenever this many packets of a capture have been read, the new rows are indexed."""
 MOST_SEARCHES = 4
 BARS = 240
 """The number of bars in the page's chart of rows over time."""

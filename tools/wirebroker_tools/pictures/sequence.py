@@ -51,15 +51,15 @@ from wirebroker_tools.pictures.marks import (
 )
 
 MOST_CLIENTS, MOST_BROKERS = 10, 6
-"""The largest numbers of lanes for clients and for brokers. If there are more clients or brokers, the remaining clients or
-brokers share the last lane."""
+"""There are at most this many lanes for clients, and this many for brokers. If there are more clients or brokers, the remaining
+clients or brokers share the last lane."""
 DETAILED = 20_000
 """In a window of at most this many rows, the steps are read one by one. In a larger window, rows are only counted."""
 PAUSE_MS = 1000
 """A pause of at least this many ms between two lines is shown."""
 TOP = 34
 GAP = 210
-"""The smallest width in px of the middle column, which holds the labels."""
+"""The middle column, which holds the labels, has at least this width in px."""
 HEAD_LETTER = 7.25
 """The width of a letter in the name of a lane."""
 HEAD_LINE, MOST_HEAD_LINES = 14, 4

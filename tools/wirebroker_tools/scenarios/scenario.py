@@ -82,7 +82,7 @@ class Scenario:
     behaviours: list[str]
     clients: list[ClientName]
     others: str
-    """Why clients that are not in `clients` cannot play the scenario."""
+    """The reason why clients that are not in `clients` cannot play the scenario."""
     parts: list[Part]
 
 

@@ -208,7 +208,7 @@ def _run(words: Sequence[tuple[str, int]]) -> str:
 
 
 def _follows(before: str, value: str) -> bool:
-    """Whether a record directly follows the record `before` in the same batch."""
+    """Tells whether a record directly follows the record `before` in the same batch."""
     letters = _letters(value)
     return letters != "" and before == f"{letters}{int(value.removeprefix(letters)) - 1}"
 

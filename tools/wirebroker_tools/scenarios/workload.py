@@ -380,7 +380,7 @@ class _Held:
         self.transactional = transactional
         self.dead = False
         self.lost = False
-        """Whether the client cannot continue with this producer."""
+        """True if the client cannot continue with this producer."""
         self.broken = ""
         """the reason why the producer could not start"""
         self.failed = ""

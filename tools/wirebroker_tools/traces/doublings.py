@@ -86,6 +86,6 @@ def _alike(row: ProduceRow) -> Alike:
 
 
 def _another(earlier: ProduceRow, row: ProduceRow) -> bool:
-    """Whether the validator cannot recognise the later batch as a retry of the earlier batch."""
+    """Tells whether the validator cannot recognise the later batch as a retry of the earlier batch."""
     ids = (earlier.producer_id, earlier.producer_epoch), (row.producer_id, row.producer_epoch)
     return row.producer_id < 0 or ids[0] != ids[1]

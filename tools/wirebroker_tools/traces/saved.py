@@ -155,7 +155,7 @@ class Search:
 
     @property
     def done(self) -> bool:
-        """Whether the whole file has been searched."""
+        """True if the whole file has been searched."""
         return self._rows.done and len(self.counts) == self._rows.blocks
 
     def go(self) -> bool:

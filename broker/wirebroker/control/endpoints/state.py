@@ -107,7 +107,7 @@ class Awaited(Form):
     committed: Annotated[list[CommittedOffset] | None, about("these offsets are committed")] = None
     lag: Annotated[
         Annotated[int, Meta(ge=0, le=MOST_LAG)] | None,
-        about("the group lags by at most this many of the records that a read_committed consumer gets"),
+        about("the group lags by at most this many records; only records that a read_committed consumer gets count"),
     ] = None
     timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
 

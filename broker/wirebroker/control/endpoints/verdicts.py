@@ -1,4 +1,5 @@
-"""The validator's verdict on each batch, with the reason, and the rows of the trace, if wanted also future rows."""
+"""The validator's verdict on each batch, with the reason, and the rows of the trace. A response may continue with future
+rows."""
 
 from __future__ import annotations
 

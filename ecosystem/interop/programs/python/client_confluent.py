@@ -261,7 +261,7 @@ def groups(bootstrap: str, name: str) -> None:
 
 
 def consumed(settings: dict[str, Any], topic: str) -> bytes:
-    """The first value of a topic."""
+    """Returns the first value of a topic."""
     consumer = Consumer(settings | {"group.id": "none", "auto.offset.reset": "earliest"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     (message,) = consumer.consume(1, timeout=LIMIT)

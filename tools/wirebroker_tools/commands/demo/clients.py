@@ -34,7 +34,7 @@ class ClientResult:
 
 
 def topic_of(client: ClientName) -> str:
-    """The client's own topic."""
+    """Returns the client's own topic."""
     return f"{PACKAGES[client]}-orders"
 
 

@@ -45,7 +45,7 @@ export function partsOf(row) {
 /** The remarks on a response: the coordinator that it names, the throttle time, and the time for which the request waited. */
 function remarks({ details, throttle_time_ms, waited, latency }) {
   const throttled = throttle_time_ms > 0 ? `throttled for ${throttle_time_ms} ms` : "";
-  return [details.coordinator, throttled, waited > 0 && latency > waited ? `${waited} ms of it waited` : ""].filter(Boolean).join(", ");
+  return [details.coordinator, throttled, waited > 0 && latency > waited ? `waited for ${waited} ms` : ""].filter(Boolean).join(", ");
 }
 
 const WORDS = {
