@@ -55,7 +55,7 @@ def begin_transaction(wire: Any) -> None:
 
 
 def heartbeat(wire: Any) -> None:
-    """A member of a KIP-848 group with a session timeout of 45 s."""
+    """Joins a KIP-848 group, whose session timeout is 45 s by default."""
     asked = ConsumerGroupHeartbeatRequest(
         group_id="new", member_id="m", member_epoch=0, rebalance_timeout_ms=MINUTE, subscribed_topic_names=["orders"],
         topic_partitions=[],

@@ -132,7 +132,7 @@ def _failed(seen: Observed) -> Iterator[Anomaly]:
 
 
 def _lost(seen: Observed, begins: Mapping[Where, int]) -> Iterator[Anomaly]:
-    """Only values at offsets that a reader has passed count: without a reader, nobody knows whether the value is there."""
+    """A value is lost only if a reader has passed its offset: without a reader, nobody knows whether the value is there."""
     covered: defaultdict[Where, list[tuple[int, int]]] = defaultdict(list)
     for poll in seen.polls:
         covered[poll.where].append((poll.first, poll.end))

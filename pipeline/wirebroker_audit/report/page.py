@@ -196,7 +196,8 @@ def _outcomes(outcomes: Sequence[Row]) -> str:
         "<p>Numbers of batches under these rules. <i>saved</i>: retries that these rules recognise and the broker did not; "
         "<i>lost</i>: batches that the broker stored or recognised and these rules reject; "
         "<i>doubled</i>: retries that the broker recognised and these rules store again; "
-        "<i>beyond</i>: arrivals after the first different response, where the client would have sent other batches.</p>"
+        "<i>beyond</i>: arrivals after the first response that is different under these rules; "
+        "from there on, the client would have sent other batches.</p>"
     )
     return words + table(["rules", *names], rows)
 

@@ -35,7 +35,7 @@ def node_thing(node_id: int) -> str:
 NAMING: dict[str, tuple[Entity, ...]] = {
     "topic": ("topicName", "topicId"), "group": ("groupId",), "transaction": ("transactionalId",),
 }  # fmt: skip
-"""The sorts of things that requests name, and the entities of the fields that name them."""
+"""For each sort of thing that requests name, the entity types of the fields with its name or id."""
 
 INTERNAL = {"DescribeQuorum"}
 """The requests whose topic is that of the metadata log, which no other request names."""

@@ -173,7 +173,7 @@ class MissingCoordinators(Detector):
     def __init__(self) -> None:
         self._asked: Known[tuple[str, Client], _Question] = Known(_Question)
         self._over: Known[tuple[str, Client], _Question] = Known(_Question)
-        """For coordinators that were missing but have responded by now, the FindCoordinator requests."""
+        """The questions about coordinators that were missing but have responded by now."""
         self._outages: Known[int, Outage] = Known(Outage)
         """The connections to each node that were lost."""
 

@@ -55,7 +55,7 @@ MOST_ERRORS = 50
 REFRESHES = 60
 """If a client gets this many Metadata responses within the window, this is a finding."""
 GIVEN_UP = 30 * SECOND
-"""A client that has sent nothing for this many ms after a temporary error has given up."""
+"""If the client has not repeated a request for this many ms after a temporary error, it has given up."""
 _REMADE = "its offsets and ids belong to a topic that was deleted"
 _GIVEN_UP = "the client gave up, and no later request of this kind succeeded"
 TOO_LARGE = "MESSAGE_TOO_LARGE"

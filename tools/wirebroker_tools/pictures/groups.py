@@ -34,7 +34,7 @@ STEPS = (
 GENERATION = 64
 """If two generations are at least this many px apart, there is room for the word "generation"."""
 MISSED = 3
-"""A pause between heartbeats is marked if it is at least this many times as long as a usual heartbeat interval."""
+"""A pause between heartbeats is marked if it is more than this many times as long as a usual heartbeat interval."""
 UNSTABLE = frozenset(("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"))
 
 

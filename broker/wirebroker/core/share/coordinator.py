@@ -330,7 +330,7 @@ class ShareCoordinator:
 
     def _write_again(self, now: int) -> Generator[None, Any, Idle]:
         """Write new snapshots of the share partitions whose last snapshot is old, so that the older records can be deleted. If
-        all last snapshots were written by this method, no share group is in use, and no new snapshot is written.
+        this method has written all last snapshots, nobody has used a share group since, and the method writes no new snapshots.
         """
         pause, least = pauses(WRITES), self._cluster.configs.integer(COLD)
         until, changed = NEVER, False
