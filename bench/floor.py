@@ -2,10 +2,10 @@
 
 The floor supports one topic-partition per request, idempotent producers, and one consumer's Fetch without a session. It has no
 transactions, no retries, no faults, no trace and no second broker. The floor reads the 61 header bytes of a batch, computes the
-CRC-32C, and compares the sequence with the next sequence of the producer, which a dict has. The floor copies a batch once to store it, and stores a
-large batch without a copy. With `--walk` it also walks over the lengths of the records. A request that has the form of the
-previous request on its connection is not parsed again. The floor uses every trick that does not weaken the checks, so a broker
-that is nearly as fast can hardly become faster.
+CRC-32C, and compares the sequence with the next sequence of the producer, which a dict has. The floor copies a batch once to
+store it, and stores a large batch without a copy. With `--walk` it also walks over the lengths of the records. A request that
+has the form of the previous request on its connection is not parsed again. The floor uses every trick that does not weaken the
+checks, so a broker that is nearly as fast can hardly become faster.
 """
 
 from __future__ import annotations

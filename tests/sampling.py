@@ -28,7 +28,8 @@ ONE_OF = 10
 
 
 class Kind(NamedTuple):
-    """Many tests of one kind, and the code that they are about: regular expressions of node ids and of paths."""
+    """Many tests of one kind (a regular expression of node ids), and the code that they test (a regular expression of
+    paths)."""
 
     tests: str
     code: str

@@ -50,7 +50,7 @@ copyreg.pickle(memoryview, lambda view: (memoryview, (bytes(view),)))  # type: i
 
 
 class World(NamedTuple):
-    """A broker in which others have made `size` of everything."""
+    """A broker that already has `size` topics, groups, tokens and so on, which other clients have made."""
 
     broker: InProcess
     size: int

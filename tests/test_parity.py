@@ -1,6 +1,6 @@
 """MockKafka can do everything that the HTTP control can do. Every endpoint has a method with the same parameters.
 
-A deed is both by its declaration. The other endpoints are compared here.
+The endpoint and the method of a deed come from one declaration. The endpoints that are not deeds are compared here.
 """
 
 from __future__ import annotations

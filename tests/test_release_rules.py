@@ -784,7 +784,8 @@ FETCHES = {"kafka-2.1": (0, 10), "kafka-2.3": (0, 11), "kafka-3.9": (0, 17), "ka
 
 @pytest.mark.parametrize("profile", FETCHES)
 def test_zstd_is_hidden_from_old_consumers_before_4_0(profile: str) -> None:
-    """Kafka looks at the setting of the topic only, so an empty topic and an offset out of range have the error, too."""
+    """Kafka looks only at the topic's setting, not at its batches. So a Fetch gets UNSUPPORTED_COMPRESSION_TYPE even if the
+    topic is empty or the offset is out of range."""
     broker = InProcess(profile=profile, topics={"z": {"partitions": 1, "configs": {"compression.type": "zstd"}}, "plain": 1})
     wire = client(broker)
     oldest, newest = FETCHES[profile]

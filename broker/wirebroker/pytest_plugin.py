@@ -82,8 +82,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def mock_kafka_settings() -> Mapping[str, Any]:
-    """The settings of every broker that a fixture makes. Override this fixture in a conftest.py or in a module. A marker adds further
-    settings.
+    """The settings of every broker that a fixture makes. Override this fixture in a conftest.py or in a module. A marker
+    adds further settings.
     """
     return {}
 

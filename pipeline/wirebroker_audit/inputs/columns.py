@@ -1,8 +1,8 @@
 """Converts the rows of a journal column by column: the same result as `wirebroker.audit.journal.part_of` for each row, but
 faster.
 
-Only ordinary rows are converted this way. If any row is malformed or unusual, the caller takes the rows one by one, so only
-`wirebroker.audit.journal` decides what a journal may hold, and words its errors.
+Only ordinary rows are converted this way. If any row is malformed or unusual, the caller gives the rows to
+`wirebroker.audit.journal` one by one. So only that module decides what a journal may hold, and says what is wrong.
 """
 
 from __future__ import annotations

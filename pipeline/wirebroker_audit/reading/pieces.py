@@ -61,7 +61,8 @@ class Mark(NamedTuple):
         return bool(self.topic_id and topic_id and self.topic_id != topic_id)
 
     def why_restarted(self, topic_id: str) -> str:
-        """Says why a log is read from its beginning although it was already read up to the mark. `topic_id` is the id of the current topic."""
+        """Says why a log is read from its beginning although it was already read up to the mark. `topic_id` is the id
+        of the current topic."""
         if self.is_of_another(topic_id):
             return "the topic was deleted and created again; it is read from its beginning"
         return f"the log was read up to offset {self.offset} but now ends before that; it is read from its beginning"

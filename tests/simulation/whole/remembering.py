@@ -55,7 +55,7 @@ def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], af
         begins = new_start == start or (mode == "kill" and new_start <= start)
         ends = new_end == end or (grows and new_end >= end)
         return begins and ends and high <= new_high and (stable <= new_stable or mode == "kill")
-    if key[0] == "producer":  # a start forgets producers whose batches were deleted; an old snapshot may have expired producers
+    if key[0] == "producer":  # a start forgets producers whose batches were deleted; an old snapshot may bring back others
         partition = world.engine.cluster.partition(key[1], key[2])
         forgets = partition is not None and partition.log_start_offset > 0
         return ending or (mode == "kill" and key not in before) or forgets

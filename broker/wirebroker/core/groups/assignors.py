@@ -122,8 +122,8 @@ def _keep(
 ) -> tuple[dict[bytes, Sequence[int]] | None, list[tuple[bytes, int]], int]:
     """Returns the partitions that a member keeps, the partitions that it loses, and how many more partitions it may get.
 
-    None in place of the kept partitions means that the member keeps all its partitions. This saves a copy for most members of a
-    large group.
+    None in place of the kept partitions means that the member keeps all its partitions. So nothing is copied for most members
+    of a large group.
     """
     count = sum(map(len, given.values()))
     if count <= quota and wanted.issuperset(given):

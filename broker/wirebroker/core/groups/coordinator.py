@@ -114,7 +114,7 @@ class GroupCoordinator:
         self.streams.failures.clear()
 
     def load(self, home: int, batches: Iterable[memoryview], now: int) -> None:
-        """Load the groups and the committed offsets from `batches`, the partition `home` of __consumer_offsets. Raises
+        """Load the groups and the committed offsets from the `batches` of the partition `home` of __consumer_offsets. Raises
         ProtocolError."""
         loaded = GroupLog(home, self.offsets, self.changes)
         for batch in batches:

@@ -1,4 +1,4 @@
-// Rows that repeat as one line. The same rules as in wirebroker/trace/folds.py; a test compares them.
+// Rows that repeat as one line. The same rules as in wirebroker_tools/traces/folds.py; a test compares both.
 
 const FEWEST = 6; // repeats that are folded
 const MOST_KINDS = 64; // kinds of rows that are remembered
