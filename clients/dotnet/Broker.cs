@@ -39,7 +39,7 @@ public sealed class Broker : IDisposable
         await Turn.WaitAsync();
         try
         {
-            shared ??= await Start();
+            shared ??= Given() ?? await Start();
             await shared.Reset(name, topics);
             await shared.Reporting(test);
         }
@@ -49,8 +49,8 @@ public sealed class Broker : IDisposable
         }
     }
 
-    /// <summary>Starts a broker with these flags of `wirebroker serve`, or attaches to the broker that the environment names.</summary>
-    public static async Task<Broker> Start(params string[] options)
+    /// <summary>Attaches to the broker that the environment names, if there is one.</summary>
+    private static Broker? Given()
     {
         var bootstrap = Environment.GetEnvironmentVariable("WIREBROKER_BOOTSTRAP") ?? "";
         var control = Environment.GetEnvironmentVariable("WIREBROKER_CONTROL") ?? "";
@@ -59,12 +59,12 @@ public sealed class Broker : IDisposable
             throw new InvalidOperationException(
                 "WIREBROKER_BOOTSTRAP and WIREBROKER_CONTROL name a running broker together; only one of them is set");
         }
-        if (bootstrap != "" && options.Length > 0)
-        {
-            throw new InvalidOperationException(
-                $"the broker of WIREBROKER_BOOTSTRAP cannot get the options {string.Join(" ", options)}");
-        }
-        if (bootstrap != "") return new Broker(bootstrap, control);
+        return bootstrap == "" ? null : new Broker(bootstrap, control);
+    }
+
+    /// <summary>Starts a broker of its own with these flags of `wirebroker serve`.</summary>
+    public static async Task<Broker> Start(params string[] options)
+    {
         var program = await WirebrokerProgram.Find();
         string[] flags = ["serve", "--port", "0", "--control", "0", "--ready", "json", "--exit-with-parent", .. options];
         var settings = new ProcessStartInfo(program, flags)

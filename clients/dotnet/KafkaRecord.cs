@@ -25,6 +25,9 @@ public sealed class KafkaRecord
 
     public KafkaRecord Partition(int partition) => With("partition", partition);
 
+    /// <summary>The timestamp of a record to store, in ms since the epoch.</summary>
+    public KafkaRecord Timestamp(long timestamp) => With("timestamp", timestamp);
+
     private KafkaRecord With(string part, object? value)
     {
         Parts[part] = value;

@@ -16,10 +16,16 @@ import (
 	"strings"
 )
 
-// pinned is the release that find downloads: a URL with {version} and {platform}, and the SHA-256 of each platform's archive.
-//
 //go:embed release.json
-var pinned []byte
+var release []byte
+
+// pinned is the release that find downloads: a URL with {version} and {platform}, and the SHA-256 of each platform's archive.
+var pinned struct {
+	Version, URL string
+	SHA256       map[string]string
+}
+
+func init() { json.Unmarshal(release, &pinned) }
 
 const missing = "there is no wirebroker: put `wirebroker` on the PATH, or set WIREBROKER to the program; "
 
@@ -32,21 +38,14 @@ func find() (string, error) {
 	if program, err := exec.LookPath("wirebroker"); err == nil {
 		return program, nil
 	}
-	var release struct {
-		Version, URL string
-		SHA256       map[string]string
-	}
-	if err := json.Unmarshal(pinned, &release); err != nil {
-		return "", err
-	}
-	if release.URL == "" {
+	if pinned.URL == "" {
 		return "", errors.New(missing + "no release is published yet, so it cannot be downloaded")
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
 	}
-	folder := filepath.Join(cache, "wirebroker", "wirebroker-runtime-"+release.Version+"-"+platform())
+	folder := filepath.Join(cache, "wirebroker", "wirebroker-runtime-"+pinned.Version+"-"+platform())
 	program := filepath.Join(folder, "wirebroker")
 	if runtime.GOOS == "windows" {
 		program += ".exe"
@@ -57,8 +56,8 @@ func find() (string, error) {
 	if os.Getenv("WIREBROKER_OFFLINE") == "1" {
 		return "", errors.New(missing + "WIREBROKER_OFFLINE=1 forbids the download")
 	}
-	address := strings.NewReplacer("{version}", release.Version, "{platform}", platform()).Replace(release.URL)
-	return program, download(address, release.SHA256[platform()], folder)
+	address := strings.NewReplacer("{version}", pinned.Version, "{platform}", platform()).Replace(pinned.URL)
+	return program, download(address, pinned.SHA256[platform()], folder)
 }
 
 func platform() string {

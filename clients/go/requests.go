@@ -17,6 +17,7 @@ type Record struct {
 	Value     any            `json:"value,omitempty"`
 	Headers   map[string]any `json:"headers,omitempty"`
 	Partition *int           `json:"partition,omitempty"`
+	Timestamp int64          `json:"timestamp,omitempty"` // ms since the epoch; only of a record to store
 }
 
 // Null is the key of a record without a key, and the value of a tombstone.

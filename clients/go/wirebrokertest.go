@@ -18,7 +18,6 @@ import (
 // Broker is a running broker. Bootstrap is the address for clients, Control the address of the HTTP control.
 type Broker struct {
 	Bootstrap, Control, Version string
-	given                       bool
 	stop                        func()
 }
 
@@ -29,7 +28,7 @@ var shared struct {
 }
 
 // Main runs the tests of a package, for TestMain. The options are flags of `wirebroker serve` for the shared broker.
-// A package without such options needs no TestMain: the first Reset starts the broker.
+// A package without such options needs no TestMain: the first Reset finds or starts the broker.
 func Main(m *testing.M, options ...string) {
 	shared.options = options
 	os.Exit(m.Run()) // the broker ends with the process
@@ -37,12 +36,13 @@ func Main(m *testing.M, options ...string) {
 
 // Reset empties the package's shared broker, makes sure that it has the topics ("orders" or "orders:3", for 3 partitions),
 // and returns it. Clients stay connected. Tests that run in parallel need brokers of their own: see Start.
+// The shared broker is the running broker that the environment names, unless Main has options.
 func Reset(t testing.TB, topics ...string) *Broker {
 	t.Helper()
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.broker == nil {
-		broker, err := open(shared.options)
+		broker, err := common(shared.options)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,6 @@ func Reset(t testing.TB, topics ...string) *Broker {
 }
 
 // Start starts a broker for this test alone. The broker ends with the test. The options are flags of `wirebroker serve`.
-// If the environment names a running broker, Start empties that broker instead, and accepts only the options --topic NAME.
 func Start(t testing.TB, options ...string) *Broker {
 	t.Helper()
 	broker, err := open(options)
@@ -60,14 +59,7 @@ func Start(t testing.TB, options ...string) *Broker {
 		t.Fatal(err)
 	}
 	t.Cleanup(broker.stop)
-	var topics []string
-	for ; broker.given && len(options) > 1 && options[0] == "--topic"; options = options[2:] {
-		topics = append(topics, options[1])
-	}
-	if broker.given && len(options) > 0 {
-		t.Skipf("the broker of WIREBROKER_BOOTSTRAP cannot get the options %s", options)
-	}
-	return broker.begin(t, topics)
+	return broker.begin(t, nil)
 }
 
 func (broker *Broker) begin(t testing.TB, topics []string) *Broker {
@@ -81,16 +73,20 @@ func (broker *Broker) begin(t testing.TB, topics []string) *Broker {
 	return broker
 }
 
-// open attaches to the broker that the environment names, or starts one.
-func open(options []string) (*Broker, error) {
-	broker := &Broker{Bootstrap: os.Getenv("WIREBROKER_BOOTSTRAP"), Control: os.Getenv("WIREBROKER_CONTROL"), stop: func() {}}
-	broker.given = broker.Bootstrap != "" && broker.Control != ""
-	if broker.given {
-		return broker, nil
-	}
-	if broker.Bootstrap != broker.Control {
+// common attaches to the broker that the environment names, or starts one: a broker that runs already cannot get options.
+func common(options []string) (*Broker, error) {
+	given := &Broker{Bootstrap: os.Getenv("WIREBROKER_BOOTSTRAP"), Control: os.Getenv("WIREBROKER_CONTROL")}
+	if (given.Bootstrap == "") != (given.Control == "") {
 		return nil, errors.New("WIREBROKER_BOOTSTRAP and WIREBROKER_CONTROL name a running broker together; only one of them is set")
 	}
+	if given.Bootstrap == "" || len(options) > 0 {
+		return open(options)
+	}
+	return given, nil
+}
+
+// open starts a broker.
+func open(options []string) (*Broker, error) {
 	program, err := find()
 	if err != nil {
 		return nil, err
@@ -110,10 +106,10 @@ func open(options []string) (*Broker, error) {
 	if err := process.Start(); err != nil {
 		return nil, err
 	}
-	broker.stop = func() {
+	broker := &Broker{stop: func() {
 		stdin.Close()
 		process.Wait()
-	}
+	}}
 	if err := json.NewDecoder(stdout).Decode(broker); err != nil {
 		broker.stop()
 		return nil, fmt.Errorf("%s %s did not start: %s", program, strings.Join(process.Args[1:], " "), messages)
@@ -152,12 +148,22 @@ func (broker *Broker) ask(method, path string, body, result any) error {
 	if response.StatusCode >= 400 {
 		var problem struct{ Detail string }
 		json.NewDecoder(response.Body).Decode(&problem)
-		return errors.New(problem.Detail)
+		return errors.New(problem.Detail + broker.age(problem.Detail))
 	}
 	if result == nil {
 		result = &object{}
 	}
 	return json.NewDecoder(response.Body).Decode(result)
+}
+
+// age tells the versions of broker and package if the broker lacks a path, because an older broker has fewer paths.
+func (broker *Broker) age(problem string) string {
+	var document struct{ Info struct{ Version string } }
+	if !strings.HasPrefix(problem, "there is nothing at ") || broker.ask("GET", "/openapi.json", nil, &document) != nil {
+		return ""
+	}
+	return fmt.Sprintf("; the broker is wirebroker %s, and this library belongs to wirebroker %s: if the broker is older, "+
+		"install the library's version, or set WIREBROKER to its program", document.Info.Version, pinned.Version)
 }
 
 // report returns the broker's report as text: what happened since the test began.

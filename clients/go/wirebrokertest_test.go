@@ -3,13 +3,13 @@ package wirebrokertest
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -40,11 +40,12 @@ func TestRecordsOfEveryForm(t *testing.T) {
 	one := 1
 	headers := map[string]any{"text": "a", "bytes": Data{0xff}, "json": JSON(7)}
 	broker.Produce(t, "orders", Record{Key: "k", Value: "v", Headers: headers, Partition: &one},
-		Record{Value: Data{0, 0xff}}, Record{Key: JSON([]int{1}), Value: Null})
+		Record{Value: Data{0, 0xff}}, Record{Key: JSON([]int{1}), Value: Null, Timestamp: 1_700_000_000_000})
 	broker.AssertRecords(t, "orders", Record{Key: "k", Value: Regex("^v$"), Headers: headers, Partition: &one},
 		Record{Key: Null, Value: Data{0, 0xff}}, Record{Key: "[1]", Value: Null})
 	stored := broker.Records(t, "orders")
-	if len(stored) != 3 || stored[0].Key != nil || !bytes.Equal(stored[0].Value, []byte{0, 0xff}) || stored[1].Value != nil || len(stored[2].Headers) != 3 {
+	if len(stored) != 3 || stored[0].Key != nil || !bytes.Equal(stored[0].Value, []byte{0, 0xff}) || stored[1].Value != nil ||
+		stored[1].Timestamp != 1_700_000_000_000 || len(stored[2].Headers) != 3 {
 		t.Fatal(stored)
 	}
 	err := broker.ask("POST", "/topics/orders/records/assert", object{"records": []Record{}, "timeout": 0}, nil)
@@ -53,29 +54,34 @@ func TestRecordsOfEveryForm(t *testing.T) {
 	}
 }
 
-func TestAGivenBrokerIsEmptiedAndStartsNoOther(t *testing.T) {
+func TestAGivenBrokerIsTheSharedOne(t *testing.T) {
 	given := Start(t, "--topic", "orders:3")
-	given.Produce(t, "orders", Record{Value: "of an earlier test"})
 	t.Setenv("WIREBROKER_BOOTSTRAP", given.Bootstrap)
 	t.Setenv("WIREBROKER_CONTROL", given.Control)
-	t.Setenv("WIREBROKER", "/nowhere")
-
-	attached := Start(t, "--topic", "payments:2")
-	if attached.Bootstrap != given.Bootstrap {
-		t.Fatal(attached)
+	if own := Start(t, "--topic", "orders"); own.Bootstrap == given.Bootstrap {
+		t.Error("a test's own broker is the given one")
 	}
-	attached.AssertRecords(t, "orders")
-	attached.Ask(t, "GET", "/topics/payments", nil, nil)
-	t.Run("with other options", func(t *testing.T) {
-		t.Cleanup(func() {
-			if !t.Skipped() {
-				t.Error("the options were ignored")
-			}
-		})
-		Start(t, "--brokers", "3")
-	})
+	given.Produce(t, "orders", Record{Value: "of an earlier test"})
+	was := shared.broker
+	defer func() { shared.broker, shared.options = was, nil }()
+	for _, options := range [][]string{nil, {"--brokers", "2"}} { // a given broker cannot get options
+		shared.broker, shared.options = nil, options
+		if isGiven := Reset(t, "payments").Bootstrap == given.Bootstrap; isGiven != (options == nil) {
+			t.Error(options, isGiven)
+		}
+	}
+	shared.broker.stop()
+	given.AssertRecords(t, "orders")
+	given.Ask(t, "GET", "/topics/payments", nil, nil)
 	t.Setenv("WIREBROKER_CONTROL", "")
-	if _, err := open(nil); err == nil || !strings.Contains(err.Error(), "only one of them is set") {
+	if _, err := common(nil); err == nil || !strings.Contains(err.Error(), "only one of them is set") {
+		t.Fatal(err)
+	}
+}
+
+func TestABrokerThatLacksAPathTellsItsVersion(t *testing.T) {
+	err := Reset(t).ask("POST", "/of-a-later-release", nil, nil)
+	if err == nil || !regexp.MustCompile(`nothing at /of-a-later-release;.* is wirebroker [\d.]+, .* to wirebroker [\d.]+: if`).MatchString(err.Error()) {
 		t.Fatal(err)
 	}
 }
@@ -131,8 +137,8 @@ func TestTheProgramIsLookedForInOrder(t *testing.T) {
 	was := pinned
 	defer func() { pinned = was }()
 	pin := func(sum string) {
-		platforms := map[string]string{platform(): sum}
-		pinned, _ = json.Marshal(object{"version": "7", "url": site.URL + "/{version}/{platform}", "sha256": platforms})
+		pinned.Version, pinned.URL = "7", site.URL+"/{version}/{platform}"
+		pinned.SHA256 = map[string]string{platform(): sum}
 	}
 	pin("")
 	t.Setenv("WIREBROKER_OFFLINE", "1")

@@ -12,8 +12,11 @@ const platform = `${system}-${process.arch}`;
 const executable = process.platform === "win32" ? "wirebroker.exe" : "wirebroker";
 const missing = "there is no wirebroker: put `wirebroker` on the PATH, or set WIREBROKER to the program; ";
 
-export async function find(release = JSON.parse(readFileSync(new URL("release.json", import.meta.url), "utf8"))) {
-  return process.env.WIREBROKER || packaged() || onPath() || (await pinned(release));
+/** The release to download: a URL with {version} and {platform}, and the SHA-256 of each platform's archive. */
+export const pinned = JSON.parse(readFileSync(new URL("release.json", import.meta.url), "utf8"));
+
+export async function find(release = pinned) {
+  return process.env.WIREBROKER || packaged() || onPath() || (await downloaded(release));
 }
 
 function packaged() {
@@ -38,8 +41,8 @@ function onPath() {
   });
 }
 
-/** The program of the release in release.json, from the user's cache. It is downloaded if the cache does not have it. */
-async function pinned({ version, url, sha256 }) {
+/** The program of a release, from the user's cache. It is downloaded if the cache does not have it. */
+async function downloaded({ version, url, sha256 }) {
   if (!url) throw new Error(`${missing}no release is published yet, so it cannot be downloaded`);
   const cache = process.env.XDG_CACHE_HOME || process.env.LOCALAPPDATA || path.join(homedir(), ".cache");
   const name = `wirebroker-runtime-${version}-${platform}`;

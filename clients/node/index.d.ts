@@ -1,4 +1,4 @@
-/** Starts a broker with these flags of `wirebroker serve`, or attaches to the broker that the environment names. */
+/** Starts a broker of its own with these flags of `wirebroker serve`. */
 export function start(...options: string[]): Promise<Broker>;
 
 /**
@@ -8,7 +8,7 @@ export function start(...options: string[]): Promise<Broker>;
 export function useBroker(settings?: {
   /** "orders", or "orders:3" for 3 partitions. */
   topics?: string[];
-  /** Flags of `wirebroker serve`. */
+  /** Flags of `wirebroker serve`. With flags the file starts a broker, even if the environment names a running one. */
   options?: string[];
   /** For runners without global hooks, such as vitest: `import * as hooks from "vitest"`. */
   hooks?: { beforeEach: Function; afterEach: Function; afterAll?: Function };

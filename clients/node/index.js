@@ -1,20 +1,21 @@
 // A Kafka broker for tests: found or started, asked over HTTP, emptied before each test.
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
-import { find } from "./find.js";
+import { find, pinned } from "./find.js";
 
 const begin = ["serve", "--port", "0", "--control", "0", "--ready", "json", "--exit-with-parent"];
 
-/** Starts a broker with these flags of `wirebroker serve`, or attaches to the broker that the environment names. */
-export async function start(...options) {
+/** Attaches to the broker that the environment names, or starts one: a broker that runs already cannot get options. */
+async function common(options) {
   const { WIREBROKER_BOOTSTRAP: bootstrap, WIREBROKER_CONTROL: control } = process.env;
-  if (bootstrap && control) {
-    if (options.length) throw new Error(`the broker of WIREBROKER_BOOTSTRAP cannot get the options ${options.join(" ")}`);
-    return new Broker({ bootstrap, control });
-  }
-  if (bootstrap || control) {
+  if (!bootstrap !== !control) {
     throw new Error("WIREBROKER_BOOTSTRAP and WIREBROKER_CONTROL name a running broker together; only one of them is set");
   }
+  return bootstrap && !options.length ? new Broker({ bootstrap, control }) : start(...options);
+}
+
+/** Starts a broker of its own with these flags of `wirebroker serve`. */
+export async function start(...options) {
   const program = await find();
   const child = spawn(program, [...begin, ...options]); // the broker stops when its stdin ends, that is, when this process ends
   let told = "";
@@ -41,7 +42,7 @@ export function useBroker({ topics = [], options = [], hooks } = {}) {
   const broker = new Broker({});
   // Rest parameters: jest would take a first parameter for a callback.
   hooks.beforeEach(async (...[context]) => {
-    if (!broker.control) Object.assign(broker, await start(...options));
+    if (!broker.control) Object.assign(broker, await common(options));
     const name = context?.task?.name ?? context?.name ?? globalThis.expect?.getState?.().currentTestName ?? "";
     await broker.reset(name, topics);
   });
@@ -68,8 +69,18 @@ export class Broker {
     const headers = { accept: "application/json" };
     const response = await fetch(this.control + path, { method, body: body && JSON.stringify(body), headers });
     const result = await response.json();
-    if (!response.ok) throw new Error(result.detail);
+    if (!response.ok) throw new Error(result.detail + (await this.#age(result.detail)));
     return result;
+  }
+
+  /** Tells the versions of broker and package if the broker lacks a path, because an older broker has fewer paths. */
+  async #age(problem) {
+    if (!problem.startsWith("there is nothing at ")) return "";
+    const { info } = await this.ask("GET", "/openapi.json");
+    return (
+      `; the broker is wirebroker ${info.version}, and this library belongs to wirebroker ${pinned.version}: ` +
+      "if the broker is older, install the library's version, or set WIREBROKER to its program"
+    );
   }
 
   /** Returns the broker's report as text: what happened since the test began. */

@@ -46,17 +46,31 @@ test("a fault is waited for, and misspelt ones are refused", async () => {
   await assert.rejects(broker.addFault({ kind: "observe", api: "Prodce" }), /did you mean 'Produce'/);
 });
 
-test("a given broker is emptied, and no other is started", async (t) => {
+test("a given broker is the one of the hooks", async (t) => {
   await broker.produce("orders", { value: "of an earlier test" });
-  environment(t, { WIREBROKER_BOOTSTRAP: broker.bootstrap, WIREBROKER_CONTROL: broker.control, WIREBROKER: "/nowhere" });
-  const attached = await start();
-  await attached.reset(t.name, ["payments"]);
-  await attached.assertRecords("orders");
-  await attached.stop();
+  environment(t, { WIREBROKER_BOOTSTRAP: broker.bootstrap, WIREBROKER_CONTROL: broker.control });
+  const own = await start("--topic", "orders");
+  assert.notEqual(own.bootstrap, broker.bootstrap);
+  await own.stop();
+  assert.equal((await broker.records("orders")).length, 1);
+  for (const options of [["--brokers", "2"], []]) {
+    const hooks = { beforeEach: (hook) => (hooks.before = hook), afterEach() {} };
+    const shared = useBroker({ topics: ["payments"], options, hooks });
+    await hooks.before(t);
+    assert.equal(shared.bootstrap === broker.bootstrap, !options.length); // a given broker cannot get options
+    await shared.stop();
+  }
+  await broker.assertRecords("orders");
   await broker.ask("GET", "/topics/payments");
-  await assert.rejects(start("--brokers", "3"), /cannot get the options --brokers 3/);
   delete process.env.WIREBROKER_CONTROL;
-  await assert.rejects(start(), /only one of them is set/);
+  const hooks = { beforeEach: (hook) => (hooks.before = hook), afterEach() {} };
+  useBroker({ hooks });
+  await assert.rejects(hooks.before(t), /only one of them is set/);
+});
+
+test("a broker that lacks a path tells its version", async () => {
+  const versions = /nothing at \/of-a-later-release;.* is wirebroker [\d.]+, .* to wirebroker [\d.]+: if/;
+  await assert.rejects(broker.ask("POST", "/of-a-later-release"), versions);
 });
 
 test("a broker of its own ends when it is stopped", async () => {

@@ -23,22 +23,19 @@ pub struct Broker {
 impl Broker {
     /// Attaches to the broker that the environment names, or starts one.
     #[track_caller]
-    pub(crate) fn open(options: &[&str]) -> Self {
+    pub(crate) fn common() -> Self {
         let named = |variable| env::var(variable).unwrap_or_default();
         match (named("WIREBROKER_BOOTSTRAP"), named("WIREBROKER_CONTROL")) {
-            (bootstrap, control) if bootstrap.is_empty() && control.is_empty() => Self::spawn(options),
+            (bootstrap, control) if bootstrap.is_empty() && control.is_empty() => Self::start(&[]),
             (bootstrap, control) if bootstrap.is_empty() || control.is_empty() => {
                 panic!("WIREBROKER_BOOTSTRAP and WIREBROKER_CONTROL name a running broker together; only one of them is set")
-            }
-            _ if !options.is_empty() => {
-                panic!("the broker of WIREBROKER_BOOTSTRAP cannot get the options {}", options.join(" "))
             }
             (bootstrap, control) => Self { bootstrap, control, process: None },
         }
     }
 
     #[track_caller]
-    fn spawn(options: &[&str]) -> Self {
+    pub(crate) fn start(options: &[&str]) -> Self {
         let program =
             find(&|variable| env::var(variable).ok(), include_str!("release.json")).unwrap_or_else(|why| panic!("{why}"));
         let mut command = Command::new(program);
@@ -90,8 +87,23 @@ impl Broker {
         let value: Value = serde_json::from_str(text)?;
         match head.split(' ').nth(1) {
             Some(status) if status.starts_with('2') => Ok(value),
-            _ => Err(value["detail"].as_str().unwrap_or(text).into()),
+            _ => {
+                let problem = value["detail"].as_str().unwrap_or(text);
+                Err((problem.to_owned() + &self.age(problem)?).into())
+            }
         }
+    }
+
+    /// Tells the versions of broker and crate if the broker lacks a path, because an older broker has fewer paths.
+    fn age(&self, problem: &str) -> Result<String, Box<dyn Error>> {
+        if !problem.starts_with("there is nothing at ") {
+            return Ok(String::new());
+        }
+        let document = self.send("GET", "/openapi.json", None)?;
+        let found = document["info"]["version"].as_str().unwrap_or_default();
+        let own = env!("CARGO_PKG_VERSION");
+        let versions = format!("the broker is wirebroker {found}, and this library belongs to wirebroker {own}");
+        Ok(format!("; {versions}: if the broker is older, install the library's version, or set WIREBROKER to its program"))
     }
 
     /// Returns the broker's report as text: what happened since the test began.

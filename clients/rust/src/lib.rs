@@ -31,11 +31,12 @@ pub struct Session {
 }
 
 /// Empties the broker that all tests of the process share, makes sure that it has the topics ("orders" or "orders:3", for 3
-/// partitions), and returns it. Clients stay connected. Other tests that share the broker wait until the value is dropped.
+/// partitions), and returns it. Clients stay connected. Other tests that share the broker wait until the value is dropped. The
+/// shared broker is the running broker that the environment names, if there is one.
 #[track_caller]
 pub fn reset(topics: &[&str]) -> Session {
     let mut turn = SHARED.lock().unwrap_or_else(PoisonError::into_inner); // a test that failed left it poisoned
-    let broker = turn.get_or_insert_with(|| Arc::new(Broker::open(&[]))).clone();
+    let broker = turn.get_or_insert_with(|| Arc::new(Broker::common())).clone();
     broker.begin(topics);
     Session { broker, _turn: Some(turn) }
 }
@@ -43,7 +44,7 @@ pub fn reset(topics: &[&str]) -> Session {
 /// Starts a broker for this test alone, with flags of `wirebroker serve`. The broker ends when the value is dropped.
 #[track_caller]
 pub fn start(options: &[&str]) -> Session {
-    let broker = Arc::new(Broker::open(options));
+    let broker = Arc::new(Broker::start(options));
     broker.begin(&[]);
     Session { broker, _turn: None }
 }

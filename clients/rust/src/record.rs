@@ -60,6 +60,11 @@ impl Record {
         self.with("partition", partition.into())
     }
 
+    /// The timestamp of a record to store, in ms since the epoch.
+    pub fn timestamp(self, timestamp: i64) -> Self {
+        self.with("timestamp", timestamp.into())
+    }
+
     fn with(mut self, part: &str, value: Value) -> Self {
         self.parts.insert(part.into(), value);
         self

@@ -63,13 +63,13 @@ fn records_of_every_form() {
     let broker = wirebroker::reset(&["orders:2"]);
     let binary: &[u8] = &[0, 0xff];
     let rich = Record::new("k", "v").partition(1).header("text", "a").header("bytes", binary).header("json", as_json(json!(7)));
-    broker.produce("orders", &[rich.clone(), Record::value(binary), Record::new(as_json(json!({"id": 1})), NULL)]);
+    broker.produce("orders", &[rich.clone(), Record::value(binary), Record::new(as_json(json!({"id": 1})), NULL).timestamp(7)]);
     broker.assert_records("orders", &[rich, Record::new(NULL, binary), Record::new(subset(json!({"id": 1})), NULL)]);
     let rest = [Record::new(regex("^k$"), "v"), Record::value(binary), Record::value(NULL)];
     broker.assert_records("orders", &rest);
     let stored = broker.records("orders");
     assert_eq!((&stored[0].key, stored[0].value.as_deref()), (&None, Some(binary)));
-    assert_eq!(stored[1].value, None);
+    assert_eq!((&stored[1].value, stored[1].timestamp), (&None, 7));
     assert_eq!(stored[2].headers[2], ("json".to_owned(), Some(b"7".to_vec())));
     refused("the records of 'orders' differ", || broker.assert_records("orders", &[]));
 }
@@ -90,21 +90,30 @@ fn a_program_that_does_not_start_says_why() {
 
 /// Runs in a process of its own, whose environment names the broker.
 #[test]
-fn a_given_broker_is_emptied_and_no_other_starts() {
-    if env::var("WIREBROKER") == Ok("/nowhere".into()) {
+fn a_given_broker_is_the_shared_one() {
+    if let Ok(address) = env::var("WIREBROKER_BOOTSTRAP") {
+        assert_ne!(wirebroker::start(&["--topic", "orders"]).bootstrap, address);
+        env::set_var("WIREBROKER", "/nowhere");
         wirebroker::reset(&["payments"]).assert_records("orders", &[]);
-        refused("cannot get the options --brokers 3", || drop(wirebroker::start(&["--brokers", "3"])));
-        env::remove_var("WIREBROKER_CONTROL");
-        refused("only one of them is set", || drop(wirebroker::start(&[])));
         return;
     }
     let given = wirebroker::start(&["--topic", "orders"]);
     given.produce("orders", &[Record::value("of an earlier test")]);
-    let mut attached = this_test("a_given_broker_is_emptied_and_no_other_starts");
+    let mut attached = this_test("a_given_broker_is_the_shared_one");
     attached.env("WIREBROKER_BOOTSTRAP", &given.bootstrap).env("WIREBROKER_CONTROL", &given.control);
-    let run = attached.env("WIREBROKER", "/nowhere").output().unwrap();
+    let run = attached.output().unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
     given.ask("GET", "/topics/payments", None);
+    let half = attached.env("WIREBROKER_CONTROL", "").output().unwrap();
+    assert!(String::from_utf8_lossy(&half.stdout).contains("only one of them is set"));
+}
+
+#[test]
+fn a_broker_that_lacks_a_path_tells_its_version() {
+    let broker = wirebroker::reset(&[]);
+    let ask = || drop(broker.ask("POST", "/of-a-later-release", None));
+    refused("nothing at /of-a-later-release; / and /openapi.json list all paths; the broker is wirebroker ", ask);
+    refused(&format!("and this library belongs to wirebroker {}: if", env!("CARGO_PKG_VERSION")), ask);
 }
 
 /// Fails in a process of its own.

@@ -102,7 +102,8 @@ class Exploration:
             raise CannotRun(
                 "the command sent no request to Kafka at the address in WIREBROKER_BOOTSTRAP, BOOTSTRAP_SERVERS and "
                 "KAFKA_BOOTSTRAP_SERVERS; let it connect there (--env names another variable). Tests that start a broker must "
-                "instead use the broker that WIREBROKER_BOOTSTRAP and WIREBROKER_CONTROL name, like the libraries in clients/"
+                "instead use the broker that WIREBROKER_BOOTSTRAP and WIREBROKER_CONTROL name, like tests that share a broker "
+                "of the libraries in clients/"
             )
         return run
 

@@ -19,7 +19,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.extension.ExtensionContext;
-import org.opentest4j.TestAbortedException;
 
 /** A running broker. If the broker refuses a call, the call throws an AssertionError with the reason. */
 @SuppressWarnings("deprecation") // JUnit before 5.13 closes only a CloseableResource
@@ -38,12 +37,15 @@ public final class Broker implements AutoCloseable, ExtensionContext.Store.Close
         this.process = process;
     }
 
-    /** The broker with these flags of {@code wirebroker serve} that all tests of this JVM share. It ends with the JVM. */
+    /**
+     * The broker with these flags of {@code wirebroker serve} that all tests of this JVM share. It ends with the JVM. Without flags
+     * it is the running broker that the environment names, if there is one.
+     */
     public static synchronized Broker shared(String... options) {
-        return SHARED.computeIfAbsent(List.of(options), key -> start(options));
+        return SHARED.computeIfAbsent(List.of(options), key -> common(System.getenv(), options));
     }
 
-    /** Starts a broker with these flags of {@code wirebroker serve}, or attaches to the broker that the environment names. */
+    /** Starts a broker of its own with these flags of {@code wirebroker serve}. */
     public static Broker start(String... options) {
         return start(System.getenv(), options);
     }
@@ -53,18 +55,18 @@ public final class Broker implements AutoCloseable, ExtensionContext.Store.Close
         return new Broker(bootstrap, control, null);
     }
 
-    static Broker start(Map<String, String> environment, String... options) {
+    /** Attaches to the broker that the environment names, or starts one: a broker that runs already cannot get options. */
+    static Broker common(Map<String, String> environment, String... options) {
         String bootstrap = environment.getOrDefault("WIREBROKER_BOOTSTRAP", "");
         String control = environment.getOrDefault("WIREBROKER_CONTROL", "");
         if (bootstrap.isEmpty() != control.isEmpty()) {
             throw new IllegalStateException(
                 "WIREBROKER_BOOTSTRAP and WIREBROKER_CONTROL name a running broker together; only one of them is set");
         }
-        if (!bootstrap.isEmpty() && options.length > 0) {
-            throw new TestAbortedException(
-                "the broker of WIREBROKER_BOOTSTRAP cannot get the options " + String.join(" ", options));
-        }
-        if (!bootstrap.isEmpty()) return attach(bootstrap, control);
+        return bootstrap.isEmpty() || options.length > 0 ? start(environment, options) : attach(bootstrap, control);
+    }
+
+    private static Broker start(Map<String, String> environment, String... options) {
         var command = new ArrayList<>(List.of(Program.find(environment)));
         command.addAll(List.of("serve", "--port", "0", "--control", "0", "--ready", "json", "--exit-with-parent"));
         command.addAll(Arrays.asList(options));
@@ -106,14 +108,24 @@ public final class Broker implements AutoCloseable, ExtensionContext.Store.Close
         try {
             var response = HTTP.send(request.method(method, payload).build(), BodyHandlers.ofString());
             var result = JSON.fromJson(response.body(), JsonObject.class);
-            if (response.statusCode() >= 400) throw new AssertionError(result.get("detail").getAsString());
-            return result;
+            if (response.statusCode() < 400) return result;
+            String problem = result.get("detail").getAsString();
+            throw new AssertionError(problem + age(problem));
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
             throw new IllegalStateException(error);
         }
+    }
+
+    /** Tells the versions of broker and library if the broker lacks a path, because an older broker has fewer paths. */
+    private String age(String problem) {
+        if (!problem.startsWith("there is nothing at ")) return "";
+        var info = ask("GET", "/openapi.json", null).getAsJsonObject("info");
+        return "; the broker is wirebroker " + info.get("version").getAsString() + ", and this library belongs to wirebroker "
+            + Program.Release.PINNED.version() + ": if the broker is older, install the library's version, "
+            + "or set WIREBROKER to its program";
     }
 
     /** Returns the broker's report as text: what happened since the test began. */

@@ -2,6 +2,7 @@ package wirebroker;
 
 import java.util.Arrays;
 import java.util.Base64;
+import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -33,6 +34,11 @@ public final class KafkaRecord {
         return with("partition", partition);
     }
 
+    /** The timestamp of a record to store, in ms since the epoch. */
+    public KafkaRecord timestamp(long timestamp) {
+        return with("timestamp", timestamp);
+    }
+
     private KafkaRecord with(String part, Object value) {
         parts.put(part, value);
         return this;
@@ -44,7 +50,7 @@ public final class KafkaRecord {
 
     /** A value as JSON. */
     public static Object json(Object value) {
-        return Map.of("json", value);
+        return Collections.singletonMap("json", value); // the value may be null
     }
 
     /** Expects JSON with at least these fields. */

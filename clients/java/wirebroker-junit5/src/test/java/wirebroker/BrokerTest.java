@@ -2,6 +2,7 @@ package wirebroker;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertLinesMatch;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertNotSame;
 import static org.junit.jupiter.api.Assertions.assertNull;
@@ -15,6 +16,7 @@ import java.io.PrintStream;
 import java.lang.reflect.Modifier;
 import java.time.Duration;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.BeforeAll;
@@ -24,7 +26,6 @@ import org.junit.jupiter.api.function.Executable;
 import org.junit.platform.launcher.core.LauncherDiscoveryRequestBuilder;
 import org.junit.platform.launcher.core.LauncherFactory;
 import org.junit.platform.launcher.listeners.SummaryGeneratingListener;
-import org.opentest4j.TestAbortedException;
 
 @Wirebroker(topics = "orders:2")
 class BrokerTest {
@@ -59,8 +60,10 @@ class BrokerTest {
     void recordsOfEveryForm(Broker broker) {
         var binary = new byte[] {0, (byte) 0xff};
         var rich = KafkaRecord.of("k", "v").partition(1)
-            .header("text", "a").header("bytes", binary).header("json", KafkaRecord.json(7)).header("none", null);
-        broker.produce("orders", rich, KafkaRecord.ofValue(binary), KafkaRecord.of(KafkaRecord.json(List.of(1)), null));
+            .header("text", "a").header("bytes", binary).header("json", KafkaRecord.json(7)).header("none", null)
+            .header("nothing", KafkaRecord.json(null));
+        broker.produce("orders", rich, KafkaRecord.ofValue(binary), 
+            KafkaRecord.of(KafkaRecord.json(List.of(1)), null).timestamp(1_700_000_000_000L));
         broker.assertRecords("orders", rich, KafkaRecord.of(null, binary), KafkaRecord.of("[1]", null));
         broker.assertRecords("orders", KafkaRecord.of("k", KafkaRecord.regex("^v$")).partition(1),
             KafkaRecord.ofValue(binary), KafkaRecord.ofValue(null));
@@ -68,24 +71,37 @@ class BrokerTest {
         assertNull(stored.get(0).key());
         assertArrayEquals(binary, stored.get(0).value().bytes());
         assertNull(stored.get(1).value());
+        assertEquals(1_700_000_000_000L, stored.get(1).timestamp());
         var headers = stored.get(2).headers();
         assertEquals(List.of("a", "7"), List.of(headers.get(0).value().text(), headers.get(2).value().text()));
         assertNull(headers.get(3).value());
+        assertEquals("null", headers.get(4).value().text());
         refused("the records of 'orders' differ", () -> broker.assertRecords("orders", rich, rich, rich));
     }
 
     @Test
-    void aGivenBrokerIsEmptiedAndNoOtherStarts(Broker given) {
+    void aGivenBrokerIsTheSharedOne(Broker given) {
         given.produce("orders", KafkaRecord.ofValue("of an earlier test"));
-        var environment = Map.of(
-            "WIREBROKER_BOOTSTRAP", given.bootstrap(), "WIREBROKER_CONTROL", given.control(), "WIREBROKER", "/nowhere");
-        try (var attached = Broker.start(environment)) {
+        var environment = new HashMap<>(System.getenv());
+        environment.putAll(Map.of("WIREBROKER_BOOTSTRAP", given.bootstrap(), "WIREBROKER_CONTROL", given.control()));
+        try (var other = Broker.common(environment, "--brokers", "2")) { // a given broker cannot get options
+            assertNotEquals(given.bootstrap(), other.bootstrap());
+        }
+        assertEquals(1, given.records("orders").size());
+        try (var attached = Broker.common(environment)) {
             attached.reset("attached", "payments");
         }
         given.assertRecords("orders");
         given.ask("GET", "/topics/payments", null);
-        assertThrows(TestAbortedException.class, () -> Broker.start(environment, "--brokers", "3"));
-        fails("only one of them is set", () -> Broker.start(Map.of("WIREBROKER_CONTROL", given.control())));
+        fails("only one of them is set", () -> Broker.common(Map.of("WIREBROKER_CONTROL", given.control())));
+    }
+
+    @Test
+    void aBrokerThatLacksAPathTellsItsVersion(Broker broker) {
+        var error = assertThrows(AssertionError.class, () -> broker.ask("POST", "/of-a-later-release", null));
+        assertLinesMatch(
+            List.of("there is nothing at /of-a-later-release;.* is wirebroker [\\d.]+, .* to wirebroker [\\d.]+: if .*"),
+            List.of(error.getMessage()));
     }
 
     @Test
