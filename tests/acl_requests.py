@@ -37,7 +37,7 @@ WITHIN = 20.0
 NAMES = ("mine", "hidden", "absent", "seen")
 """The topics that requests name; `absent` does not exist."""
 HIDDEN_PARTITIONS = 3
-"""The number of partitions of `hidden`. All other topics have one, and no request names another partition than 0."""
+"""The number of partitions of `hidden`. All other topics have one, and requests name only partition 0."""
 GROUPS, IDS = ("g-mine", "g-other"), ("tx-mine", "tx-other")
 SHARE_GROUP = "g-share"
 """A share group with offsets in `mine` and `hidden`."""
@@ -59,7 +59,7 @@ OF_OTHER_RELEASES = {"old_style_offsets", "is_default"}
 SIZES = ("total_bytes", "usable_bytes")
 """Fields that are −1 if a broker keeps its logs in memory."""
 NOTHING = (None, -1, 0, "", b"", bytes(16), [])
-"""The values of `DIFFERS_HERE` fields in a refusal. They are the same in all clusters, so they are compared."""
+"""Values of `DIFFERS_HERE` fields in a refusal. Every cluster sends the same values there, so the test compares them."""
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, IDEMPOTENT_WRITE = 2, 3, 4, 5, 6, 7, 8, 12
 ANY = {
@@ -436,7 +436,7 @@ def mixes(ids: Mapping[str, bytes]) -> Iterator[Asked]:
     for name, key in elements:
         owned = [{"topic_id": format_uuid(ids[key]), "partitions": [0]}] if key else []
         member = {"group_id": "g848", "member_id": "m", "rebalance_timeout_ms": 60_000, "topic_partitions": owned}
-        for epoch in (0, 3) if key else ():  # without owned partitions a member would join
+        for epoch in (0, 3) if key else ():  # without owned partitions, epoch 0 makes the member join
             wanted = member | {"member_epoch": epoch, "subscribed_topic_names": None if name is None else [name]}
             yield _mixed(f"ConsumerGroupHeartbeat at {epoch}", 1, [(name, key)], wanted)
 
@@ -542,7 +542,7 @@ def play(address: tuple[str, int], pause: Callable[[], None]) -> Iterator[Step]:
 
 
 def _subscribe(address: tuple[str, int], rights: str, pause: Callable[[], None]) -> Iterator[Step]:
-    """Two members of a group subscribe to all topics, and receive their assignments. The member alice has these rights."""
+    """Two members of a group, alice with these rights and admin, subscribe to all topics and receive their assignments."""
     described = log_in(address, "admin").request(plain_request("Metadata", {"topics": None}), 12)
     names = {topic.topic_id: topic.name for topic in described.topics}
     for order in (("alice", "admin"), ("admin", "alice")):

@@ -1,6 +1,4 @@
-"""Compares two clusters as a client sees them. Tests get the responses of the first cluster, and the differences of the second
-cluster.
-"""
+"""Compares two clusters as a client sees them. `answers` asks a cluster, and `differences` compares the responses of two."""
 
 from __future__ import annotations
 

@@ -304,7 +304,7 @@ class History:
             self.expected.append(self._about(fault, row))
 
     def _tell_of_damage(self) -> None:
-        """Adds expected findings: an unreadable batch must be reported at the offset after the last sound batch before it."""
+        """Adds the expected finding of each unreadable batch. Its offset is the next one after the last sound batch."""
         offset = self.log_start
         for entry in self.entries:
             if isinstance(entry, Damage):

@@ -48,7 +48,7 @@ def material(folder: Path, authority: trustme.CA) -> Material:
 
 
 def one_line(pem: str, between: str) -> str:
-    """Returns a PEM text with other line ends, for a value of a properties file."""
+    """Returns a PEM text with `between` instead of line ends, for a value of a properties file."""
     return between.join(pem.strip().split("\n"))
 
 

@@ -15,8 +15,7 @@ from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.testing.waits import Waits
 
 PATIENCE = 60.0
-"""The seconds that a test's wait lasts at most, if the test says nothing else. A busy machine needs longer than users want to
-wait."""
+"""The most seconds that a test waits, if the test says nothing else. A busy machine needs longer than users want to wait."""
 os.environ.setdefault("WIREBROKER_EXIT_WITH_PARENT", "1")
 # Hypothesis has no deadline, because the time of an example depends more on the machine than on the code.
 settings.register_profile("wirebroker", deadline=None)
@@ -24,7 +23,7 @@ settings.load_profile("wirebroker")
 
 
 for client in ("kafka", "aiokafka"):
-    # The threads of a client that an earlier test has left behind still log, and `caplog` shows what the broker says.
+    # Threads that a client of an earlier test has left behind still log. `caplog` must show only what the broker logs.
     logging.getLogger(client).addHandler(logging.NullHandler())
     logging.getLogger(client).propagate = False
 for waiting in (*vars(Waits).values(), ProxyKafka.wait_until):
@@ -38,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("share") == "push":
-        sampling.seed()  # before the workers start, which take it over
+        sampling.seed()  # before the workers start, because they inherit the seed
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -15,7 +15,7 @@ PROBLEM = "application/problem+json"
 
 
 class Response:
-    """What came back."""
+    """A response of the control."""
 
     def __init__(self, response: http.client.HTTPResponse) -> None:
         self.status = response.status

@@ -1,7 +1,7 @@
 """Plays deeds of clients, and reads the records that the coordinators then write. tests/data has the records that the same
 deeds left on real brokers.
 
-Values that differ from cluster to cluster have names in their place: times, generated ids, and the hashes of topics.
+Names replace the values that differ from cluster to cluster: times, generated ids, and the hashes of topics.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PARTITIONS = 4
 NOT_YET = (14, 15, 16, 51)
 """The errors of a coordinator that is loading or busy."""
 A_TIME = 1_600_000_000_000
-"""Numbers above are times in ms."""
+"""Larger numbers are times in ms."""
 MEMBER = "AAAAAAAAAAAAAAAAAAAAAQ"
 SUBSCRIPTION = bytes([0, 1]) + b"\0\0\0\1\0\2d1" + b"\xff\xff\xff\xff" + b"\0\0\0\0"
 SETTINGS = {
@@ -34,7 +34,7 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "4", "group.initial.rebalance.delay.ms": "0",
 }  # fmt: skip
 Records = list[tuple[str, Any, int | None, Any]]
-"""Of each record: the kind, the key, the version and the value."""
+"""The kind, the key, the version and the value of each record."""
 
 
 class Deeds:

@@ -439,19 +439,19 @@ def judge(damage: Damage, made: Made, place: Path) -> Outcome:
         return Outcome("served")
     if damage.mode == "kill":
         return _after_kill(damage, made, found, wrong, said)
-    return Outcome("lie", f"{wrong}; it says {said}")
+    return Outcome("lie", f"{wrong}; the broker says {said}")
 
 
 def differences(truth: Truth, found: Truth) -> list[str]:
     """Returns a sentence for each difference between the truth and what the broker serves."""
     wrong = [
-        f"{topic}-{index}: batches {rows} are {found.batches.get((topic, index))}"
+        f"{topic}-{index}: expected the batches {rows}, found {found.batches.get((topic, index))}"
         for (topic, index), rows in truth.batches.items()
         if found.batches.get((topic, index)) != rows
     ]
     after = {**found.state, "logs": _without_epoch(found.state["logs"]), "epochs": _known(found, truth)}
     before = {**truth.state, "logs": _without_epoch(truth.state["logs"]), "epochs": _known(truth, truth)}
-    wrong += [f"{what}: {before[what]} is {after[what]}" for what in before if before[what] != after[what]]
+    wrong += [f"{what}: expected {before[what]}, found {after[what]}" for what in before if before[what] != after[what]]
     if found.next_producer_id < truth.next_producer_id:
         wrong.append(f"the next producer id is {found.next_producer_id}, not {truth.next_producer_id}")
     return wrong
@@ -512,7 +512,7 @@ def _intact(damage: Damage, place: Path, rows: list[tuple[int, ...]]) -> int:
 def _explained(damage: Damage, found: Truth, truth: Truth, said: list[str]) -> Outcome | None:
     """Returns "lost a tail" if the broker reports the loss of a file that may be empty or missing after a power cut.
 
-    Without the checkpoint of log start offsets, deleted records are there again. No other record may differ.
+    Without the checkpoint of log start offsets, deleted records may be there again. All other records must be unchanged.
     """
     same = _ends_with if damage.path == "log-start-offset-checkpoint" else list.__eq__
     whole = all(same(found.batches.get(where, []), rows) for where, rows in truth.batches.items())

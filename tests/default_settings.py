@@ -7,7 +7,7 @@ from wirebroker.client.wire import WireClient
 
 RESOURCES = {"broker": (4, "1"), "topic": (2, "t"), "group": (32, "g"), "client metrics": (16, "m")}
 DEFAULT = 5
-"""The synonym of a setting that has this source contains the setting's default."""
+"""The source of the synonym that has a setting's default."""
 
 
 def default_of(entry: DescribeConfigsResourceResult) -> str | None:

@@ -1,4 +1,4 @@
-"""What an engine holds: the keys of the containers of its state, by which tests find what stays behind."""
+"""Returns the keys of the containers in an engine's state. With them, tests find what the engine never removes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SKIPPED = frozenset(
 
 
 def held(engine: Engine) -> dict[str, frozenset[str]]:
-    """Returns the keys of every container in the engine's state, by the way that leads to it."""
+    """Returns the keys of every container in the engine's state, by the container's path."""
     found: dict[str, frozenset[str]] = {}
     seen: set[int] = set()
 

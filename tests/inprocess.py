@@ -128,7 +128,7 @@ class Link(Connection):
         raise NoResponse("no response yet")
 
     def close(self) -> None:
-        """The client goes."""
+        """Close the connection from the client's side."""
         if not self._closed:
             self._closed = True
             self._broker.engine.disconnected(self.connection, now=self._broker.clock.now())

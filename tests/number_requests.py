@@ -37,23 +37,23 @@ WITHIN_S = 20.0
 SIZES = {"int8": 1 << 7, "int16": 1 << 15, "uint16": 1 << 16, "int32": 1 << 31, "int64": 1 << 63}
 """The number types, each with its first number that is too large."""
 BEYOND = {"partition": 2, "isolation_level": 2, "acks": 2, "key_type": 3, "type": 9, "operation": 16, "epoch": 1, "offset": 7}
-"""Numbers just above the valid ones, by the end of the field's name."""
+"""A number just above the valid ones, for each field whose name ends in the key."""
 FLOATS = (-2.0, -1.0, 0.0, 0.5, float("inf"), float("nan"), 1.7e308)
 LEFT_OUT = frozenset({"throttle_time_ms", "total_bytes", "usable_bytes"})
 BLANK = re.compile("host|port|cluster_id|log_dir|token_id|hmac|client_instance_id|.*timestamp.*|.*(append|start)_time_ms")
 """Fields whose values differ from cluster to cluster."""
 NOTHING = (None, -1, 0, "", b"")
-"""The values of `BLANK` fields in a refusal. They are the same in all clusters."""
+"""Values of `BLANK` fields in a refusal. Every cluster sends the same values there."""
 KNOWN = ("producer_id", "session_id", "subscription_id")
-"""Fields whose values are given by a broker. They are compared with the values that the broker gave before."""
+"""Ids that a broker generates. A response shows "another" for an id that the broker has not returned to this world before."""
 RANDOM = re.compile(r"[\w-]*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[\w-]{22}(?![\w-])")
 """A random id in a text."""
 ORDERS, SINK, TXNS = "orders", "sink", "txns"
-"""The topics that cases share: with five records, for records, and for transactions."""
+"""The topics that cases share: `orders` has five records, Produce writes to `sink`, and transactions use `txns`."""
 
 
 class Broker(Protocol):
-    """A broker that is asked."""
+    """The broker to which the requests go."""
 
     def connect(self, *, secured: bool = False) -> Connection:
         """Opens a connection; if it is secured, admin is logged in."""
@@ -81,7 +81,7 @@ class World:
         self.ids = ids
         """The names of the topics by id."""
         self.given: dict[Any, str] = {}
-        """Names and numbers of this world, with what stands for them in the response."""
+        """For each name and id of this world, the text that replaces it in the response."""
 
     def ask(self, request: Message, version: int) -> Any:
         """Returns the response. Raises ConnectionClosed, NoResponse."""
@@ -394,7 +394,9 @@ def _scram(world: World) -> Any:
 
 
 def _share_fetch_first(world: World) -> Any:
-    """Another member has made the broker load the share partition, and has acquired the first three records."""
+    """The first ShareFetch of a member. Another member has made the broker load the share partition, and has acquired the first
+    three records.
+    """
     group, other, _ = world.share_session()
     member = other.replace("0", "1")
     world.given[member] = "@member"

@@ -5,9 +5,10 @@ the tests that are marked as slow. The commit is the seed, so each push runs ano
 that the kind is about has changed, and all tests of a file that has changed itself. `scripts/test --all` and
 `.ci/run --nightly` leave nothing out.
 
-    python tests/sampling.py DUTY    exits with 0 if this push has the duty of .ci/run, else says so and exits with 1
+    python tests/sampling.py DUTY    exits with 0 if .ci/run has this duty on this push; else prints a sentence, exits with 1
 
-Changed is what differs from the commit WIREBROKER_CI_BASE, or from HEAD if that is not set or if git does not know it.
+A file has changed if it differs from the commit WIREBROKER_CI_BASE. If this variable is not set, or git does not know the
+commit, HEAD takes its place.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ KINDS = {
 
 
 class Duty(NamedTuple):
-    """What `.ci/run` does beside the tests after one of `turns` pushes, and after each change of its code."""
+    """Work of `.ci/run` other than the tests: on one of `turns` pushes, and if a path that matches `code` has changed."""
 
     turns: int
     code: str
@@ -139,7 +140,7 @@ def left_out(test: str, is_slow: bool) -> bool:
 
 def summary() -> str:
     kinds = ", ".join((*sampled(), "slow tests"))
-    return f"seed {seed()} drew one of {ONE_OF} tests of these kinds: {kinds}; scripts/test --all runs all"
+    return f"seed {seed()}: only one in {ONE_OF} tests of these kinds ran: {kinds}; scripts/test --all runs all tests"
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""For each API that changes state, a request that a broker accepts and in which every text and every array has a value."""
+"""Makes a request that a broker accepts for each API that changes state. Every text and every array in it has a value."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NODES = [
 
 
 class State(NamedTuple):
-    """What a broker has told before: a topic's id, a classic member, and a producer."""
+    """Values of earlier responses: a topic's id, a classic member, a producer, and a token's HMAC."""
 
     topic_id: bytes
     member_id: str
@@ -254,7 +254,7 @@ def _texts(spec: Any, version: int, value: Any, path: Place) -> Iterator[tuple[P
 
 
 def declared(cls: type[Struct], version: int, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yields the name of each text, and of the fields around it, that this version of a message has."""
+    """Yields the path of each text that this version of a message has: the names of the fields around it, and its own name."""
     for field in cls.__wire__:
         spec = field.spec[0] if isinstance(field.spec, list) else field.spec
         if not field.present(version):

@@ -94,7 +94,7 @@ def entry(operation: int, name: str = "orders", kind: int = ResourceType.TOPIC, 
 
 @pytest.fixture(scope="module")
 def responses() -> dict[str, list[tuple[Step, Step]]]:
-    """Each step twice, as recorded on Kafka and as played on wirebroker, by the rights that alice has."""
+    """Pairs of steps, as recorded on Kafka and as played on wirebroker, by the rights that alice has."""
     packed = Path(__file__).with_name("data").joinpath(recorded_by(KAFKA)).read_bytes()
     recorded = [Step(*each) for each in json.loads(lzma.decompress(packed))]
     with secured(telemetry=True, profile="kafka-4.3") as kafka:
@@ -109,7 +109,7 @@ def responses() -> dict[str, list[tuple[Step, Step]]]:
 @pytest.mark.parametrize("rights", ["admin", *SINGLE, *RIGHTS, *SEEN])
 def test_every_api_responds_as_kafka_to_a_client_with_these_rights(rights: str, responses: dict[str, Any]) -> None:
     different = [(theirs, ours) for theirs, ours in responses[rights] if theirs != ours]
-    assert not different, f"{len(different)} of {len(responses[rights])}, the first: {different[0]}"
+    assert not different, f"{len(different)} of {len(responses[rights])} responses differ; the first: {different[0]}"
 
 
 @pytest.mark.parametrize("rights", [*SINGLE, *RIGHTS])

@@ -331,8 +331,8 @@ def test_resources_that_can_be_described(kind: int, name: str, code: int, senten
 
 
 ORDERS = json.loads(lzma.decompress((Path(__file__).parent / "data/setting-orders.json.xz").read_bytes()))
-"""The names in the responses to DescribeConfigs, in Kafka's order, by release and kind of resource. The broker's settings are
-without those that are in front because they are internal or unknown."""
+"""The names in the responses to DescribeConfigs, in Kafka's order, by release and kind of resource. The broker's internal
+and unknown settings, which come first, are left out."""
 
 
 @pytest.mark.parametrize("kind", [TOPIC, BROKER, LOGGERS, CLIENT_METRICS, GROUP])
@@ -498,8 +498,8 @@ def test_alterations_that_kafka_refuses(
 
 
 REFUSALS = json.loads(lzma.decompress((Path(__file__).parent / "data/setting-refusals.json.xz").read_bytes()))
-"""Kafka's response to the alteration of each dynamic setting of a kind of resource to each of 25 values, by release. Settings
-with Java classes and listeners, and those of tiered storage, are left out."""
+"""Kafka's responses when each dynamic setting is altered to each of 25 values, by release and kind of resource. Settings with
+Java classes and listeners, and those of tiered storage, are left out."""
 
 
 @pytest.mark.parametrize(("release", "kind"), [(each, int(kind)) for each, told in REFUSALS.items() for kind in told])
@@ -1051,7 +1051,7 @@ def test_every_api_is_served_in_the_versions_of_kafka() -> None:
         assert (each.min_version, each.max_version) == kafka[each.api_key]
 
 
-# Requests of nothing, and of unknown kinds
+# Empty requests, and requests with unknown kinds
 
 ANY_ACL = {
     "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1, "principal_filter": None,

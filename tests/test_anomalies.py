@@ -1,4 +1,4 @@
-"""Each anomaly is found where it is planted, and not in what a sound cluster shows its clients."""
+"""Each planted anomaly is found, and none is found in what a sound cluster shows its clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Clients(NamedTuple):
 
 def read(where: tuple[str, int], *values: str | None, first: int = 0, time: int = 9, by: str | None = None,
          group: str | None = None) -> Poll:  # fmt: skip
-    """A poll of committed records from `first` on. None: there is no record for the reader at this offset."""
+    """A poll of committed records from `first` on. None as a value: the reader gets no record at this offset."""
     records = tuple((offset, value) for offset, value in enumerate(values, first) if value is not None)
     return Poll(where, first, first + len(values), records, True, time, by, group)
 

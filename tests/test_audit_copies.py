@@ -1,4 +1,4 @@
-"""Finds batches that were already stored, partly or completely. The result is the same as after comparing all pairs."""
+"""`copied` finds batches that were already stored, partly or completely, as a comparison of all pairs would."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_tshark_opens_a_capture_and_finds_no_fault(
     assert len(shown("tcp.flags.syn == 1")) == 2 * len(shown("tcp.flags.syn == 1 && tcp.flags.ack == 1")) > 0
 
 
-# Captures of others
+# Captures of other tools
 
 
 def link_layers() -> Iterator[tuple[str, int, Callable[[bytes], bytes]]]:
@@ -219,7 +219,7 @@ def test_a_capture_that_starts_in_mid_stream_shows_what_follows(
     seen = 0
     for start in range(len(packets)):
         rows, _ = rows_of(capture_of(packets[start:]))
-        found = [each[1:] for each in verdicts(rows)]  # a shortened capture can call a duplicate accepted
+        found = [each[1:] for each in verdicts(rows)]  # without the first packets, a duplicate can count as accepted
         assert found == [each[1:] for each in recorded[1]][len(recorded[1]) - len(found) :]
         seen += len(found)
     assert seen > 2 * len(recorded[1])

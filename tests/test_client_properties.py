@@ -21,7 +21,7 @@ def with_sasl() -> Iterator[str]:
 
 
 def check(text: str, reaches: bool, address: str, file: Path) -> None:
-    """Reaches the broker with these properties, or is refused with a sentence about the file that shows no password."""
+    """Checks that the properties reach the broker, or are refused with a sentence that names the file and shows no password."""
     file.write_bytes(text.encode("latin-1"))
     if reaches:
         Brokers(read_access(str(file)), 10).connect(address).close()

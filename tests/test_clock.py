@@ -32,7 +32,7 @@ def coordinators(wire: Any) -> None:
 
 
 def join_and_commit(wire: Any) -> None:
-    """A member of a classic group with a session timeout of 20 s, which has committed an offset."""
+    """Joins a classic group with a session timeout of 20 s, and commits an offset."""
     joined = wire.request(
         join_group("team", "", [("range", b"")], session_ms=20 * SECOND, rebalance_ms=MINUTE),
         3,
@@ -123,7 +123,7 @@ def test_c4_c5_c6_eight_days_run_every_timer_in_order(mock_kafka: MockKafka, ste
 
 @pytest.mark.mock_kafka(topics={"orders": 1})
 def test_moving_the_clock_makes_no_connection_idle(mock_kafka: MockKafka) -> None:
-    """connections.max.idle.ms limits how long a client sends nothing, and no real time has passed for the client."""
+    """No real time passes for the client, so connections.max.idle.ms does not apply to its pause."""
     wire = client(mock_kafka)
     wire.request(MetadataRequest(topics=[]), 9)
     mock_kafka.clock.advance(days=8)

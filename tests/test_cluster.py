@@ -54,7 +54,7 @@ def start(mock_kafka_factory: Callable[..., MockKafka]) -> Start:
 
 
 def create(cluster: Cluster, name: str, *replicas: int, **configs: Any) -> None:
-    """A topic of one partition with these replicas; the first replica leads."""
+    """Creates a topic of one partition with these replicas; the first replica leads."""
     overrides = {key.replace("_", "."): str(value).lower() for key, value in configs.items()}
     now = cluster.kafka.clock.now()
     cluster.kafka._call(lambda engine: engine.cluster.create_topic(name, now, assignment={0: replicas}, overrides=overrides))
@@ -889,7 +889,7 @@ def test_a_reassignment_can_take_time(start: Start) -> None:
         kafka.clock.advance(seconds=2)
     assert seen() == ({}, [3, 2], [2, 3])
     assert slow.fired == 3
-    assert cluster.end(3, "w")[:2] == ("NONE", 1), "broker 3 is the leader, because the first leader is dead"
+    assert cluster.end(3, "w")[:2] == ("NONE", 1), "broker 3 is the leader, because the first leader is no longer a replica"
 
 
 def test_a_new_replica_that_never_caught_up_has_no_records(start: Start) -> None:
@@ -975,7 +975,7 @@ def test_only_a_replica_in_sync_may_be_made_the_leader(three: InProcess) -> None
 
 
 def test_an_epoch_without_records_is_forgotten(three: InProcess) -> None:
-    """As in Kafka, whose LeaderEpochFileCache drops an epoch that begins where the next one begins."""
+    """Like Kafka's LeaderEpochFileCache, the broker drops an epoch that begins where the next epoch begins."""
     partition = three.engine.cluster.topics["t"].partitions[0]
     first = partition.leader_epoch
     Dialogue(three) >> produce_request("t", batch(-1, 1, pid=-1, epoch=-1)) << accepted(at=0)
@@ -987,7 +987,7 @@ def test_an_epoch_without_records_is_forgotten(three: InProcess) -> None:
 
 
 def test_after_a_kill_the_log_begins_where_the_last_checkpoint_says() -> None:
-    """Kafka writes the starts of logs each minute."""
+    """Kafka writes the checkpoint of log start offsets each minute."""
     broker = InProcess(topics=["t"])
     for offset in range(3):
         Dialogue(broker) >> produce_request("t", batch(-1, 1, pid=-1, epoch=-1)) << accepted(at=offset)

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture(autouse=True)
 def compiled() -> None:
-    """Skip without compiled modules to compare."""
+    """Skip the tests if the modules are not compiled."""
     if not is_compiled(walk_records):
         lacking("compiled", "the modules are not compiled; scripts/compile does it")
 

@@ -1,4 +1,4 @@
-"""Every recorded scenario is replayed on wirebroker. In each step, its response is the same as that of Kafka 4.3.1."""
+"""Every recorded scenario is replayed on wirebroker. In each step, wirebroker's response is the same as that of Kafka 4.3.1."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _named(path: tuple[Any, ...]) -> str:
 
 
 def _recorded(scenario: Scenario, index: int) -> list[Any]:
-    """Returns the observations of a scenario, of which only the one at this index may be changed."""
+    """Returns the observations of a scenario. The caller may change only the observation at this index, which is a copy."""
     recorded = [row["observed"] for row in scenario.steps]
     recorded[index] = copy.deepcopy(recorded[index])
     return recorded

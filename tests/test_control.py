@@ -1140,7 +1140,7 @@ def test_a_missing_extra_is_reported_with_how_to_install_it() -> None:
 def test_records_whose_codec_is_not_installed_are_a_problem_and_no_error_of_the_control(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Over every endpoint that reads."""
+    """The test asks every endpoint that only reads."""
     asked = {"/topics/{topic}/records/wait": "?count=1&timeout=5"}
     bodies: dict[str, Any] = {
         "/audit": {"topics": ["orders"]}, "/topics/{topic}/records/assert": {"records": [{"value": "tea"}]},

@@ -1,4 +1,4 @@
-"""The records that coordinators and the controller write, beside those of a real Kafka for the same deeds."""
+"""For the same deeds, the coordinators and the controller write the same records as a real Kafka's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wirebroker.core.groups.metadata_hash import metadata_hash
 from wirebroker.core.profile import ProfileName
 
 RECORDED = json.loads(lzma.decompress((Path(__file__).parent / "data/coordinator-records.json.xz").read_bytes()))
-"""By release: the name of each deed, with the records of a real Kafka."""
+"""The name of each deed with the records that a real Kafka wrote, by profile."""
 
 
 @pytest.mark.parametrize("profile", RECORDED)

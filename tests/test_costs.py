@@ -1,5 +1,6 @@
-"""What a request costs, as the number of lines of Python that its handling runs. A request that is twice as long, in a broker
-with twice as much of everything, runs at most twice as many lines. What others have made costs a short request nothing.
+"""The cost of a request is the number of lines of Python that its handling runs. A request that is twice as long, in a broker
+with twice as much of everything, runs at most twice as many lines. The cost of a short request does not depend on how many
+topics, groups and so on other clients have made.
 
 The count of lines is the same on every machine. Lines of C (a copied list, a sorted one) are not counted.
 """
@@ -33,7 +34,7 @@ RIGHTS = {
     "none": ["allow User:ANONYMOUS READ TOPIC nothing"],
 }
 ROOT = Principal("User", "root")
-"""The super user that makes what others have made."""
+"""The super user whose requests fill the brokers."""
 SETTINGS = {
     "super.users": str(ROOT), "log.retention.check.interval.ms": "1000000000", "group.initial.rebalance.delay.ms": "0",
     "delegation.token.secret.key": "a secret of all brokers",
@@ -45,7 +46,7 @@ SEARCHING = frozenset(
      "GetTelemetrySubscriptions", "ListGroups", "ListTransactions", "ListPartitionReassignments", "DescribeLogDirs", "Metadata",
      "ListConfigResources", "OffsetFetch"}
 )  # fmt: skip
-"""The APIs that can ask for everything. They look at what others have made, even if little of it is in the response."""
+"""The APIs that can ask for all topics, groups and so on. They look at all of these, even if the response has few of them."""
 copyreg.pickle(memoryview, lambda view: (memoryview, (bytes(view),)))  # type: ignore[arg-type]  # so that requests can be copied
 
 
@@ -118,7 +119,7 @@ Path = tuple[str, ...]
 
 
 def lists_in(struct: Struct, at: Path = ()) -> Iterator[Path]:
-    """Yields the path of each list in a request that has an element."""
+    """Yields the paths of the lists in a request that are not empty."""
     for field in type(struct).__wire__:
         value = getattr(struct, field.name)
         if isinstance(field.spec, list) and value:
@@ -141,7 +142,7 @@ def grown(request: Message, path: Path, count: int, ids: list[bytes]) -> Message
 
 
 def _another(element: Any, number: int, ids: list[bytes]) -> Any:
-    """Returns an element of a list that is like this one, but is about another topic, group, user …"""
+    """Returns a copy of this element of a list that is about another topic, group, user …"""
     if isinstance(element, str):
         return f"{element.rstrip('0123456789-')}-{number}"
     if isinstance(element, bytes):
@@ -208,7 +209,7 @@ def asked_for(topic_id: bytes) -> Iterator[tuple[str, int, Message]]:
 
 
 def excessive(rights: str) -> Iterator[str]:
-    """Yields the requests that cost more than their size and the size of the response explain."""
+    """Yields the requests whose cost grows more than the size of the request or of its response."""
     small, large = world(rights, FEW), world(rights, 2 * FEW)
     for name, version, request in asked_for(small.broker.engine.cluster.topics["mine"].topic_id):
         for path in [(), *lists_in(request)]:
@@ -219,7 +220,7 @@ def excessive(rights: str) -> Iterator[str]:
             before = cost(small, few, version)
             found = {"longer": cost(large, many, version)} if path else {}
             if name.split()[0] not in SEARCHING:
-                found["beside more of others"] = cost(large, few, version)
+                found["in the large broker"] = cost(large, few, version)
             for what, now in found.items():
                 explained = max(1.0, now.asked / before.asked, now.answered / max(before.answered, 1))
                 if now.lines > before.lines * explained * TOLERANCE:

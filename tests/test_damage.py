@@ -96,7 +96,7 @@ def test_the_rest_of_a_log_is_served_once_the_checkpoint_is_removed_as_advised(s
 
 @pytest.fixture
 def indexed(tmp_path: Path) -> Path:
-    """The data directory of a broker that stopped cleanly. The index has an entry for every batch except the first ones."""
+    """The data directory of a broker that stopped cleanly. The index has an entry for every batch except the first."""
     data = tmp_path / "data"
     with MockKafka(data=data, topics=["orders"], configs={"log.index.interval.bytes": 0}) as kafka:
         for number in range(3):
@@ -201,7 +201,7 @@ def test_an_aborted_transaction_that_the_index_lacks_is_refused_when_it_is_read(
 
 @pytest.mark.parametrize("expire", ["by hand", "by time"])
 def test_a_producer_that_expired_stays_forgotten(expire: str, tmp_path: Path) -> None:
-    """If a snapshot does not have a producer whose batches are still in the log, Kafka trusts the snapshot."""
+    """Kafka trusts a snapshot that does not have a producer, even if batches of this producer are still in the log."""
     data = tmp_path / "data"
     with MockKafka(data=data, topics=["orders"]) as kafka:
         gone, stays = RawProducer(kafka, "orders", 0), RawProducer(kafka, "orders", 0)

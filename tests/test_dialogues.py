@@ -44,7 +44,7 @@ def broker() -> Iterator[OwnBroker]:
 
 @pytest.fixture(scope="module")
 def another_broker() -> Iterator[OwnBroker]:
-    """A broker for dialogues about quotas of IP addresses. Several of them use the same addresses."""
+    """A broker for mixed dialogues. They set quotas of the same IP addresses as the dialogues about quotas."""
     with OwnBroker(BASE_SETTINGS) as own:
         yield own
 

@@ -45,13 +45,14 @@ RETRIABLE = {
 CODES = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS)
 
 ALL_CALLS = bool(os.environ.get("WIREBROKER_ALL_CALLS"))
-"""Whether the slow tests make every call fail, which takes ten minutes, or only a third of the calls."""
+"""Whether the slow tests make every call fail (in ten minutes) instead of a third of the calls."""
 
 
 class Client:
     """A client that makes every kind of change that a broker writes to disk, and remembers what was acknowledged.
 
-    `told` has the values that each part of the state may have: the acknowledged value, and later values without a response.
+    `told` has the values that each part of the state may have: the acknowledged value, and later values whose
+    requests got no response.
     """
 
     def __init__(self, place: Path, sync: str, disk: Disk) -> None:
@@ -66,7 +67,7 @@ class Client:
         self.refused = False
         """Whether the broker refused the last request. If so, its state must be unchanged."""
         self._seen: tuple[object, tuple[dict[str, Any], list[str]]] | None = None
-        """The directory and the time at the last check, and the state of a broker that was started on a copy."""
+        """The files and the time at the last check, and the state of the broker that the check started on a copy of them."""
 
     # Asking
 
@@ -219,10 +220,10 @@ class Client:
             gone, self.values = self.values[:2], self.values[2:]
             self.unsure |= set(gone)  # as in Kafka, these records may be there again after a crash
 
-    # All of it
+    # All operations
 
     def work(self) -> None:
-        """Everything once."""
+        """Performs each operation."""
         self.start()
         assert self.broker is not None
         self.create("orders", segment_ms="1000")

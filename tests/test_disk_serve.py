@@ -1,4 +1,4 @@
-"""If the system refuses calls of `wirebroker serve --data`, the broker recovers, or ends with a message and an exit code."""
+"""If system calls of `wirebroker serve --data` fail, the broker recovers, or ends with a message and an exit code."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ OF_OTHERS = {
     "--mock-kafka-explore",
     "--mock-kafka-pictures",
 }
-"""Flags in the texts that are not wirebroker's: flags of other programs and of the pytest plugin, and a mistyped flag."""
+"""Flags in the texts that no wirebroker command has: those of other programs, of the pytest plugin, and a mistyped one."""
 
 
 class Block(NamedTuple):
@@ -102,7 +102,7 @@ def blocks(language: str) -> list[Block]:
             continue  # tests/test_quickstarts.py runs the projects on this page
         if path.name == "explore.md" and language in ("java", "go"):
             continue  # tests/test_explore_clients.py explores these programs
-        text = path.read_text(encoding="utf-8").partition("\n## Stories")[0]  # tests/test_stories.py plays those
+        text = path.read_text(encoding="utf-8").partition("\n## Stories")[0]  # tests/test_stories.py plays the stories
         for match in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
             if match[1] == language:
                 found.append(Block(path, text[: match.start()].count("\n") + 1, match[1], match[2]))

@@ -45,8 +45,8 @@ class Lab:
 
 
 def test_the_fast_path_responds_like_the_ordinary_way() -> None:
-    """After the first request, every request has the same shape as the request before it, so it takes the fast path. A new
-    engine takes the ordinary path for the same request, because it is the engine's first request.
+    """After the first request on a connection, every request has the same shape as the request before it, so it takes the fast
+    path. On a new connection, the same request takes the ordinary path, because it is the first one there.
     """
     for version in range(3, 13):
         lab = Lab()

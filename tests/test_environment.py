@@ -119,9 +119,9 @@ WAYS: dict[str, Callable[[str], tuple[dict[str, str], list[str]]]] = {
     "--advertise NAME": lambda address: ({"KAFKA_ADVERTISED_HOST_NAME": "other"}, ["--advertise", f"plaintext={address}"]),
     "--listener": lambda address: ({"KAFKA_ADVERTISED_PORT": "1"}, ["--listener", f"INSIDE=SSL://127.0.0.1:0@{address}"]),
 }  # fmt: skip
-"""How an advertised address is given: the variables and the flags. Each must beat the other address beside it."""
+"""Ways to give the advertised address: the variables and the flags. If they name another address, too, the given one wins."""
 TWO_PARTS = ("KAFKA_ADVERTISED_HOST_NAME", "--config of 2.8")
-"""The port may be missing there."""
+"""Ways that take the host and the port separately, so that the port may be missing."""
 HERE = "this.machine"
 FORMS: dict[str, tuple[str, int] | str] = {
     "kafka:9093": ("kafka", 9093), "[::1]:9093": ("::1", 9093), "kafka_1.net:9093": ("kafka_1.net", 9093),

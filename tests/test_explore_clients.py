@@ -38,7 +38,7 @@ ALIKE = (
 )  # fmt: skip
 FILL = ("--output", "invoices", "--setup", f"{sys.executable} {HERE / 'fill.py'}")
 NO_CRASH = ("--faults", "INVALID_RECORD,REBALANCE_IN_PROGRESS")
-"""Faults that do not kill the broker. (After that, the consumer of kafkajs would hang for half a minute.)"""
+"""Faults that do not kill the broker. (After a kill, the consumer of kafkajs would hang for half a minute.)"""
 NO_ALARM = {"as_before", "failed"}
 
 
@@ -161,7 +161,7 @@ def in_java(program: Path, folder: Path) -> list[str]:
 def with_archive(java: list[str], way: str, folder: Path) -> list[str]:
     """Runs a program once, which makes an archive of the classes that it loads, and returns the command that uses the archive.
 
-    An exploration starts a program dozens of times, and half of each run would be the loading of classes.
+    An exploration starts a program dozens of times, and each run would spend half of its time on loading classes.
     """
     archive = folder / "classes.jsa"
     with MockKafka() as kafka:

@@ -107,7 +107,7 @@ class Fake(Exploration):
 
 
 def explored(plain: Requests, reveals: Callable[[Case], bool], folder: Path, jobs: int = 1) -> list[Result]:
-    """Plays all cases of an application that breaks after some of them."""
+    """Plays all cases with an application that loses a record in each case for which `reveals` returns true."""
     fake = Fake(Application((), thread=None), places=plain, plain=Run(0, 0.1))
     fake.reveals, fake.table = reveals, in_order(cases(plain, Choice()))
     results = Results(folder / "runs.jsonl")
@@ -127,7 +127,7 @@ def test_each_bug_is_met_early(bug: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("plain", [WRITER, CARELESS, TRANSACTIONS], ids=["writer", "careless", "transactions"])
 def test_each_write_begins_with_one_fault_of_each_sort(plain: Requests) -> None:
-    """Before a write gets a second fault of a sort, it has one of each sort."""
+    """A write gets one fault of each sort before it gets a second fault of any sort."""
     table = in_order(cases(plain, Choice()))
     assert sorted(case["id"] for case in table) == sorted(case["id"] for case in cases(plain, Choice()))
     for api in ("Produce", "OffsetCommit", "EndTxn"):

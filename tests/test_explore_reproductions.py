@@ -1,4 +1,4 @@
-"""A case of an exploration as a test in the language of the command, with the library of clients/."""
+"""A case of an exploration is written as a test in the language of the command, which uses the library in clients/."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RECORDS = {"orders": [("customer-7", 'an "order"'), (None, "päck")]}
 
 
 def reproductions() -> list[Reproduction]:
-    """Returns one for each kind of fault, and one with two faults."""
+    """Returns a reproduction for each kind of fault. Some have two faults."""
     kinds = ["upgrade", *OPTIONAL]
     table = [*cases(PLACES, Choice()), *cases(PLACES, Choice.of((), [kind for kind in kinds if kind.islower()]))]
     by_kind = {(case["fault"]["kind"], "second" in case, case["fault"].get("after")): faults_of(case) for case in table}

@@ -1,4 +1,4 @@
-"""The command in an error message that installs an extra fits the user's installation: a clone, a wheel or a repository."""
+"""Error messages name the command that installs an extra in the user's installation: a clone, a wheel or a repository."""
 
 from __future__ import annotations
 

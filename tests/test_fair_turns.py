@@ -2,7 +2,7 @@
 response is the same as if the engine had done all the work in one turn.
 
 The length of a turn is the number of calls of functions in it, which is the same on every machine. The requests have 32 KiB. A
-turn of a request of one megabyte has at most 32 times as many calls, so a million short calls, which take some 100 ms.
+request of one megabyte may have turns with 32 times as many calls: about a million short calls, which take some 100 ms.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MOST = 30_000
 REFUSED = {("CreateTopics", ("topics", "assignments")), ("CreateAcls", ("creations",))}
 """The longest lists of these kinds are refused at once: a request may create at most 10,000 partitions or ACLs."""
 FEW_ELEMENTS = 256
-"""A request with more elements than this is long. The real limit is higher, and then a test takes longer."""
+"""A request with more elements than this counts as long. The engine's own limit is higher and would make the tests slower."""
 OTHERS = 500
 """The number of topics, groups, users … in the broker."""
 
@@ -198,7 +198,7 @@ def test_others_have_their_turn_while_the_clock_moves(mock_kafka: MockKafka) -> 
 
 
 def test_a_proxy_compares_a_long_response_in_many_turns() -> None:
-    """A Produce with many partitions is forwarded at once, and compared with the shadow's verdicts between other requests."""
+    """The proxy passes on the response at once, and compares it with the shadow's verdicts between other requests."""
     partitions = max(4 * SLICE, FEW + 1)
     data = batch(0, pid=5, epoch=0)
     sent = [PartitionProduceData(index=index, records=data) for index in range(partitions)]
@@ -220,7 +220,7 @@ def test_a_proxy_compares_a_long_response_in_many_turns() -> None:
 
 
 def test_a_proxy_compares_a_large_batch_before_its_response_is_passed_on() -> None:
-    """Only the number of batches makes a comparison long. Whoever has the response to one batch also finds its row."""
+    """Only many batches make a comparison long. So a client with the response to a single batch finds its row in the trace."""
     large = [PartitionProduceData(index=0, records=batch(0, count=3, pid=5, epoch=0, tag="x" * 2 * SHORT))]
     request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="orders", partition_data=large)])
     stored = [PartitionProduceResponse(index=0, error_code=0, base_offset=0)]

@@ -142,7 +142,7 @@ def test_a_misspelt_name_in_a_filter_gets_the_nearest_one(text: str, sentence: s
 
 
 def test_the_beginning_of_a_name_with_a_wrong_letter_is_recognised() -> None:
-    """For every error: of its first two words or more, the second letter is missing."""
+    """For every error, the test takes the first two words, the first three words and so on, without the second letter."""
     missed = []
     for name in ErrorCode.__members__:
         for end in [at for at, letter in enumerate(name + "_") if letter == "_"][1:]:

@@ -1,4 +1,4 @@
-"""Every flag of every command: what it needs beside it, which numbers it takes, and which files it writes."""
+"""Every flag of every command: which other flags it needs, which numbers it takes, and which files it writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REQUIRED = {
 }  # fmt: skip
 """The arguments without which a command does not begin."""
 ELSEWHERE = ("--sync",)
-"""Flags whose partner MockKafka demands with the same words."""
+"""Flags whose help names a partner that MockKafka demands, not the parser."""
 VALUES = {
     "--pipeline": "in:a=out:b", "--match": "key", "--control": "0", "--rotate": "1h", "--max-rate": "20m", "--memory": "4g",
     "--width": "800", "--master": "local[2]", "--budget": "10m", "--remote-store": "x",
@@ -52,7 +52,7 @@ def sample(action: argparse.Action) -> list[str]:
 
 
 def beside(parser: Parser, flag: str) -> list[str]:
-    """Returns the flags that a flag needs, each with a value, and those that these need."""
+    """Returns the flags that a flag needs, directly or through another flag, each with a value."""
     known = {action.option_strings[0]: action for action in flags(parser)}
     partners = parser.partners.get(flag, [])[:1]
     return [word for partner in partners for word in (*sample(known[partner]), *beside(parser, partner))]
@@ -127,7 +127,6 @@ def test_a_page_shows_the_whole_file(flag: str, capsys: pytest.CaptureFixture[st
 
 
 def test_every_flag_with_a_number_has_a_range() -> None:
-    """A flag whose values are numbers has one of the types that limit them."""
     loose = [
         (name, action.option_strings[0])
         for name, parser in COMMANDS.items()

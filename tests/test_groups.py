@@ -354,7 +354,7 @@ def test_deleting_offsets(broker: InProcess) -> None:
     request = offset_delete(TEAM, partitions=(0, 9))
     response = client(broker).request(request, 0)
     codes = [(p.partition_index, p.error_code) for p in sole(response.topics).partitions]
-    assert codes == [(9, 3), (0, 0)], "as in Kafka, what does not exist comes first"
+    assert codes == [(9, 3), (0, 0)], "as in Kafka, partitions that do not exist come first"
     assert one.committed() == -1
     request.group_id = "nobody"
     assert client(broker).request(request, 0).error_code == 69

@@ -1,4 +1,4 @@
-"""The model of Kafka's rules allows what a real Kafka responds, and what the broker responds; it refutes what neither would."""
+"""The model of Kafka's rules allows the responses of a real Kafka and of the broker, and refutes other responses."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def scenarios() -> list[Scenario]:
 
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
 def test_a_scenario_is_as_the_rules_say(scenario: Scenario) -> None:
-    """test_conformance compares the responses with those of Kafka. So this judges Kafka's responses, too."""
+    """test_conformance shows that these responses are the same as Kafka's. So this test judges Kafka's responses, too."""
     expires = {
         "expiration_ms": int(scenario.settings.get("producer.id.expiration.ms", 86_400_000)),
         "id_expiration_ms": int(scenario.settings.get("transactional.id.expiration.ms", 604_800_000)),
@@ -101,7 +101,8 @@ def test_a_broken_validator_is_refuted(name: str, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("producer", [{}, {"pid": 7, "epoch": 0}], ids=["plain", "idempotent"])
 @pytest.mark.parametrize("version", range(4, 7))
 def test_a_topic_that_was_deleted_begins_again(version: int, producer: dict[str, int]) -> None:
-    """Its offsets begin at 0, and it has neither records nor producers. Without the deletion, this is against the rules."""
+    """The new topic's offsets begin at 0, and it has neither records nor producers. If the history has no deletion, the rules
+    refute this."""
     broker = InProcess(topics={"orders": 1})
     tap = Tap(broker.engine)
     delete = plain("DeleteTopics", topic_names=["orders"], topics=[{"name": "orders"}], timeout_ms=1000)
@@ -117,7 +118,7 @@ def test_a_topic_that_was_deleted_begins_again(version: int, producer: dict[str,
 
 @pytest.mark.parametrize("version", [8, 11, 12])
 def test_a_batch_without_a_producer_id_is_in_no_transaction(version: int) -> None:
-    """Although it says so. Kafka 4.4 stores it, and readers of committed records get it at once."""
+    """Kafka 4.4 stores it although its header is transactional, and readers of committed records get it at once."""
     broker = InProcess(topics={"orders": 1})
     ask, tap = client(broker).request, Tap(broker.engine)
     ask(init_producer_id("a"), 3)
@@ -201,7 +202,7 @@ def altered(history: list[Exchange], codes: tuple[int, ...], chance: random.Rand
 
 @pytest.mark.parametrize(("subject", "least"), [("transactions", 0.95), ("logs", 0.9), ("groups", 0.95)])
 def test_altered_responses_are_refuted(subject: str, least: float) -> None:
-    """The rest is, for example, a batch without a producer id that belongs to a transaction."""
+    """The rules leave a few error codes open, for example some of JoinGroup."""
     chance, refuted = random.Random(1), []
     for dialogue in dialogues(subject):
         for _ in range(10):

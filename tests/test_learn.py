@@ -1,4 +1,4 @@
-"""`wirebroker learn` reads a cluster, and a broker with `--like` resembles it. Tests also what `learn` may not read."""
+"""`wirebroker learn` reads a cluster, and a broker with `--like` resembles it. Some of the users may not read everything."""
 
 from __future__ import annotations
 
@@ -533,7 +533,7 @@ def test_compare_reports_what_was_read_of_a_section(file: Path, tmp_path: Path, 
     assert printed.endswith("2 differences in the parts that were compared")
 
 
-# Something else listens
+# Servers that are not Kafka brokers
 
 
 def _silent(connection: socket.socket) -> None:
