@@ -65,7 +65,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Produce": {"acks": -1, "topic_data": [], "timeout_ms": 1},
     "DescribeAcls": {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1},
 }
-"""What the simplest request of an API needs, or else the broker closes the connection."""
+"""For some APIs, the fields without which the broker would close the connection."""
 
 
 def fails(connection: Connection, api: str) -> bool:

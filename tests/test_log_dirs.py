@@ -46,7 +46,7 @@ def two_volumes(tmp_path: Path) -> Iterator[list[Path]]:
 
 @pytest.fixture(params=["dirs", "two_volumes"])
 def places(request: pytest.FixtureRequest) -> list[Path]:
-    """Two log directories. The test runs twice: with both on the same volume, and on two volumes."""
+    """Two log directories. The test runs twice: with both directories on one volume, and on two volumes."""
     return list(request.getfixturevalue(request.param))
 
 

@@ -95,7 +95,7 @@ def test_no_request_leaves_garbage(rights: str) -> None:
     broker, found = world(rights), {}
     ids = {"absent": bytes(15) + b"\1"} | {name: topic.topic_id for name, topic in broker.engine.cluster.topics.items()}
     requests = list(acl_requests.requests(ids))
-    for _, version, request in requests:  # what is made once, such as caches
+    for _, version, request in requests:  # makes what is made only once, such as caches
         ask(broker, version, request)
     with counting():
         for name, version, request in requests:
@@ -250,8 +250,9 @@ def test_no_work_leaves_garbage(work: Callable[[InProcess], None], trace: str) -
 
 @pytest.mark.parametrize("work", [*WORK, restored], ids=lambda work: work.__name__)
 def test_a_hundred_rounds_take_no_more_memory(work: Callable[[InProcess], None]) -> None:
-    """Only the log of `orders` grows. It has an object for each aborted transaction, but not for each record. What every round
-    leaves is found in each period. A thread of an earlier test may make some objects in one period."""
+    """Only the log of `orders` grows. It has an object for each aborted transaction, but not for each record. Objects
+    that every round leaves appear in each period of 20 rounds. A thread of an earlier test may make some objects in one
+    period."""
     broker, counts = made(work, "off"), list[int]()
     with counting():
         for number in range(1, 101):
@@ -275,7 +276,7 @@ def changed(number: int, partitions: int) -> TransactionRow:
 def test_long_rows_of_the_trace_take_a_limited_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "MOST_CHARACTERS", 1_000_000)
     trace = BrokerRecorder(lambda: 0, 100)
-    for number in range(1, 21):  # a long row takes about 124,000
+    for number in range(1, 21):  # a long row has about 124,000 characters
         trace.changed(changed(number, 2000))
         trace.changed(changed(-number, 1))
     kept = [row for row in trace.events() if isinstance(row, TransactionRow)]

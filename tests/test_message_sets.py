@@ -1,4 +1,4 @@
-"""Message sets of magic 0 and 1 are read and written as by kafka-python, and converted as by brokers of 2.8.2 and 3.9.2."""
+"""wirebroker reads and writes message sets (magic 0 and 1) like kafka-python, and converts them like Kafka 2.8.2 and 3.9.2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metadata log has the records that Kafka's controller writes for the same deeds, in its batches and its order.
+"""The metadata log has the records that Kafka's controller writes for the same deeds, in the same batches and order.
 
 The expected records for 4.4 are those that `kafka-dump-log --cluster-metadata-decoder` shows of a Kafka 4.4.0, without no-op
 records. There is one difference: after a restart Kafka writes the new leaders with the record that unfences the broker.
@@ -32,7 +32,7 @@ FIELDS = {
     "fenced": 0, "in_controlled_shutdown": 0, "cordoned_log_dirs": None,
     "isr": None, "leader": -2, "eligible_leader_replicas": None, "last_known_elr": None,
 }  # fmt: skip
-"""The fields of changes that are shown if they do not have these values, which stand for "unchanged"."""
+"""The fields of changes, each with the value that stands for "unchanged". A field with this value is not shown."""
 REGISTERED = ["RegisterController 0", "RegisterBroker 4", "BrokerRegistrationChange 3 cordoned_log_dirs=[]"]
 UP, LEAVING, DOWN = (f"BrokerRegistrationChange {what}" for what in ("0 fenced=-1", "1 in_controlled_shutdown=1", "0 fenced=1"))
 LED = "PartitionChange 2 isr=[1] leader=1 eligible_leader_replicas=[] last_known_elr=[]"

@@ -1,4 +1,4 @@
-"""A mutant is put into the functions of a running process; what changes more than functions needs a new process."""
+"""A mutant that changes only functions is put into a running process; any other mutant needs a new process."""
 
 from __future__ import annotations
 

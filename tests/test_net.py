@@ -192,7 +192,7 @@ def test_idle_connections_are_closed_but_not_those_that_wait(mock_kafka_factory:
         wire.request(ApiVersionsRequest(), 0)
     waiting.send(fetch, 11)
     kafka.wait_until(lambda: kafka._call(lambda engine: any(c.parked for c in engine.connections)))
-    kafka.clock.advance(seconds=20)  # makes nobody idle
+    kafka.clock.advance(seconds=20)  # does not make a connection idle
     for _ in range(IDLE_CHECKS + 1):
         busy.request(ApiVersionsRequest(), 0)
         kafka._call(lambda _: kafka._running.look_for_idle())
@@ -233,7 +233,7 @@ def test_what_a_client_sends_before_it_closes_is_handled(
     monkeypatch: pytest.MonkeyPatch, security: str, through_proxy: bool
 ) -> None:
     """The connection's slice is over after each request, so the client has closed the connection before its last request is
-    handled. Kafka 4.4.0 stores all batches, those behind a request that waits too."""
+    handled. Kafka 4.4.0 stores all batches, also those that come after a request that waits."""
     monkeypatch.setattr("wirebroker.net.protocol.SLICE", -1)
     waits = encode_request(0, "raw", fetch(300, wait_ms=200), 12)
     silent = b"".join(encode_request(number, "raw", produce_request("orders", batch(), acks=0), 9) for number in range(300))

@@ -19,7 +19,7 @@ BASE = "4.3"
 
 
 class Own:
-    """A wirebroker that is asked."""
+    """A wirebroker to which the test sends requests."""
 
     def __init__(self, of_release: str) -> None:
         self._broker = InProcess(profile=f"kafka-{of_release}", configs=SETTINGS, users=USERS, telemetry=True)
@@ -48,7 +48,7 @@ def test_each_number_out_of_range_gets_the_response_of_kafka(of_release: str) ->
 
 
 def incomparable(case: str, version: int, field: str, value: str) -> bool:
-    """Tells whether the response shows the metadata log, or whether Kafka looks for an unknown partition for half a minute."""
+    """Returns true if the response shows the metadata log, or if Kafka looks for an unknown partition for half a minute."""
     state = (case, field) == ("DescribeShareGroupOffsets", "groups.topics.partitions") and int(value) > 1
     return state or (case, value) == ("DescribeQuorum", "0")
 

@@ -1,4 +1,4 @@
-"""A file that a flag names cannot be written because the disk is full: one sentence that names the file, and exit code 2."""
+"""If the disk is full, a command that writes a file prints one sentence that names the file, and has the exit code 2."""
 
 from __future__ import annotations
 

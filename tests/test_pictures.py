@@ -211,7 +211,7 @@ def test_the_log_shows_batches_transactions_and_positions() -> None:
 
 
 def test_a_transaction_that_its_coordinator_aborted_is_not_drawn_as_committed() -> None:
-    """A proxy does not see markers. A refused batch and an InitProducerId show the abort. A missing offset shows the marker."""
+    """A proxy does not see markers. A refused batch or an InitProducerId shows the abort; a missing offset shows the marker."""
     first = replace(judged(0, 1, 0, offset=0), transactional=True)
     late = replace(judged(900, 2, 5, "rejected", -1, "INVALID_PRODUCER_EPOCH"), transactional=True)
     after = replace(first, time=START + 1000, producer_epoch=2, base_offset=6)
@@ -325,7 +325,7 @@ def test_a_group_without_a_coordinator_says_so() -> None:
 
 
 def hostile(row: type[Row], time: int) -> Row:
-    """A row of an event whose texts are all hostile."""
+    """Returns a row of this type whose texts are all hostile."""
     hints = get_type_hints(row)
     values = {str: HOSTILE, str | None: HOSTILE, int: 7, float: 7.0, bool: True, bool | None: True, tuple[str, ...]: (HOSTILE,)}
     of_fields = {each.name: hints[each.name] for each in fields(row) if each.required}
@@ -461,7 +461,7 @@ def test_names_of_many_lanes_are_whole() -> None:
 
 @pytest.mark.parametrize("names", [["kafka-python-producer-1", "till"], ["kafka-python-3.0.12", "rdkafka", "x" * 90]])
 def test_a_long_name_turns_no_head_upright(names: list[str]) -> None:
-    """The name is divided into lines, and a name that is too long loses its middle. Only narrow lanes have upright names."""
+    """The name is divided into lines, and a name that is too long loses its middle. Only narrow lanes have vertical names."""
     rows = [asked(at, at, client=name) for at, name in enumerate(names)]
     for width in (800, 1000, 1400):
         picture = drawn(rows, width=width)

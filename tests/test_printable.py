@@ -47,7 +47,7 @@ UNSEEN = {letter for letter in HOSTILE if letter < " " or not letter.isascii()}
 
 
 def assert_plain(text: str, among: str = "") -> None:
-    """Checks that no line has invisible characters or begins with the forged text, and that the text has `among`."""
+    """Checks that no line has invisible characters or begins with the forged text, and that the text contains `among`."""
     lines = text.split("\n")
     assert [line for line in lines if UNSEEN & set(line)] == []
     assert not any(line.lstrip().startswith(FORGED) for line in lines)
@@ -86,7 +86,7 @@ def test_a_client_cannot_write_to_the_console_or_forge_a_row(tmp_path: Path, cap
     assert tomllib.loads(written)["fault"][0]["group"] == HOSTILE
     file = tmp_path / "trace.jsonl"
     file.write_text("".join(row.as_json() + "\n" for row in rows), encoding="utf-8")
-    assert HOSTILE in {json.loads(line).get("client_id") for line in file.read_text().splitlines()}  # lossless for programs
+    assert HOSTILE in {json.loads(line).get("client_id") for line in file.read_text().splitlines()}  # programs get it whole
     asked = encode_request(7, HOSTILE, plain("Metadata"), 9).hex()
     for command in (
         ["trace", "show", str(file)], ["trace", "show", str(file), "--timeline"], ["trace", "show", str(captured)],

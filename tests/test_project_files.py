@@ -50,7 +50,7 @@ def test_a_release_has_compiled_wheels_for_every_python_that_is_tested() -> None
     jobs = read(".github/workflows/release.yml")["jobs"]
     pure, compiled = jobs["pure"], jobs["compiled"]
     before = [name for name in jobs if name != "publish"]
-    assert jobs["publish"]["needs"] == before, "a release has only what has passed"
+    assert jobs["publish"]["needs"] == before, "publishing waits for all other jobs"
     assert "scripts/build-wheel" in [step.get("run") for step in pure["steps"]]
     assert {name.partition("-")[0] for name in compiled["strategy"]["matrix"]["os"]} == {"ubuntu", "macos", "windows"}
 
@@ -103,7 +103,7 @@ def test_the_engine_without_faults_is_compiled_from_the_engine_as_it_is() -> Non
 
 
 def test_every_mutant_is_a_rule_of_the_broker() -> None:
-    """A mutant is a patch. Without this test, nobody would notice that the code has changed and a patch does not apply."""
+    """A mutant is a patch. Without this test, nobody would notice a patch that no longer applies to the code."""
     script = [sys.executable, ROOT / "scripts" / "mutants", "--check"]
     assert subprocess.run(script, capture_output=True, text=True, check=False).stdout == ""
 

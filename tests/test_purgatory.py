@@ -1,4 +1,4 @@
-"""Timers: their order, and cancelled timers take no memory."""
+"""Timers fire in order, cancelled timers take no memory, and no timer runs without end."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_cancelled_work_does_not_begin_again() -> None:
     assert (begun, timers.deadline()) == ([3], None)
 
 
-# Limits: what would never end waits, and the log names it
+# Limits: a timer or work that would never end has to wait, and the log names it
 
 
 def test_timers_that_set_each_other_for_the_same_time_wait(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,6 +1,6 @@
 """The quick starts. Their page must show the projects' files, and the projects' own tests must pass.
 
-`scripts/quickstarts` runs the tests of Spark and .NET, too, which need minutes to fetch and build what they need.
+`scripts/quickstarts` also runs the tests of Spark and .NET, which take minutes because they fetch and build other software.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def test_the_libraries_make_every_kind_of_fault() -> None:
 
 
 OF_OTHERS = {"testImplementation", "mavenLocal", "Parallel"}
-"""Functions of Gradle and of Go."""
+"""Functions of Gradle and of Go, which our sources do not have."""
 
 
 @pytest.mark.parametrize("language", ["dotnet", "go", "java", "node", "rust"])

@@ -1,8 +1,10 @@
-"""The checks of a batch that come before the check of its sequence (A17). Each row has the response of Kafka 4.3.1.
+"""The checks of a batch that come before the check of its sequence (A17).
 
 The batches in `ANSWERS` were sent to a broker of Kafka 4.3.1 over the wire. Each row has Kafka's response, and how Kafka stored
-the batch if it accepted it. Three rows depend on a single millisecond, which a broker with a running clock cannot show, and a
-transactional batch was not sent. These rows follow from Kafka's LogValidator.
+the batch if it accepted it. There are exceptions: three rows depend on a single millisecond, which a broker with a running
+clock cannot show, and a transactional batch was not sent. The responses in these rows follow from Kafka's LogValidator.
+
+The title "the size before the CRC" means that the size is checked before the CRC.
 """
 
 from __future__ import annotations
@@ -330,7 +332,7 @@ def checked(data: bytes | None, policy: RecordPolicy, version: int = 9, full: bo
 
 
 def is_sound(found: Checked, data: bytes, policy: RecordPolicy) -> None:
-    """Checks an accepted batch: its header must fit its bytes, and it may be a copy only if it had to be changed."""
+    """Checks an accepted batch: its header must fit its bytes, and unless it was rewritten, its bytes must be unchanged."""
     header = read_header(found.batch)
     assert found.header == header
     assert header.size == len(found.batch)
@@ -534,7 +536,7 @@ def test_a_bomb_is_refused_within_bounded_memory(monkeypatch: pytest.MonkeyPatch
     """Decompressed, the batch is a thousand times larger. Kafka reads it in pieces. wirebroker refuses it at a limit."""
     bomb = of_body(b"", 1, GZIP, compress(GZIP, bytes(1 << 20)) * 200)
     limit = 4 << 20
-    for module in ("kafkawire.batches", "wirebroker.core.record_checks"):  # if compiled, the second reads the first's value
+    for module in ("kafkawire.batches", "wirebroker.core.record_checks"):  # if compiled, the second uses the first's value
         monkeypatch.setattr(f"{module}.DECOMPRESSED_LIMIT", limit)
     tracemalloc.start()
     found = checked(bomb, DEFAULT)
@@ -623,7 +625,7 @@ def test_a17_random_bytes_are_refused(raw: bytes, policy: RecordPolicy, full: bo
 @settings(max_examples=200)
 @given(st.integers(0, 8 * 200), st.sampled_from(range(5)))
 def test_a17_a_flipped_bit_is_noticed(bit: int, codec: int) -> None:
-    """A flipped bit in the leader epoch is not noticed, because the broker writes the epoch and the CRC does not cover it."""
+    """Every flipped bit is noticed, except in the leader epoch: the broker writes the epoch, and the CRC does not cover it."""
     made = bytearray(batch((0, 0, 0), size=40, compression=codec, producer_id=7, producer_epoch=0, base_sequence=0))
     bit %= 8 * len(made)
     made[bit // 8] ^= 1 << bit % 8

@@ -42,7 +42,7 @@ def engine_with(*rules: faults.Rule) -> Engine:
 
 
 def ask(engine: Engine, request: Any, version: int, connection: Connection | None = None) -> Any:
-    """Sends a request. Returns the response, for which the engine's clock is moved by up to ten seconds."""
+    """Sends a request, and returns the response. If the request waits, moves the engine's clock by ten seconds."""
     key = type(request).__schema__.key
     connection = connection or engine.connect(1)
     engine.receive(connection, memoryview(bytearray(encode_request(7, "raw", request, version)[4:])), NOW)

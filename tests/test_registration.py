@@ -1,4 +1,4 @@
-"""Unregistering brokers, and adding or removing voters, which is refused. The responses are those of a real Kafka 4.3.1."""
+"""Brokers are unregistered. Requests that add or remove voters are refused. The responses are those of a real Kafka 4.3.1."""
 
 from __future__ import annotations
 

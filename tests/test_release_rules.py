@@ -59,7 +59,7 @@ def test_zookeepers_brokers_check_settings_themselves(
 
 @pytest.mark.parametrize(("profile", "code", "kept"), [("kafka-3.0", 0, "2"), ("kafka-3.3", 42, "604800000")])
 def test_a_setting_given_twice(profile: str, code: int, kept: str) -> None:
-    """librdkafka's test 0092 alters message.format.version so, and passes on Kafka 2.8."""
+    """librdkafka's test 0092 alters message.format.version in this way, and passes on Kafka 2.8."""
     resource = {"resource_type": TOPIC, "resource_name": "orders"}
     configs = [{"name": "retention.ms", "value": value} for value in ("1", "2")]
     changed, described = asked(
@@ -180,7 +180,7 @@ def test_an_aborted_transaction_without_batches(profile: str, listed: int) -> No
 @pytest.mark.parametrize("api", ["AlterConfigs", "IncrementalAlterConfigs"])
 @pytest.mark.parametrize("kind", [0, 16, 32, 99])
 def test_zookeepers_brokers_do_not_name_a_kind_of_resource_that_came_later(api: str, kind: int) -> None:
-    """The Java client's message of a group's settings (kind 32) on a real 2.8 has this text."""
+    """A real 2.8 sends this message if the Java client alters a group's settings (kind 32)."""
     resource = {
         "resource_type": kind,
         "resource_name": "g",
@@ -824,7 +824,7 @@ def test_old_clients_do_not_see_storage_errors(profile: str, produce: dict[int, 
      ("kafka-3.8", 1, True, False)],
 )  # fmt: skip
 def test_what_a_fetch_waits_for(profile: str, least: int, past_end: bool, waits: bool) -> None:
-    """From 2.5 for no more than max_bytes, and from 3.8 not at all if it reads after the last stable offset."""
+    """Since 2.5, a Fetch waits for at most max_bytes. Since 3.8, it does not wait if it reads after the last stable offset."""
     broker = InProcess(profile=profile, topics={"orders": 1})
     wire = client(broker)
     if past_end:

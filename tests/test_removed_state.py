@@ -1,5 +1,5 @@
-"""State that is created and removed again leaves nothing behind: the broker describes the same as before, holds the same as
-before, and after a start with the same data it still does. As in Kafka, an empty container is not kept as state.
+"""State that is created and removed again leaves nothing behind: the broker describes and holds the same as before, also
+after a restart with the same data. As in Kafka, an empty container is not kept as state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def altered(kind: int, name: str, *changes: tuple[str, int, str | None]) -> Requ
 
 
 def replaced(kind: int, name: str, **settings: str) -> Request:
-    """An AlterConfigs, which replaces all settings. In their names, `_` stands for a dot."""
+    """An AlterConfigs, which replaces all settings of a resource. In the names of `settings`, `_` stands for a dot."""
     configs = [{"name": setting.replace("_", "."), "value": value} for setting, value in settings.items()]
     return "AlterConfigs", 2, {"resources": [{"resource_type": kind, "resource_name": name, "configs": configs}]}
 
@@ -45,7 +45,7 @@ def scram(mechanism: int, *, removes: bool) -> Request:
 
 def pairs() -> Iterator[tuple[str, list[Request]]]:
     """Yields what is created, and the requests that create and remove it. Loggers are left out: a logger whose own level was
-    removed inherits one, which is another state."""
+    removed inherits a level, so its state is not the same as before."""
     for kind, name, setting, value in ALTERED:
         where = f"{setting} of {kind} {name!r}"
         yield where, [altered(kind, name, (setting, 0, value)), altered(kind, name, (setting, 1, None))]

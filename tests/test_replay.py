@@ -136,7 +136,7 @@ def test_a_session_of_clients_brings_about_the_same_on_another_cluster(
         assert {row.code for row in kafka.trace.produce()} == {0}
         consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, group_id="g")
         committed = [consumer.committed(TopicPartition("orders", index)) for index in (0, 1)]
-        assert committed in ([5, 4], [6, 4]), "one higher than recorded (6 if the marker came before the commit)"
+        assert committed in ([5, 4], [6, 4]), "each is one higher than recorded (but 6 if the marker came before the commit)"
         consumer.close()
 
 
@@ -224,7 +224,7 @@ def test_groups_are_asked_for_at_their_own_coordinators(tmp_path: Path, capsys: 
 
 
 def test_requests_are_split_by_the_leaders_of_their_partitions(tmp_path: Path, capsys: Out) -> None:
-    """In the recording one broker leads all partitions. Now three brokers do, and each gets its part of a request, in order."""
+    """In the recording one broker leads all partitions. Now each broker leads one, and gets its part of a request, in order."""
 
     def wanted(offset: int) -> list[dict[str, int]]:
         return [{"partition": at, "fetch_offset": offset, "partition_max_bytes": 1 << 20} for at in range(3)]

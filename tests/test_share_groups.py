@@ -302,7 +302,7 @@ def test_a_fetch_that_loads_many_partitions_looks_at_all_of_them_a_few_times(mon
             forgotten_topics_data=[],
         )  # fmt: skip
     given = [part.partition_index for topic in response.responses for part in topic.partitions if part.acquired_records]
-    assert (given, tries) == ([63], 8), "one try with each of 0, 1, 2, 4, 8, 16, 32 and all states loaded"
+    assert (given, tries) == ([63], 8), "one try each when 0, 1, 2, 4, 8, 16, 32 and all states are loaded"
 
 
 def test_what_a_quota_does_not_allow_is_acquired_and_not_sent(tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_what_a_quota_does_not_allow_is_acquired_and_not_sent(tmp_path: Path) ->
             assert group.fetch("a", max_bytes=3000) is None
             (row,) = kafka.trace.events("throttle")
             kafka.clock.advance(milliseconds=row.ms)
-            assert group.acquired(group.fetch("a", max_bytes=3000)) == [(20, 21, 2)], "18 and 19 are acquired"
+            assert group.acquired(group.fetch("a", max_bytes=3000)) == [(20, 21, 2)], "18 and 19 are acquired, but not sent"
 
 
 NOT_HERE = "This is not the correct coordinator."

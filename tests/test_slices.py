@@ -1,4 +1,4 @@
-"""Long requests: what happens to them, and to others, between two slices."""
+"""Long requests: what happens between two slices to them and to other requests."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def after_kill(data: Path, to: Path) -> Path:
-    """Copies a running broker's directory. The copy is as after kill −9, after which the page cache still has all writes."""
+    """Copies a running broker's directory as it would be after kill −9, which loses no write in the page cache."""
     removed = shutil.ignore_patterns("*.deleted", "*-delete")  # a thread may remove the file during the copy
     return Path(shutil.copytree(data, to, ignore=removed))
 
@@ -108,7 +108,7 @@ def test_d6_who_lost_his_records_is_known_after_a_restart_while_others_have_some
                 producer.send(sequence)
         client(kafka).request(delete_records(4), 2)
         kafka.restart(mode)
-        for producer, offset in ((first, 2), (second, 5)):  # Kafka 4.3.1 responds so
+        for producer, offset in ((first, 2), (second, 5)):  # as Kafka 4.3.1 responds
             producer.wire = client(kafka)
             assert producer.send(2).base_offset == offset
             assert producer.send(1).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -357,7 +357,7 @@ def test_a_truncated_segment_that_is_written_to_again_uses_its_own_index(data: P
             kafka.create_topic(topic, 1, SMALL)
         produce_large(kafka, "orders", 30)
         produce_large(kafka, "other", 200)
-        kafka._call(lambda engine: log_of(kafka).read(2, 10**6, 200, True))  # so that the index of `other` was used recently
+        kafka._call(lambda engine: log_of(kafka).read(2, 10**6, 200, True))  # so that the index of `orders` was used recently
         kafka.truncate("orders", 0, 5)
         produce_large(kafka, "orders", 40, 10_000)
         for offset in range(0, 200, 10):

@@ -269,7 +269,7 @@ def test_an_open_transaction_stops_it(where: Path | None) -> None:
 
 
 def crash_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """After `steps` renames and removals, makes all later ones fail."""
+    """Lets `steps` renames and removals succeed, and makes all later renames and removals fail."""
     left = steps
     replace, unlink = Path.replace, Path.unlink
 

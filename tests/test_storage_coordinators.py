@@ -131,8 +131,8 @@ def test_consumer_groups_are_found_again_after_every_change(tmp_path: Path) -> N
 
 
 def test_no_timer_wakes_a_broker_that_has_closed_its_files(tmp_path: Path) -> None:
-    """The session of a member would end later, and the record about it would follow the end of a log that is closed. The loop
-    of the broker goes on here, as that of a test process does."""
+    """The broker's loop continues after the broker stops, as in a test process. If a timer were left, it would end a member's
+    session, and append a record about this to a closed log."""
     thread = LoopThread()
     try:
         kafka = MockKafka(topics={"orders": 1}, data=tmp_path, loop_thread=thread)

@@ -321,5 +321,5 @@ def test_c1_aiokafka_is_fenced(mock_kafka: MockKafka) -> None:
         return "none"
 
     assert "Fenced" in outcome()
-    gc.collect()  # collects a future of aiokafka that warns when it is collected, before the next test
+    gc.collect()  # aiokafka leaves a future that warns when it is collected, which must not happen in a later test
     assert [record.value for record in mock_kafka.records("orders") if not record.control] == [b"kept"]

@@ -50,7 +50,7 @@ def needs_java() -> None:
 
 
 def dumped(*arguments: str) -> str:
-    """What kafka-dump-log says."""
+    """Returns the output of kafka-dump-log. Fails if it reports a mismatch."""
     jars = fetch_jars()
     command = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", DUMP, *arguments]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60)

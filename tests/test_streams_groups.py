@@ -179,14 +179,14 @@ def test_a_group_survives_a_restart(tmp_path: Path, mode: str) -> None:
 
 
 def opened(folder: Path) -> Generator[MockKafka]:
-    """Yields broker after broker, each with the files of the one before."""
+    """Yields one broker after another, each with the files of the previous broker."""
     while True:
         with MockKafka(topics={"in": 4}, clock="frozen", data=folder) as kafka:
             yield kafka
 
 
 def restarted(_: Path) -> Generator[MockKafka]:
-    """Yields a broker in memory again and again, restarted."""
+    """Yields a broker in memory, and restarts it before it yields it again."""
     with MockKafka(topics={"in": 4}, clock="frozen") as kafka:
         while True:
             yield kafka
@@ -197,7 +197,7 @@ def restarted(_: Path) -> Generator[MockKafka]:
 def test_a_restart_does_not_hide_new_partitions_from_groups(
     brokers: Callable[[Path], Generator[MockKafka]], tmp_path: Path
 ) -> None:
-    """A coordinator that starts again still knows which partitions there were when a group's epoch last rose."""
+    """After a restart, a coordinator still knows which partitions existed when a group's epoch last rose."""
     again = brokers(tmp_path)
     kafka = next(again)
     app = App(kafka, **{"initial.rebalance.delay.ms": 0, "assignment.interval.ms": 0})
@@ -272,7 +272,7 @@ def test_a_refused_heartbeat_does_not_hide_the_topology_that_was_shown(kafka: Mo
     shown = app.describe().topology
     assert [each.partitions for each in shown.subtopologies[0].state_changelog_topics] == [4]
     kafka.delete_topic("in")
-    assert app.beat("a", endpoint_information_epoch=-1).error_code == UNKNOWN_SERVER_ERROR, "as Kafka, whose code fails"
+    assert app.beat("a", endpoint_information_epoch=-1).error_code == UNKNOWN_SERVER_ERROR, "as in Kafka, whose code fails here"
     assert app.describe().topology == shown
 
 

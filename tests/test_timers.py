@@ -95,7 +95,7 @@ SUBJECTS = "admin", "administration", "groups", "logs", "mixed", "quotas", "shar
 
 MONTH_MS = 31 * 86_400_000
 MOST = 100
-"""The most firings of one name in a month in which nobody sends requests. The states below have at most some ten members,
+"""How often the timers of one name may fire in a month without requests. The states below have at most some ten members,
 transactions and locks."""
 
 
@@ -123,7 +123,7 @@ def fired(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def month(engine: Engine, fired: Counter[str]) -> Counter[str]:
-    """A month passes. Returns how often timers fired."""
+    """Lets a month pass. Returns how often timers fired, by name."""
     fired.clear()
     engine.tick(engine.now + MONTH_MS)
     return Counter(fired)
@@ -175,7 +175,7 @@ def test_nothing_is_written_to_a_partition_without_a_leader() -> None:
 
 
 def static_members_that_do_not_return() -> InProcess:
-    """A member without a rebalance timeout leaves, so that only a member is left that has not joined again."""
+    """A member leaves. Only a static member is left, which has not joined again. Both have a rebalance timeout of 0 ms."""
     broker = InProcess(warm=True)
     static, other = ClassicMember(broker, instance="till"), ClassicMember(broker)
     times = {"rebalance_ms": 0, "session_ms": 1_800_000}
@@ -305,7 +305,7 @@ TIMERS = {
     "proxy/interest.py Interest._end": BOUNDED,
     "proxy/interest.py Interest.renew": BOUNDED,
 }
-"""Where timers are set that are not periodic, and why they end."""
+"""The functions that set timers that are not periodic. The value is the reason why their timers end."""
 
 
 class Sites(ast.NodeVisitor):

@@ -308,7 +308,7 @@ def test_c5_a_transactional_id_expires_after_seven_days(kafka: InProcess) -> Non
 
 
 def test_c5_a_transactional_id_expires_also_after_a_downgrade_of_transactions(kafka: InProcess) -> None:
-    """Its tombstone holds no client version, which the records of transaction.version 0 cannot hold."""
+    """The id's tombstone has no client version, because records of transaction.version 0 cannot have one."""
     producer = started(kafka)
     producer.send("v")
     assert producer.end() == 0
@@ -461,7 +461,7 @@ def test_the_end_of_an_ending_transaction_is_awaited_or_refused(kafka: InProcess
 
 
 def test_c1_a_producer_whose_epochs_are_exhausted_may_repeat_its_init(kafka: InProcess) -> None:
-    """The response with the new producer id may be lost."""
+    """A producer repeats the request if the response with the new producer id is lost."""
     producer = started(kafka)
     last = kafka.engine.transactions.transactions["till"].producer_epoch = 32766
     former = producer.pid, last

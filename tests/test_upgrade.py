@@ -63,7 +63,7 @@ def values(kafka: MockKafka) -> list[bytes | None]:
 def update(kafka: MockKafka, name: str, level: int) -> tuple[int, str | None]:
     change = {"feature": name, "max_version_level": level, "upgrade_type": 1}
     response = ask(kafka, "UpdateFeatures", 1, feature_updates=[change])
-    refused = [each for each in response.results if each.error_code]  # by a controller of a release before 4.0
+    refused = [each for each in response.results if each.error_code]  # only controllers before 4.0 have errors here
     told = refused[0] if refused else response
     return told.error_code, told.error_message
 

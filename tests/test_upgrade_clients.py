@@ -17,7 +17,7 @@ EACH = 3
 """The number of records in each transaction."""
 SOON = 60
 DELIVERY_MS = 60_000
-"""How long a producer tries to deliver a record: as long as a transaction. On a busy machine an upgrade outlasts their 4 s."""
+"""How long producers try to deliver a record. On a busy machine, an upgrade takes longer than the drivers' default of 4 s."""
 
 
 class Application:

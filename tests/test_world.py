@@ -134,7 +134,7 @@ def test_the_seeds_have_all_foci() -> None:
 
 
 def retention_goes_round(monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    """A check removes one segment at a time, and a segment stays if DeleteRecords has passed it."""
+    """Retention removes segments one by one, but not a segment that DeleteRecords has already passed, so it never ends."""
 
     def start_at(self: Any, offset: int, now: int) -> None:
         if offset != self.log_start_offset:

@@ -1,4 +1,4 @@
-"""Pipelines from topic `NAME.in` to topic `NAME.out`, each with one known fault or without. wirebroker writes the logs.
+"""Pipelines from topic `NAME.in` to topic `NAME.out`, each with one known fault or with none. wirebroker writes the logs.
 
     with MockKafka(data=folder) as kafka:
         PLANTED["skipped"](Shop(kafka, "skipped"))
@@ -292,13 +292,13 @@ def by_the_old_protocol(shop: Shop) -> list[Expected]:
     shop.policy["match"] = "transaction"
     for first in (0, 4, 8):
         shop.transform(*range(first, first + (4 if first != 4 else 2)), upto=first + 4, version=11)
-        time.sleep(0.01)  # different times of the broker distinguish the transactions
+        time.sleep(0.01)  # so that the broker's times distinguish the transactions
     return [Expected("commit_beyond_output", "in", 4, 7, "likely")]
 
 
 @planted
 def outputs_without_offsets_by_the_old_protocol(shop: Shop) -> list[Expected]:
-    """The second transaction has no offsets: its marker tells its outputs from those of the first one."""
+    """The second transaction has no offsets. Its marker separates its outputs from those of the first transaction."""
     shop.policy["match"] = "transaction"
     shop.transform(*range(4), upto=4, version=11)
     time.sleep(0.01)
@@ -414,7 +414,7 @@ def any_number_of_outputs(shop: Shop) -> None:
 
 @clean
 def merged(shop: Shop) -> None:
-    """As a table of Kafka Streams with a cache, the pipeline writes only the latest output of each key."""
+    """Like a table of Kafka Streams with a cache, the pipeline writes only the latest output of each key."""
     shop.policy |= {"match": "key", "may_merge": True}
     shop.out(8, 9, 10, 11)
     shop.commit(12)

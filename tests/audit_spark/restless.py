@@ -1,6 +1,6 @@
-"""A partition's folder that changes as with a running Kafka: segments grow, are rolled, cleaned, merged and deleted.
+"""A partition's folder that changes as under a running Kafka: segments grow, are rolled, cleaned, merged and deleted.
 
-Like the module `synthetic`, this module shares no code with the audit, which tests check with it.
+Tests check the audit with this module. So, like the module `synthetic`, it shares no code with the audit.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ def expired(log: Writer) -> None:
 
 
 def transacted(log: Writer) -> None:
-    """Transactions, committed or aborted, of a producer whose epoch each transaction increases (transaction version 2)."""
+    """A producer commits and aborts transactions, and each transaction increases its epoch (transaction version 2)."""
     for epoch in range(3):
         values = log.values(2)
         log.data(7004, epoch, values=values, attributes=TRANSACTIONAL)
@@ -189,7 +189,7 @@ def late_first(log: Writer) -> None:
 
 
 def without_epoch(log: Writer) -> None:
-    """Sequences are not checked for a producer with an id but no epoch. Its first epoch may begin at any sequence."""
+    """The sequences of a producer with an id but no epoch are not checked. Its first epoch may begin at any sequence."""
     log.data(7007, -1, seq=7)
     log.data(7007, -1, seq=7)
     log.data(7007, 0, seq=3)
@@ -350,8 +350,8 @@ def application_duplicate(log: Writer) -> None:
 
 
 def resend(log: Writer, pid: int, first: int, count: int, *, known: int | None = None) -> int:
-    """Writes a batch whose records depend only on the producer and the sequences, and returns the batch's offset. `known` is
-    the first sequence of the batch that is already stored. The audit must report a duplicate from this sequence on.
+    """Writes a batch whose records depend only on the producer and the sequences. Returns the batch's offset. `known` is the
+    first of the batch's sequences that are already stored. The audit must report a duplicate from this sequence on.
     """
     values = [f"{log.topic}-{log.partition} {pid} {(first + each) % WRAP}".encode() for each in range(count)]
     at = log.data(pid, seq=first % WRAP, values=values, advance=False)

@@ -74,8 +74,8 @@ def elections(root: Path) -> list[Finding]:
 
 
 def two_nodes(root: Path, old: int = 15, new: int = 5) -> None:
-    """Writes the logs of two nodes. Node 1 was the first leader, and has `old` batches of ten records. When node 2 became the
-    leader it had `new` of these batches. Then it got two more batches.
+    """Writes the logs of two nodes. Node 1 was the first leader, and has `old` batches of ten records. Node 2 had `new` of
+    these batches when it became the leader. Then it got two more batches.
     """
     save(log(old), root / "node-1", epochs="0 0", high_watermark=old * 10)
     save(log(new + 2), root / "node-2", epochs=f"0 0,2 {new * 10}", high_watermark=new * 10)
@@ -104,7 +104,7 @@ def test_once_the_former_leader_is_back_the_checkpoint_leaves_doubt(tmp_path: Pa
     assert short([found]) == [("unclean_election", "likely", 50, -1)]
     assert "from offset 50 on is lost; no replica here shows how many" in found.explanation
     shutil.rmtree(tmp_path / "node-1")
-    assert short(elections(tmp_path)) == [("unclean_election", "likely", 50, -1)], "one broker's directory, too"
+    assert short(elections(tmp_path)) == [("unclean_election", "likely", 50, -1)], "one broker's directory is enough"
     shutil.rmtree(tmp_path / "node-2" / "orders-0")
     folder = save(log(9), tmp_path / "node-2", epochs="3 70", high_watermark=90)
     assert short(elections(tmp_path)) == [("unclean_election", "likely", -1, -1)], "no epoch entry has the offset"
@@ -269,7 +269,7 @@ def test_a_live_cluster_tells_the_settings_that_apply(spark: SparkSession, tmp_p
 
 @pytest.fixture
 def kafka_4_3_1(tmp_path: Path) -> Path:
-    """What scripts/record-elections describes."""
+    """The log directories of the elections that scripts/record-elections describes."""
     with tarfile.open(Path(__file__).parents[1] / "data" / "elections-kafka-4.3.1.tar.xz") as file:
         file.extractall(tmp_path / "real", filter="data")
     return tmp_path / "real"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def in_java(what: Callable[[], None]) -> Callable[[], None]:
-    """Returns a function that calls `what`, and whose module name is that of py4j's calls to the JVM."""
+    """Returns a function that calls `what`. Its module name is the one that py4j's calls to the JVM have."""
     module = {"__name__": "py4j.clientserver", "what": what}
     exec("def call(): what()", module)
     return module["call"]  # type: ignore[return-value]
@@ -50,7 +50,7 @@ class Context:
 
 
 def during(job: Callable[[], None], interruption: Interruption, context: Context, cancel: bool = True) -> None:
-    """Calls a job as if it ran in the JVM, and then does something else."""
+    """Calls a job as if it ran in the JVM, and then sleeps."""
     with interruption:
         interruption.watch(context, cancel=cancel)
         in_java(job)()

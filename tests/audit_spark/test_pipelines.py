@@ -65,7 +65,7 @@ def test_what_is_allowed_is_no_finding(spark: SparkSession, tmp_path: Path) -> N
 
 
 def test_what_cannot_be_read_is_not_missing(spark: SparkSession, tmp_path: Path) -> None:
-    """Each topic has one partition, and the segment of one topic of each pipeline is a link that leads nowhere."""
+    """Each topic has one partition. In each pipeline, the segment of one topic is a link that leads nowhere."""
     with MockKafka(data=tmp_path / "logs") as kafka:
         kafka.warm()
         shops = [Shop(kafka, name) for name in ("inputs", "outputs", "transactions")]

@@ -333,7 +333,7 @@ def test_a_report_of_three_nodes(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_missing_offsets_are_certain_only_where_a_file_tells_of_compaction(spark: SparkSession, tmp_path: Path) -> None:
-    """If only a partition's folder was copied, its topic may be compacted."""
+    """If only a partition's folder was copied, the audit does not know whether its topic is compacted."""
     writer = log(1)
     writer.offset += 5
     writer.data(1, count=10)

@@ -86,7 +86,7 @@ def test_a_rewritten_segment_is_read_from_the_offset_under_a_name_that_sorts_lat
     saved(log(6, 3), tmp_path)
     state = covered(tmp_path)
     for rolls in ((), (8,)):
-        saved(log(9, *rolls), tmp_path)  # without the segment 3, as if the cleaner had merged it
+        saved(log(9, *rolls), tmp_path)  # without the segment at offset 3, as if the cleaner had merged it
         found, rows = left(tmp_path, state)
         assert rows == [("6.log", 6), ("6.log", 7), (f"{6 if not rolls else 8}.log", 8)]
         assert found.physical == {"orders-0/00000000000000000006.log": 0}

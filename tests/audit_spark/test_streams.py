@@ -141,7 +141,7 @@ class Followed:
         self.stream.partitions(self.at, self.at)  # as Spark does
 
     def take(self, again: int = 0) -> list[dict[str, Any]]:
-        """Reads one micro-batch. Before this, the stream reads it `again` times, and is killed each time before the commit."""
+        """Reads one micro-batch. Before that, `again` times, the stream reads it and is killed before the commit."""
         end = self.stream.latestOffset()
         for _ in range(again):
             rows(self.stream, self.at, end)

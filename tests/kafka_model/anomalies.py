@@ -1,14 +1,14 @@
 """Anomalies in what clients have sent and read (Adya's, as Elle finds them; the audit uses the other names, too).
 
     duplicate         a value is read at two offsets, or on two partitions
-    lost              a value that was acknowledged or committed is missing where a reader has read
+    lost              a value that was acknowledged or committed is missing at an offset that a reader has passed
     two_values        two values are read at one offset
     unacknowledged_stored   a value is read although its sending has failed for good
-    G0                two transactions of one transactional id are in one order on one partition, in the other on another
+    G0                two transactions of one transactional id are in opposite orders on two partitions
     G1a               an aborted value is read
     G1b               a value is read before its transaction ends
     G1c               transactions have read each other's values, in a circle
-    read_skew         a transaction reads a part of another transaction, and misses the rest where it has read
+    read_skew         a transaction reads one value of another transaction, but misses a value at an offset that it has passed
     processed_twice   two committed transactions have read the same input for the same group
 
 Only readers of committed records count for G1a, G1b, G1c and read_skew. Values must be unique. Kafka promises no order of the
@@ -87,7 +87,7 @@ class Observed:
         return read if read is not None else send.offset
 
     def outcome(self, send: Send) -> bool | None:
-        """Returns whether the value must be read (True), must not be read (False), or may be."""
+        """Returns True if the value must be read, False if it must not be read, and None if both are possible."""
         if send.transaction is None or send.acknowledged is False:
             return send.acknowledged
         found = self.transactions.get(send.transaction)
@@ -132,7 +132,7 @@ def _failed(seen: Observed) -> Iterator[Anomaly]:
 
 
 def _lost(seen: Observed, begins: Mapping[Where, int]) -> Iterator[Anomaly]:
-    """A value is lost only if a reader has passed its offset: without a reader, nobody knows whether the value is there."""
+    """A value counts as lost only if a reader has passed its offset: otherwise, nobody knows whether the value is there."""
     covered: defaultdict[Where, list[tuple[int, int]]] = defaultdict(list)
     for poll in seen.polls:
         covered[poll.where].append((poll.first, poll.end))

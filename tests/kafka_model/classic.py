@@ -24,7 +24,7 @@ RULED = frozenset(
 
 
 class Wrong(Exception):
-    """A response that the rules do not allow: the exchange, and what they allow."""
+    """A response that the rules do not allow: the exchange, and what the rules allow."""
 
     def __init__(self, exchange: Exchange, allowed: str) -> None:
         super().__init__(allowed)
@@ -101,7 +101,7 @@ class Group:
             self.complete()
 
     def complete(self) -> None:
-        """The members that have joined get the next generation. The others leave, except for static members."""
+        """Gives the members that have joined the next generation. The other members leave, unless they are static."""
         gone = [each for each in self.members.values() if each.joins is None and each.instance is None]
         for each in gone:
             self.dismiss(each)
@@ -172,8 +172,8 @@ class Group:
             yield from (exchange for exchange in (each.joins, each.syncs) if exchange is not None)
 
     def may_have_changed(self, now: int) -> bool:
-        """Returns whether a session or a phase of a rebalance may be over. The timer of a phase of 0 ms can come before or
-        after a request of the same time."""
+        """Returns whether a session or a phase of a rebalance may be over. The timer of a phase of 0 ms can fire before or
+        after a request that arrives at the same time."""
         phase = max((each.rebalance_ms for each in self.members.values()), default=0)
         late = self.state in (PREPARING, COMPLETING) and now - self.since >= phase
         return late or any(now >= when for when in self.pending.values()) or any(
@@ -211,8 +211,8 @@ class Groups:
                     raise Wrong(each, "no response before the other members have sent their requests")
 
     def _is_ruled(self, exchange: Exchange) -> bool:
-        """Returns whether these rules judge the response. After any other error, for example of the disk, the group's state is
-        unknown."""
+        """Returns whether these rules judge the response. After an error that they do not judge, for example of the disk, the
+        group's state is unknown."""
         code = code_of(exchange.response)
         ruled = code is None or not code or code in RULED
         group = self.held.get(exchange.request.get("group_id", ""))
@@ -301,8 +301,8 @@ class Groups:
         group.rebalance()
 
     def _return(self, group: Group, held: Member, exchange: Exchange, sent: Member) -> None:
-        """A static member comes back with another member id. A stable group need not rebalance if its protocol stays the
-        same."""
+        """Lets a static member come back with another member id. A stable group need not rebalance if the group's protocol
+        stays the same."""
         response = exchange.response or {}
         led = group.leader == held.member_id
         group.dismiss(held)

@@ -1,7 +1,7 @@
 """A group whose members send ConsumerGroupHeartbeat (KIP-848): epochs never fall, and a partition has one owner.
 
-A member owns the partitions that its last response has assigned. It still owns a partition that the coordinator has taken back
-until a heartbeat lists the member's partitions without this partition.
+A member owns the partitions that its last response has assigned. After the coordinator has taken back a partition, the member
+still owns it until the member sends a heartbeat whose list of partitions does not have it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Consumers:
         self.held.clear()
 
     def see(self, exchange: Exchange) -> None:
-        """Takes an exchange. Raises Wrong."""
+        """Applies an exchange to its group. Raises Wrong."""
         asked, response = exchange.request, exchange.response
         if exchange.api == "DeleteGroups":
             for each in (response or {}).get("results", ()):

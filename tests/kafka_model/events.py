@@ -125,7 +125,7 @@ class DescribeProducer(NamedTuple):
 
 
 class Forget(NamedTuple):
-    """A topic was deleted, or the records of a partition were."""
+    """A topic was deleted, or only records of the topic (`only_records`)."""
 
     topic: str
     only_records: bool = False

@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 @dataclass(slots=True, eq=False)
 class Exchange:
-    """A request and its response. `asked` and `answered` are places in time, `now` is in ms."""
+    """A request and its response. `asked` and `answered` give the order of requests and responses; `now` is in ms."""
 
     connection: int
     api: str

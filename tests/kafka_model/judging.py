@@ -94,7 +94,7 @@ class Model:
                 self._forget(event)
 
     def act(self, name: str, now: int) -> None:
-        """Something happened to the cluster without a request."""
+        """Applies what happened to the cluster without a request."""
         self.now = max(self.now, now)
         self._time_out()
         for ids in self.ids.values():  # after loading, a coordinator does not know the former epoch
@@ -102,9 +102,9 @@ class Model:
         for where, at in self.partitions.items():
             for known in at.values():
                 known.change(Producer.restarted if name == "restart" else lambda _: ANYBODY)
-                if where in self.emptied:  # a snapshot without the producer may be the newest
+                if where in self.emptied:  # the newest snapshot may lack the producer
                     known.add(NOBODY)
-        if name not in ("restart", "broker"):  # somebody has put the cluster into another state
+        if name not in ("restart", "broker"):  # any other act has put the cluster into an unknown state
             self.partitions.clear()
             self.ids.clear()
             self.ends.clear()
@@ -203,7 +203,7 @@ class Model:
             self.ends[part.where] = max(self.ends[part.where], part.offset + batch.count)
 
     def _verify(self, event: Produce, parts: list[Part]) -> dict[Where, set[int]]:
-        """Returns for each partition of a transaction the codes with which its coordinator may answer the partition."""
+        """Returns for each partition the possible codes of the check that its batch belongs to the transaction."""
         found: dict[Where, set[int]] = {}
         asks: list[Part] = []
         for part in parts:

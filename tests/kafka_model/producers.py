@@ -28,8 +28,8 @@ class Kept(NamedTuple):
 
 
 class Verification(NamedTuple):
-    """Until a transaction's first batch is stored, the partition remembers the lowest sequence of the batches that it was
-    sent."""
+    """Until a transaction's first batch is stored, the partition remembers the lowest sequence of the transaction's
+    batches that it has received."""
 
     lowest: int
     epoch: int

@@ -118,7 +118,7 @@ def _producer_error(state: State, producer_id: Id, epoch: int) -> int:
 
 
 def add(state: State, asked: Add | CommitOffsets, partitions: frozenset[Where], now: int) -> Iterator[tuple[Outcome, State]]:
-    """AddPartitionsToTxn, AddOffsetsToTxn, and the request of a partition that a client of transaction version 2 writes to."""
+    """AddPartitionsToTxn, AddOffsetsToTxn, and the request that a partition sends when a client of version 2 writes to it."""
     code = _producer_error(state, asked.producer_id, asked.epoch)
     if code or state is None:
         yield refused(code), state

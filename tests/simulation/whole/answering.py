@@ -42,7 +42,8 @@ def complete(sent: Sent, response: Any) -> None:
     else:
         return
     if asked != set(told):
-        raise Finding(f"{sent.api}: the response is about something else", f"{sent} wants {sorted(map(str, asked))}: {told}")
+        detail = f"{sent} names {sorted(map(str, asked))}, but the response names {told}"
+        raise Finding(f"{sent.api}: the response is about something else", detail)
     if len(told) > len(asked) and len(asked) == sum(1 for _ in _places(sent.request)) and sent.api in BY_PARTITION:
         raise Finding(f"{sent.api}: the response repeats something", f"{sent}: {told}")
 

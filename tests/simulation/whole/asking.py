@@ -34,7 +34,7 @@ VARIED: dict[tuple[str, str], tuple[Any, ...]] = {
 SINCE_STATIC = 5
 """The first version of JoinGroup that supports static members."""
 FOLLOWING = 4
-"""The subjects of this many latest requests often send the next request, too, so that it concerns the same things."""
+"""A subject of one of this many latest requests often sends the next request, too, so that both concern the same things."""
 TOPICS: dict[str, dict[str, str]] = {
     "t": {"segment.ms": "60000"}, "u": {"segment.ms": "60000", "retention.ms": "86400000"},
     "c": {"cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.01"},

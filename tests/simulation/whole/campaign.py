@@ -19,7 +19,7 @@ from simulation.whole.world import run
 CHUNK = 20
 """The number of schedules in a case."""
 SHRINKING_S = 120.0
-"""The longest time in which a failing schedule is made smaller, in seconds."""
+"""The time limit for making a failing schedule smaller, in seconds."""
 TOLD = Met()
 """The pairs that this process has met and already reported."""
 

@@ -67,21 +67,21 @@ class Done:
     # Facts
 
     def set(self, key: Key, *values: Any) -> None:
-        """A fact is known to have one of these values."""
+        """Note that a fact has one of these values."""
         self.facts[key] = set(values)
         self.since[key], self._changed[key] = self._world.now, self._count
 
     def add(self, key: Key, *values: Any) -> None:
-        """A fact may have another value than it had before."""
+        """Note that a fact may have changed to one of these values."""
         self.set(key, *self.facts.get(key, {ABSENT}), *values)
 
     def drop(self, *begin: Any, how: Callable[[Key], None] | None = None) -> None:
-        """All facts whose keys begin with these values are absent."""
+        """Set the facts whose keys begin with these values to absent, or call `how` with each of these keys."""
         for key in [key for key in self.facts if key[: len(begin)] == begin]:
             (how or (lambda each: self.set(each, ABSENT)))(key)
 
     def all_unknown(self) -> None:
-        """The state went back to an earlier one, so nothing is known any more."""
+        """Note that the state went back to an earlier one, so nothing is known any more."""
         self.vague |= COMPLETE
         self.starts.clear()
         self.lossy.update(topic.name for topic in self._world.engine.cluster.topics.values())
@@ -89,13 +89,13 @@ class Done:
         self.falls.add("*")
 
     def topic_exists(self, topic: Any) -> None:
-        """A topic exists from the beginning."""
+        """Note a topic that exists from the beginning."""
         self.set(("topic", topic.name), (topic.topic_id, len(topic.partitions)))
         for name, value in topic.configs.overrides.items():
             self.set(("config", TOPIC, topic.name, name), value)
 
     def unknown_after(self, deed: str, given: Mapping[str, Any]) -> None:
-        """A deed of a test changes what its arguments name."""
+        """Note what is no longer known after a test's deed with these arguments."""
         name = given.get("topic", given.get("name"))
         if deed in ("create_topic", "delete_topic"):
             self._topic_unknown(name)
@@ -138,7 +138,7 @@ class Done:
             learner(request, response, version)
 
     def perhaps(self, api: str, request: Any) -> None:
-        """A request got no response that counts, so it may have been done or not."""
+        """Note that a request got no response that counts, so it may have been done or not."""
         if getattr(request, "validate_only", False):
             return
         family = {

@@ -86,18 +86,18 @@ class Following:
         return known.ended if known is not None else []
 
     def at_time(self, topic_id: bytes, index: int, timestamp: int, bound: int) -> range:
-        """Returns the offsets of the first batch before `bound` with a record of this time or later, or −1."""
+        """Returns the offsets of the first batch with a record of this time or later, or −1 if there is none before `bound`."""
         known = self._logs.get((topic_id, index), Followed())
         found = next((each for each in known.batches if each.latest >= timestamp and each.last >= known.start), None)
         return range(-1, 0) if found is None or found.first >= bound else range(max(found.first, known.start), found.last + 1)
 
     def cut(self, topic_id: bytes, index: int, offset: int) -> None:
-        """A test truncates a log to the batch that contains this offset."""
+        """Note that a test truncates a log to the batch that contains this offset."""
         if (known := self._logs.get((topic_id, index))) is not None and offset < known.position:
             known.cut = min((each.first for each in known.batches if each.last >= offset), default=None)
 
     def forget_producers(self) -> None:
-        """A test makes brokers forget producers, so the same batches may be stored again."""
+        """Note that a test makes brokers forget producers, so the same batches may be stored again."""
         for known in self._logs.values():
             known.sent.clear()
 

@@ -3,7 +3,7 @@
 Safety: acknowledged records are there, in order and once, unless Kafka would lose them, too; the offsets of a log are in order;
 the brokers describe what was done, and describe the same after a restart.
 
-Liveness: every request gets its response or its close; no timer fires, and no work goes on, more often than a bound.
+Liveness: every request gets its response, or its connection is closed; timers fire and work continues only up to a bound.
 
 Conservation: when everything is deleted and all clients have left, the engine is as large as a new one.
 """

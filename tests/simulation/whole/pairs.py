@@ -32,7 +32,7 @@ class Met:
         self._latest: deque[Sequence[Deed]] = deque(maxlen=WITHIN)
 
     def begin(self) -> None:
-        """A schedule begins, so nothing has come before."""
+        """Note that a schedule begins, so no step has come before."""
         self._latest.clear()
 
     def note(self, done: Sequence[Deed]) -> None:

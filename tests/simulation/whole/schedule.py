@@ -45,7 +45,7 @@ class Setting:
     """Whether the model of Kafka's rules judges the history of the clients."""
     release: str = ""
     tries: int = 20
-    """The most requests of a subject that are generated until one has the wanted kind."""
+    """How many requests a subject generates at most until one of them has the wanted kind."""
     planned: bool = False
     """Whether a plan leads to a pair of kinds. Then requests are as in the dialogues, and no client leaves by itself."""
 

@@ -16,7 +16,7 @@ WRONG = (ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.INVALID_SHARE_SESSION_
 
 
 class Sessions:
-    """The next epoch of each session, judging by the responses. Requests of a session that are under way at the same time are
+    """The next epoch of each session according to the responses. Requests of a session that are under way at the same time are
     not judged, because their order is unknown."""
 
     def __init__(self) -> None:

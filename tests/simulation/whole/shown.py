@@ -78,7 +78,7 @@ def _settings(world: World, names: list[str]) -> Iterator[tuple[Key, Any]]:
 
 
 def _is_own(source: int, resource: Any) -> bool:
-    """Whether a setting is the resource's own. A broker has settings of its own (2), and all brokers together have some (3)."""
+    """Whether a setting is the resource's own. A broker's own settings have source 2; those of all brokers have source 3."""
     kind = resource.resource_type
     return source == (OWN_SOURCES[kind] if kind != BROKER else 2 if resource.resource_name else 3)
 

@@ -60,7 +60,7 @@ class Steering:
 
     def __init__(self, met: Iterable[Pair]) -> None:
         self._wanted: dict[str, Counter[str]] = {kind: Counter() for kind in EVERY_KIND}
-        """The number of wanted pairs of two kinds: 2 if about the same thing and about different things are both wanted."""
+        """How many pairs of two kinds are wanted: 2 if a pair about the same thing is wanted and one about different things."""
         self._planned: Counter[tuple[str, str]] = Counter()
         for before, kind, _ in set(all_pairs()).difference(met):
             self._wanted[before][kind] += 1
@@ -73,7 +73,7 @@ class Steering:
         return sum(map(Counter.total, self._wanted.values()))
 
     def note(self, pairs: Iterable[Pair]) -> None:
-        """These pairs have been met."""
+        """Note that these pairs have been met."""
         for pair in pairs:
             before, kind, _ = pair
             if pair not in self._known and before in self._wanted:
@@ -127,7 +127,7 @@ class Steering:
                 self._note(growing, growing.add(done))
 
     def _note(self, growing: Growing, done: list[str]) -> None:
-        """These pairs are planned."""
+        """Note the planned pairs of the latest step with the steps before it."""
         for before in [*growing.window][:-1]:
             for earlier in before:
                 self._planned.update((earlier, kind) for kind in done)

@@ -44,7 +44,7 @@ RESOURCES = {"Config": {2: "topic", 32: "group"}, "Acl": {2: "topic", 3: "group"
 NEWEST = 2**15 - 2
 """Later than every version that a request has."""
 SORTS = frozenset({*NAMING, "broker"})
-"""The sorts of which there are several things."""
+"""The sorts of things of which a cluster can have several."""
 
 
 @cache

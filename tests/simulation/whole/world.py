@@ -118,7 +118,7 @@ class Judging(Tap):
     """Records the history of an engine until it stops."""
 
     def stop(self, known: int) -> None:
-        """Record no more, and forget what came after the first `known` of the history."""
+        """Record no more, and forget what came after the first `known` entries of the history."""
         kept, self.history = self.history, []
         del kept[known:]
 
@@ -393,7 +393,7 @@ class World:
         connection.session.protocol = SecurityProtocol.SASL_PLAINTEXT
 
     def leave(self, where: Where) -> None:
-        """A client closes a connection."""
+        """Close a connection as its client."""
         link = self.links.pop(where)
         self.engine.disconnected(link.connection, now=self.now)
         self._gone(link)
@@ -408,7 +408,7 @@ class World:
             self.speaker.hear(sent.asked, link.number, None)
 
     def forget_links(self) -> None:
-        """All connections are lost."""
+        """Note that all connections are lost."""
         for link in list(self.links.values()):
             self._gone(link)
 
