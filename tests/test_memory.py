@@ -79,7 +79,7 @@ def ask(broker: InProcess, version: int, request: Message) -> None:
 
 
 def leave(broker: InProcess) -> None:
-    """All clients close their connections."""
+    """Closes the connections of all clients."""
     for link in broker._links:
         link.close()
     broker._links.clear()

@@ -176,7 +176,7 @@ def test_a_member_of_a_group_that_a_tool_removes_is_gone(kafka: MockKafka, proxy
 def test_consumer_groups_show_assignments_by_name(kafka: MockKafka, proxy: ProxyKafka) -> None:
     client(proxy).request(MetadataRequest(topics=None), 12)
     one, two = Member(proxy, "one"), Member(proxy, "two")
-    one.broker = two.broker = kafka  # knows the topics' ids
+    one.broker = two.broker = kafka  # the broker knows the topics' ids
     one.join("orders")
     two.join("orders")
     for _ in range(4):

@@ -29,7 +29,7 @@ def test_pre_commit_runs_the_checks_of_scripts_test() -> None:
     (local,) = read(".pre-commit-config.yaml")["repos"]
     commands = [shlex.split(hook["entry"])[0].removeprefix(".venv/bin/") for hook in local["hooks"]]
     first_words = re.findall(r"^ +(\S+)", (ROOT / "scripts" / "test").read_text(), re.MULTILINE)
-    installed = Path(sys.executable).parent  # with the checks' programs
+    installed = Path(sys.executable).parent  # this folder has the programs of the checks
     assert sorted(commands) == sorted(each for each in first_words if each != "python" and (installed / each).exists())
 
 

@@ -149,7 +149,7 @@ def test_settings_that_cannot_be_used_stop_the_start(tmp_path: Path, capsys: pyt
     assert "keytool -list -rfc -keystore" in capsys.readouterr().err
 
 
-# What a response may open
+# Addresses in responses for which the proxy may listen
 
 
 def test_a_response_leads_to_no_port_of_the_proxys_own_machine(

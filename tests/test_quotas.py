@@ -317,7 +317,7 @@ TEXTS: list[tuple[dict[str, str | None], dict[str, float], str]] = [
     ({"user": "a", "ip": "127.0.0.1"}, {"producer_byte_rate": 1},
      "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"),
 ]  # fmt: skip
-"""What Kafka 4.3.1 answers."""
+"""Entities, their quotas, and the error message of Kafka 4.3.1."""
 
 
 def alter(connection: Connection, entity: dict[str, str | None], values: dict[str, float], **fields: Any) -> Any:

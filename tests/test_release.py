@@ -57,7 +57,7 @@ print("a pure wheel")
     [("0", (0, "a pure wheel\n", "")), ("1", (1, "", "wirebroker needs Python 3.11 or newer; this is 3.9.18\n"))],
 )
 def test_the_build_hook_runs_in_a_python_that_is_too_old(asked: str, outcome: tuple[int, str, str]) -> None:
-    """pip loads the hook before it compares `requires-python`. It then says which Python wirebroker needs."""
+    """pip loads the hook before it compares `requires-python`. Only then does pip say which Python wirebroker needs."""
     code = OLD_PYTHON.replace("FOLDER", repr(str(ROOT / "scripts" / "compile_parts")))
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"WIREBROKER_COMPILE": asked})
     assert (run.returncode, run.stdout, run.stderr) == outcome

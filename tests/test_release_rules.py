@@ -29,12 +29,12 @@ def broker(profile: str) -> InProcess:
 
 
 def coordinated(profile: str) -> Connections:
-    """Returns a client of such a broker."""
+    """Returns a client of a new `broker`."""
     return client(broker(profile))
 
 
 def asked(profile: str, *requests: tuple[Any, int]) -> list[Any]:
-    """Sends requests to such a broker. Returns the responses."""
+    """Sends requests to a new `broker`. Returns the responses."""
     wire = coordinated(profile)
     return [wire.request(request, version) for request, version in requests]
 

@@ -49,7 +49,7 @@ def data(tmp_path: Path) -> Path:
 
 def after_kill(data: Path, to: Path) -> Path:
     """Copies a running broker's directory as it would be after kill −9, which loses no write in the page cache."""
-    removed = shutil.ignore_patterns("*.deleted", "*-delete")  # a thread may remove the file during the copy
+    removed = shutil.ignore_patterns("*.deleted", "*-delete")  # a thread may remove such files during the copy
     return Path(shutil.copytree(data, to, ignore=removed))
 
 

@@ -66,7 +66,7 @@ class App:
         self.wire.close()
 
     def beat(self, member: str, **fields: Any) -> StreamsGroupHeartbeatResponse:
-        """Sends a heartbeat with which a member joins, or reports the tasks that it was assigned last."""
+        """Sends a heartbeat with which a member joins, or reports the tasks of its last assignment."""
         epoch = self._epochs.get(member, 0)
         body: dict[str, Any] = {
             "group_id": "app", "member_id": member, "member_epoch": epoch, "endpoint_information_epoch": 0,

@@ -85,7 +85,7 @@ def test_a_client_that_pipelines_and_reads_later_gets_every_response(secured: Mo
     with connected(secured) as (client, _):
         for number in range(requests):
             client.sendall(encode_request(number, "test", MetadataRequest(topics=None), 1))
-        assert ask(secured, context(secured)), "others are not disturbed"
+        assert ask(secured, context(secured)), "other clients are not disturbed"
         for number in range(requests):
             size = int.from_bytes(exactly(client, 4), "big")
             assert int.from_bytes(exactly(client, size)[:4], "big") == number
@@ -119,7 +119,7 @@ def test_damage_ends_the_connection_with_an_alert(secured: MockKafka) -> None:
         raw.sendall(b"\x17\x03\x03\x00\x20" + bytes(32))
         with pytest.raises(ssl.SSLError, match="BAD_RECORD_MAC"):
             client.recv(1)
-    assert ask(secured, context(secured)), "others are not disturbed"
+    assert ask(secured, context(secured)), "other clients are not disturbed"
 
 
 def test_stopping_closes_connections_whose_handshake_is_not_done() -> None:
@@ -187,4 +187,4 @@ def test_handshakes_that_begin_together_take_turns(monkeypatch: pytest.MonkeyPat
         soon.pop(0)()
         shares.append(len(done) - sum(shares))
     assert done == list(range(20))
-    assert max(shares) <= 5, "four handshakes and the rest of another fit into one turn"
+    assert max(shares) <= 5, "four handshakes and the rest of a fifth fit into one turn"

@@ -186,7 +186,7 @@ def test_a_timeline(capsys: pytest.CaptureFixture[str], file: Path) -> None:
     assert [line[:2] + line[16:] if line[4:5] == ":" else line for line in lines] == PICTURE.splitlines()
     docs = Path(__file__).resolve().parent.parent / "docs" / "reference" / "trace.md"
     assert f"```text\n{PICTURE}```" in docs.read_text(encoding="utf-8")
-    assert len(show(capsys, file, "--timeline")) == len(lines) + 8, "all timelines: the other producers' come after"
+    assert len(show(capsys, file, "--timeline")) == len(lines) + 8, "the timelines of other producers follow"
 
 
 def test_a_timeline_of_some_rows_sums_up_all_of_them(capsys: pytest.CaptureFixture[str], file: Path) -> None:
@@ -282,7 +282,7 @@ def test_a_producer_has_its_requests_and_responses(capsys: pytest.CaptureFixture
     assert not [line for line in mine if "orders-1" in line]
     assert [line for line in other if "orders-1" in line and "Produce" in line]
     assert not set(mine) & set(other)
-    assert len(mine) + len(other) < len(whole), "neither has the rows of topics and of the group"
+    assert len(mine) + len(other) < len(whole), "neither view has the rows of topics and of the group"
 
 
 def test_standard_input(capsys: pytest.CaptureFixture[str], mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -405,7 +405,7 @@ def test_c7_b12_consume_transform_produce_is_exactly_once_over_lost_connections(
 
 
 def restarted(kafka: InProcess) -> TransactionalProducer:
-    """Starts a new worker, which fences the worker before it and aborts its open transaction."""
+    """Starts a new worker, which fences the previous worker and aborts that worker's open transaction."""
     worker = TransactionalProducer(kafka, "worker")
     while worker.init():
         pass

@@ -156,8 +156,8 @@ class Client:
 
 
 class Case(NamedTuple):
-    """A field of a request that holds a text or bytes; the place () is the client id. A case that joins a group has a group of
-    its own.
+    """A field of a request that holds a text or bytes; the place () stands for the client id. Each case that joins a group has
+    its own group.
     """
 
     api: str

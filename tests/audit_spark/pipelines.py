@@ -154,7 +154,7 @@ def sent_twice(shop: Shop) -> list[Expected]:
 
 @planted
 def invented(shop: Shop) -> list[Expected]:
-    """Outputs that belong to no input."""
+    """Some outputs belong to no input."""
     shop.out(*range(6), 77, 78, *range(6, 12))
     shop.commit(12)
     return [Expected("output_without_input", "out", 6, 7)]

@@ -79,7 +79,7 @@ def test_folders_of_brokers_may_lack_the_brokers_own_files(tmp_path: Path) -> No
     for name in ("broker-1", "broker-2"):
         save(log(1), tmp_path / name)
         (tmp_path / name / "meta.properties").unlink()
-    assert [each.path.parent.parent for each in find_partitions(tmp_path)] == [tmp_path], "and not a topic named broker"
+    assert [each.path.parent.parent for each in find_partitions(tmp_path)] == [tmp_path], "broker-1 is not a partition"
 
 
 def test_after_an_unclean_election_the_newer_leader_epoch_is_read(tmp_path: Path) -> None:

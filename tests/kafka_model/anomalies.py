@@ -29,7 +29,7 @@ class Send(NamedTuple):
     value: str
     where: Where
     acknowledged: bool | None = True
-    """None: nobody knows."""
+    """None if nobody knows."""
     offset: int | None = None
     transaction: str | None = None
 
@@ -82,7 +82,7 @@ class Observed:
                 self.parts[send.transaction].append(send)
 
     def offset_of(self, send: Send) -> int | None:
-        """Returns the offset from the response to the request, or from a reader."""
+        """Returns the offset at which a reader has read the value, or else the offset in the response."""
         read = next((offset for where, offset in self.places[send.value] if where == send.where), None)
         return read if read is not None else send.offset
 

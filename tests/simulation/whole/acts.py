@@ -1,7 +1,7 @@
 """Steps that are not requests: what tests do to a broker, what goes wrong, and the time that passes.
 
-Each deed and each kind of fault is an act, so a new one becomes a part of the world by itself. The names of its arguments
-determine from which values of the world they are drawn (`ARGUMENTS`).
+Each deed and each kind of fault is an act, so new deeds and faults become parts of the world without further code. The names of
+an act's arguments determine from which values of the world the arguments are drawn (`ARGUMENTS`).
 """
 
 from __future__ import annotations

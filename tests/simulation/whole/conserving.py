@@ -72,7 +72,7 @@ def left_behind(world: World) -> Held:
 
 
 def _counted(keys: frozenset[str]) -> frozenset[str]:
-    """Replaces random ids by their number."""
+    """Replaces random ids by the number of ids."""
     ids = [key for key in keys if key.startswith(("b'", 'b"'))]
     return (keys - {*ids}) | ({f"{len(ids)} ids"} if ids else set())
 

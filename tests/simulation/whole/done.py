@@ -338,7 +338,7 @@ class Done:
         pending = self._transaction_over(request.producer_id)
         if not request.committed:
             return
-        changed = dict(self._changed)  # of this transaction, the last commit of a key counts
+        changed = dict(self._changed)  # the last commit of a key in this transaction counts
         for each in pending:
             if changed.get(each.key, 0) > each.number:
                 continue  # a newer offset stays

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from wirebroker.engine.engine import Engine
 
 MOST_FIRED = 5000
-"""The most firings of one timer in one step. A step moves the clock by at most a month."""
+"""How often one timer may fire in one step. A step moves the clock by at most a month."""
 CLOSES = (
     "acks=0", "the broker restarts", "was killed", "was stopped", "session has expired", "authenticat", "the fault close",
     "is upgraded",

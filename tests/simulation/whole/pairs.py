@@ -1,8 +1,8 @@
 """Which pairs of kinds have been met, and which can be met. A pair is met if its second kind follows the first within a few
-steps; the two concern the same thing, or different things.
+steps. Some pairs concern the same thing, other pairs concern different things.
 
-Every timer counts as concerning the whole cluster, because its name does not show more. After a step come the timers that fired
-in it, in their order.
+Every timer counts as concerning the whole cluster, because its name does not show more. The timers that fired in a step follow
+the step, in their order.
 """
 
 from __future__ import annotations

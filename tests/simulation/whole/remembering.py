@@ -1,4 +1,4 @@
-"""What brokers remember over a restart."""
+"""Checks what brokers remember over a restart."""
 
 from __future__ import annotations
 
