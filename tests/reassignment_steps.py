@@ -84,8 +84,8 @@ def _ask(brokers: Brokers, verb: str, rest: list[str]) -> Any:
 
 
 def partitions(brokers: Brokers, topic: str) -> list[dict[str, Any]]:
-    """Returns a topic's partitions. After the first, only the number of replicas is returned, because Kafka chooses them at
-    random.
+    """Returns a topic's partitions. For those after partition 0, it returns only the number of replicas, because Kafka chooses
+    the replicas at random.
     """
     request = plain("DescribeTopicPartitions", topics=[{"name": topic}], response_partition_limit=10)
     return [

@@ -723,8 +723,8 @@ def test_what_a_throttled_client_achieves() -> None:
 
 
 def test_nothing_is_wrong_in_ten_minutes_of_a_healthy_cluster(staged: Callable[..., Stage]) -> None:
-    """It has producers, transactions, polls without records, members that replace each other, and a client that is away for
-    long.
+    """The cluster has producers, transactions, polls without records, members that replace each other, and a client that is
+    away for long.
     """
     stage = staged(topics={"orders": 1, "idle": 1})
     line, till = Dialogue(stage.proxy), TransactionalProducer(stage.proxy)

@@ -77,7 +77,7 @@ def test_a_scenario_is_as_the_rules_say(scenario: Scenario) -> None:
 
 
 def played(seed: int, **options: Any) -> History:
-    """Returns the history of a schedule, also of one that fails."""
+    """Returns the history of a schedule, even if the schedule fails."""
     schedule = Schedule(seed, **options)
     tap = Tap(schedule.world.engine)
     with suppress(Violation):
