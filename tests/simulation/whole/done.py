@@ -368,7 +368,7 @@ class Done:
                     found = ABSENT if part.committed_offset < 0 else (part.committed_offset, part.metadata or "")
                     wanted = self.facts.get(key, {ABSENT})
                     if not part.error_code and key[2] and not ({ANY, found} & wanted or self._may_differ(key, found)):
-                        raise Finding("OffsetFetch: not what was committed", f"{key}: {found}, and not {wanted}")
+                        raise Finding("OffsetFetch: not what was committed", f"{key}: {found}, expected {wanted}")
 
     def _OffsetDelete(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
         for topic in response.topics if not response.error_code else ():
@@ -392,7 +392,7 @@ class Done:
                 continue
             wanted = self.facts.get(key, {ABSENT})
             if ANY not in wanted and found not in wanted and _plainly(found) not in map(_plainly, wanted):
-                yield f"{key}: {found!r}, and not {sorted(map(repr, wanted))}"
+                yield f"{key}: {found!r}, expected {sorted(map(repr, wanted))}"
 
     def _may_differ(self, key: Key, found: Any) -> bool:
         now = self._world.now

@@ -109,7 +109,7 @@ class Following:
         known.high = high
         if known.cut is not None and partition.log_end_offset < known.cut:
             raise Finding(
-                "a truncated log loses more than it must", f"{where}: {partition.log_end_offset}, and not {known.cut}"
+                "a truncated log loses more than it must", f"{where}: {partition.log_end_offset}, expected {known.cut}"
             )
         known.cut = None
         if partition.leader_epoch != known.epoch or partition.log_end_offset < known.position:

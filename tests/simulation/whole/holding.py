@@ -166,7 +166,7 @@ def at_rest(world: World) -> None:
                 continue  # as in Kafka, after a reassignment only brokers that have no replica are eligible
             raise Finding("a partition has no leader", f"{partition.topic}-{partition.index}")
         if partition.high_watermark != partition.log_end_offset:
-            told = f"{partition.topic}-{partition.index}: {partition.high_watermark}, and not {partition.log_end_offset}"
+            told = f"{partition.topic}-{partition.index}: {partition.high_watermark}, expected {partition.log_end_offset}"
             raise Finding("the high watermark does not reach the end", told)
 
 
@@ -206,7 +206,7 @@ def logs(world: World) -> None:
             )  # fmt: skip
             start = done.starts.get((topic.topic_id, partition.index), 0)
             if start > partition.log_start_offset and "*" not in done.lossy:
-                raise Finding("deleted records are back", f"{log.name} begins at {log.start}, and not at {start}")
+                raise Finding("deleted records are back", f"{log.name} begins at {log.start}, expected {start}")
             if not done.lossy & {topic.name, "*" if world.setting.brokers > 1 else ""}:
                 done.acknowledged.check(topic.topic_id, partition.index, log)
             closed = list(partition.log.segments)[1:2]

@@ -82,7 +82,7 @@ class Readers:
             raise Finding("a Fetch gets a partition twice", f"{sent}: {told}")
         answers = not (response.error_code or response.throttle_time_ms)  # a throttled client gets no partitions
         if whole and asked is not None and answers and set(told) != asked.keys():
-            raise Finding("a Fetch does not get all partitions", f"{sent}: {told}, and not {[*asked]}")
+            raise Finding("a Fetch does not get all partitions", f"{sent}: {told}, expected {[*asked]}")
 
     def update(self, world: World, node: int, request: Any, version: int, chance: Random) -> None:
         """Changes a request so that it continues a fetch session and fetches the whole of one of its partitions."""
@@ -249,7 +249,7 @@ def _listed(world: World, sent: Sent, response: Any, before: dict[tuple[str, int
             else:
                 continue
             if part.offset not in allowed:
-                raise Finding("ListOffsets: a wrong offset", f"{sent}: {wanted}, {part}, and not {allowed}; {ends}")
+                raise Finding("ListOffsets: a wrong offset", f"{sent} with {wanted}: {part}, expected {allowed}; {ends}")
 
 
 def _partitions(world: World) -> Any:

@@ -52,7 +52,7 @@ class Sessions:
         ordered = sent.number not in self._unordered
         if epoch not in (INITIAL, FINAL) and expected and ordered:
             if not response.error_code and epoch != expected:
-                raise Finding(f"{sent.api}: a session accepts a wrong epoch", f"{key}: {epoch}, and not {expected}")
+                raise Finding(f"{sent.api}: a session accepts a wrong epoch", f"{key}: {epoch}, expected {expected}")
             if response.error_code in WRONG and epoch == expected:
                 raise Finding(f"{sent.api}: a session refuses its next epoch", f"{key}: {epoch}")
         if response.error_code or epoch == FINAL or not ordered:
