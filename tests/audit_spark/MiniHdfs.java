@@ -2,7 +2,7 @@ import java.io.File;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
 
-/** Runs a NameNode and a DataNode in the folder that the argument names. Prints the NameNode's address, and runs until the input ends. */
+/** Starts a NameNode and a DataNode in the given folder, and prints the NameNode's address. Stops when the input ends. */
 public class MiniHdfs {
     public static void main(String[] arguments) throws Exception {
         Configuration settings = new Configuration();
