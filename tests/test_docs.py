@@ -499,7 +499,9 @@ def test_the_page_on_profiles_names_every_profile_and_rule() -> None:
     ]
     rules = table(text, "| rule | values |")[1:]
     assert [row[0] for row in rules] == [name for name in Rules.__struct_fields__ if name not in ("name", "release")]
-    for rule, values, _ in rules[1:]:
+    for rule, values, _ in rules:
+        if isinstance(getattr(Rules(), rule), int):
+            continue
         for value in values.split(", "):
             assert getattr(Rules().with_setting(rule, value), rule) == value
         with pytest.raises(ValueError, match=re.escape(values)):

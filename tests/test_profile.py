@@ -172,7 +172,9 @@ def _values(rule: str) -> tuple[Any, ...]:
     hint = get_type_hints(Rules)[rule]
     if get_origin(hint) is Literal:
         return get_args(hint)
-    return {"window": (1, 2, 5), "release": RELEASES}[rule]
+    several = {"window": (1, 2, 5), "release": RELEASES}
+    assert rule in several, f"_values lacks some values of the rule {rule}"
+    return several[rule]
 
 
 RULES = [name for name in Rules.__struct_fields__ if name != "name"]

@@ -88,8 +88,9 @@ class Rules(Struct, frozen=True):
         return self.state_after_delete == "kept"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.window, int) or self.window < 1:
-            raise ValueError(f"rule window must be a whole number of at least 1, not {self.window!r}")
+        for rule in _numbers():
+            if not isinstance(number := getattr(self, rule), int) or number < 1:
+                raise ValueError(f"rule {rule} must be a whole number of at least 1, not {number!r}")
         for rule, choices in _choices().items():
             if getattr(self, rule) not in choices:
                 raise ValueError(f"rule {rule} must be one of {', '.join(choices)}, not {getattr(self, rule)!r}")
@@ -100,12 +101,17 @@ class Rules(Struct, frozen=True):
         known = [name for name in self.__struct_fields__ if name not in ("name", "release")]
         if rule not in known:
             raise ValueError(f"there is no rule {rule!r}{did_you_mean(rule, known, 0.4)}")
-        if rule == "window" and isinstance(value, str):
-            if not value.isdigit():
-                raise ValueError(f"rule window must be a whole number of at least 1, not {value!r}")
+        if rule not in _numbers():
+            value = str(value)
+        elif isinstance(value, str) and value.isdigit():
             value = int(value)
-        changes: dict[str, Any] = {rule: value if rule == "window" else str(value)}
-        return replace(self, **changes)
+        return replace(self, **{rule: value})
+
+
+@cache
+def _numbers() -> tuple[str, ...]:
+    """Returns the rules whose values are whole numbers."""
+    return tuple(rule for rule, hint in get_type_hints(Rules).items() if hint is int)
 
 
 @cache
