@@ -538,6 +538,11 @@ def test_the_report_is_what_pytest_shows(kafka: MockKafka, control: ControlClien
     assert [rule.kind for rule in loads(told["faults"], "the report").rules] == ["lose_ack"]
     for part in ("committed key null  value 'bought'", "'till'               Ongoing, producer", "fired 0 of 0"):
         assert part in text.body
+    for number in range(30):
+        till.produce("orders", f"order {number}", partition=0)
+        till.flush()
+    late = control.send("GET", "/report").body
+    assert ("OrdersTest.retries" in late, "'order 29'" in late, "'bought'" in late) == (True, True, False)
 
 
 def test_the_report_finds_what_explain_finds(mock_kafka_factory: Start) -> None:

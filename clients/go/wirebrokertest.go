@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -65,7 +66,7 @@ func Start(t testing.TB, options ...string) *Broker {
 func (broker *Broker) begin(t testing.TB, topics []string) *Broker {
 	t.Helper()
 	t.Cleanup(func() {
-		if t.Failed() {
+		if t.Failed() || bytes.Contains(debug.Stack(), []byte("\npanic(")) { // a test that panics has not failed yet
 			t.Log(broker.report())
 		}
 	})

@@ -92,18 +92,26 @@ func TestAProgramThatDoesNotStartSaysWhy(t *testing.T) {
 	}
 }
 
-// TestAFailedTestShowsTheReport runs a failing test in a process of its own.
+// TestAFailedTestShowsTheReport runs a test in processes of its own.
 func TestAFailedTestShowsTheReport(t *testing.T) {
-	if os.Getenv("WIREBROKER_FAIL") == "1" {
+	if ending := os.Getenv("WIREBROKER_ENDING"); ending != "" {
 		broker := Reset(t, "orders:3")
 		broker.Produce(t, "orders", Record{Value: "a pound of tea"})
-		t.FailNow()
+		switch ending {
+		case "fail":
+			t.FailNow()
+		case "panic":
+			panic("on purpose")
+		}
+		return
 	}
-	run := exec.Command(os.Args[0], "-test.run", t.Name())
-	run.Env = append(os.Environ(), "WIREBROKER_FAIL=1")
-	told, err := run.CombinedOutput()
-	if err == nil || !strings.Contains(string(told), "a pound of tea") {
-		t.Fatal(string(told))
+	for ending, reports := range map[string]int{"pass": 0, "fail": 1, "panic": 1} {
+		run := exec.Command(os.Args[0], "-test.run", t.Name(), "-test.v")
+		run.Env = append(os.Environ(), "WIREBROKER_ENDING="+ending)
+		told, _ := run.CombinedOutput()
+		if strings.Count(string(told), "committed key null  value 'a pound of tea'") != reports {
+			t.Error(ending, string(told))
+		}
 	}
 }
 

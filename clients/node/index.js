@@ -3,6 +3,7 @@ import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { find, pinned } from "./find.js";
 
+const patience = 60_000; // ms: the first start may unpack or download the program, and jest gives a hook 5 s
 const begin = ["serve", "--port", "0", "--control", "0", "--ready", "json", "--exit-with-parent"];
 
 /** Attaches to the broker that the environment names, or starts one: a broker that runs already cannot get options. */
@@ -45,10 +46,10 @@ export function useBroker({ topics = [], options = [], hooks } = {}) {
     if (!broker.control) Object.assign(broker, await common(options));
     const name = context?.task?.name ?? context?.name ?? globalThis.expect?.getState?.().currentTestName ?? "";
     await broker.reset(name, topics);
-  });
+  }, patience);
   hooks.afterEach(async (...[context]) => {
     const failed = context?.task?.result?.state === "fail" || context?.error || context?.passed === false;
-    if (failed) console.error(await broker.report());
+    if (failed) await show(broker);
   });
   hooks.afterAll?.(() => broker.stop()); // a worker of jest or vitest lives longer than the file
   return broker;
@@ -94,7 +95,7 @@ export class Broker {
       try {
         return await run();
       } catch (error) {
-        console.error(await this.report());
+        await show(this);
         throw error;
       }
     };
@@ -158,6 +159,11 @@ export class Broker {
   async advance(milliseconds) {
     await this.ask("POST", "/clock/advance", { milliseconds });
   }
+}
+
+/** Prints the report of a test that failed. The test's own error matters more than a broker that gives no report. */
+async function show(broker) {
+  console.error(await broker.report().catch((error) => `wirebroker gave no report: ${error.message}`));
 }
 
 function data(value) {

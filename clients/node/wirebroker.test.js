@@ -100,6 +100,15 @@ test("a failed test shows the report", () => {
   assert.match(run.stdout + run.stderr, /a pound of tea/);
 });
 
+test("a test keeps its error if the broker gives no report", async (t) => {
+  t.mock.method(console, "error", () => {});
+  const gone = await start();
+  await gone.stop();
+  const failing = gone.reporting(() => Promise.reject(new Error("on purpose")));
+  await assert.rejects(failing(), /on purpose/);
+  assert.match(console.error.mock.calls[0].arguments[0], /wirebroker gave no report/);
+});
+
 test("the program is looked for in order", async (t) => {
   const [empty, cache] = [folder(t), folder(t)];
   environment(t, { WIREBROKER: "given", XDG_CACHE_HOME: cache, WIREBROKER_OFFLINE: "" });

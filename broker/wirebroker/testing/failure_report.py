@@ -16,7 +16,7 @@ from wirebroker.testing.group_lines import group_lines, listed
 from wirebroker.testing.operations import Fate, StoredRecord, commits, fates, shown, stored_records
 from wirebroker.tools import Finding, installed_tools
 from wirebroker.trace.layout import PLACE, line
-from wirebroker.trace.rows import Row
+from wirebroker.trace.rows import Row, TestRow
 
 if TYPE_CHECKING:
     from wirebroker.engine.engine import Engine
@@ -28,9 +28,10 @@ MOST = 20
 class Report:
     """A broker's part of the report. Each section has only the latest items since the last reset."""
 
-    def __init__(self, engine: Engine, findings: Sequence[Finding]) -> None:
+    def __init__(self, engine: Engine, traced: Sequence[Row], findings: Sequence[Finding]) -> None:
         self._engine, self.findings = engine, findings
-        self.rows = engine.trace.last(MOST)
+        names = [row for row in traced[:-MOST] if isinstance(row, TestRow)]
+        self.rows = [*names[-1:], *traced[-MOST:]]  # a long test keeps its name
         self.records = _last_records(engine)
         self.faults = _faults(engine)
 
@@ -50,7 +51,8 @@ class Report:
 
 def sections(engine: Engine) -> dict[str, str]:
     """Returns the non-empty sections of a broker's report by title."""
-    return Report(engine, findings_in(engine.trace.events(), engine.now)).sections()
+    rows = engine.trace.events()
+    return Report(engine, rows, findings_in(rows, engine.now)).sections()
 
 
 def pictures(traced: Iterable[Row]) -> Mapping[str, str]:
