@@ -74,7 +74,8 @@ def since(release: str, says: str, because: str = SEEN) -> ByRelease[bool]:
 
 
 def until(release: str, says: str, because: str = SEEN) -> ByRelease[bool]:
-    """Returns a behaviour of all releases before this release."""
+    """Returns a behaviour of all releases before this release. `says` is what clients see from this release on, when the
+    behaviour has ended."""
     return ByRelease(True).then(release, False, says, because)
 
 
