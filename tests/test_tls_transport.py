@@ -6,7 +6,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from itertools import count
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ import pytest
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from requesting import fetch
+from requesting import fetch, produce_request
 from test_tls import ask, context
 from wirebroker import MockKafka
 from wirebroker.client.wire import address_of
@@ -25,7 +25,7 @@ from wirebroker.net import tls_transport
 from wirebroker.net.limits import SLICE
 from wirebroker.net.thread import LoopThread
 from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
-from wirekit import exactly
+from wirekit import batch, exactly
 
 LONG = 10.0
 """The most seconds for a response, even on a busy machine."""
@@ -78,6 +78,38 @@ def test_a_handshake_arrives_byte_by_byte(secured: MockKafka) -> None:
         do(client.do_handshake)
         client.write(REQUEST)
         assert len(do(lambda: client.read(4))) == 4
+
+
+def test_requests_are_handled_if_their_client_closes_before_the_last_step_of_the_handshake(
+    secured: MockKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With TLS 1.3 a client sends requests together with the end of its handshake. Here this step gets its turn after the client
+    has closed the connection."""
+    steps, number, eof_received = list[Callable[[], None]](), count(), TlsTransport.eof_received
+
+    def do(_: HandshakeTurns, step: Callable[[], None]) -> None:
+        step() if next(number) == 0 else steps.append(step)
+
+    def then_go_on(transport: TlsTransport) -> bool:
+        stays = eof_received(transport)
+        while steps:
+            transport._turns.loop.call_later(0.05, steps.pop())
+        return stays
+
+    monkeypatch.setattr(HandshakeTurns, "do", do)
+    monkeypatch.setattr(TlsTransport, "eof_received", then_go_on)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context(secured).wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    with socket.create_connection(address_of(secured.bootstrap_servers), LONG) as connection:
+        while "the handshake is not complete":
+            with suppress(ssl.SSLWantReadError):
+                client.do_handshake()
+                break
+            connection.sendall(outgoing.read())
+            incoming.write(connection.recv(65536))
+        client.write(encode_request(1, "test", produce_request("orders", batch(), acks=0), 9))
+        connection.sendall(outgoing.read())
+    secured.wait_for_records("orders", 1)
 
 
 def test_a_client_that_pipelines_and_reads_later_gets_every_response(secured: MockKafka) -> None:
