@@ -108,13 +108,13 @@ class Host(Server):
     def look_for_idle(self) -> None:
         """Close the connections that have sent nothing for connections.max.idle.ms, by the machine's clock.
 
-        The search runs `IDLE_CHECKS` times within connections.max.idle.ms. A connection that waits for a response is not idle.
-        If a test moves the broker's clock, no connection becomes idle, because for the client no time has passed.
+        The search runs `IDLE_CHECKS` times within connections.max.idle.ms. As in Kafka, a connection may become idle while it
+        waits for a response. If a test moves the broker's clock, no connection becomes idle, because for the client no time has
+        passed.
         """
         longest = self.engine.configs.integer("connections.max.idle.ms")
         for protocol in list(self.clients.values()):
-            if protocol.connection.parked is None:
-                protocol.quiet += 1
+            protocol.quiet += 1
             if protocol.quiet > IDLE_CHECKS and longest >= 0:
                 self.engine.close(protocol.connection, f"it was idle for {longest} ms (connections.max.idle.ms)")
         self.flush()
