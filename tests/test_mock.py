@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import statistics
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -26,7 +28,7 @@ from kafkawire.registry import KEYS
 from requesting import find_coordinator, init_producer_id, plain, produce_request
 from responses import sole
 from wirebroker import MockKafka, ProxyKafka, faults
-from wirebroker.client.wire import ConnectionClosed
+from wirebroker.client.wire import ConnectionClosed, address_of
 from wirebroker.core.configs import ConfigError
 from wirebroker.core.profile import PROFILES, ProfileName
 from wirebroker.faults import FaultError
@@ -35,6 +37,7 @@ from wirebroker.net.clock import CLOCKS, ClockName
 from wirebroker.net.host import Host
 from wirebroker.net.listener import Listener
 from wirebroker.net.protocol import BrokerProtocol
+from wirebroker.net.thread import LoopThread
 from wirebroker.security.mechanisms import SERVED
 from wirebroker.security.protocols import protocol_named
 from wirebroker.testing.client_settings import Access, Library, MechanismName, client_settings
@@ -418,6 +421,112 @@ def test_max_versions_caps_what_is_offered() -> None:
 def test_a_broker_that_is_not_running_says_so() -> None:
     with pytest.raises(RuntimeError, match="not running"):
         MockKafka().records("orders")
+
+
+def test_many_threads_may_stop_a_broker_and_only_one_may_start_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka, refusals, close = MockKafka(), list[str](), Host.close
+
+    async def close_slowly(host: Host) -> None:
+        await asyncio.sleep(0.1)
+        await close(host)
+
+    monkeypatch.setattr(Host, "close", close_slowly)
+
+    def at_once(act: Callable[[], None]) -> None:
+        def try_it() -> None:
+            try:
+                act()
+            except RuntimeError as refusal:
+                refusals.append(str(refusal))
+
+        threads = [threading.Thread(target=try_it, daemon=True) for _ in range(8)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join(20)
+        assert not any(each.is_alive() for each in threads)
+
+    before = threading.active_count()
+    kafka.start()
+    at_once(kafka.start)
+    assert len(refusals) == 8
+    at_once(kafka.stop)
+    assert (len(refusals), kafka.running, threading.active_count()) == (8, False, before)
+
+
+def test_a_call_that_would_wait_for_ever_is_refused() -> None:
+    with MockKafka(topics=["orders"]) as kafka:
+
+        def stop() -> None:
+            with pytest.raises(RuntimeError, match="call it outside of the loop's thread"):
+                kafka.stop()
+
+        kafka._call(lambda _: stop())
+        assert kafka.records("orders") == []
+    loop = asyncio.new_event_loop()
+    kafka = loop.run_until_complete(MockKafka(topics=["orders"]).__aenter__())
+    with pytest.raises(RuntimeError, match="the event loop of this broker does not run"):
+        kafka.records("orders")
+    loop.run_until_complete(kafka.__aexit__())
+    loop.close()
+
+
+def test_a_call_that_comes_when_the_loop_ends_is_refused() -> None:
+    thread, refusals = LoopThread(), list[str]()
+
+    def call() -> None:
+        try:
+            thread.call(lambda: None)
+        except RuntimeError as refusal:
+            refusals.append(str(refusal))
+
+    late = threading.Thread(target=call, daemon=True)
+    run, thread.loop.close = thread.loop.close, lambda: (late.start(), time.sleep(0.2), run())  # type: ignore[method-assign]
+    thread.stop()
+    late.join(10)
+    assert "the event loop of this broker does not run" in refusals[0]
+
+
+def test_a_broker_ends_with_its_event_loop() -> None:
+    async def begin() -> MockKafka:
+        return await MockKafka(topics=["orders"]).__aenter__()
+
+    thread = LoopThread()
+    threaded = MockKafka(topics=["orders"], loop_thread=thread)
+    threaded.start()
+    thread.stop()
+    thread.stop()
+    for kafka in (asyncio.run(begin()), threaded):
+        assert (kafka.running, repr(kafka)) == (False, "MockKafka(not running)")
+        with pytest.raises(RuntimeError, match="this MockKafka is not running"):
+            kafka.records("orders")
+        kafka.stop()
+    with pytest.raises(RuntimeError, match="the event loop of this broker does not run"):
+        threaded.start()
+
+
+@pytest.mark.parametrize("front", ["broker", "control", "proxy"])
+def test_a_connection_that_is_accepted_while_its_server_stops_is_closed(front: str) -> None:
+    thread = LoopThread()
+    with MockKafka() as upstream:
+        for turns in range(5):  # the loop accepts a connection in one turn, and makes its transport in the next turn
+            mock = MockKafka(control=True, loop_thread=thread)
+            proxy = ProxyKafka(upstream=upstream.bootstrap_servers, loop_thread=thread)
+            stopping = proxy if front == "proxy" else mock
+            stopping.start()
+            where = mock.control_url.removeprefix("http://") if front == "control" else stopping.bootstrap_servers
+
+            async def stop(where: str = where, stopping: Any = stopping, turns: int = turns) -> socket.socket:
+                connection = socket.create_connection(address_of(where), 5)
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                await (stopping._close(stopping._host) if front == "proxy" else stopping._stop())
+                return connection
+
+            with thread.await_(stop()) as connection, suppress(ConnectionResetError):
+                assert connection.recv(1) == b""
+            stopping.stop()
+    thread.stop()
 
 
 def test_async_in_the_callers_loop() -> None:

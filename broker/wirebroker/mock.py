@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 from kafkawire.batches import Record as WireRecord
@@ -144,6 +145,8 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         self._ports: list[Address] = []
         self._process = os.getpid()
         """The process that created this object."""
+        self._stopping = Lock()
+        """A lock that is held while `stop` runs. Several threads may call `stop`."""
         self._capture_path = own["capture"]
         self._new_control = _control_maker() if own["control"] else None
         self._control: Control | None = None
@@ -172,26 +175,28 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
     def start(self) -> None:
         """Start the broker in a separate thread. Raises RuntimeError if the broker is running."""
         self._check_stopped()
-        self._thread = self._given_thread or LoopThread()
+        thread = self._given_thread or LoopThread()
         try:
-            self._thread.await_(self._start())
+            thread.await_(self._start())
         except BaseException:
-            self._stop_thread()
+            self._stop_thread(thread)
             raise
+        self._thread = thread
 
     def stop(self) -> None:
         """Stop the broker: close all connections and listeners. Does nothing if the broker is not running, or in a forked
-        process."""
-        if os.getpid() != self._process:
-            self._forget()
-        elif self._thread is not None:
-            self._thread.await_(self._stop())
-            self._stop_thread()
+        process. Raises RuntimeError in the broker's own event loop."""
+        with self._stopping:
+            if os.getpid() != self._process or not self.running:
+                self._forget()
+            elif (thread := self._thread) is not None:
+                thread.await_(self._stop())
+                self._stop_thread(thread)
+                self._thread = None
 
-    def _stop_thread(self) -> None:
-        if self._thread is not None and self._given_thread is None:
-            self._thread.stop()
-        self._thread = None
+    def _stop_thread(self, thread: LoopThread) -> None:
+        if self._given_thread is None:
+            thread.stop()
 
     def _forget(self) -> None:
         """Forget the running broker, but do not stop it. Afterwards `running` is False."""
@@ -200,6 +205,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
 
     async def _start(self) -> None:
         self._check_stopped()
+        self._forget()
         engine = self._new_engine()
         self._process = os.getpid()
         self._loop = asyncio.get_running_loop()
@@ -251,7 +257,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         return self._thread.await_(self._running.listen(listener))
 
     def _check_stopped(self) -> None:
-        if self._host is not None:
+        if self.running:
             raise RuntimeError("this MockKafka is already running; create a second MockKafka, or call stop() first")
 
     async def _stop(self) -> None:
@@ -277,11 +283,11 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
 
     @property
     def running(self) -> bool:
-        """Tells whether the broker is running."""
-        return self._host is not None
+        """Tells whether the broker is running. It ends with its event loop at the latest."""
+        return self._host is not None and self._loop is not None and not self._loop.is_closed()
 
     def _started(self) -> None:
-        if self._host is None:
+        if not self.running:
             raise RuntimeError("this MockKafka is not running; use it in a with statement, or call start()")
 
     @property
@@ -301,13 +307,14 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         """Calls the function `read` with the engine, and returns the result. This works after the broker has stopped, too.
         Returns None if the broker has never run.
         """
-        if self._host is not None:
+        if self.running:
             return self._call(read)
-        return None if self._ended is None else read(self._ended)
+        ended = self._peek() or self._ended
+        return None if ended is None else read(ended)
 
     @property
     def _fault_seed(self) -> int:
-        return self._options.fault_seed if self._host is None else self._call(lambda engine: engine.plan.seed)
+        return self._call(lambda engine: engine.plan.seed) if self.running else self._options.fault_seed
 
     def _change(self, function: Callable[[Engine, int], T]) -> T:
         """Call a function that changes the broker, with the engine and the time as arguments. Then perform the engine's
@@ -337,7 +344,8 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
     def __repr__(self) -> str:
         """Returns the addresses and topics as text. Does not wait for the broker's event loop, because a debugger may have
         stopped the loop."""
-        if (engine := self._peek()) is None:
+        engine = self._peek()
+        if engine is None or not self.running:
             return "MockKafka(not running)"
         addresses = ",".join(f"{host}:{port}" for host, port in self._ports)
         return f"MockKafka({addresses}, topics: {', '.join(self._topic_names(engine)) or 'none'})"

@@ -21,7 +21,7 @@ from wirebroker.engine.engine import Engine
 from wirebroker.net.forks import give_up_in_children
 from wirebroker.net.host import Host
 from wirebroker.net.proxy_host import ProxyHost
-from wirebroker.net.sockets import open_server
+from wirebroker.net.sockets import open_server, stop_listening
 from wirebroker.tools import installed_tools
 
 try:
@@ -97,7 +97,7 @@ class Control:
     async def close(self) -> None:
         """Close the listener and all connections. Waiting requests get 503."""
         if self._server is not None:
-            self._server.close()
+            await stop_listening([self._server])
         self._controlled.close()
         await self._responses_sent()
         for connection in list(self._state.connections):

@@ -32,6 +32,7 @@ from wirebroker.net.capturing import Capture, Tap
 from wirebroker.net.clock import Clock
 from wirebroker.net.limits import SHARED_BUFFER, SLICE, WRITE_HIGH_WATER, Limits
 from wirebroker.net.shaping import ShapedLine, reset_connection
+from wirebroker.net.sockets import stop_listening
 from wirebroker.net.tls_transport import HandshakeTurns
 from wirebroker.requests.effects import Close, Respond, Shaped
 
@@ -474,10 +475,9 @@ class Driver(Generic[C]):
 
     # The end
 
-    def _stop_listening(self) -> None:
+    async def _stop_listening(self) -> None:
         """Accept no more connections, close the connections in line, and cancel the alarm."""
-        for server in self._servers:
-            server.close()
+        await stop_listening(self._servers)
         self._ends = True
         self._set_alarm(None)
         self._handshake_turns.close()

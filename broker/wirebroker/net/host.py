@@ -331,7 +331,7 @@ class Host(Server):
 
     async def close(self) -> None:
         """Close the listeners, all connections and the data directory. Raises OSError if closing the directory fails."""
-        self._stop_listening()
+        await self._stop_listening()
         for alarm in (self._idle_alarm, self._turn, *self._advances):
             if alarm is not None:
                 alarm.cancel()

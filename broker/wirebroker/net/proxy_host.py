@@ -200,7 +200,7 @@ class ProxyHost(Driver["ClientSide"]):
         for node in (self._first, *self._nodes.values()):
             if node is not None and node.checking is not None:
                 node.checking.cancel()
-        self._stop_listening()
+        await self._stop_listening()
         for side in list(self.clients.values()):
             side.close(reset=False)
             self.lost(side, "the proxy stops")

@@ -7,7 +7,8 @@ import errno
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 
 from kafkawire.extras import how_to_install
 
@@ -15,6 +16,9 @@ BACKLOG = 1024
 """The operating system keeps up to this many new connections until the loop accepts them."""
 AT_ONCE = 32
 """The loop accepts up to this many connections in one turn. Accepting a connection takes up to a quarter of a millisecond."""
+
+ACCEPTED_WITHIN = 4
+"""A connection that the loop has accepted reaches its protocol within this number of turns."""
 
 
 class ListenError(OSError):
@@ -46,6 +50,19 @@ def queue_connections(server: asyncio.Server) -> None:
     for each in server.sockets:
         with socket.fromfd(each.fileno(), each.family, each.type) as same:
             same.listen(BACKLOG)
+
+
+async def stop_listening(servers: Collection[asyncio.Server]) -> None:
+    """Close servers. The loop needs some turns until a connection that it has accepted reaches its protocol. asyncio would keep
+    such a connection open for ever if its server were closed meanwhile, so these turns come first."""
+    loop = asyncio.get_running_loop()
+    for each in (each for server in servers for each in server.sockets):
+        with suppress(NotImplementedError):  # Windows
+            loop.remove_reader(each.fileno())
+    for _ in range(ACCEPTED_WITHIN):
+        await asyncio.sleep(0)
+    for server in servers:
+        server.close()
 
 
 def reason_of(failure: OSError | OverflowError) -> str:
