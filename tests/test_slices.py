@@ -38,6 +38,7 @@ from wirebroker.requests.effects import Respond
 from wirebroker.storage.store import FolderStore
 from wirekit import NOW, batch
 
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 TOPICS, PARTITIONS = 300, 2
 ALL = [f"topic-{i}" for i in range(TOPICS)]
 GROUPS = 40
@@ -46,11 +47,11 @@ GROUPS = 40
 class World:
     """An engine with topics, groups and transactions. Its state is the same in every run."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: str) -> None:
         numbers = count()
         self.engine = Engine(
             NOW, lambda size: hashlib.sha256(b"%d" % next(numbers)).digest()[:size], cold_start=False,
-            settings={"log.retention.check.interval.ms": "1000000000", "offsets.retention.minutes": "1"},
+            settings={"log.retention.check.interval.ms": "1000000000", "offsets.retention.minutes": "1"} | settings,
         )  # fmt: skip
         for i in range(TOPICS):
             self.engine.cluster.create_topic(f"topic-{i}", NOW, partitions=PARTITIONS)
@@ -432,8 +433,8 @@ MANY = 3000
 class Groups(World):
     """A world with many topics. Each member sends its heartbeats on its own connection."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **settings: str) -> None:
+        super().__init__(**settings)
         self.topics = [f"many-{i}" for i in range(MANY)]
         for name in self.topics:
             self.engine.cluster.create_topic(name, NOW, partitions=1)
@@ -520,8 +521,9 @@ def test_share_and_streams_groups_with_many_topics_work_in_slices() -> None:
         assert world.slices > least
 
 
-def test_a_request_for_a_group_that_is_being_changed_waits_until_that_is_done() -> None:
-    world = Groups().driven()
+@pytest.mark.parametrize("settings", [{}, {"authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"}])
+def test_a_request_for_a_group_that_is_being_changed_waits_until_that_is_done(settings: dict[str, str]) -> None:
+    world = Groups(**settings).driven()
     for member in "ab":
         world.begin(member, consumer_beat(member, subscribed_topic_names=world.topics))
     world.begin("c", plain("ConsumerGroupDescribe", group_ids=["large"]))

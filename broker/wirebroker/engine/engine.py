@@ -484,6 +484,7 @@ class Engine:
         left = yield from admit(request, access)
         unheard = isinstance(request, ProduceRequest) and request.acks == 0 and access.refused is not None
         if left is not None:
+            yield from self.groups.changes.settled(groups_of(left))  # a change may have begun meanwhile
             outcome = yield from steps_of(handler(left, exchange))
             return exchange.close("the client's Produce with acks=0 names a forbidden topic") if unheard else outcome
         if unheard:
@@ -493,7 +494,7 @@ class Engine:
 
     def _after_changes(self, request: Message, exchange: Exchange) -> Steps:
         """Wait until no change of the request's groups is in progress. Then handle the request."""
-        yield from self.groups.changes.settled(list(groups_of(request)))
+        yield from self.groups.changes.settled(groups_of(request))
         return (yield from steps_of(self._outcome(request, exchange)))
 
     def go_on(self, exchange: Exchange, steps: Steps) -> None:

@@ -78,10 +78,10 @@ class Changes:
 
     def settled(self, group_ids: Iterable[str]) -> Generator[None, Any, None]:
         """Runs the changes of these groups, slice by slice, until none of the groups has a running change."""
-        for group_id in group_ids:
-            while (change := self.running.get(group_id)) is not None:
-                self._go_on(group_id, change)
-                yield None
+        waits = list(group_ids) if self.running else []
+        while (group_id := next((each for each in waits if each in self.running), None)) is not None:
+            self._go_on(group_id, self.running[group_id])
+            yield None
 
     def finish(self) -> None:
         """Finish all changes before any other request is handled."""
