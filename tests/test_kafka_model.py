@@ -17,6 +17,7 @@ from inprocess import InProcess
 from kafka_model.history import Exchange, History, Tap, of_dialogue
 from kafka_model.judging import judge
 from kafka_model.observing import anomalies_of
+from kafka_model.transactions import UNKNOWN_ID
 from random_dialogues.replay import Dialogue, load
 from requesting import (
     TRANSACTION,
@@ -158,6 +159,20 @@ def test_a_commit_begins_a_transaction_although_a_partition_is_unknown() -> None
     parts = ask(commits, 5).topics[0].partitions
     assert {each.partition_index: each.error_code for each in parts} == {0: 0, 7: 3}
     assert ask(end_txn("a", (0, 0), commit=True), 5).error_code == 0
+    assert judge(tap.history) is None
+
+
+def test_a_producer_is_forgotten_a_day_after_its_transaction_has_timed_out() -> None:
+    broker = InProcess(topics={"orders": 1}, clock="frozen")
+    ask, tap = client(broker).request, Tap(broker.engine)
+    ask(find_coordinator("a", kind=TRANSACTION), 4)
+    ask(init_producer_id("a"), 4)
+    for sequence, named in enumerate(["a", "b"]):
+        sent = ask(produce_request("orders", batch(sequence, 1, pid=0, epoch=0, transactional=True), txid=named), 12)
+        broker.clock.advance(hours=23)
+        ask(produce_request("orders", batch(-1, 1)), 9)
+        broker.clock.advance(hours=20)
+    assert sent.responses[0].partition_responses[0].error_code == UNKNOWN_ID
     assert judge(tap.history) is None
 
 

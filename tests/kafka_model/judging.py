@@ -295,7 +295,8 @@ class Model:
             plain = tuple(each._replace(verification=None) for each in ended)
             at.states = () if prompt else at.states
             at.add(*ended, *plain)
-            self.used[where, ending.producer_id] = self.now
+            if not perhaps:  # else the markers may have been written long ago
+                self.used[where, ending.producer_id] = self.now
 
     def _check(self, known: Possible, step: object, seen: Outcome, about: str) -> bool:
         allowed = known.see(step, seen)  # type: ignore[arg-type]
