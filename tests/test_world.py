@@ -25,7 +25,7 @@ from wirebroker.core.purgatory import NEVER
 from wirebroker.deeds.declaring import Deeds, deeds_in
 from wirebroker.faults.rules import KINDS
 
-CHUNK, CHUNKS = 20, 20
+CHUNK, CHUNKS = 20, 16
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -27,6 +27,9 @@ class Asking:
         """Returns None: no request of this subject needs a fence (see `playing.Subject`)."""
         return None
 
+    def sent(self, ask: Ask) -> None:
+        """Note that a request is sent."""
+
     def learn(self, ask: Ask, responses: Responses) -> None:
         """Remembers the first broker's responses."""
         response = responses.get(ask.connection)

@@ -53,9 +53,13 @@ class Groups(Asking):
         if not self._members[self._group]:
             weights |= {self._sync: 1.0, self._heartbeat: 0.5, self._leave: 0.5}
         ask = self._pick(weights)()
-        if ask.api == "JoinGroup":
-            self._joining[ask.connection] = self._group, ask.body.get("group_instance_id")
+        self.sent(ask)
         return ask
+
+    def sent(self, ask: Ask) -> None:
+        """Note that a request is sent."""
+        if ask.api == "JoinGroup":
+            self._joining[ask.connection] = ask.body["group_id"], ask.body.get("group_instance_id")
 
     def _choose_member(self) -> None:
         """Chooses the sender's member id, instance id and generation, which mostly are those of a member."""

@@ -186,7 +186,7 @@ class Shares(Asking):
         return self._random.choices(self._members, [6, 4, 1, 5, 2, 1])[0]
 
     def _epoch(self, member: Member) -> int:
-        return int(self._pick({member.epoch: 24, 0: 0.7, -1: 0.6, member.epoch + 1: 0.5, member.epoch - 1: 0.5}))
+        return int(self._pick({0: 0.7, -1: 0.6, member.epoch + 1: 0.5, member.epoch - 1: 0.5} | {member.epoch: 24}))
 
     def _fetch(self) -> Ask:
         member = self._member()
@@ -275,7 +275,7 @@ class Shares(Asking):
         group = self._pick({"@a": 8, "@b": 2, "@c": 2, "": 0.2})
         member = self._pick({"m1": 5, "m2": 3, "m3": 2, "": 0.2, "m" * 37: 0.2})
         known = self._epochs.get((group, member), 0)
-        epoch = self._pick({known: 12, 0: 2, -1: 1, known + 1: 0.5, max(known - 1, 0): 1, -2: 0.2})
+        epoch = self._pick({0: 2, -1: 1, known + 1: 0.5, max(known - 1, 0): 1, -2: 0.2} | {known: 12})
         topics = self._pick({None: 4, ("t",): 3, ("t", "u"): 3, ("u",): 1, ("nope",): 0.4, (): 0.2})
         if epoch == 0 and topics is None and self._chance(0.9):
             topics = ("t",)

@@ -432,7 +432,7 @@ class Transactions(Asking):
             self._then = Ask(0, "EndTxn", ask.version, ask.body | {"committed": committed})
         for producer in self._of(ask.body["transactional_id"])[-1:]:
             producer.ended()
-            if ask.version >= 5 and self._actor is producer:
+            if ask.version >= 5 and ask.body["producer_id"] == producer.pid:
                 producer.pid = response.get("producer_id", producer.pid)
                 producer.epoch = response.get("producer_epoch", 0)
 

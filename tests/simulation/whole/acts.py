@@ -35,6 +35,7 @@ from wirebroker.security.acl_specs import text_of
 
 if TYPE_CHECKING:
     from simulation.whole.world import World
+    from wirebroker.core.partition import Partition
 
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 ACL = "allow User:alice READ TOPIC t"
@@ -80,6 +81,20 @@ def act(name: str, about: str = CLUSTER) -> Callable[[Act], Act]:
 
 
 # Arguments
+
+
+def _in_use(world: World) -> list[Partition]:
+    """Returns the partitions that belong to open transactions, or for which requests wait."""
+    transactions = world.engine.transactions.transactions.values()
+    added = {where for each in transactions for where in each.partitions}
+    partitions = [each for each in world.engine.cluster.partitions() if not each.topic.startswith("__")]
+    return [each for each in partitions if each.waiting or (each.topic, each.index) in added]
+
+
+def _partition(world: World, chance: Random) -> tuple[str, int]:
+    """Returns a topic and a partition, in many cases one that is in use."""
+    used = sorted((each.topic, each.index) for each in _in_use(world))
+    return world.pick(chance, used) if used and chance.random() < 0.7 else (_topic(world, chance), chance.choice([0, 1]))
 
 
 def _topic(world: World, chance: Random) -> str:
@@ -188,6 +203,8 @@ def _parameters(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
 def _deed(name: str, owner: str, parameters: list[inspect.Parameter]) -> Act:
     def perform(world: World, chance: Random) -> Things:
         given = {each.name: _argument(world, chance, name, each.name) for each in parameters}
+        if {"topic", "partition"} <= given.keys():
+            given["topic"], given["partition"] = _partition(world, chance)
         if name == "truncate":
             given |= _segment(world, chance)
         positional = [given[each.name] for each in parameters if each.kind is not each.KEYWORD_ONLY]
@@ -245,7 +262,10 @@ def _faults_end(world: World, _: Random) -> Things:
 
 @act("a partition goes offline", "topic")
 def _goes_offline(world: World, chance: Random) -> Things:
-    topic, index, node = _topic(world, chance), chance.choice([0, 1]), _node(world, chance)
+    (topic, index), node = _partition(world, chance), _node(world, chance)
+    partition = world.engine.cluster.partition(topic, index)
+    if partition is not None and chance.random() < 0.7:
+        node = partition.leader
     restore = Doer(world.engine).fill_disk(node, topic, index)
     if restore is not None:
         world.at_repair.append(restore)
@@ -254,7 +274,7 @@ def _goes_offline(world: World, chance: Random) -> Things:
 
 @act("a write fails")
 def _write_fails(world: World, chance: Random) -> Things:
-    partition = world.engine.cluster.partition(_topic(world, chance), chance.choice([0, 1]))
+    partition = world.engine.cluster.partition(*_partition(world, chance))
     if partition is not None:
         partition.fail_next_write()
         world.at_repair.append(lambda: partition.fail_next_write(0))
@@ -397,8 +417,7 @@ def _fails(world: World, chance: Random) -> Things:
 
 @act("the disk is well again")
 def _well(world: World, _: Random) -> Things:
-    if world.disk is not None:
-        world.disk.repair()
+    world.mend()
     return frozenset({CLUSTER})
 
 

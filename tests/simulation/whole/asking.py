@@ -19,18 +19,30 @@ from random_dialogues.security import Security
 from random_dialogues.states import States
 from random_dialogues.subjects import SUBJECTS
 from random_dialogues.symbols import Json, Symbols, from_json, to_json
+from simulation.whole.habits import Habits
 from simulation.whole.kinds import ASKED
 
 LONGEST_WAITS = (0, 0, 500, 20_000)
 """The max_wait_ms of Fetch requests. The Fetch requests of dialogues do not wait."""
+MOST = 2**31 - 1
 VARIED: dict[tuple[str, str], tuple[Any, ...]] = {
-    ("JoinGroup", "rebalance_timeout_ms"): (0, 0, 10, 5000, 300_000),
+    ("JoinGroup", "rebalance_timeout_ms"): (0, 0, 10, 5000, 300_000, MOST),
     ("JoinGroup", "session_timeout_ms"): (6000, 10_000, 45_000),
-    ("Fetch", "max_wait_ms"): LONGEST_WAITS, ("Fetch", "isolation_level"): (0, 1),
-    ("ShareFetch", "max_wait_ms"): (0, 500, 30_000),
-    ("InitProducerId", "transaction_timeout_ms"): (1000, 10_000, 900_000), ("Produce", "acks"): (-1, -1, 1),
+    ("ConsumerGroupHeartbeat", "rebalance_timeout_ms"): (0, 1, MOST),
+    ("StreamsGroupHeartbeat", "rebalance_timeout_ms"): (0, 1, MOST),
+    ("Fetch", "max_wait_ms"): LONGEST_WAITS, ("Fetch", "isolation_level"): (0, 1), ("Fetch", "min_bytes"): (0, 1, MOST),
+    ("ShareFetch", "max_wait_ms"): (0, 500, 30_000), ("ShareFetch", "min_bytes"): (0, 1, MOST),
+    ("ShareFetch", "max_records"): (1, MOST), ("ShareFetch", "batch_size"): (1, MOST),
+    ("InitProducerId", "transaction_timeout_ms"): (1, 1000, 10_000, 900_000), ("Produce", "acks"): (-1, -1, 1),
+    ("Produce", "timeout_ms"): (0, 1, MOST), ("DeleteRecords", "timeout_ms"): (0, 1, MOST),
+    ("CreateTopics", "timeout_ms"): (0, -1), ("DeleteTopics", "timeout_ms"): (0, -1),
+    ("CreatePartitions", "timeout_ms"): (0, -1),
 }  # fmt: skip
 """Values of single fields of requests."""
+STATIC: dict[str, tuple[Any, ...]] = {
+    "group_instance_id": ("i1", "i2"), "rebalance_timeout_ms": (0, 0, 0, 5000), "session_timeout_ms": (6000, 45_000),
+}  # fmt: skip
+"""Values of a static member."""
 SINCE_STATIC = 5
 """The first version of JoinGroup that supports static members."""
 FOLLOWING = 4
@@ -61,6 +73,7 @@ class Speaker:
         self._subjects: dict[str, Subject] = {}
         self._count = 0
         self._latest: deque[str] = deque(maxlen=FOLLOWING)
+        self._habits = Habits()
 
     def _subject(self, name: str) -> Subject:
         if name not in self._subjects:
@@ -73,11 +86,36 @@ class Speaker:
     def ask(self, api: str, chance: Random, free: list[int], now: int) -> Asked | None:
         """Returns a request of this API, or else another request that its subject would send now. Returns None if the request
         needs an id that no broker has given out."""
+        due = None if self._planned else self._habits.next(chance)
+        if due is not None:
+            name, ask = due[0], _varied(replace(due[1], connection=free[0]), chance, static=False)
+        else:
+            name = self._who(api, chance)
+            made = self._made(name, api, chance, free)
+            if made is None:
+                return None
+            ask = made
+        self._subject(name).sent(ask)
+        self._habits.sent(name, ask)
+        self._count += 1
+        _mark(ask.body, name, self._count)
+        self.symbols.date(self._count, now)
+        try:
+            return Asked(name, ask, from_json(request_class(KEYS[ask.api]), ask.body, self.symbols, now))
+        except KeyError:
+            return None
+
+    def _who(self, api: str, chance: Random) -> str:
+        """Chooses the subject that sends a request of this API."""
         latest = [each for each in self._latest if each in ASKED[api] and not self._planned]
         name = latest[-1] if latest and chance.random() < 0.6 else chance.choice(ASKED[api])
         self._latest.append(name)
+        return name
+
+    def _made(self, name: str, api: str, chance: Random, free: list[int]) -> Ask | None:
+        """Returns a request of a subject."""
         subject: Any = self._subject(name)
-        ask = None
+        ask: Ask | None = None
         for _ in range(self._tries):
             subject._random = Random(chance.getrandbits(32))
             for part in ("_shares", "_quotas", "_topics"):
@@ -93,16 +131,10 @@ class Speaker:
         if ask is None:
             return None
         if not self._planned:
-            ask = _varied(ask, chance, static=self._seed % 4 == 0)
-        elif ask.api == "Fetch":
+            return _varied(ask, chance, static=self._seed % 2 == 0)
+        if ask.api == "Fetch":
             ask.body["max_wait_ms"] = chance.choice(LONGEST_WAITS)
-        _mark(ask.body, name)
-        self._count += 1
-        self.symbols.date(self._count, now)
-        try:
-            return Asked(name, ask, from_json(request_class(KEYS[ask.api]), ask.body, self.symbols, now))
-        except KeyError:
-            return None
+        return ask
 
     def hear(self, asked: Asked, connection: int, response: Message | None) -> None:
         """Let the subject learn from a response, or from its absence."""
@@ -111,6 +143,7 @@ class Speaker:
         if response is not None:
             self.symbols.learn(response)
             told = to_json(response, self.symbols)
+            self._habits.heard(asked.subject, asked.ask, told)
         subject.learn(asked.ask, {} if told is None else {connection: told})
 
 
@@ -121,18 +154,18 @@ def _varied(ask: Ask, chance: Random, *, static: bool) -> Ask:
         for (api, field), values in VARIED.items()
         if api == ask.api and field in ask.body and chance.random() < 0.3
     }
-    if static and ask.api == "JoinGroup" and ask.version >= SINCE_STATIC:
-        changed |= {"group_instance_id": chance.choice(["i1", "i2"]), "rebalance_timeout_ms": chance.choice([0, 0, 0, 5000])}
+    if static and ask.api == "JoinGroup" and ask.version >= SINCE_STATIC and not ask.body["member_id"]:
+        changed |= {name: chance.choice(values) for name, values in STATIC.items()}
     return replace(ask, body=ask.body | changed)
 
 
-def _mark(body: Json, subject: str) -> None:
-    """Makes the values of records unique: their tags begin with the subject's name."""
+def _mark(body: Json, subject: str, number: int) -> None:
+    """Makes the values of records unique: their tags begin with the subject's name and the number of the request."""
     for topic in body.get("topic_data", ()):
         for part in topic["partition_data"]:
             for batch in part["records"] or ():
                 if not batch["tag"].startswith(subject):
-                    batch["tag"] = f"{subject}.{batch['tag']}"
+                    batch["tag"] = f"{subject}{number}.{part['index']}.{batch['tag']}"
 
 
 def _shorten(subject: Any) -> None:

@@ -144,8 +144,7 @@ class Done:
         family = {
             "CreateAcls": "acl", "DeleteAcls": "acl", "AlterClientQuotas": "quota", "AlterUserScramCredentials": "scram",
             "CreateDelegationToken": "token", "RenewDelegationToken": "token", "ExpireDelegationToken": "token",
-            "AlterConfigs": "config", "IncrementalAlterConfigs": "config", "OffsetCommit": "offset", "OffsetDelete": "offset",
-            "TxnOffsetCommit": "offset", "EndTxn": "offset", "DeleteGroups": "offset",
+            "AlterConfigs": "config", "IncrementalAlterConfigs": "config",
         }.get(api)  # fmt: skip
         if family is not None:
             self.vague.add(family)
@@ -155,6 +154,27 @@ class Done:
             self.vague |= {"topic", "config", "offset"}
         elif api in ("Metadata", "StreamsGroupHeartbeat"):
             self._auto(api, request)
+        else:
+            self._offsets_perhaps(api, request)
+
+    def _offsets_perhaps(self, api: str, request: Any) -> None:
+        """Note that offsets may have been committed or deleted."""
+        if api == "OffsetCommit":
+            for key, value in self._commits(request):
+                self.add(key, value, ABSENT)  # the request may have asked for an expiry
+        elif api == "TxnOffsetCommit":
+            known = self._pending.setdefault(request.producer_id, [])
+            known += [Pending(key, value, self._count, False) for key, value in self._commits(request)]
+        elif api == "EndTxn":
+            for each in self._pending.get(request.producer_id, ()) if request.committed else ():
+                self.add(each.key, each.value)
+        elif api == "OffsetDelete":
+            for topic in request.topics:
+                for part in topic.partitions:
+                    self.add(("offset", request.group_id, topic.name, part.partition_index), ABSENT)
+        elif api == "DeleteGroups":
+            for group_id in request.groups_names:
+                self.drop("offset", group_id, how=lambda key: self.add(key, ABSENT))
 
     def _auto(self, api: str, request: Any) -> None:
         if api != "Metadata":
@@ -306,20 +326,28 @@ class Done:
         found = self._world.engine.cluster.topics_by_id.get(bytes(topic.topic_id))
         return found.name if found is not None else ""
 
-    def _committed(self, request: Any, response: Any) -> Iterator[tuple[Key, Any]]:
-        codes = {(self._name(t), p.partition_index): p.error_code for t in response.topics for p in t.partitions}
+    def _commits(self, request: Any) -> Iterator[tuple[Key, Any]]:
         for topic in request.topics:
             for part in topic.partitions:
-                name = self._name(topic)
-                if not codes.get((name, part.partition_index), -1):
-                    key = ("offset", request.group_id, name, part.partition_index)
-                    yield key, (part.committed_offset, part.committed_metadata or "")
+                key = ("offset", request.group_id, self._name(topic), part.partition_index)
+                yield key, (part.committed_offset, part.committed_metadata or "")
+
+    def _committed(self, request: Any, response: Any) -> Iterator[tuple[Key, Any]]:
+        codes = {(self._name(t), p.partition_index): p.error_code for t in response.topics for p in t.partitions}
+        yield from ((key, value) for key, value in self._commits(request) if not codes.get((key[2], key[3]), -1))
+
+    def _commit(self, key: Key, *values: Any) -> None:
+        """An offset is committed. If requests run in slices, their order is not the order of their responses."""
+        (self.add if self._world.setting.sliced else self.set)(key, *values)
 
     def _OffsetCommit(self, request: Any, response: Any, version: int) -> None:  # noqa: N802
         for key, value in self._committed(request, response):
-            self.set(key, value, *([ABSENT] if 2 <= version <= 4 and request.retention_time_ms >= 0 else []))
+            self._commit(key, value, *([ABSENT] if 2 <= version <= 4 and request.retention_time_ms >= 0 else []))
 
     def _TxnOffsetCommit(self, request: Any, response: Any, version: int) -> None:  # noqa: N802
+        if self._world.setting.sliced:
+            for key, _ in self._committed(request, response):
+                self.set(key, ANY)
         known = self._pending.setdefault(request.producer_id, [])
         sure = version >= 5 or (request.producer_id, request.group_id) in self._added
         known += [Pending(key, value, self._count, sure) for key, value in self._committed(request, response)]
@@ -343,7 +371,7 @@ class Done:
             if changed.get(each.key, 0) > each.number:
                 continue  # a newer offset stays
             if each.sure:
-                self.set(each.key, each.value)
+                self._commit(each.key, each.value)
             else:
                 self.add(each.key, each.value)
 
@@ -365,7 +393,7 @@ class Done:
             for topic in group.topics if not group.error_code else ():
                 for part in topic.partitions:
                     key = ("offset", group_id, self._name(topic), part.partition_index)
-                    found = ABSENT if part.committed_offset < 0 else (part.committed_offset, part.metadata or "")
+                    found = ABSENT if part.committed_offset == -1 else (part.committed_offset, part.metadata or "")
                     wanted = self.facts.get(key, {ABSENT})
                     if not part.error_code and key[2] and not ({ANY, found} & wanted or self._may_differ(key, found)):
                         raise Finding("OffsetFetch: not what was committed", f"{key}: {found}, expected {wanted}")

@@ -159,6 +159,11 @@ THEMES: dict[str, tuple[str, ...]] = {
         "the disk is well again", "Produce", "OffsetCommit", "EndTxn", "AddPartitionsToTxn", "JoinGroup", "SyncGroup",
         "IncrementalAlterConfigs", "CreateTopics", "clock: seconds",
     ),
+    "failures": (
+        "a partition goes offline", "a partition goes offline", "a write fails", "the disk is well again", "Produce",
+        "AddPartitionsToTxn", "AddPartitionsToTxn", "EndTxn", "EndTxn", "TxnOffsetCommit", "OffsetCommit", "ShareAcknowledge",
+        "Fetch", "ShareFetch", "clock: seconds",
+    ),
     "restarts": (
         "running: restart", "running: restart", "cluster: kill_broker", "cluster: start_broker", "Fetch", "Fetch",
         "ShareFetch", "TxnOffsetCommit", "EndTxn", "ConsumerGroupHeartbeat", "CreatePartitions", "clock: seconds",

@@ -191,7 +191,7 @@ class _Part(NamedTuple):
         asked, offset = self.asked, self.asked.fetch_offset
         large = asked.partition_max_bytes >= LARGE <= self.sent.request.max_bytes
         ready = self.before.stable if committed else self.before.high
-        whole = not large or compacted
+        whole = not large or compacted or self.world.engine.cluster.quotas.on  # a quota limits the bytes of a response, too
         if not batches:
             self._expect(whole or offset >= ready, "records are left out")
             return

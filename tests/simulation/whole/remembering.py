@@ -65,5 +65,7 @@ def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], af
         (producer_id, epoch, _, state, _), (now_id, now_epoch, *_) = before[key], after[key]
         return state in ("PrepareCommit", "PrepareAbort") and producer_id == now_id and epoch <= now_epoch
     if key[0] == "members":  # a classic group that was in a rebalance has the members of its last generation
-        return key in before and before[key][0] in ("PreparingRebalance", "CompletingRebalance")
+        # as in Kafka, a group becomes empty even if that cannot be written
+        unwritten = ("Empty",) if world.disk_had_failed else ()
+        return key in before and before[key][0] in ("PreparingRebalance", "CompletingRebalance", *unwritten)
     return False

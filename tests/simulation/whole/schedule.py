@@ -83,7 +83,7 @@ def schedule_of(seed: int, plan: Plan | None = None) -> Schedule:
     chance = random.Random(f"whole {seed}")
     first, second = focus = focus_of(seed)
     setting = _setting(seed, chance)
-    kinds = [*chance.choices(SETUP_KINDS, k=8), *_drawn(setting, chance)]
+    kinds = _drawn(setting, chance)
     for _ in range(chance.randint(2, 5)):
         at = chance.randrange(4, len(kinds))
         between = [] if chance.random() < 0.6 else [kinds.pop()]
@@ -106,13 +106,20 @@ def _planned(seed: int, plan: Plan) -> Schedule:
 
 
 def _drawn(setting: Setting, chance: random.Random) -> list[str]:
-    """Draws kinds by weight, and more often those of the schedule's themes."""
+    """Draws kinds by weight, and more often those of the schedule's themes. Leaves out the kinds of some other themes, because
+    a schedule of fewer kinds goes further with each."""
     fits = {"the disk": setting.data, "replicas": setting.brokers > 1, "security": setting.secured}
-    themes = chance.sample([each for each in THEMES if fits.get(each, True)], k=chance.choice([0, 1, 2]))
+    themes = chance.sample([each for each in THEMES if fits.get(each, True)], k=chance.choice([0, 1, 1, 2]))
     themes += [each for each, fit in fits.items() if fit and chance.random() < 0.4]
     often = [kind for theme in themes for kind in THEMES[theme]]
-    drawn = chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=chance.randint(SHORTEST, LONGEST))
-    return [chance.choice(often) if often and chance.random() < 0.6 else kind for kind in drawn]
+    share = chance.choice([0, 0.5, 0.8])
+    kept = {kind for theme in THEMES if theme in themes or chance.random() >= share for kind in THEMES[theme]}
+    left_out = {kind for theme in THEMES.values() for kind in theme} - kept
+    weights = {kind: weight for kind, weight in WEIGHTS.items() if kind not in left_out}
+    first = [kind for kind in SETUP_KINDS if kind not in left_out] or SETUP_KINDS
+    drawn = chance.choices(list(weights), list(weights.values()), k=chance.randint(SHORTEST, LONGEST))
+    drawn = [chance.choice(often) if often and chance.random() < 0.75 else kind for kind in drawn]
+    return [*chance.choices(first, k=8), *drawn]
 
 
 def _setting(seed: int, chance: random.Random) -> Setting:

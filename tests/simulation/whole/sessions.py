@@ -29,6 +29,13 @@ class Sessions:
         """Returns the epoch that a session expects, or 0."""
         return self._next.get(key, 0)
 
+    def node_of(self, request: Any) -> int | None:
+        """Returns the broker that has the session of a request, or None."""
+        names = ("session_id",), ("group_id", "member_id")
+        named = [tuple(getattr(request, name, None) for name in each) for each in names]
+        epoch = getattr(request, "session_epoch", getattr(request, "share_session_epoch", INITIAL))
+        return next((key[0] for key in self._next if key[1:] in named), None) if epoch != INITIAL else None
+
     def sent(self, sent: Sent) -> None:
         """Note that a request is sent."""
         if (key := _key(sent, None)) is not None:

@@ -22,11 +22,11 @@ class Timer(NamedTuple):
 HOURS, MINUTES, SECONDS = "clock: hours", "clock: minutes", "clock: seconds"
 TIMERS: dict[str, Timer] = {
     "Compaction._rounds": Timer(),
-    "Controller._check_lag": Timer(("cluster: freeze_replica",)),
+    "Controller._check_lag": Timer(("cluster: freeze_replica",), seed=5),
     "Controller.balance": Timer((), HOURS),
     "Controller.reassign.<locals>.<lambda>": Timer(("reassignments are slow", "AlterPartitionReassignments"), HOURS),
     "Decisions._again": Timer(("the disk is full", "CreateAcls", "AlterClientQuotas", "the disk is well again"), SECONDS),
-    "Delayed._finish": Timer(("cluster: freeze_replica", "cluster: freeze_replica", "Produce", "Produce"), SECONDS, 6),
+    "Delayed._finish": Timer(("cluster: freeze_replica", "cluster: freeze_replica", "Produce", "Produce"), SECONDS, 10),
     "Engine.unauthenticated.<locals>.end": Timer(("SaslHandshake", "SaslAuthenticate"), SECONDS, 8),
     "Exchange.mute.<locals>.end": Timer(("quota: set", "Produce", "Produce"), MINUTES, 4),
     "FaultPlan._close_later.<locals>.<lambda>": Timer(("fault: close", "Metadata", "Fetch", "Produce"), SECONDS),
@@ -52,7 +52,7 @@ TIMERS: dict[str, Timer] = {
     ),
     "TransactionCoordinator._abort_timed_out": Timer((), HOURS),
     "TransactionCoordinator._expire": Timer((), HOURS),
-    "TransactionCoordinator._retry.<locals>.again": Timer(("Produce", "a partition goes offline"), MINUTES, 2),
+    "TransactionCoordinator._retry.<locals>.again": Timer(("Produce", "a partition goes offline"), MINUTES, 22),
     "Upgrading.go_on": Timer(("upgrade",), SECONDS, 2),
 }
 """The timers that schedules can meet."""

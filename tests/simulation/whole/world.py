@@ -70,8 +70,10 @@ FAULTY = 4
 SLICES = 3
 """How many slices of long requests run between two steps, if they run in slices."""
 
-LEAVING = 0.04
-"""How often a client leaves before its request has a response."""
+LEAVING, LEAVING_SLICED = 0.04, 0.2
+"""How often a client leaves before its request has a response, and how often if requests run in slices."""
+LONGEST_SLICED = 24
+"""The most slices that run before a client leaves."""
 
 FIRST: dict[Any, dict[Key, Any]] = {}
 """The facts of a new cluster that do not concern topics. The key has the settings on which they depend."""
@@ -275,7 +277,7 @@ class World:
         try:
             things = ACTS[kind](self, chance)
         except IMPOSSIBLE as why:
-            if isinstance(why, EncodeError | ProtocolError):
+            if isinstance(why, EncodeError | ProtocolError) or kind.startswith("clock: "):
                 raise
             self.say(f"{kind}: impossible, {type(why).__name__} {why}")
             return None
@@ -324,8 +326,9 @@ class World:
         link.arrived.append(frame)
         link.awaited.append(sent)
         names = {topic.topic_id: topic.name for topic in self.engine.cluster.topics.values()}
-        if not (self.judging or self.setting.planned) and chance.random() < LEAVING:
-            self.settle(chance.randint(0, SLICES))
+        leaving = LEAVING_SLICED if self.setting.sliced else LEAVING
+        if not (self.judging or self.setting.planned) and chance.random() < leaving:
+            self.settle(chance.randint(0, LONGEST_SLICED))
             if self.links.get(Where(link.number, link.node)) is link:
                 self.say(f"[{link.number}→{node}] leaves")
                 self.leave(Where(link.number, link.node))
@@ -355,13 +358,13 @@ class World:
             return None
         wanted = None
         if chance.random() > 0.1 and len(cluster.brokers) > 1:
-            wanted = self._leader(request)
+            wanted = self.sessions.node_of(request) or self._leader(request)
         return wanted if wanted in live else self.pick(chance, live)
 
     def _leader(self, request: Any) -> int | None:
         cluster = self.engine.cluster
         for name, kind in (("transactional_id", "transaction"), ("group_id", "group")):
-            if (key := getattr(request, name, None)) and hasattr(request, "session_epoch") is False:
+            if (key := getattr(request, name, None)) and not hasattr(request, "share_session_epoch"):
                 if name == "transactional_id" and hasattr(request, "acks"):
                     continue
                 with suppress(LookupError, ValueError):
@@ -555,14 +558,18 @@ class World:
         self.expects_closes = True
         self.engine.clear_faults()
 
-    def repair(self) -> None:
-        """Repair everything: remove faults, empty the disk, start the brokers that are down, let all replicas follow."""
-        self.clear_faults()
+    def mend(self) -> None:
+        """Every log can be written again."""
         for undo in self.at_repair:
             undo()
         self.at_repair.clear()
         if self.disk is not None:
             self.disk.repair()
+
+    def repair(self) -> None:
+        """Repair everything: remove faults, empty the disk, start the brokers that are down, let all replicas follow."""
+        self.clear_faults()
+        self.mend()
         self.engine.controller.slow_until = 0
         self.engine.controller.recover(self.now)
         self.settle()

@@ -1,0 +1,165 @@
+"""What clients send next by themselves, because of what was sent and answered before.
+
+A library finds its coordinator, joins a group with the id that it got, sends SyncGroup, joins again when other members join or
+leave, goes on with its fetch session, and ends its transactions. And a rival sends again what another client has sent. Without
+them, few groups of a schedule would become stable, and few sessions and transactions would have more than one request.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from random_dialogues.replay import Ask
+from random_dialogues.symbols import Json
+
+NOT_COORDINATOR, MEMBER_ID_REQUIRED, REBALANCE = "16 NOT_COORDINATOR", "79 MEMBER_ID_REQUIRED", "27 REBALANCE_IN_PROGRESS"
+GONE = ("25 UNKNOWN_MEMBER_ID", "82 FENCED_INSTANCE_ID", "16 NOT_COORDINATOR", "23 INCONSISTENT_GROUP_PROTOCOL")
+SHARING: Json = {"member_epoch": 0, "subscribed_topic_names": ["@t", "@u"]}
+OFFSET: Json = {"partition_index": 0, "committed_offset": 3, "committed_leader_epoch": -1, "committed_metadata": "m"}
+SINCE_SESSIONS = 7
+"""The first version of Fetch with sessions."""
+EPOCHS = ("member_epoch", "session_epoch", "share_session_epoch")
+"""The fields in which −1 stands for the end."""
+MOST_DUE, LATEST = 6, 8
+"""The most requests that wait to be sent, and the requests that a rival sends again. Older ones are forgotten."""
+BY_HABIT, BY_RIVALS = 0.5, 0.1
+"""How often a client sends a request that is due, and how often a rival does the same as another client."""
+Due = tuple[str, Ask]
+"""A subject and its request."""
+
+
+class Habits:
+    """The requests that follow from others. `next` returns them, one after the other."""
+
+    def __init__(self) -> None:
+        self._due: deque[Due] = deque(maxlen=MOST_DUE)
+        self._later: dict[tuple[str, Any], Due] = {}
+        """The ends of open transactions, by transactional id and producer id."""
+        self._latest: deque[Due] = deque(maxlen=LATEST)
+        self._joined: dict[str, dict[str, Due]] = {}
+        """For each group the last JoinGroup of each member."""
+        self._sharing: set[tuple[str, str]] = set()
+        """The groups and members of share groups that have fetched."""
+
+    def next(self, chance: Random) -> Due | None:
+        """Returns a request that a client sends now, or None."""
+        if self._due and chance.random() < BY_HABIT:
+            return self._due.popleft()
+        if self._later and chance.random() < BY_RIVALS:
+            return self._later.pop(next(iter(self._later)))
+        return _rival(*chance.choice(self._latest), chance) if self._latest and chance.random() < BY_RIVALS else None
+
+    def sent(self, subject: str, ask: Ask) -> None:
+        """A request is sent. A new member of a group lets all others join again, and a member of a share group joins it."""
+        if ask.api != "Produce" or all("seq" in batch for batch in _batches(ask)):
+            self._latest.append((subject, ask))
+        if ask.api == "JoinGroup" and ask.body["member_id"] not in self._members(ask.body["group_id"]):
+            self._join_again(ask.body["group_id"])
+        if ask.api == "ShareFetch" and (key := (ask.body["group_id"], ask.body["member_id"])) not in self._sharing:
+            self._sharing.add(key)
+            names = dict(zip(("group_id", "member_id"), key, strict=True))
+            self._due.append((subject, Ask(0, "ShareGroupHeartbeat", 1, names | SHARING)))
+
+    def heard(self, subject: str, ask: Ask, told: Json) -> None:
+        """A request got this response."""
+        text = str(told)
+        if NOT_COORDINATOR in text:
+            self._due.extend((subject, each) for each in _finding(ask.body))
+        if ask.api == "JoinGroup":
+            self._heard_join(subject, ask, told)
+        elif ask.api in ("Heartbeat", "SyncGroup") and told.get("error_code") == REBALANCE:
+            member = self._members(ask.body["group_id"]).get(ask.body["member_id"])
+            self._due.extend([member] if member is not None else [])
+        elif "error_code" in text:
+            return
+        elif ask.api == "LeaveGroup":
+            for gone in ask.body.get("members", [ask.body]):
+                self._members(ask.body["group_id"]).pop(gone.get("member_id", ""), None)
+            self._join_again(ask.body["group_id"])
+        else:
+            self._due.extend((subject, each) for each in _following(ask, told))
+            self._later.update((key, (subject, end)) for key, end in _ends(ask))
+
+    def _heard_join(self, subject: str, ask: Ask, told: Json) -> None:
+        group, member, error = ask.body["group_id"], told.get("member_id", ""), told.get("error_code")
+        again = replace(ask, body=ask.body | {"member_id": member})
+        if error == MEMBER_ID_REQUIRED:
+            self._due.append((subject, again))
+        elif error in GONE:
+            self._members(group).pop(ask.body["member_id"], None)
+        elif error is None:
+            self._members(group)[member] = subject, again
+            given = [{"member_id": each["member_id"], "assignment": "A"} for each in told.get("members", ())]
+            body: Json = {"group_id": group, "generation_id": told["generation_id"], "member_id": member, "assignments": given}
+            if (instance := ask.body.get("group_instance_id")) is not None:
+                body["group_instance_id"] = instance
+            self._due.append((subject, Ask(0, "SyncGroup", 3, body)))
+
+    def _members(self, group: str) -> dict[str, Due]:
+        return self._joined.setdefault(group, {})
+
+    def _join_again(self, group: str) -> None:
+        self._due.extend(self._members(group).values())
+
+
+def _finding(body: Json) -> Iterator[Ask]:
+    """Yields the FindCoordinator requests for the group and the transactional id of a request."""
+    for kind, field in enumerate(("group_id", "transactional_id")):
+        key: Any = body.get(field)
+        if key:
+            yield Ask(0, "FindCoordinator", 4, {"key_type": kind, "coordinator_keys": [key]})
+
+
+def _following(ask: Ask, told: Json) -> Iterator[Ask]:
+    """Yields the requests that follow an accepted one."""
+    if ask.api == "Fetch" and ask.version >= SINCE_SESSIONS and told.get("session_id"):
+        session = {"session_id": told["session_id"], "session_epoch": ask.body.get("session_epoch", -1) + 1}
+        yield replace(ask, body=ask.body | session)
+    elif ask.api == "DeleteTopics":
+        names = [each["name"] for each in ask.body.get("topics", ()) if each.get("name")] or ask.body.get("topic_names", ())
+        made = [
+            {"name": name, "num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": []} for name in names
+        ]
+        yield Ask(0, "CreateTopics", 5, {"topics": made, "timeout_ms": 10_000, "validate_only": False})
+    elif ask.api == "AddOffsetsToTxn":
+        named = {name: ask.body[name] for name in ("transactional_id", "producer_id", "producer_epoch", "group_id")}
+        yield Ask(0, "TxnOffsetCommit", 2, named | {"topics": [{"name": "@t", "partitions": [OFFSET]}]})
+
+
+def _ends(ask: Ask) -> Iterator[tuple[tuple[str, Any], Ask]]:
+    """Yields the end of the transaction to which an accepted request belongs."""
+    body, modern = ask.body, 5
+    if ask.api == "Produce" and body["transactional_id"]:
+        batch = next(_batches(ask))
+        body, modern = {"producer_id": batch.get("pid"), "producer_epoch": batch.get("epoch"), **body}, 12
+    elif ask.api != "TxnOffsetCommit":
+        return
+    named = {name: body[name] for name in ("transactional_id", "producer_id", "producer_epoch")}
+    key = (named["transactional_id"], named["producer_id"])
+    yield key, Ask(0, "EndTxn", 5 if ask.version >= modern else 3, named | {"committed": True})
+
+
+def _batches(ask: Ask) -> Iterator[Json]:
+    """Yields the batches of a Produce."""
+    return (batch for topic in ask.body["topic_data"] for part in topic["partition_data"] for batch in part["records"] or ({},))
+
+
+def _rival(subject: str, ask: Ask, chance: Random) -> Due:
+    """Returns what another client sends after this request: the same, a commit of the same offsets without a transaction, or
+    the end of the session or of the membership."""
+    leaving = next((name for name in EPOCHS if name in ask.body), None)
+    if ask.api == "TxnOffsetCommit" and chance.random() < 0.7:
+        topics = [
+            topic | {"partitions": [part | {"committed_offset": chance.randrange(50)} for part in topic["partitions"]]}
+            for topic in ask.body["topics"]
+        ]
+        return subject, Ask(0, "OffsetCommit", 8, {"group_id": ask.body["group_id"], "topics": topics})
+    if ask.api == "JoinGroup" and ask.body["member_id"] and chance.random() < 0.3:
+        return subject, Ask(0, "LeaveGroup", 2, {name: ask.body[name] for name in ("group_id", "member_id")})
+    if leaving is not None and chance.random() < 0.3:
+        return subject, replace(ask, body=ask.body | {leaving: -1})
+    return subject, ask
