@@ -103,6 +103,17 @@ def test_idle_share_partitions_are_written_again_so_that_older_records_can_go() 
         assert state.after(30) == (8, 11), "later all three states are written again, because g0 was in use"
 
 
+def test_states_of_the_time_before_a_soft_reset_are_written_again_once() -> None:
+    with MockKafka(topics={"t": 2}, configs=CONFIGS | {COLD_MS: 10_000}, clock="frozen") as kafka:
+        state = State(kafka)
+        state.after(3600)
+        for each in ("g0", "g1"):
+            state.begin(each)
+        kafka.reset(soft=True)
+        state.write("g0", 3)
+        assert state.after(11) == state.after(100)
+
+
 def test_a_broker_that_starts_knows_from_the_log_which_records_are_needed(tmp_path: Path) -> None:
     with MockKafka(topics={"t": 2}, configs=CONFIGS, clock="frozen", data=tmp_path) as kafka:
         state = State(kafka)

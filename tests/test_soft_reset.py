@@ -46,6 +46,20 @@ def test_a_service_lives_on(name: str, tool: str) -> None:
 # What a soft reset keeps, and what it resets
 
 
+def test_a_fetch_session_keeps_the_time_after_which_it_may_be_evicted(mock_kafka_factory: Start) -> None:
+    slots = {"max.incremental.fetch.session.cache.slots": 1}
+    kafka = mock_kafka_factory(topics={"orders": 1}, configs=slots, clock="frozen")
+    kafka.clock.advance(hours=1)
+    first = client(kafka).request(fetch(session_epoch=0), 11).session_id
+    kafka.reset(soft=True)
+    sessions = []
+    for seconds in (119, 2):
+        kafka.clock.advance(seconds=seconds)
+        sessions.append(client(kafka).request(fetch(session_epoch=0), 11).session_id)
+    assert sessions[0] == 0
+    assert sessions[1] not in (0, first)
+
+
 def test_clients_stay_and_their_next_requests_succeed(kafka: MockKafka) -> None:
     producer = RawProducer(kafka)
     producer.send(0)

@@ -150,6 +150,12 @@ class FetchSessions:
         """Forget the sessions of one broker."""
         self._sessions = {key: session for key, session in self._sessions.items() if key[0] != node_id}
 
+    def move_time(self, ms: int) -> None:
+        """The clock was moved by `ms` (negative if it was moved back). Move the times of all sessions by `ms`."""
+        for session in self._sessions.values():
+            session.used += ms
+            session.created += ms
+
     def restore(self, context: FetchContext, kept: Kept, node_id: int) -> None:
         """Undo a request whose response was not sent: restore the session, or remove the session if this request created it."""
         session = context.session

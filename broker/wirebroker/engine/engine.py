@@ -237,6 +237,7 @@ class Engine:
         self.groups.move_time(ms)
         self.transactions.move_time(ms)
         self.telemetry.move_time(ms)
+        self.fetch_sessions.move_time(ms)
         for connection in self.connections:
             connection.session.move_time(ms)
 

@@ -343,7 +343,7 @@ class ShareCoordinator:
                 state = self.states.get(key)
                 if state is None:
                     continue
-                if state.written + least > now:
+                if state.written <= now < state.written + least:  # a soft reset may have set the clock back
                     until = min(until, state.written + least)
                     continue
                 again = state._replace(snapshot_epoch=state.snapshot_epoch + 1, written=now)
