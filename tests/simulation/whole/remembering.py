@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fuzzing.script import Finding
 from simulation.whole.done import ABSENT, Key
 from simulation.whole.shown import shown
+from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.transactions.transaction import NO_EPOCH
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ def restarting(world: World, mode: str, restart: Callable[[str], None]) -> None:
     if world.disk is not None:
         world.disk.repair()
     world.settle()
-    before = shown(world) if world.engine.cluster.live_brokers and world.engine.faults is None else {}
+    cluster = world.engine.cluster
+    tells = world.engine.faults is None and all(each.leader != NO_LEADER for each in cluster.partitions())
+    before = shown(world) if cluster.live_brokers and tells else {}
     restart(mode)
     world.settle()
     if mode == "kill":  # the checkpoint of the log start offsets may be older
