@@ -573,6 +573,16 @@ def test_a_change_of_a_group_is_dropped_when_its_broker_stops() -> None:
     assert dropped > 10
 
 
+def test_a_heartbeat_brings_no_group_back_whose_log_is_deleted_meanwhile() -> None:
+    world = Groups().driven()
+    world.begin("a", share_beat("a", subscribed_topic_names=world.topics))
+    while "large" not in world.engine.groups.groups:
+        world.step()
+    world.send(deletion(GROUP_TOPIC), 6)
+    world.go_on()
+    assert world.engine.groups.groups == {}
+
+
 def test_topics_that_are_deleted_together_are_forgotten_by_a_share_group_in_one_record() -> None:
     world = Groups()
     for epoch in (0, 2):

@@ -102,11 +102,13 @@ class ShareStates:
         self, group: ShareGroup, change: Callable[[Preparation], Preparation], now: int
     ) -> Generator[None, Any, ErrorCode]:
         """Change the set of share partitions that have a state, and write the change to the log. The method first waits until
-        other changes of the group are done. If the group was deleted during this wait, the method does nothing.
+        other changes of the group are done. If the group was deleted meanwhile, the method changes nothing and returns an
+        error. (A group without members and states may be new.)
         """
         yield from self._groups.changes.settled([group.group_id])
-        if group.preparation is not None and self._registry.groups.get(group.group_id) is not group:
-            return ErrorCode.NONE
+        known = group.preparation is not None or bool(group.members)
+        if known and self._registry.groups.get(group.group_id) is not group:
+            return ErrorCode.GROUP_ID_NOT_FOUND
         return (yield from self._groups.changes.alone(group.group_id, self._write(group, change, now)))
 
     def _write(
