@@ -180,6 +180,18 @@ def _acquired(engine: Engine) -> Iterator[tuple[InFlight, str]]:
                     yield record, f"{held.key} {record.member_id}"
 
 
+def nobody_left_waits(world: World) -> None:
+    """Checks that no request of a client that has left waits for records. Raises Finding."""
+    engine = world.engine
+    if engine.turns.waiting or engine.turns.offloads:
+        return  # a request may be about to notice that its client has left
+    waiting: list[Any] = [each for partition in engine.cluster.partitions() for each in partition.waiting]
+    for callback in waiting + [each for held in engine.shares._waiting.values() for each in held]:
+        exchange = getattr(getattr(callback, "__self__", None), "exchange", None)
+        if exchange is not None and not exchange.alive:
+            raise Finding("a request of a client that has left waits for records", str(exchange.request)[:200])
+
+
 def all_leave(world: World) -> None:
     """Lets all clients leave, and checks that none of their requests waits any more. Raises Finding."""
     engine = world.engine

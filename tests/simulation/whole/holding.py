@@ -23,7 +23,7 @@ from requesting import plain
 from simulation.whole.acts import DAY, MINUTE, SECOND
 from simulation.whole.conserving import conserved
 from simulation.whole.done import Key
-from simulation.whole.following import all_leave
+from simulation.whole.following import all_leave, nobody_left_waits
 from simulation.whole.remembering import remembers, restarting
 from simulation.whole.settling import groups_settle
 from simulation.whole.shown import shown
@@ -61,6 +61,7 @@ def after_step(world: World, fired: Counter[str]) -> None:
     for partition in world.engine.cluster.partitions():
         _in_order(partition)
     world.following.look(world)
+    nobody_left_waits(world)
     _agree(world.engine)
 
 
