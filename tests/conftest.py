@@ -1,7 +1,6 @@
 """Fixtures and settings of all tests."""
 
 import gc
-import logging
 import os
 import tomllib
 from collections.abc import Generator
@@ -22,13 +21,16 @@ settings.register_profile("wirebroker", deadline=None)
 settings.load_profile("wirebroker")
 
 
-for client in ("kafka", "aiokafka"):
-    # Threads that a client of an earlier test has left behind still log. `caplog` must show only what the broker logs.
-    logging.getLogger(client).addHandler(logging.NullHandler())
-    logging.getLogger(client).propagate = False
 for waiting in (*vars(Waits).values(), ProxyKafka.wait_until):
     if defaults := getattr(waiting, "__defaults__", None):
         waiting.__defaults__ = tuple(PATIENCE if each == 5.0 else each for each in defaults)
+
+
+@pytest.fixture
+def caplog(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """Pytest's fixture without what clients log. Threads that a client of an earlier test has left behind still log."""
+    caplog.handler.addFilter(lambda record: record.name.partition(".")[0] not in ("kafka", "aiokafka"))
+    return caplog
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -29,8 +29,7 @@ FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
 @pytest.fixture(autouse=True)
 def no_tracebacks(caplog: pytest.LogCaptureFixture) -> Any:
     yield
-    ours = [each for each in caplog.records if not each.name.startswith("kafka.")]  # without clients of earlier tests
-    assert not [each for each in ours if each.levelno >= logging.ERROR]
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
 
 
 @pytest.fixture(params=["memory", "disk"])
