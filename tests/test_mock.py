@@ -37,6 +37,7 @@ from wirebroker.net.clock import CLOCKS, ClockName
 from wirebroker.net.host import Host
 from wirebroker.net.listener import Listener
 from wirebroker.net.protocol import BrokerProtocol
+from wirebroker.net.proxy_host import ProxyHost
 from wirebroker.net.thread import LoopThread
 from wirebroker.security.mechanisms import SERVED
 from wirebroker.security.protocols import protocol_named
@@ -503,6 +504,40 @@ def test_a_broker_ends_with_its_event_loop() -> None:
         kafka.stop()
     with pytest.raises(RuntimeError, match="the event loop of this broker does not run"):
         threaded.start()
+
+
+def test_a_proxy_is_started_and_stopped_as_a_broker_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    close = ProxyHost.close
+
+    async def close_slowly(host: ProxyHost) -> None:
+        await asyncio.sleep(0.1)
+        await close(host)
+
+    monkeypatch.setattr(ProxyHost, "close", close_slowly)
+    before, proxy = threading.active_count(), ProxyKafka(upstream="127.0.0.1:1")
+    proxy.start()
+    with pytest.raises(RuntimeError, match="this ProxyKafka is already running"):
+        proxy.start()
+
+    def stop() -> None:
+        with pytest.raises(RuntimeError, match="call it outside of the loop's thread"):
+            proxy.stop()
+
+    proxy._call(lambda _: stop())
+    assert proxy.connection_count() == 0
+    threads = [threading.Thread(target=proxy.stop, daemon=True) for _ in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(20)
+    assert threading.active_count() == before
+    thread = LoopThread()
+    proxy = ProxyKafka(upstream="127.0.0.1:1", loop_thread=thread)
+    proxy.start()
+    thread.stop()
+    with pytest.raises(RuntimeError, match="this ProxyKafka is not running"):
+        proxy.connection_count()
+    proxy.stop()
 
 
 @pytest.mark.parametrize("front", ["broker", "control", "proxy"])

@@ -13,6 +13,7 @@ import os
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 from wirebroker.client.settings import BadConfig, read_access
@@ -69,6 +70,8 @@ class ProxyKafka:
         self._given_thread = loop_thread
         self._thread: LoopThread | None = None
         self._host: ProxyHost | None = None
+        self._stopping = Lock()
+        """A lock that is held while `stop` runs. Several threads may call `stop`."""
         self._address: Address = ("", 0)
         self.faults = Faults(self)
         self.trace = TraceView(self)
@@ -81,7 +84,10 @@ class ProxyKafka:
         self.stop()
 
     def start(self) -> None:
-        """Open the first listener. The other brokers get their listeners when a response names them. Raises OSError."""
+        """Open the first listener. The other brokers get their listeners when a response names them. Raises OSError,
+        and RuntimeError if the proxy is running."""
+        if self._thread is not None:
+            raise RuntimeError("this ProxyKafka is already running; create a second ProxyKafka, or call stop() first")
         self._thread = self._given_thread or LoopThread()
         try:
             self._address = self._thread.await_(self._start())
@@ -107,14 +113,15 @@ class ProxyKafka:
         return address
 
     def stop(self) -> None:
-        """Close all connections and listeners. Does nothing if the proxy is not running."""
-        thread, self._thread = self._thread, None
-        host, self._host = self._host, None
-        if thread is not None:
-            if host is not None:
+        """Close all connections and listeners. Does nothing if the proxy is not running. Raises RuntimeError in the proxy's own
+        event loop."""
+        with self._stopping:
+            thread, host = self._thread, self._host
+            if thread is not None and host is not None and not thread.loop.is_closed():
                 thread.await_(self._close(host))
-            if self._given_thread is None:
+            if thread is not None and self._given_thread is None:
                 thread.stop()
+            self._thread = self._host = None
 
     async def _close(self, host: ProxyHost) -> None:
         control, self._control = self._control, None
@@ -177,7 +184,7 @@ class ProxyKafka:
         return self._call(lambda proxy: points(proxy.pushes, client_id, metric))
 
     def _running(self) -> tuple[LoopThread, ProxyHost]:
-        if self._thread is None or self._host is None:
+        if self._thread is None or self._host is None or self._thread.loop.is_closed():
             raise RuntimeError("this ProxyKafka is not running; use it in a with statement, or call start()")
         return self._thread, self._host
 
