@@ -30,6 +30,8 @@ class Clients:
         self.transactions: dict[str, Transaction] = {}
         self.polls: list[Poll] = []
         self.begins: dict[Where, int] = {}
+        self._sequences: dict[Any, tuple[str, ...]] = {}
+        """The values of each batch, by what its producer's retries have in common."""
         self._open: dict[Id, _Begun] = {}
         self._count = 0
         self._deleted: Counter[str] = Counter()
@@ -65,6 +67,9 @@ class Clients:
                 self.transactions[begun.name] = Transaction(begun.name, begun.producer, None)
             name = begun.name
         known = None if part.code is None or part.code in AGAIN else not part.code
+        key = (self._in_this_life(part.where), batch.producer_id, batch.epoch, batch.sequence)
+        if batch.checked and known is not False and self._sequences.setdefault(key, batch.values) != batch.values:
+            return  # the broker takes other records with the same sequence for a retry
         for number, value in enumerate(batch.values):
             before = self.sends.get(value)
             if before is not None and (before.acknowledged or not known):
