@@ -43,6 +43,9 @@ STATIC: dict[str, tuple[Any, ...]] = {
     "group_instance_id": ("i1", "i2"), "rebalance_timeout_ms": (0, 0, 0, 5000), "session_timeout_ms": (6000, 45_000),
 }  # fmt: skip
 """Values of a static member."""
+OWN_GROUPS = {"groups": "1", "consumers": "2", "shares": "3", "mixed": "3", "streams": "4"}
+"""What the names of the groups of a subject end with, if the groups of each type have names of their own."""
+GROUP_FIELDS = ("group_id", "group_ids", "groups", "groups_names", "coordinator_keys", "key")
 SINCE_STATIC = 5
 """The first version of JoinGroup that supports static members."""
 FOLLOWING = 4
@@ -74,6 +77,8 @@ class Speaker:
         self._count = 0
         self._latest: deque[str] = deque(maxlen=FOLLOWING)
         self._habits = Habits()
+        self._apart = not planned and seed % 3 > 0
+        """Whether the groups of each type have names of their own."""
 
     def _subject(self, name: str) -> Subject:
         if name not in self._subjects:
@@ -101,7 +106,8 @@ class Speaker:
         _mark(ask.body, name, self._count)
         self.symbols.date(self._count, now)
         try:
-            return Asked(name, ask, from_json(request_class(KEYS[ask.api]), ask.body, self.symbols, now))
+            body = _apart(ask.body, OWN_GROUPS.get(name, "")) if self._apart else ask.body
+            return Asked(name, ask, from_json(request_class(KEYS[ask.api]), body, self.symbols, now))
         except KeyError:
             return None
 
@@ -157,6 +163,15 @@ def _varied(ask: Ask, chance: Random, *, static: bool) -> Ask:
     if static and ask.api == "JoinGroup" and ask.version >= SINCE_STATIC and not ask.body["member_id"]:
         changed |= {name: chance.choice(values) for name, values in STATIC.items()}
     return replace(ask, body=ask.body | changed)
+
+
+def _apart(body: Any, suffix: str, field: str = "") -> Any:
+    """Returns a part of a request in which the names of groups end with this suffix."""
+    if isinstance(body, dict):
+        return {name: _apart(value, suffix, name) for name, value in body.items()}
+    if isinstance(body, list):
+        return [_apart(each, suffix, field) for each in body]
+    return body + suffix if field in GROUP_FIELDS and isinstance(body, str) and body.startswith("@") else body
 
 
 def _mark(body: Json, subject: str, number: int) -> None:

@@ -369,6 +369,8 @@ class Done:
         changed = dict(self._changed)  # the last commit of a key in this transaction counts
         for each in pending:
             if changed.get(each.key, 0) > each.number:
+                if len(self.facts[each.key]) > 1:  # the newer offset may not have been committed
+                    self.add(each.key, each.value)
                 continue  # a newer offset stays
             if each.sure:
                 self._commit(each.key, each.value)

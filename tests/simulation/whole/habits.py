@@ -76,6 +76,8 @@ class Habits:
             self._due.extend([member] if member is not None else [])
         elif "error_code" in text:
             return
+        elif ask.api == "SyncGroup":
+            self._join_beside(ask.body["group_id"])
         elif ask.api == "LeaveGroup":
             for gone in ask.body.get("members", [ask.body]):
                 self._members(ask.body["group_id"]).pop(gone.get("member_id", ""), None)
@@ -101,6 +103,15 @@ class Habits:
 
     def _members(self, group: str) -> dict[str, Due]:
         return self._joined.setdefault(group, {})
+
+    def _join_beside(self, group: str) -> None:
+        """A second member joins a group of one."""
+        if len(members := self._members(group)) == 1:
+            subject, ask = next(iter(members.values()))
+            body = ask.body | {"member_id": ""}
+            if (instance := body.get("group_instance_id")) is not None:
+                body["group_instance_id"] = "i1" if instance == "i2" else "i2"
+            self._due.append((subject, replace(ask, body=body)))
 
     def _join_again(self, group: str) -> None:
         self._due.extend(self._members(group).values())

@@ -70,6 +70,8 @@ FAULTY = 4
 SLICES = 3
 """How many slices of long requests run between two steps, if they run in slices."""
 
+UNWRITTEN = "the change cannot be written"
+"""Part of the reason for which a broker closes the connection of a client whose request it did not do."""
 LEAVING, LEAVING_SLICED = 0.04, 0.2
 """How often a client leaves before its request has a response, and how often if requests run in slices."""
 LONGEST_SLICED = 24
@@ -516,17 +518,20 @@ class World:
         elif isinstance(effect, Close):
             sent = link.awaited[0] if link.awaited else None
             holding.closed(self, sent, effect.reason)
+            if sent is not None and UNWRITTEN in effect.reason and not self.setting.sliced:
+                self._answered(link, None, done=False)
             self._gone(link)
         return 0
 
-    def _answered(self, link: Link, raw: bytes | None) -> None:
+    def _answered(self, link: Link, raw: bytes | None, *, done: bool = True) -> None:
         if not link.awaited:
             raise Finding("a response without a request", (raw or b"")[:60].hex())
         sent = link.awaited.popleft()
         sent.answered_at = self.now
         if raw is None:
             self._unjudged(sent)
-            self.done.perhaps(sent.api, sent.request)
+            if done:
+                self.done.perhaps(sent.api, sent.request)
             self.speaker.hear(sent.asked, link.number, None)
             return
         try:
