@@ -315,4 +315,4 @@ def test_a_segment_that_is_gone_from_the_middle_is_missed(tmp_path: Path) -> Non
     for path in (data / "orders-0").glob(f"{1:020d}.*"):
         path.unlink()
     said = str(refusal(data))
-    assert "it begins at offset 2, but the next offset after the segment before it is 1" in said
+    assert "it begins at offset 2, but the preceding segment's next offset is 1" in said

@@ -167,7 +167,7 @@ def test_a_topic_has_the_first_policy_that_matches(tmp_path: Path) -> None:
         ("payments", "application_duplicate", "certain"), ("payments", "partition_duplicate", "ignored"),
     ]  # fmt: skip
     assert read_policies(str(path), "likely").of("other").fails("likely"), "the flag overrides the file"
-    assert Policies().of("any").fails("likely"), "an exit code of 0 means that no finding is likely"
+    assert Policies().of("any").fails("likely"), "by default a likely finding fails the audit"
 
 
 @pytest.mark.parametrize(

@@ -225,7 +225,7 @@ class Recovery:
             if i and self.end != base and (self.end > base or self.end >= self._known.gaps_below):
                 raise DamagedFile(
                     self.folder / file_name(base, LOG),
-                    f"it begins at offset {base}, but the next offset after the segment before it is {self.end}. Restore the "
+                    f"it begins at offset {base}, but the preceding segment's next offset is {self.end}. Restore the "
                     "missing segments from a copy; to continue without them, remove all segments before this segment",
                 )
             self._look_at(i, base)

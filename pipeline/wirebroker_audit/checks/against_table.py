@@ -83,7 +83,7 @@ class Description:
 
 
 def is_description(path: str | None) -> bool:
-    """Tells whether the file describes a table (TOML). Any other file is itself a journal."""
+    """Tells whether the file is a TOML file, which describes a table. Any other file is itself a journal."""
     return path is not None and path.endswith(".toml")
 
 

@@ -75,8 +75,8 @@ def suspects(folded: DataFrame) -> DataFrame:
 
 
 def in_life(folded: DataFrame, troubled: DataFrame, suspicious: DataFrame, expiration_ms: int) -> DataFrame:
-    """Returns the suspects' runs. Each run has the number of its producer's span between two expirations (`life`), and the
-    batch `before` the run in that span.
+    """Returns the suspects' runs. `life` counts how often the run's producer had expired before the run. `before` is the
+    last batch of the preceding run in the same life.
 
     The columns describe the run's first batch; `tail` is the last batch that is not a marker. A damaged header also counts as a
     sign that its producer was active at that time.

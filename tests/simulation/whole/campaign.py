@@ -1,4 +1,5 @@
-"""Many schedules: cases for workers, the smallest failing schedule, and the ledger of the seeds played and the pairs met."""
+"""Many schedules: cases for workers, the smallest failing schedule, and the ledger of the seeds that were played and the pairs
+that were met."""
 
 from __future__ import annotations
 

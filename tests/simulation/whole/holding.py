@@ -246,7 +246,7 @@ def aged(world: World) -> None:
 
 
 def restarted(world: World, before: dict[Key, Any]) -> None:
-    """Restarts the brokers, and checks that they describe the same."""
+    """Restarts the brokers, and checks that they describe what `before` has."""
     chance = Random(world.setting.seed)
     mode = chance.choice(["clean", "kill"])
     world.say(f"the brokers restart ({mode})")

@@ -74,7 +74,8 @@ class Exactly:
         self.producer.begin_transaction()
 
     def finish(self) -> None:
-        """Commit the transaction. If the commit fails, abort the transaction, and consume its records again."""
+        """Commit the transaction. If the commit fails with an error that requires an abort, abort the transaction, and consume
+        its records again."""
         if not self.offsets:
             return
         try:
