@@ -3,6 +3,7 @@
 schedule   a schedule, which is data: a setting and a list of steps. A seed makes it
 world      an engine, its clients, its disk and the time; plays a step
 asking     steps that send requests, which the generators of the random dialogues make
+habits     requests that clients send because of earlier ones
 acts       steps that are not requests: deeds, faults, restarts, the disk and the clock
 shown      what the brokers say of their state
 done       what the accepted requests have done, to be compared with `shown`

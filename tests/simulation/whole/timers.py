@@ -63,7 +63,7 @@ NO_TIMERS = {
     "DeadLetters._sent.<locals>.<lambda>": "no dialogue asks for dead letters",
     "Engine._hold_back.<locals>.<lambda>": "a quota on connections would hold back the world's own administrator, too",
     "Exchange._send_later.<locals>.<lambda>": "a test's own function decides on the delay, and schedules have none",
-    "Group._complete_late_join": "the sessions of static members in the dialogues end before the rebalance does",
+    "Group._complete_late_join": "only members that a plan does not have are static and have no rebalance timeout",
     "Group._wait_for_first_members.<locals>.over": "group.initial.rebalance.delay.ms is 0, because schedules are short",
     "Handshakes._stall.<locals>.go_on": "there are no handshakes without sockets",
     "Interest._end": "only a proxy observes",
