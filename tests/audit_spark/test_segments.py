@@ -322,7 +322,7 @@ def test_a_brokers_folder_is_not_a_partition_if_its_log_directory_lies_below(tmp
     logs = tmp_path / "node-1" / "logs"
     log(tmp_path).save(logs)
     (logs / "meta.properties").write_text("version=1\n")
-    with pytest.raises(NotALogDirectory, match=f"holds no partition: .*; {re.escape(str(logs))} does"):
+    with pytest.raises(NotALogDirectory, match=f"holds no partition: .*; {re.escape(str(logs))} contains"):
         find_partitions(tmp_path)
 
 
