@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from actors import TEAM, ClassicMember, Member
+from actors import TEAM, ClassicMember, Member, TransactionalProducer
 from random_dialogues.replay import load, replay
-from requesting import find_coordinator
+from requesting import find_coordinator, plain
 from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.engine.engine import Engine
@@ -128,6 +128,28 @@ def test_consumer_groups_are_found_again_after_every_change(tmp_path: Path) -> N
             assert after["offsets"] == before["offsets"]
             groups.add(str(before["modern"]))
         assert len(groups) > 10
+
+
+def test_a_clock_that_goes_back_at_a_restart_stops_no_group_and_no_transaction(tmp_path: Path) -> None:
+    def start() -> MockKafka:
+        return MockKafka(topics={"orders": 2}, data=tmp_path, clock="frozen")
+
+    with start() as kafka:
+        kafka.clock.advance(days=2)
+        client(kafka).request(find_coordinator(TEAM), 4)
+        Member(kafka, "first").join("orders")
+        producer = TransactionalProducer(kafka, timeout_ms=60_000)
+        producer.init()
+        producer.send("a")
+    with start() as kafka:
+        Member(kafka, "second").join("orders")
+        kafka.clock.advance(seconds=10)
+        Member(kafka, "third").join("orders")
+        group = client(kafka).request(plain("ConsumerGroupDescribe", group_ids=[TEAM]), 1).groups[0]
+        assert (group.group_epoch, group.assignment_epoch) == (4, 4)
+        assert kafka.transactions()["till"].state == "Ongoing"
+        kafka.clock.advance(seconds=60)
+        assert kafka.transactions()["till"].state == "CompleteAbort"
 
 
 def test_no_timer_wakes_a_broker_that_has_closed_its_files(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ it here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from kafkawire.coordinator_log import CoordinatorRecord
@@ -217,10 +217,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         """Compare the subscribed topics with `facts` again when the next member sends a heartbeat."""
         self.facts_version = None
 
-    def move_time(self, ms: int) -> None:
-        super().move_time(ms)
+    def change_times(self, changed: Callable[[int], int]) -> None:
+        super().change_times(changed)
         for regex, resolved in list(self.resolved.items()):
-            self.resolve(regex, resolved._replace(time=resolved.time + ms))
+            self.resolve(regex, resolved._replace(time=changed(resolved.time)))
 
     # Records
 

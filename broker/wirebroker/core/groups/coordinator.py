@@ -110,12 +110,15 @@ class GroupCoordinator:
         remaining time."""
         self.changes.finish()
         for group in self.groups.values():
-            group.move_time(ms)
+            group.change_times(lambda time: time + ms)
         self.streams.failures.clear()
 
     def load(self, home: int, batches: Iterable[memoryview], now: int) -> None:
         """Load the groups and the committed offsets from the `batches` of the partition `home` of __consumer_offsets. Raises
-        ProtocolError."""
+        ProtocolError.
+
+        If the clock was moved forward before a restart, the records have later times than `now`. These times become `now`.
+        """
         loaded = GroupLog(home, self.offsets, self.changes)
         for batch in batches:
             loaded.read(batch)
@@ -126,6 +129,7 @@ class GroupCoordinator:
         for kind in MODERN:
             for made in loaded.modern.values():
                 if isinstance(made, kind):
+                    made.change_times(lambda time: min(time, now))
                     self.groups[made.group_id] = made
                     self._modern[kind.kind].loaded(made, now)
         for group_id in loaded.with_offsets - self.groups.keys():

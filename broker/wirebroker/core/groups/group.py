@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from kafkawire.coordinator_log import CoordinatorRecord
@@ -79,9 +79,8 @@ class AnyGroup(ABC):
     def die(self, now: int) -> None:
         """Stop the group's timers, because the group is deleted or replaced."""
 
-    def move_time(self, ms: int) -> None:  # noqa: B027 - a classic group has only timers, which need no change
-        """The clock was moved by `ms` (negative if it was moved back). Move all stored times by `ms`, so that timers keep their
-        remaining time."""
+    def change_times(self, changed: Callable[[int], int]) -> None:  # noqa: B027 - a classic group stores no times
+        """Replace each stored time (ms since the epoch), because the clock was moved."""
 
     @abstractmethod
     def subscribes(self, topic: str) -> bool:

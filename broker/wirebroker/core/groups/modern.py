@@ -7,7 +7,7 @@ and the partitions that it must give up. `modern_heartbeats` handles the heartbe
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -259,9 +259,9 @@ class ModernGroup(AnyGroup, Generic[M, T]):
     def forget_unrecorded(self) -> None:
         """Forget the state that the group's records do not contain."""
 
-    def move_time(self, ms: int) -> None:
+    def change_times(self, changed: Callable[[int], int]) -> None:
         if self.assigned_at:
-            self.assigned_at += ms
+            self.assigned_at = changed(self.assigned_at)
 
     # Records
 

@@ -7,7 +7,7 @@ here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -147,13 +147,11 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
     def state_name(self) -> str:
         return STABLE if self.members else EMPTY
 
-    def move_time(self, ms: int) -> None:
-        """The clock was moved by `ms`. Move all stored times by `ms`, so that the time until an initialization is tried again
-        stays the same."""
-        super().move_time(ms)
+    def change_times(self, changed: Callable[[int], int]) -> None:
+        super().change_times(changed)
         if self.preparation is not None:
             begun = self.preparation.initializing.items()
-            moved = {topic_id: each._replace(time=each.time + ms) for topic_id, each in begun}
+            moved = {topic_id: each._replace(time=changed(each.time)) for topic_id, each in begun}
             self.preparation = replace(self.preparation, initializing=moved)
 
     def subscriptions(self, changed: ShareMember | None = None, without: Iterable[str] = ()) -> Counter[str]:

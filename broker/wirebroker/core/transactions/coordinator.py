@@ -101,17 +101,25 @@ class TransactionCoordinator:
         self._finish_all(now)
 
     def load(self, batches: Iterable[memoryview], now: int) -> None:
-        """Load a partition of __transaction_state, and write the missing markers of prepared transactions."""
+        """Load a partition of __transaction_state, and write the missing markers of prepared transactions.
+
+        If the clock was moved forward before a restart, the records have later times than `now`. These times become `now`, so
+        that an open transaction times out.
+        """
         read_transactions(batches, self.transactions)
+        self._change_times(lambda time: min(time, now))
         self._finish_all(now)
 
     def move_time(self, ms: int) -> None:
         """The clock was moved by `ms` (negative if it was moved back). Move all stored times by `ms`, so that the time until an
         open transaction times out stays the same."""
+        self._change_times(lambda time: time + ms)
+
+    def _change_times(self, changed: Callable[[int], int]) -> None:
         for transaction in self.transactions.values():
-            transaction.updated += ms
+            transaction.updated = changed(transaction.updated)
             if transaction.started >= 0:
-                transaction.started += ms
+                transaction.started = changed(transaction.started)
 
     def log_deleted(self) -> None:
         """Forget all transactional ids, because __transaction_state is deleted (TransactionCoordinator.onResignation)."""
