@@ -66,6 +66,7 @@ def produce_and_consume(kafka: MockKafka) -> None:
         "orders", bootstrap_servers=kafka.bootstrap_servers, group_id="g", auto_offset_reset="earliest", client_id="reader",
         consumer_timeout_ms=20_000, enable_auto_commit=False,
     )  # fmt: skip
+    consumer.partitions_for_topic("orders")  # else kafka-python may wait for ever
     assert len([next(consumer) for _ in range(7)]) == 7
     consumer.commit()
     consumer.close()
