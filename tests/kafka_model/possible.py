@@ -1,4 +1,4 @@
-"""A set of states, one of which is the real one. Each response removes the states that do not allow it."""
+"""The states in which a broker may be. Each response removes the states in which the broker could not send it."""
 
 from __future__ import annotations
 

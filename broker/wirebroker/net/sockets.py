@@ -56,9 +56,10 @@ async def stop_listening(servers: Collection[asyncio.Server]) -> None:
     """Close servers. The loop needs some turns until a connection that it has accepted reaches its protocol. asyncio would keep
     such a connection open for ever if its server were closed meanwhile, so these turns come first."""
     loop = asyncio.get_running_loop()
-    for each in (each for server in servers for each in server.sockets):
-        with suppress(NotImplementedError):  # Windows
-            loop.remove_reader(each.fileno())
+    for server in servers:
+        for listener in server.sockets:
+            with suppress(NotImplementedError):  # Windows
+                loop.remove_reader(listener.fileno())
     for _ in range(ACCEPTED_WITHIN):
         await asyncio.sleep(0)
     for server in servers:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Held = dict[str, frozenset[str]]
 EMPTY: dict[Any, Held] = {}
-"""What a new engine holds. The key has the settings on which this depends."""
+"""The things that a new engine holds, for each combination of the settings on which these things depend."""
 KEPT = (
     "loggers._levels",
     "cluster.producer_ids",

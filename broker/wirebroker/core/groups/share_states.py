@@ -103,7 +103,7 @@ class ShareStates:
     ) -> Generator[None, Any, ErrorCode]:
         """Change the set of share partitions that have a state, and write the change to the log. The method first waits until
         other changes of the group are done. If the group was deleted meanwhile, the method changes nothing and returns an
-        error. (A group without members and states may be new.)
+        error. A group without members and states counts as new, not as deleted.
         """
         yield from self._groups.changes.settled([group.group_id])
         known = group.preparation is not None or bool(group.members)
