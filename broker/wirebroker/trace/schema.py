@@ -1,5 +1,5 @@
-"""Makes the JSON schema of a line of the trace from the fields of the rows. docs/reference/trace.schema.json is a copy of the
-schema.
+"""Makes the JSON schema of a line of the trace from the fields of the rows. scripts/generate-docs writes the schema to
+docs/reference/trace.schema.json.
 """
 
 from __future__ import annotations
