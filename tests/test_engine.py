@@ -173,6 +173,7 @@ SIZES = st.lists(st.integers(61, 400_000) | st.integers(61, 200), min_size=1, ma
 
 @settings(max_examples=60, deadline=None)
 @example(sizes=[61, 61], rolls={1}, cut=1, owned=False)  # truncates the log at the end of a segment
+@example(sizes=[61, 99_989, 61], rolls={1}, cut=3, owned=False)  # the first read ends within the length of the last batch
 @given(sizes=SIZES, rolls=st.sets(st.integers(0, 39)), cut=st.integers(0, 40), owned=st.booleans())
 def test_the_log_keeps_its_batches_unchanged(sizes: list[int], rolls: set[int], cut: int, owned: bool) -> None:
     log, kept = MemoryLog(), []
@@ -191,8 +192,7 @@ def test_the_log_keeps_its_batches_unchanged(sizes: list[int], rolls: set[int], 
     offset, read = 0, []
     while offset < log.end_offset:
         data = log.read(offset, log.end_offset, 100_000, at_least_one=True).data
-        while len(data):
-            size = int.from_bytes(data[8:12], "big") + 12
+        while len(data) >= 12 and len(data) >= (size := int.from_bytes(data[8:12], "big") + 12):
             read.append(size)
             data = data[size:]
             offset += 2
