@@ -40,6 +40,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("share") == "push":
         sampling.seed()  # before the workers start, because they inherit the seed
+        # A push tries the same examples as the push before; new examples are for the night, which runs all tests.
+        settings.register_profile("push", settings.get_profile("wirebroker"), derandomize=True)
+        settings.load_profile("push")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
