@@ -13,22 +13,21 @@ SOURCES = [*(str(ROOT / folder) for folder in ("broker", "protocol", "pipeline",
 """The folders of the import packages and of the tests' helpers, and the root, which has `bench` and `ecosystem`."""
 
 
-def enter(*needed: str) -> None:
-    """If another Python started the script, run it again with the Python of .venv. Then put the sources on the path. If the
-    environment lacks a needed package, exits with code 2 and a message. With `--help`, prints the script's docstring instead
-    and exits with code 0. If no package is missing, the script prints its own help.
+def enter() -> None:
+    """If another Python started the script, run it again with the Python of .venv. Then put the sources on the path.
+
+    If .venv is not the developers' environment, exits with code 2 and a message. With `--help`, prints the script's docstring
+    instead and exits with code 0. In the developers' environment, the script prints its own help.
     """
     python = ROOT / ".venv" / "bin" / "python"
-    script = Path(sys.argv[0]).name
     if Path(sys.prefix) != ROOT / ".venv" and python.exists():
         os.execv(python, [str(python), *sys.argv])
-    missing = [name for name in needed if importlib.util.find_spec(name) is None]
-    if missing and {"-h", "--help"} & set(sys.argv[1:]):
-        print(sys.modules["__main__"].__doc__)
-        sys.exit()
-    if missing:
-        problem = f"the environment .venv, which `scripts/test --collect-only` makes; {', '.join(missing)} is missing"
-        print(f"scripts/{script} needs {problem}.", file=sys.stderr)
+    if importlib.util.find_spec("pytest") is None:  # only the developers' environment has pytest
+        if {"-h", "--help"} & set(sys.argv[1:]):
+            print(sys.modules["__main__"].__doc__)
+            sys.exit()
+        needed = "the developers' environment in .venv, which `scripts/test --collect-only` makes"
+        print(f"scripts/{Path(sys.argv[0]).name} needs {needed}.", file=sys.stderr)
         sys.exit(2)
     os.environ.setdefault(
         "WIREBROKER_EXIT_WITH_PARENT", "1"
