@@ -10,7 +10,7 @@ S = TypeVar("S", bound=Hashable)
 STORED, REPEATED, REFUSED = "stored", "recognised as a retry", "refused"
 DONE = "done"
 MOST = 64
-"""The most states that are kept. A model with more states would refute hardly any response."""
+"""No more states than this are kept. If more states were possible, the model would allow nearly every response."""
 
 
 class Outcome(NamedTuple):
@@ -52,8 +52,8 @@ class Possible(Generic[S]):
         return bool(kept)
 
     def see(self, step: Step[S], seen: Outcome) -> list[Outcome]:
-        """Takes the step whose outcome was seen. If the rules do not allow this outcome, returns the outcomes that they
-        allow."""
+        """Moves on to the states in which the step ends with the seen outcome. If the step cannot end so in any state, returns
+        the outcomes with which it can end."""
         ways = [way for state in self.states for way in step(state)]
         allowed = [after for outcome, after in ways if outcome.allows(seen)]
         if not allowed:

@@ -1,4 +1,4 @@
-"""What the accepted requests have done. It is compared with the state that the brokers describe (`shown`).
+"""What the brokers must describe after the requests that they accepted. `shown` reads what the brokers do describe.
 
 A fact has a key, which begins with its family, and the values that it may have. Without a response, a request may have been
 done or not. `ANY` stands for an unknown fact, and `ABSENT` for a fact that does not exist.
