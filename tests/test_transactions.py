@@ -20,6 +20,7 @@ from kafkawire.messages.list_transactions import ListTransactionsRequest
 from requesting import (
     end_txn,
     fetch,
+    offset_delete,
     plain,
     produce_request,
 )
@@ -356,6 +357,28 @@ def test_c2_offsets_are_valid_once_the_transaction_commits(kafka: InProcess, ver
     assert producer.send_offsets("team", 8, version=version) == 0
     assert producer.end() == 0
     assert reader.committed_offset("team") == (0, 8)
+
+
+TAKES_OFFSETS: dict[str, Callable[[InProcess], object]] = {
+    "DeleteTopics": lambda kafka: client(kafka).request(plain("DeleteTopics", topic_names=["orders"], timeout_ms=1000), 5),
+    "delete_topic": lambda kafka: kafka.delete_topic("orders"),
+    "OffsetDelete": lambda kafka: client(kafka).request(offset_delete("team"), 0),
+    "DeleteGroups": lambda kafka: client(kafka).request(plain("DeleteGroups", groups_names=["team"]), 2),
+}
+"""What deletes the offsets of the group `team` for the topic `orders`."""
+
+
+@pytest.mark.parametrize("deed", TAKES_OFFSETS)
+def test_c2_what_deletes_offsets_also_deletes_those_of_open_transactions(kafka: InProcess, deed: str) -> None:
+    """As on Kafka 4.3.1, a commit of the transaction does not bring them back."""
+    producer, reader = started(kafka), Reader(kafka)
+    assert reader.committed_offset("team") == (0, -1)
+    assert producer.send_offsets("team", 7) == 0
+    TAKES_OFFSETS[deed](kafka)
+    if "orders" not in kafka.engine.cluster.topics:
+        kafka.create_topic("orders")
+    assert producer.end() == 0
+    assert reader.committed_offset("team") == (0, -1)
 
 
 def test_c2_committed_offsets_are_written_in_kafkas_format(kafka: InProcess) -> None:

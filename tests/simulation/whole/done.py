@@ -57,8 +57,9 @@ class Done:
         """The topics whose high watermarks may fall."""
         self.auto_created: set[str] = set()
         self._count = 0
+        """The number of responses and deeds."""
         self._changed: dict[Key, int] = {}
-        """The number of the response that last set a fact."""
+        """The number of the response or deed that last set a fact."""
         self._pending: dict[Any, list[Pending]] = {}
         """The offsets of open transactions, by producer id."""
         self._added: set[tuple[Any, str]] = set()
@@ -96,6 +97,7 @@ class Done:
 
     def unknown_after(self, deed: str, given: Mapping[str, Any]) -> None:
         """Note what is no longer known after a test's deed with these arguments."""
+        self._count += 1
         name = given.get("topic", given.get("name"))
         if deed in ("create_topic", "delete_topic"):
             self._topic_unknown(name)
@@ -118,15 +120,20 @@ class Done:
         self.set(("topic", name), ANY)
         self.drop("config", TOPIC, name, how=lambda key: self.set(key, ANY))
         self.auto_created.add(name)
-        for key in [key for key in self.facts if key[0] == "offset" and key[2] == name]:
-            self.set(key, ANY)
+        self._offsets_become(ANY, topic=name)
 
     def _topic_gone(self, name: str) -> None:
         self.set(("topic", name), ABSENT)
         self.drop("config", TOPIC, name)
-        for key in [key for key in self.facts if key[0] == "offset" and key[2] == name]:
-            self.set(key, ABSENT)
+        self._offsets_become(ABSENT, topic=name)
         self.lossy.discard(name)
+
+    def _offsets_become(self, value: Any, *, group: str | None = None, topic: str | None = None) -> None:
+        """Set all offsets of a group or a topic to one value, also the offsets of open transactions."""
+        pending = [each.key for known in self._pending.values() for each in known]
+        for key in dict.fromkeys([*(key for key in self.facts if key[0] == "offset"), *pending]):
+            if group in (None, key[1]) and topic in (None, key[2]):
+                self.set(key, value)
 
     # What was asked
 
@@ -174,7 +181,7 @@ class Done:
                     self.add(("offset", request.group_id, topic.name, part.partition_index), ABSENT)
         elif api == "DeleteGroups":
             for group_id in request.groups_names:
-                self.drop("offset", group_id, how=lambda key: self.add(key, ABSENT))
+                self._offsets_become(ANY, group=group_id)
 
     def _auto(self, api: str, request: Any) -> None:
         if api != "Metadata":
@@ -409,7 +416,7 @@ class Done:
     def _DeleteGroups(self, _: Any, response: Any, __: int) -> None:  # noqa: N802
         for result in response.results:
             if not result.error_code:
-                self.drop("offset", result.group_id)
+                self._offsets_become(ABSENT, group=result.group_id)
 
     # The comparison
 

@@ -133,7 +133,7 @@ class GroupCoordinator:
                     self.groups[made.group_id] = made
                     self._modern[kind.kind].loaded(made, now)
         for group_id in loaded.with_offsets - self.groups.keys():
-            if self.offsets.of(group_id) or any(True for _ in self.offsets.pending_of(group_id)):
+            if self.offsets.all_of(group_id):
                 self._registry.create_classic(group_id, now)
 
     # Finding the coordinator
@@ -205,7 +205,7 @@ class GroupCoordinator:
                 for group_id in list(self.groups):
                     yield from pause()
                     found = []
-                    for where in list(self.offsets.of(group_id)):
+                    for where in self.offsets.all_of(group_id):
                         yield from pause()
                         if where[0] in gone:
                             found.append(where)
@@ -240,9 +240,7 @@ class GroupCoordinator:
                 return ErrorCode.GROUP_ID_NOT_FOUND
             if not group.is_empty:
                 return ErrorCode.NON_EMPTY_GROUP
-        waiting = [where for where, _ in self.offsets.pending_of(group_id)]
-        gone = dict.fromkeys([*self.offsets.of(group_id), *waiting])
-        error = self._forget(group, now, [offset_tombstone(group_id, each) for each in gone])
+        error = self._forget(group, now, [offset_tombstone(group_id, each) for each in self.offsets.all_of(group_id)])
         if not error:
             self.offsets.delete_group(group_id)
         return error

@@ -57,6 +57,10 @@ class OffsetStore:
         """Returns a group's offsets; empty if the group has no offsets."""
         return self._groups.get(group_id, {})
 
+    def all_of(self, group_id: str) -> list[TopicPartition]:
+        """Returns the partitions for which the group has an offset, even if only in an open transaction."""
+        return list(dict.fromkeys([*self.of(group_id), *(where for where, _ in self.pending_of(group_id))]))
+
     def has(self, group_id: str, where: TopicPartition) -> bool:
         """Tells whether the group has an offset for this partition, even if only in an open transaction."""
         return where in self.of(group_id) or self.waits(group_id, where)
@@ -86,7 +90,7 @@ class OffsetStore:
         self._waiting.clear()
 
     def delete_group(self, group_id: str) -> None:
-        for where in [*self.of(group_id), *(where for where, _ in self.pending_of(group_id))]:
+        for where in self.all_of(group_id):
             self.delete(group_id, where)
         self._groups.pop(group_id, None)
 
