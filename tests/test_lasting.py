@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import threading
 from pathlib import Path
 
@@ -25,7 +26,7 @@ class Disk:
     def __init__(self, room: int) -> None:
         self.room = room
 
-    def open(self, path: Path, mode: str) -> io.FileIO:
+    def open(self, path: Path, mode: str, **how: object) -> io.FileIO:
         disk = self
 
         class File(io.FileIO):
@@ -59,6 +60,36 @@ def test_a_full_disk_costs_pieces_and_damages_none(tmp_path: Path, disk: Disk, c
     assert caplog.messages == [
         f"the trace no longer goes to {path} (No space left on device); wirebroker tries again every 10 s",
         f"the trace goes to {path} again; 20 pieces are missing there",
+    ]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such pipes")
+def test_a_pipe_that_nobody_reads_does_not_block_the_broker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(path := tmp_path / "c.pcapng")
+    with pytest.raises(OSError, match="no program reads this pipe; start its reader first"):
+        open_capture(str(path))
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    file = LastingFile(path, "the capture")
+    os.set_blocking(reader, True)
+    piece, received = bytes(200_000), bytearray()  # larger than a pipe
+
+    def read() -> None:
+        while len(received) < len(piece):
+            received.extend(os.read(reader, 5_000))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    file.write(piece, 0)
+    thread.join()
+    assert received == piece
+    monkeypatch.setattr(lasting, "PATIENCE_S", 0.01)
+    for second in range(20):
+        file.write(piece, second * 1000)
+    os.close(reader)
+    assert caplog.messages == [
+        f"the capture no longer goes to {path} (its reader has stopped reading); nothing more goes there"
     ]
 
 

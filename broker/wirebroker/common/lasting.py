@@ -5,6 +5,7 @@ Each caller of `write` passes the time in ms since the epoch, because this modul
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -12,6 +13,7 @@ import stat
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
+from selectors import EVENT_WRITE, DefaultSelector
 
 from msgspec import Struct
 
@@ -21,6 +23,8 @@ KEPT = 10
 """The number of older files that rotation keeps, unless another number is given."""
 RETRY_MS = 10_000
 """The time in ms between a failed write and the next try."""
+PATIENCE_S = 1.0
+"""A write to a full pipe waits at most this many seconds for the reader, because the broker does nothing else meanwhile."""
 _LIMIT = re.compile(r"(\d{1,12})\s*([kmgt]?b|ms|s|m|h|d)", re.IGNORECASE)
 _BYTES = {"b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}
 _MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -66,7 +70,7 @@ class LastingFile:
     Each file begins with `start`. Log messages call the contents `what`. With `replaces` an existing file is not continued: it
     is emptied, or rotated if there is a rotation. If a write fails, the log reports the failure, and the file keeps its whole
     pieces. Writing is tried again with the first piece after `RETRY_MS`. Writing to a special file such as a pipe is not tried
-    again. Raises OSError.
+    again. A pipe needs a reader before it is opened. Raises OSError.
     """
 
     def __init__(
@@ -88,7 +92,7 @@ class LastingFile:
                 self._move_away()
             else:
                 os.truncate(path, 0)
-        self._file = FileIO(path, "ab")
+        self._file = _opened(path)
         try:
             self._begin(self._file)
         except OSError as full:
@@ -116,7 +120,7 @@ class LastingFile:
         self._release()
 
     def _open(self) -> FileIO:
-        file = self._file = FileIO(self.path, "ab")
+        file = self._file = _opened(self.path)
         self._begin(file)
         return file
 
@@ -126,11 +130,14 @@ class LastingFile:
             self._append(file, self._start)
 
     def _append(self, file: FileIO, piece: bytes) -> None:
-        """Write a whole piece, in several writes if necessary, because a disk that is nearly full may accept only a part of the
-        piece."""
+        """Write a whole piece, in several writes if necessary, because a disk that is nearly full or a pipe may accept only a
+        part of the piece."""
         written = 0
         while written < len(piece):
-            written += file.write(piece[written:]) or 0
+            count = file.write(piece[written:])
+            if count is None and not _has_room(file):
+                raise OSError(errno.EAGAIN, "its reader has stopped reading")
+            written += count or 0
         self._size += written
 
     def _rotate(self, size: int, now: int) -> None:
@@ -199,3 +206,24 @@ class LastingFile:
         if file is not None:
             with suppress(OSError):
                 file.close()
+
+
+def _opened(path: Path) -> FileIO:
+    """Opens a file to append to it. A write to a full pipe returns None instead of waiting. Raises OSError."""
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0), 0o666)  # Windows has no such pipes
+
+    try:
+        return FileIO(path, "ab", opener=opener)
+    except OSError as refused:
+        if refused.errno == errno.ENXIO and path.is_fifo():
+            raise OSError(errno.ENXIO, "no program reads this pipe; start its reader first", str(path)) from None
+        raise
+
+
+def _has_room(pipe: FileIO) -> bool:
+    """Waits until a full pipe has room again, or `PATIENCE_S` have passed."""
+    with DefaultSelector() as selector:
+        selector.register(pipe, EVENT_WRITE)
+        return bool(selector.select(PATIENCE_S))
