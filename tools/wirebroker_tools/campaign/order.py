@@ -66,21 +66,22 @@ def in_order(table: Iterable[Case]) -> list[Case]:
 
 
 def _queue(cases: Sequence[Case]) -> list[Case]:
-    """Returns the cases of one class of requests, the likely culprits first."""
-    seen: dict[tuple[str, str], int] = {}
-    of_sort: Counter[str] = Counter()
-    ranks: dict[str, float] = {}
+    """Returns the cases of one class of requests, the likely culprits first.
+
+    At each request another fault of a sort comes first, because some applications handle only one error badly.
+    """
+    positions = sorted({case["nth"] for case in cases})
+    positions = [*positions[:1], *positions[-1:], *positions[1:-1]]  # the last request comes directly after the first
+    of_sort: dict[tuple[str, int], list[Case]] = defaultdict(list)
     for case in cases:
-        fault, nth = case["fault"], case["nth"]
-        sort = sort_of(fault, case.get("second"))
-        same = (sort, repr([value for word, value in (case.get("second") or fault).items() if word != "nth"]))
-        if same not in seen:
-            seen[same] = of_sort[sort]
-            of_sort[sort] += 1
-        rank = RANKS.index(sort) if sort in RANKS else len(RANKS)
-        ranks[case["id"]] = rank + ANOTHER * seen[same] + (LATER if nth > 1 else 0)
-    last = max((case["nth"] for case in cases), default=1)
-    return sorted(cases, key=lambda case: (ranks[case["id"]], 1 < case["nth"] < last))
+        of_sort[sort_of(case["fault"], case.get("second")), case["nth"]].append(case)
+    ranks: dict[str, tuple[float, int]] = {}
+    for (sort, nth), alike in of_sort.items():
+        place = positions.index(nth)
+        rank = (RANKS.index(sort) if sort in RANKS else len(RANKS)) + (LATER if place else 0)
+        for number, case in enumerate(alike):
+            ranks[case["id"]] = rank + ANOTHER * ((number - place) % len(alike)), place
+    return sorted(cases, key=lambda case: ranks[case["id"]])
 
 
 def _distance(api: str) -> float:
