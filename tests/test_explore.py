@@ -296,6 +296,11 @@ def test_what_cannot_be_explored_is_said(
     assert sentence in capsys.readouterr().err
 
 
+def test_a_budget_that_is_too_short_for_any_fault_is_no_success(explore: Explore, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explore("fire_and_forget.py", "--api", "Produce", "--budget", "0s")[0] == 2
+    assert "--budget 0s: the runs without faults took longer, so no fault was tried" in capsys.readouterr().err
+
+
 def test_a_journal_and_a_check_say_what_is_right(explore: Explore, tmp_path: Path) -> None:
     journal = tmp_path / "intended.jsonl"
     rows = [{"topic": "orders", "key": f"key-{number % 2}", "value": f"order-{number}"} for number in range(7)]
@@ -304,10 +309,12 @@ def test_a_journal_and_a_check_say_what_is_right(explore: Explore, tmp_path: Pat
     assert code == 1
     assert {tuple(run["missing"]) for run in found["runs"]} == {("orders: key 'key-0', value 'order-6'",)}
     mark = tmp_path / "mark"
-    twice = f"test -e {mark}-2 && exit 3; test -e {mark} && touch {mark}-2; touch {mark}"  # fails from the third call on
+    twice = f"test -e {mark}-2 && echo third call && exit 3; test -e {mark} && touch {mark}-2; touch {mark}"
     code, found = explore("fire_and_forget.py", "--check", twice, "--api", "Produce", "--faults", "throttle", "--jobs", "1")
     assert code == 1
-    assert {tuple(run["outcomes"]) for run in found["runs"]} == {("check_failed",)}
+    assert {(*run["outcomes"], run["sentence"]) for run in found["runs"]} == {
+        ("check_failed", "exit 0, --check ended with exit code 3 and said: third call")
+    }
 
 
 def test_two_faults_break_what_survives_one(explore: Explore, mock_kafka: MockKafka, tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from wirebroker.faults.files import read_rule
 from wirebroker_tools.campaign.application import Application, Run
 from wirebroker_tools.campaign.cases import Case, Result, Results
 from wirebroker_tools.campaign.exploration import Exploration
-from wirebroker_tools.campaign.findings import NOT_IDEMPOTENT, UNREAD_OR_COMMITTED, findings
-from wirebroker_tools.campaign.misfortunes import Asked, Choice, Place, cases, is_slow
+from wirebroker_tools.campaign.findings import NOT_ACKNOWLEDGED, NOT_IDEMPOTENT, UNREAD_OR_COMMITTED, findings
+from wirebroker_tools.campaign.misfortunes import Asked, Choice, Place, cases, is_slow, matched
 from wirebroker_tools.campaign.order import FINAL, LOST_RESPONSE, RECOVERED, SORTS, Queue, in_order, sort_of
 from wirebroker_tools.campaign.workers import workers
 
@@ -69,6 +69,12 @@ def needs_abort(case: Case) -> bool:
 
 
 BUGS: dict[str, tuple[Requests, Callable[[Case], bool]]] = {
+    "one error ignored": (
+        WRITER, lambda case: is_at(case, "Produce", "invoices") and case["fault"].get("code") == "TOPIC_AUTHORIZATION_FAILED",
+    ),
+    "too large, so skipped": (
+        WRITER, lambda case: is_at(case, "Produce", "invoices") and case["fault"].get("code") == "MESSAGE_TOO_LARGE",
+    ),
     "second topic unread": (WRITER, lambda case: is_at(case, "Produce", "invoices") and sort_of(case["fault"]) == FINAL),
     "only the last result read": (
         WRITER, lambda case: is_at(case, "Produce", "invoices") and sort_of(case["fault"]) == FINAL and case["nth"] < 4,
@@ -125,6 +131,16 @@ def test_each_bug_is_met_early(bug: str, tmp_path: Path) -> None:
     assert first <= WITHIN, first
 
 
+@pytest.mark.parametrize("sort", SORTS)
+def test_at_each_request_another_fault_comes_first(sort: str) -> None:
+    table = in_order(case for case in cases(TRANSACTIONS, Choice()) if sort_of(case["fault"]) == sort)
+    for place in {matched(case) for case in table}:
+        here = [case for case in table if matched(case) == place]
+        codes, positions = {case["fault"].get("code") for case in here}, {case["nth"] for case in here}
+        first = [next(case["fault"].get("code") for case in here if case["nth"] == nth) for nth in positions]
+        assert len({*first}) == min(len(codes), len(positions)), place
+
+
 @pytest.mark.parametrize("plain", [WRITER, CARELESS, TRANSACTIONS], ids=["writer", "careless", "transactions"])
 def test_each_write_begins_with_one_fault_of_each_sort(plain: Requests) -> None:
     """A write gets one fault of each sort before it gets a second fault of any sort."""
@@ -172,6 +188,9 @@ def test_one_cause_is_one_finding(tmp_path: Path) -> None:
     assert (finding.cause, finding.look_at) == UNREAD_OR_COMMITTED
     assert finding.what == f"every fatal error of Produce to invoices ({len(finding.ways)})"
     assert len(finding.ways) == 7
+    unconfirmed = dict(requests("writer", "Produce:invoices 10 4", acks=0))
+    (finding,) = findings(explored(unconfirmed, lambda case: case["fault"]["kind"] == "lose_request", tmp_path), unconfirmed)
+    assert (finding.cause, finding.look_at) == NOT_ACKNOWLEDGED
     (finding,) = findings(explored(*BUGS["retries without idempotence"], tmp_path), CARELESS)
     assert finding.outcome == "lost"
     doubled = [{**each, "outcomes": ["doubled"]} for each in finding.results]

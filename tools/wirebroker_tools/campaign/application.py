@@ -54,6 +54,7 @@ class Run:
     seconds: float
     check: int | None = None
     """the exit code of the command that checks"""
+    check_output: str = ""
     tests: int = 0
     """the number of tests that have emptied the broker"""
     differences: list[str] = field(default_factory=list)
@@ -153,7 +154,7 @@ class Application:
         rules = ()
         kafka.faults.clear()
         if self.check is not None and run.exit == 0:
-            run.check = self._run(in_shell(self.check), kafka, self.limit)[0]
+            run.check, run.check_output = self._run(in_shell(self.check), kafka, self.limit)
         run.take([*parts, left(begin, run.rows)])
         return run
 

@@ -42,6 +42,7 @@ SKIPPED: Cause = (
     "handling of revoked partitions",
 )
 NOT_REPLICATED: Cause = ("the leader acknowledges a batch before other brokers have it", "acks=all in place of acks=1")
+NOT_ACKNOWLEDGED: Cause = ("with acks=0 the broker confirms no record, so the client does not notice a loss", "acks=all")
 NOT_IDEMPOTENT: Cause = (
     "the client repeats a batch that is stored already, and its producer is not idempotent",
     "enable.idempotence=true and acks=all",
@@ -127,6 +128,8 @@ def _of_loss(result: Result, found: Mapping[Place, Sequence[Asked]]) -> Cause:
     if result["fault"]["kind"] == "truncate":
         return NOT_REPLICATED
     asked = next(iter(found.get(matched(result), ())), None)
+    if asked is not None and asked.acks == 0:
+        return NOT_ACKNOWLEDGED
     if result["api"] in OF_TRANSACTIONS or (asked is not None and asked.transactional_ids):
         return NOT_WRITTEN_AGAIN
     if result["api"] not in OF_SENDING:

@@ -26,6 +26,8 @@ KAFKAS_OWN = "kafka_defect"
 OUTCOMES = (*SILENT_OUTCOMES, KAFKAS_OWN, "failed", "as_before")
 LISTED = 20
 """A result lists at most this many records."""
+SAID = 20
+"""A sentence has at most this many words of the output of the check."""
 Identity = Callable[[StoredRecord], Hashable]
 Lane = tuple[str, Hashable, str | None]
 """A lane is a sequence of records with these properties in common: topic, key or partition, and the client that sent them."""
@@ -264,7 +266,8 @@ def sentence(judged: Judged, run: Run) -> str:
     if run.open_transactions:
         parts.append(f"the transaction {run.open_transactions[0]} is open")
     if run.check:
-        parts.append(f"--check ended with exit code {run.check}")
+        said = f" and said: {' '.join(run.check_output.split()[-SAID:])}" if run.check_output.strip() else ""
+        parts.append(f"--check ended with exit code {run.check}{said}")
     if run.differences:
         parts.append(f"and the test says: {' '.join(run.differences[0].split())}")
     return ", ".join([f"exit {run.exit}", *parts])

@@ -72,6 +72,8 @@ def _explore(exploration: Exploration, options: argparse.Namespace) -> int:
                 progress.update(task, completed=len(found))
             progress.update(task, description="replaying the cases that broke it")
             exploration.confirm(found, results, players)
+        if exploration.table and not found:
+            raise CannotRun(f"--budget {options.budget}: the runs without faults took longer, so no fault was tried")
         if options.master is not None:
             results.write_parquet()
     finally:
