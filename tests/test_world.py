@@ -103,6 +103,22 @@ def test_plans_meet_what_is_wanted() -> None:
     assert left - steering.left > 1000
 
 
+def test_the_lead_of_a_plan_does_not_change_its_other_steps() -> None:
+    kinds = ["JoinGroup", "clock: minutes"]
+    steps = schedule_of(5, Plan({}, kinds, 7)).steps
+    led = schedule_of(5, Plan({}, kinds, 7, ["soft reset", "snapshot"])).steps
+    assert [each.kind for each in led[-4:]] == ["soft reset", "snapshot", *kinds]
+    assert [*led[:-4], *led[-2:]] == steps
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_subjects_can_share_the_names_of_their_groups(alike: bool) -> None:
+    met = Met()
+    schedule = schedule_of(2, Plan({"alike": alike}, ["InitProducerId", "AddOffsetsToTxn", "ShareGroupDescribe"] * 6))
+    run(schedule.setting, schedule.steps, met)
+    assert (("AddOffsetsToTxn", "ShareGroupDescribe", True) in met.pairs) is alike
+
+
 def test_ledgers_are_merged_and_kept(tmp_path: Path) -> None:
     one, other = Ledger(tmp_path / "one"), Ledger(tmp_path / "other")
     one.add({"first": 0, "schedules": 20, "steps": 5, "pairs": [("Fetch", "Produce", True)]})

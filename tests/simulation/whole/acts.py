@@ -102,6 +102,12 @@ def _topic(world: World, chance: Random) -> str:
     return world.pick(chance, known or NAMES) if chance.random() < 0.95 else "absent"
 
 
+def _absent(world: World) -> list[str]:
+    """Returns the names of topics that do not exist: if possible, of those that existed at the beginning."""
+    absent = [name for name in NAMES if name not in world.engine.cluster.topics]
+    return [name for name in absent if name in ("t", "u")] or absent
+
+
 def _offset(world: World, chance: Random) -> int:
     ends = [each.log_end_offset for each in world.engine.cluster.partitions() if not each.topic.startswith("__")]
     return chance.randint(0, max(ends, default=0))
@@ -154,8 +160,8 @@ ARGUMENTS: dict[str, Callable[[World, Random], Any]] = {
     "at": lambda *_: None, "rate": lambda *_: 100_000,
 }  # fmt: skip
 OWN_ARGUMENTS: dict[tuple[str, str], Callable[[World, Random], Any]] = {
-    ("create_topic", "name"): lambda world, chance: world.pick(chance, NAMES),
-    ("delete_topic", "name"): _topic,
+    ("create_topic", "name"): lambda world, chance: world.pick(chance, _absent(world) or NAMES),
+    ("delete_topic", "name"): lambda world, chance: chance.choice([*NAMES, *(_topic(world, chance) for _ in NAMES)]),
     ("upgrade", "to"): lambda *_: NEWEST,
 }
 """The arguments of one deed or fault."""

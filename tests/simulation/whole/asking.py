@@ -4,6 +4,7 @@ from responses; all of them use the same names, so that their requests are about
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from random_dialogues.subjects import SUBJECTS
 from random_dialogues.symbols import Json, Symbols, from_json, to_json
 from simulation.whole.habits import Habits
 from simulation.whole.kinds import ASKED
+from simulation.whole.schedule import Setting
 
 LONGEST_WAITS = (0, 0, 500, 20_000)
 """The max_wait_ms of Fetch requests. The Fetch requests of dialogues do not wait."""
@@ -45,6 +47,8 @@ STATIC: dict[str, tuple[Any, ...]] = {
 """Values of a static member."""
 OWN_GROUPS = {"groups": "1", "consumers": "2", "shares": "3", "mixed": "3", "streams": "4"}
 """What the names of the groups of a subject end with, if the groups of each type have names of their own."""
+ALIKE = {"@g": "@a", "@h": "@b", "@i": "@c"}
+"""The names of groups of some subjects, and the names that the other subjects use, for groups that all subjects share."""
 GROUP_FIELDS = ("group_id", "group_ids", "groups", "groups_names", "coordinator_keys", "key")
 SINCE_STATIC = 5
 """The first version of JoinGroup that supports static members."""
@@ -70,15 +74,18 @@ class Asked(NamedTuple):
 class Speaker:
     """All subjects, with the symbols that stand for ids in their requests."""
 
-    def __init__(self, seed: int, brokers: int, tries: int, *, planned: bool) -> None:
+    def __init__(self, setting: Setting) -> None:
         self.symbols = Symbols("")
-        self._seed, self._brokers, self._tries, self._planned = seed, brokers, tries, planned
+        self._seed, self._brokers, self._tries, self._planned = setting.seed, setting.brokers, setting.tries, setting.planned
         self._subjects: dict[str, Subject] = {}
         self._count = 0
         self._latest: deque[str] = deque(maxlen=FOLLOWING)
         self._habits = Habits()
-        self._apart = not planned and seed % 3 > 0
+        self._apart = not self._planned and self._seed % 3 > 0
         """Whether the groups of each type have names of their own."""
+        self._alike = setting.alike
+        self._static = setting.static or (not self._planned and self._seed % 2 == 0)
+        """Whether some new members of classic groups are static."""
 
     def _subject(self, name: str) -> Subject:
         if name not in self._subjects:
@@ -93,7 +100,7 @@ class Speaker:
         needs an id that no broker has given out."""
         due = None if self._planned else self._habits.next(chance)
         if due is not None:
-            name, ask = due[0], _varied(replace(due[1], connection=free[0]), chance, static=False)
+            name, ask = due[0], _varied(replace(due[1], connection=free[0]), chance)
         else:
             name = self._who(api, chance)
             made = self._made(name, api, chance, free)
@@ -106,13 +113,19 @@ class Speaker:
         _mark(ask.body, name, self._count)
         self.symbols.date(self._count, now)
         try:
-            body = _apart(ask.body, OWN_GROUPS.get(name, "")) if self._apart else ask.body
+            body = ask.body
+            if self._apart:
+                body = _renamed(body, lambda group: group + OWN_GROUPS.get(name, ""))
+            elif self._alike:
+                body = _renamed(body, lambda group: ALIKE.get(group, group))
             return Asked(name, ask, from_json(request_class(KEYS[ask.api]), body, self.symbols, now))
         except KeyError:
             return None
 
     def _who(self, api: str, chance: Random) -> str:
         """Chooses the subject that sends a request of this API."""
+        if self._planned and self._static:
+            return ASKED[api][0]
         latest = [each for each in self._latest if each in ASKED[api] and not self._planned]
         name = latest[-1] if latest and chance.random() < 0.6 else chance.choice(ASKED[api])
         self._latest.append(name)
@@ -137,10 +150,23 @@ class Speaker:
         if ask is None:
             return None
         if not self._planned:
-            return _varied(ask, chance, static=self._seed % 2 == 0)
+            ask = _varied(ask, chance)
+        if self._static and ask.api == "JoinGroup" and not ask.body["member_id"]:
+            ask = self._as_static(ask, chance)
+        if not self._planned:
+            return ask
         if ask.api == "Fetch":
             ask.body["max_wait_ms"] = chance.choice(LONGEST_WAITS)
+        if ask.api == "Metadata" and ask.version and chance.random() < 0.5:
+            ask.body["topics"] = None
         return ask
+
+    def _as_static(self, ask: Ask, chance: Random) -> Ask:
+        """Makes the new member of a JoinGroup static, if the version is not too old. In plans, the version is never too old."""
+        version = max(ask.version, SINCE_STATIC) if self._planned else ask.version
+        if version < SINCE_STATIC:
+            return ask
+        return replace(ask, version=version, body=ask.body | {name: chance.choice(values) for name, values in STATIC.items()})
 
     def hear(self, asked: Asked, connection: int, response: Message | None) -> None:
         """Let the subject learn from a response, or from its absence."""
@@ -153,25 +179,23 @@ class Speaker:
         subject.learn(asked.ask, {} if told is None else {connection: told})
 
 
-def _varied(ask: Ask, chance: Random, *, static: bool) -> Ask:
+def _varied(ask: Ask, chance: Random) -> Ask:
     """Changes some fields of a request to values that dialogues do not have because they must not depend on the time."""
     changed = {
         field: chance.choice(values)
         for (api, field), values in VARIED.items()
         if api == ask.api and field in ask.body and chance.random() < 0.3
     }
-    if static and ask.api == "JoinGroup" and ask.version >= SINCE_STATIC and not ask.body["member_id"]:
-        changed |= {name: chance.choice(values) for name, values in STATIC.items()}
     return replace(ask, body=ask.body | changed)
 
 
-def _apart(body: Any, suffix: str, field: str = "") -> Any:
-    """Returns a part of a request in which the names of groups end with this suffix."""
+def _renamed(body: Any, rename: Callable[[str], str], field: str = "") -> Any:
+    """Returns a part of a request in which `rename` has changed the names of groups."""
     if isinstance(body, dict):
-        return {name: _apart(value, suffix, name) for name, value in body.items()}
+        return {name: _renamed(value, rename, name) for name, value in body.items()}
     if isinstance(body, list):
-        return [_apart(each, suffix, field) for each in body]
-    return body + suffix if field in GROUP_FIELDS and isinstance(body, str) and body.startswith("@") else body
+        return [_renamed(each, rename, field) for each in body]
+    return rename(body) if field in GROUP_FIELDS and isinstance(body, str) and body.startswith("@") else body
 
 
 def _mark(body: Json, subject: str, number: int) -> None:

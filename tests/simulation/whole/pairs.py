@@ -54,13 +54,14 @@ CLUSTERED: Mapping[str, Any] = {"brokers": 3}
 SECURED: Mapping[str, Any] = {"secured": True}
 EARLIER: Mapping[str, Any] = {"release": "kafka-4.3"}
 NEEDS: dict[str, Mapping[str, Any]] = {
-    "snapshot": {"data": False}, "restore": {"data": False}, "timer: Compaction._rounds": {"data": False},
+    "snapshot": {"data": False}, "restore": {"data": False},
     "start again cleanly": DISK, "start again after a kill": DISK, "the disk is full": DISK, "the disk fails once": DISK,
     "timer: FolderStore.checkpoint": DISK, "timer: FolderStore.compact": DISK, "timer: Decisions._again": DISK,
     "timer: FolderStore._sync_by_timer": {"data": True, "sync": "interval"},
     "cluster: freeze_replica": CLUSTERED, "cluster: thaw_replica": CLUSTERED, "timer: Controller._check_lag": CLUSTERED,
     "timer: Delayed._finish": CLUSTERED, "timer: Controller.reassign.<locals>.<lambda>": CLUSTERED,
     "acl: add_acl": SECURED, "acl: remove_acl": SECURED,
+    "timer: Group._complete_late_join": {"static": True},
     "upgrade": EARLIER, "timer: Upgrading.go_on": {"brokers": 3, "release": "kafka-4.3"},
 }  # fmt: skip
 """The settings that a kind of step or a timer needs."""

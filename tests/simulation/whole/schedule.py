@@ -17,6 +17,8 @@ from simulation.whole.kinds import ASKED, KINDS, NO_CHANGE, SETUP_KINDS, THEMES,
 STRIDE = 7919
 """A prime that divides no number of kinds, so that consecutive seeds have foci that differ in both kinds."""
 SHORTEST, LONGEST = 25, 70
+SETUP = 6
+"""The number of steps before those of a plan."""
 
 
 class Step(NamedTuple):
@@ -48,6 +50,10 @@ class Setting:
     """How many requests a subject generates at most until one of them has the wanted kind."""
     planned: bool = False
     """Whether a plan leads to a pair of kinds. Then requests are as in the dialogues, and no client leaves by itself."""
+    static: bool = False
+    """Whether the new members of a plan's groups are static and have short rebalance timeouts."""
+    alike: bool = False
+    """Whether all subjects use the same names of groups. Then requests of different subjects concern the same group."""
 
 
 class Schedule(NamedTuple):
@@ -68,6 +74,8 @@ class Plan(NamedTuple):
     seed: int | None = None
     """The seed of the steps, or None for the schedule's seed. Plans with the same seed have the same steps as long as their
     kinds are the same."""
+    lead: Sequence[str] = ()
+    """The kinds of further steps before those of `kinds`. Their seeds depend on the schedule's seed."""
 
 
 def focus_of(seed: int) -> tuple[str, str]:
@@ -94,6 +102,7 @@ def schedule_of(seed: int, plan: Plan | None = None) -> Schedule:
 
 
 def _planned(seed: int, plan: Plan) -> Schedule:
+    of_lead = random.Random(f"lead {seed}")
     seed = seed if plan.seed is None else plan.seed
     chance = random.Random(f"planned {seed}")
     chosen: dict[str, Any] = {
@@ -101,8 +110,10 @@ def _planned(seed: int, plan: Plan) -> Schedule:
         "traced": chance.random() < 0.15,
     }  # fmt: skip
     setting = Setting(seed, **chosen | dict(plan.setting), tries=300, planned=True)
-    kinds = [*chance.choices(SETUP_KINDS, k=6), *plan.kinds]
-    return Schedule(setting, [Step(kind, chance.getrandbits(32)) for kind in kinds], (plan.kinds[0], plan.kinds[-1]))
+    kinds = [*chance.choices(SETUP_KINDS, k=SETUP), *plan.kinds]
+    steps = [Step(kind, chance.getrandbits(32)) for kind in kinds]
+    steps[SETUP:SETUP] = [Step(kind, of_lead.getrandbits(32)) for kind in plan.lead]
+    return Schedule(setting, steps, (plan.kinds[0], plan.kinds[-1]))
 
 
 def _drawn(setting: Setting, chance: random.Random) -> list[str]:

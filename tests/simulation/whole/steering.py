@@ -24,7 +24,7 @@ BEFORE = {
     "restore": ("snapshot",), "cluster: thaw_replica": ("cluster: freeze_replica",),
     "a member's session ends": ("JoinGroup", "JoinGroup"), "cluster: start_broker": ("cluster: kill_broker",),
     "acl: remove_acl": ("acl: add_acl",), "quota: remove": ("quota: set",), "SyncGroup": ("JoinGroup",),
-    "a client leaves": ("Metadata",), "state: truncate": ("Produce",),
+    "a client leaves": ("Metadata",), "state: truncate": ("Produce",), "topic: create_topic": ("topic: delete_topic",),
 }  # fmt: skip
 """The kinds without which the key's kind is mostly impossible."""
 SETTINGS: list[dict[str, Any]] = [
@@ -33,7 +33,7 @@ SETTINGS: list[dict[str, Any]] = [
     for secured in (True, False) for brokers in (1, 3) for data in (False, True) if data or "sync" not in more
 ]  # fmt: skip
 """The clusters of the plans, one after the other."""
-DEFAULTS = {"sync": "never", "release": ""}
+DEFAULTS = {"sync": "never", "release": "", "static": False}
 ALWAYS = [PREFIX + name for name, timer in TIMERS.items() if not timer.first]
 """The timers that fire whenever hours pass."""
 RARE = [PREFIX + name for name, timer in TIMERS.items() if timer.first]
@@ -93,25 +93,27 @@ class Steering:
         able = _able(setting)
         growing = Growing()
         self._grow(growing, able, self._focus(able, chance), chance, LENGTH)
-        return Plan(setting, growing.found)
+        return Plan({**setting, "alike": chance.random() < 0.5}, growing.found)
 
     def _about_a_timer(self, chance: Random) -> Plan:
-        """Returns a plan in which steps set a timer; some wanted kinds come before and after the timer fires."""
+        """Returns a plan in which steps set a timer; some wanted kinds come before and after the timer fires. Kinds that come
+        after the timer is set may undo it, such as a restart. So in every second plan, the kinds come before it is set."""
         focus = self._focus({*RARE}, chance)
         timer = TIMERS[focus.removeprefix(PREFIX)]
         setting = {"data": chance.random() < 0.4, "brokers": 1, "secured": True} | dict(NEEDS.get(focus, {}))
         if chance.random() < 0.15:
             setting |= EARLIER
         able, growing = _able(setting), Growing()
-        for step in timer.first:
-            growing.add([step])
+        room = max(WITHIN - len(timer.first), 0) if chance.random() < 0.5 else 0
         wanted = {kind: self._wanted[kind][focus] / (1 + self._planned[kind, focus]) for kind in able & STEPS}
-        before = sorted(wanted, key=lambda kind: -wanted[kind] * (0.7 + 0.6 * chance.random()))[: WITHIN - 1]
-        for kind in before:
-            growing.add([kind])
+        before = sorted(wanted, key=lambda kind: -wanted[kind] * (0.7 + 0.6 * chance.random()))[: room or WITHIN - 1]
+        steps = [*before, *timer.first] if room else [*timer.first, *before]
+        for step in steps:
+            growing.add([step])
         self._note(growing, growing.add([timer.clock, focus]))
         self._grow(growing, able, "", chance, len(growing.found) + 2 * WITHIN)
-        return Plan(setting, growing.found, timer.seed)
+        lead = len(before) if room else 0
+        return Plan(setting, growing.found[lead:], timer.seed, growing.found[:lead])
 
     def _grow(self, growing: Growing, able: set[str], focus: str, chance: Random, length: int) -> None:
         """Add the best kinds until the plan has `length` steps."""

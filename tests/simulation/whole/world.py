@@ -169,7 +169,7 @@ class World:
         self.disk = None if self._folder is None else Disk(self._folder, self._patch)
         self._profile = setting.release
         self.engine = self.new_engine(first=True)
-        self.speaker = Speaker(setting.seed, setting.brokers, setting.tries, planned=setting.planned)
+        self.speaker = Speaker(setting)
         self._learn_topics()
 
     def new_engine(self, *, first: bool = False) -> Engine:
