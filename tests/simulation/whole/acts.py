@@ -99,6 +99,8 @@ def _partition(world: World, chance: Random) -> tuple[str, int]:
 
 def _topic(world: World, chance: Random) -> str:
     known = [name for name in world.engine.cluster.topics if not name.startswith("__")]
+    if world.setting.alike and chance.random() < 0.8:
+        return NAMES[0]
     return world.pick(chance, known or NAMES) if chance.random() < 0.95 else "absent"
 
 

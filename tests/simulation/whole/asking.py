@@ -3,7 +3,7 @@ from responses; all of them use the same names, so that their requests are about
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -47,8 +47,9 @@ STATIC: dict[str, tuple[Any, ...]] = {
 """Values of a static member."""
 OWN_GROUPS = {"groups": "1", "consumers": "2", "shares": "3", "mixed": "3", "streams": "4"}
 """What the names of the groups of a subject end with, if the groups of each type have names of their own."""
-ALIKE = {"@g": "@a", "@h": "@b", "@i": "@c"}
-"""The names of groups of some subjects, and the names that the other subjects use, for groups that all subjects share."""
+ALIKE = dict.fromkeys(("@u", "@n1", "@n2", "@n3"), "@t") | dict.fromkeys(("@b", "@c", "@g", "@h", "@i"), "@a")
+"""The names of topics, of groups and of transactional ids, and the names that requests have instead if they shall concern the
+same thing."""
 GROUP_FIELDS = ("group_id", "group_ids", "groups", "groups_names", "coordinator_keys", "key")
 SINCE_STATIC = 5
 """The first version of JoinGroup that supports static members."""
@@ -115,9 +116,9 @@ class Speaker:
         try:
             body = ask.body
             if self._apart:
-                body = _renamed(body, lambda group: group + OWN_GROUPS.get(name, ""))
+                body = _apart(body, OWN_GROUPS.get(name, ""))
             elif self._alike:
-                body = _renamed(body, lambda group: ALIKE.get(group, group))
+                body = _alike(body)
             return Asked(name, ask, from_json(request_class(KEYS[ask.api]), body, self.symbols, now))
         except KeyError:
             return None
@@ -189,13 +190,37 @@ def _varied(ask: Ask, chance: Random) -> Ask:
     return replace(ask, body=ask.body | changed)
 
 
-def _renamed(body: Any, rename: Callable[[str], str], field: str = "") -> Any:
-    """Returns a part of a request in which `rename` has changed the names of groups."""
+def _renamed(body: Any, rename: Callable[[str, str], str], field: str = "") -> Any:
+    """Returns a part of a request in which `rename` has changed each text. `rename` gets the field and the text."""
     if isinstance(body, dict):
         return {name: _renamed(value, rename, name) for name, value in body.items()}
     if isinstance(body, list):
         return [_renamed(each, rename, field) for each in body]
-    return rename(body) if field in GROUP_FIELDS and isinstance(body, str) and body.startswith("@") else body
+    return rename(field, body) if isinstance(body, str) else body
+
+
+def _apart(body: Json, suffix: str) -> Json:
+    """Returns a request in which the names of groups end with this suffix."""
+    renamed: Json = _renamed(body, lambda field, text: text + suffix if field in GROUP_FIELDS and text[:1] == "@" else text)
+    return renamed
+
+
+def _alike(body: Json) -> Json:
+    """Returns a request with the names of `ALIKE`. If `ALIKE` has the same name for several names of the request, the request
+    keeps them."""
+    found = set[tuple[bool, str]]()
+
+    def note(field: str, text: str) -> str:
+        found.add((field in GROUP_FIELDS, text))
+        return text
+
+    def rename(field: str, text: str) -> str:
+        return ALIKE[text] if text in ALIKE and times[field in GROUP_FIELDS, ALIKE[text]] == 1 else text
+
+    _renamed(body, note)
+    times = Counter((group, ALIKE.get(text, text)) for group, text in found)
+    renamed: Json = _renamed(body, rename)
+    return renamed
 
 
 def _mark(body: Json, subject: str, number: int) -> None:

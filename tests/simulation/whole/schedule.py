@@ -53,7 +53,7 @@ class Setting:
     static: bool = False
     """Whether the new members of a plan's groups are static and have short rebalance timeouts."""
     alike: bool = False
-    """Whether all subjects use the same names of groups. Then requests of different subjects concern the same group."""
+    """Whether most steps are about the same topic, the same group and the same transactional id."""
 
 
 class Schedule(NamedTuple):

@@ -135,10 +135,14 @@ def _transactions(world: World) -> Iterator[tuple[Key, Any]]:
 
 
 def _logs(world: World) -> Iterator[tuple[Key, Any]]:
-    for partition in world.engine.cluster.partitions():
+    cluster = world.engine.cluster
+    expired = world.now - cluster.configs.integer("producer.id.expiration.ms")
+    for partition in cluster.partitions():
         where = partition.topic, partition.index
         for producer_id, state in partition.producers.items():
             entry = unpack(state)
+            if entry.last_timestamp <= expired and entry.current_txn_first_offset < 0:
+                continue  # a truncation brings back expired producers; as in Kafka, they go at a start or by the timer
             told = (entry.producer_epoch, entry.last_sequence, entry.current_txn_first_offset)
             yield ("producer", *where, producer_id), told
         yield ("log", *where), (partition.log_start_offset, partition.last_stable_offset, partition.high_watermark,

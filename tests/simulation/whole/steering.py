@@ -93,7 +93,7 @@ class Steering:
         able = _able(setting)
         growing = Growing()
         self._grow(growing, able, self._focus(able, chance), chance, LENGTH)
-        return Plan({**setting, "alike": chance.random() < 0.5}, growing.found)
+        return Plan({**setting, "alike": chance.random() < 0.6}, growing.found)
 
     def _about_a_timer(self, chance: Random) -> Plan:
         """Returns a plan in which steps set a timer; some wanted kinds come before and after the timer fires. Kinds that come

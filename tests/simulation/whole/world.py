@@ -20,6 +20,7 @@ from fuzzing.script import Finding
 from fuzzing.world import folder
 from kafka_model.history import Act, Exchange, Tap
 from kafkawire.declare import Message
+from kafkawire.disk.damage import DataError
 from kafkawire.errors import EncodeError, ProtocolError
 from kafkawire.frames import decode_response, encode_request
 from kafkawire.registry import KEYS, api_name
@@ -473,13 +474,17 @@ class World:
             moves += self._effect(effect)
         while store is not None and store.jobs:
             job = store.jobs.popleft()
-            try:
-                job.work()
-            except OSError as failure:
-                job.failed()
-                store.failed(failure)
-            else:
+            try:  # as the server does it (`StorageJobs`)
+                try:
+                    job.work()
+                except OSError:
+                    job.failed()
+                    raise
                 job.done()
+            except DataError:
+                raise
+            except OSError as failure:
+                store.failed(failure)
         if moves:
             self._tick(self.now + moves)
 
