@@ -188,6 +188,8 @@ def test_one_cause_is_one_finding(tmp_path: Path) -> None:
     assert (finding.cause, finding.look_at) == UNREAD_OR_COMMITTED
     assert finding.what == f"every fatal error of Produce to invoices ({len(finding.ways)})"
     assert len(finding.ways) == 7
+    both = [{**each, "outcomes": ["lost", "doubled", "check_failed"]} for each in finding.results]
+    assert [(each.outcome, each.results) for each in findings(both, CARELESS)] == [("lost", both)]
     unconfirmed = dict(requests("writer", "Produce:invoices 10 4", acks=0))
     (finding,) = findings(explored(unconfirmed, lambda case: case["fault"]["kind"] == "lose_request", tmp_path), unconfirmed)
     assert (finding.cause, finding.look_at) == NOT_ACKNOWLEDGED

@@ -30,7 +30,8 @@ UNREAD: Cause = (
 )
 UNREAD_OR_COMMITTED: Cause = (
     "the result of send is never read, or only after the offset was committed",
-    "the order of send, its result and the commit; enable.auto.commit; flush() does not report records that failed",
+    "the order of send, its result and the commit; a cache of processed records; enable.auto.commit; flush() does not report "
+    "records that failed",
 )
 NOT_WRITTEN_AGAIN: Cause = (
     "the records of a transaction that was aborted or could not be committed are not written again",
@@ -96,12 +97,15 @@ class Finding(NamedTuple):
 
 
 def findings(results: Sequence[Result], found: Mapping[Place, Sequence[Asked]]) -> list[Finding]:
-    """Returns the findings of an exploration, by outcome. `found` are the requests of the run without faults."""
+    """Returns the findings of an exploration, by outcome. `found` are the requests of the run without faults.
+
+    A run with several outcomes has one cause, so it belongs to one finding, of its first outcome.
+    """
     made = []
     for outcome in SILENT_OUTCOMES:
         by_cause: dict[Cause, list[Result]] = {}
         for result in results:
-            if outcome in result["outcomes"]:
+            if outcome == next((name for name in SILENT_OUTCOMES if name in result["outcomes"]), None):
                 by_cause.setdefault(_cause(outcome, result, found), []).append(result)
         for cause, same in by_cause.items():
             same.sort(key=lambda each: each.get("order", 0))
@@ -113,6 +117,10 @@ def _cause(outcome: str, result: Result, found: Mapping[Place, Sequence[Asked]])
     """Returns the usual cause of an outcome after this fault."""
     if outcome == "check_failed":  # a check finds what is lost or stored twice
         outcome = next((name for name, word in (("lost", "missing"), ("doubled", "doubled")) if result.get(word)), outcome)
+    if "open_transaction" in result["outcomes"]:
+        return WITHOUT_ABORT
+    if outcome == "lost" and "doubled" in result["outcomes"]:  # the application ended after its usual number of records
+        outcome = "doubled"
     if outcome == "lost":
         return _of_loss(result, found)
     if outcome == "doubled":
@@ -120,7 +128,7 @@ def _cause(outcome: str, result: Result, found: Mapping[Place, Sequence[Asked]])
         if result["api"] not in OF_SENDING | OF_TRANSACTIONS:
             return PROCESSED_AGAIN
         return NOT_IDEMPOTENT if result["api"] == "Produce" and asked is not None and not asked.idempotent else SENT_AGAIN
-    causes = {"reordered": OVERTAKEN, "open_transaction": WITHOUT_ABORT, "hung": WAITS, "storm": REPEATED}
+    causes = {"reordered": OVERTAKEN, "hung": WAITS, "storm": REPEATED}
     return causes.get(outcome, OTHER)
 
 
