@@ -496,9 +496,9 @@ def send_in_vain(proxy: ProxyKafka) -> None:
 
 def control_at(proxy: ProxyKafka, address: tuple[str, int]) -> None:
     """Open a proxy's control at this address."""
-    thread, host = proxy._running()
-    proxy._control = proxy._call(lambda _: control_of_proxy(host))
-    thread.await_(proxy._control.listen(*address))
+    proxy._control = proxy._in_loop(control_of_proxy)
+    assert proxy._thread is not None
+    proxy._thread.await_(proxy._control.listen(*address))
 
 
 def test_clients_are_named_in_rows_and_what_is_chosen_can_be_copied(page: Page, kafka: MockKafka) -> None:

@@ -555,7 +555,7 @@ def test_a_connection_that_is_accepted_while_its_server_stops_is_closed(front: s
                 connection = socket.create_connection(address_of(where), 5)
                 for _ in range(turns):
                     await asyncio.sleep(0)
-                await (stopping._close(stopping._host) if front == "proxy" else stopping._stop())
+                await stopping._stop()
                 return connection
 
             with thread.await_(stop()) as connection, suppress(ConnectionResetError):

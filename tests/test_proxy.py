@@ -372,7 +372,7 @@ def test_a_client_that_does_not_read_holds_up_nobody_and_takes_no_memory(upstrea
     for _ in range(100):
         rude >> fetch()
     Dialogue(proxy) >> tagged("x") << accepted(at=1)
-    most = proxy._call(lambda _: max(side.transport.get_write_buffer_size() for side in proxy._running()[1].clients.values()))
+    most = proxy._call(lambda _: max(side.transport.get_write_buffer_size() for side in proxy._running.clients.values()))
     assert most < 3 * WRITE_HIGH_WATER
     for _ in range(100):
         rude << ANY_RESPONSE
@@ -578,7 +578,7 @@ def test_a_broker_that_does_not_serve_the_proxy_is_named_before_a_client_comes(
         if has_certificate and trusting is not None:
             trusting.load_cert_chain(kafka.tls_folder / "client.pem")
         with ProxyKafka(upstream=kafka.bootstrap_servers, upstream_tls=trusting, control=True) as proxy:
-            host = proxy._running()[1]
+            host = proxy._running
             host.upstream.lends_certificate = has_certificate
             proxy._call(lambda _: host.check())
             node = next(iter(host._nodes.values()))
@@ -597,7 +597,7 @@ def test_a_client_of_the_control_waits_for_a_request_that_passes() -> None:
     ):
         control, seen = ControlClient(proxy.control_url), proxy.faults.add(faults.observe(api="Metadata"))
         waiting = [pool.submit(control.ask, "GET", "/faults/1/wait?timeout=10"), pool.submit(seen.wait_fired, 1, 10)]
-        proxy.wait_until(lambda: bool(proxy._running()[1].watchers))
+        proxy.wait_until(lambda: bool(proxy._running.watchers))
         client(proxy).request(MetadataRequest(topics=None), 9)
         assert waiting[0].result(10)["fired"] == 1
         waiting[1].result(10)

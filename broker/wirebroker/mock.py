@@ -10,7 +10,6 @@ method raises RuntimeError, but clients can connect to the parent process's brok
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import tempfile
@@ -19,7 +18,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 from kafkawire.batches import Record as WireRecord
@@ -37,10 +35,9 @@ from wirebroker.deeds.telemetry import TelemetryDeeds
 from wirebroker.deeds.topics import TopicDeeds
 from wirebroker.engine.engine import Engine
 from wirebroker.engine.snapshots import Snapshot
-from wirebroker.net.forks import at_home
 from wirebroker.net.host import Host
 from wirebroker.net.listener import Address, Listener, one_each
-from wirebroker.net.thread import LoopThread, call_on
+from wirebroker.net.thread import LoopThread
 from wirebroker.net.tls import CA, CLIENT, Tls, make_certificates, tls_of
 from wirebroker.security.mechanisms import OAUTHBEARER
 from wirebroker.security.protocols import protocol_named
@@ -55,7 +52,6 @@ from wirebroker.testing.states import PartitionState
 from wirebroker.testing.topic_specs import Topics, topic_specs
 from wirebroker.testing.views import Faults, TraceView, checked_rules
 from wirebroker.testing.waits import Waits
-from wirebroker.tools import tools
 
 if TYPE_CHECKING:
     from wirebroker.audit.journal import Rows
@@ -126,6 +122,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
             if name not in known:
                 raise TypeError(f"MockKafka has no setting {name!r}{did_you_mean(name, known)}")
         own = {name: given.pop(name, getattr(Settings, name)) for name in Settings.__annotations__}
+        super().__init__(own["loop_thread"], own["capture"])
         seed = given.get("random_seed")
         fault_seed = int.from_bytes(os.urandom(4), "big") if seed is None else seed
         self._options = _options(fault_seed, given)
@@ -136,20 +133,10 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         self._address = (own["host"], own["port"])
         self._protocol = protocol_named(own["security"])
         self._tls_folder: tempfile.TemporaryDirectory[str] | None = None
-        self._given_thread: LoopThread | None = own["loop_thread"]
-        self._thread: LoopThread | None = None
-        self._host: Host | None = None
         self._ended: Engine | None = None
         """The engine of a stopped broker, because the report of a failed test needs the engine's state."""
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._ports: list[Address] = []
-        self._process = os.getpid()
-        """The process that created this object."""
-        self._stopping = Lock()
-        """A lock that is held while `stop` runs. Several threads may call `stop`."""
-        self._capture_path = own["capture"]
         self._new_control = _control_maker() if own["control"] else None
-        self._control: Control | None = None
         self.clock = ClockControl(self)
         self.trace = TraceView(self)
         self.faults = Faults(self)
@@ -158,13 +145,6 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
 
     # Starting and stopping
 
-    def __enter__(self) -> MockKafka:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
     async def __aenter__(self) -> MockKafka:
         await self._start()
         return self
@@ -172,61 +152,34 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
     async def __aexit__(self, *_: object) -> None:
         await self._stop()
 
-    def start(self) -> None:
-        """Start the broker in a separate thread. Raises RuntimeError if the broker is running."""
-        self._check_stopped()
-        thread = self._given_thread or LoopThread()
-        try:
-            thread.await_(self._start())
-        except BaseException:
-            self._stop_thread(thread)
-            raise
-        self._thread = thread
-
-    def stop(self) -> None:
-        """Stop the broker: close all connections and listeners. Does nothing if the broker is not running, or in a forked
-        process. Raises RuntimeError in the broker's own event loop."""
-        with self._stopping:
-            if os.getpid() != self._process or not self.running:
-                self._forget()
-            elif (thread := self._thread) is not None:
-                thread.await_(self._stop())
-                self._stop_thread(thread)
-                self._thread = None
-
-    def _stop_thread(self, thread: LoopThread) -> None:
-        if self._given_thread is None:
-            thread.stop()
-
     def _forget(self) -> None:
-        """Forget the running broker, but do not stop it. Afterwards `running` is False."""
-        self._thread = self._host = self._loop = self._control = None
+        super()._forget()
         self._ports.clear()
 
     async def _start(self) -> None:
-        self._check_stopped()
-        self._forget()
-        engine = self._new_engine()
-        self._process = os.getpid()
-        self._loop = asyncio.get_running_loop()
-        self._host = Host(engine, self._clock)
+        await super()._start()
+        made.announce(self)
+
+    def _new_host(self) -> Host:
+        return Host(self._new_engine(), self._clock)
+
+    async def _open(self, host: Host) -> None:
         try:
-            if self._capture_path is not None:
-                path = os.fspath(self._capture_path)
-                self._host.capture_to(path, tools().open_capture(path, None))
             name, tls = self._protocol.name, self._certificates()
-            for listener in one_each(engine.cluster.brokers, *self._address, None, name, self._protocol, tls):
-                self._ports.append(await self._host.listen(listener))
+            for listener in one_each(host.engine.cluster.brokers, *self._address, None, name, self._protocol, tls):
+                self._ports.append(await host.listen(listener))
             if self._new_control is not None:
-                self._control = self._new_control(self._host, self._new_engine)
+                self._control = self._new_control(host, self._new_engine)
                 await self._control.listen("127.0.0.1", 0)
         except BaseException:
-            await self._stop()
             if self._tls_folder is not None:
                 self._tls_folder.cleanup()
                 self._tls_folder = None
             raise
-        made.announce(self)
+
+    def _ends(self, host: Host) -> None:
+        self._ended = host.engine
+        self._ports.clear()
 
     def _certificates(self) -> Tls | None:
         """Returns the certificates of a broker with TLS. Creates certificates if the settings do not name any."""
@@ -256,23 +209,6 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         assert self._thread is not None
         return self._thread.await_(self._running.listen(listener))
 
-    def _check_stopped(self) -> None:
-        if self.running:
-            raise RuntimeError("this MockKafka is already running; create a second MockKafka, or call stop() first")
-
-    async def _stop(self) -> None:
-        if os.getpid() != self._process:
-            self._forget()
-            return
-        if self._control is not None:
-            await self._control.close()
-            self._control = None
-        host, self._host = self._host, None
-        if host is not None:
-            self._ended = host.engine
-            self._ports.clear()
-            await host.close()
-
     def _new_engine(self) -> Engine:
         engine, rules = self._options.new_engine(self._clock.now()), self._rules
         if rules:
@@ -281,27 +217,9 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
             engine.at_soft_reset.append(lambda _: engine.plan.load_again(rules))
         return engine
 
-    @property
-    def running(self) -> bool:
-        """Tells whether the broker is running. It ends with its event loop at the latest."""
-        return self._host is not None and self._loop is not None and not self._loop.is_closed()
-
-    def _started(self) -> None:
-        if not self.running:
-            raise RuntimeError("this MockKafka is not running; use it in a with statement, or call start()")
-
-    @property
-    def _running(self) -> Host:
-        self._started()
-        assert self._host is not None
-        at_home(self._process, "this MockKafka")
-        return self._host
-
     def _call(self, function: Callable[[Engine], T]) -> T:
         """Run a function in the thread of the engine's loop, with the engine as its argument."""
-        host = self._running
-        assert self._loop is not None
-        return call_on(self._loop, lambda: function(host.up_to_date()))
+        return self._in_loop(lambda host: function(host.up_to_date()))
 
     def _at_last(self, read: Callable[[Engine], T]) -> T | None:
         """Calls the function `read` with the engine, and returns the result. This works after the broker has stopped, too.
@@ -319,17 +237,15 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
     def _change(self, function: Callable[[Engine, int], T]) -> T:
         """Call a function that changes the broker, with the engine and the time as arguments. Then perform the engine's
         effects."""
-        host = self._running
-        assert self._loop is not None
 
-        def run() -> T:
+        def run(host: Host) -> T:
             now = host.time()
             host.engine.set_time(now)
             result = function(host.engine, now)
             host.changed()
             return result
 
-        return call_on(self._loop, run)
+        return self._in_loop(run)
 
     @property
     def _engine(self) -> Engine:
@@ -410,14 +326,6 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         """Returns an unsigned token for a user. The token is valid for an hour by the broker's clock."""
         now = self.clock.now() / 1000
         return unsecured_token({"sub": user, "iat": now, "exp": now + 3600})
-
-    @property
-    def control_url(self) -> str:
-        """The address of the HTTP control endpoint: `http://127.0.0.1:PORT`. Raises RuntimeError without `control=True`."""
-        self._started()
-        if self._control is None:
-            raise RuntimeError("this MockKafka has no HTTP control; create it with MockKafka(control=True)")
-        return self._control.url
 
     def topics(self, *, internal: bool = False) -> dict[str, states.TopicState]:
         """Returns the topics by name, with their settings and partitions. With `internal`, also returns the internal topics."""
@@ -520,17 +428,13 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         committed offsets move to the ends of the logs, and faults, trace and clock are reset. Raises RuntimeError if the broker
         has `data` and the reset is not soft, because the reset would delete the data.
         """
-        host = self._running
-        assert self._loop is not None
-        call_on(self._loop, lambda: host.reset(self._new_engine, soft=soft))
+        self._in_loop(lambda host: host.reset(self._new_engine, soft=soft))
 
     def begin_test(self, name: str, topics: Topics = ()) -> None:
         """Reset the broker softly, note in the trace that the test `name` begins, and create missing topics and missing
         partitions. Raises ValueError if a topic cannot be created."""
-        host = self._running
         wanted = topic_specs(topics)
-        assert self._loop is not None
-        call_on(self._loop, lambda: host.begin_test(name))
+        self._in_loop(lambda host: host.begin_test(name))
         self._change(lambda engine, now: operations.provide(engine, wanted))
 
     def report(self) -> dict[str, str]:
@@ -544,9 +448,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         The records are not copied, so a snapshot takes little time and memory. Raises RuntimeError if the broker has `data`, if
         a broker is down, or if a replica lags, is being moved or is offline.
         """
-        host = self._running
-        assert self._loop is not None
-        return call_on(self._loop, host.snapshot)
+        return self._in_loop(lambda host: host.snapshot())
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to a snapshot of this MockKafka, and close the connections. A snapshot can be restored any number of times.
@@ -555,11 +457,9 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         and the clock return to the snapshot's state. Clients see a restart. Faults and trace are reset as by `reset`. Raises
         ValueError for a snapshot of another MockKafka.
         """
-        host = self._running
-        assert self._loop is not None
-        if snapshot.of is not host:
+        if snapshot.of is not self._running:
             raise ValueError("this snapshot is of another MockKafka, or this MockKafka has been stopped; take a new snapshot")
-        call_on(self._loop, lambda: host.restore(snapshot, self._new_engine))
+        self._in_loop(lambda host: host.restore(snapshot, self._new_engine))
 
 
 class ClockControl:
@@ -584,9 +484,7 @@ class ClockControl:
             raise TypeError(f"advance takes a timedelta, or arguments such as days=8, not {delta!r}")
         parts = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
         ms = round(((delta or timedelta()) + parts) / timedelta(milliseconds=1))
-        host, loop = self._kafka._running, self._kafka._loop
-        assert loop is not None
-        call_on(loop, lambda: host.advance(ms))
+        self._kafka._in_loop(lambda host: host.advance(ms))
 
 
 class _Part(Deeds):

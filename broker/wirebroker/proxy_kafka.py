@@ -13,18 +13,17 @@ import os
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 from wirebroker.client.settings import BadConfig, read_access
 from wirebroker.net.clock import SystemClock
 from wirebroker.net.listener import Address, parse_address
 from wirebroker.net.proxy_host import ProxyHost
-from wirebroker.net.thread import LoopThread, call_on
+from wirebroker.net.thread import LoopThread
 from wirebroker.proxy.proxy import Proxy
 from wirebroker.testing import passing
+from wirebroker.testing.in_process import InProcess
 from wirebroker.testing.views import Faults, TraceView
-from wirebroker.tools import tools
 
 if TYPE_CHECKING:
     from wirebroker.control.server import Control
@@ -36,7 +35,7 @@ __tracebackhide__ = True  # pytest shows the caller's line
 T = TypeVar("T")
 
 
-class ProxyKafka:
+class ProxyKafka(InProcess[ProxyHost]):
     """A proxy in front of the cluster to which the broker at `upstream` belongs. `trace` has the same meaning as for MockKafka.
 
     If `upstream` has several addresses, separated by commas, the proxy uses the first address that it can reach. If the cluster
@@ -56,6 +55,7 @@ class ProxyKafka:
         capture: str | os.PathLike[str] | None = None, control: bool = False,
         loop_thread: LoopThread | None = None,
     ) -> None:  # fmt: skip
+        super().__init__(loop_thread, capture)
         self._upstream, self._listen = [parse_address(each.strip()) for each in upstream.split(",")], parse_address(listen)
         self._level, self._seed = trace, random_seed
         self._allow_faults = allow_faults
@@ -64,70 +64,27 @@ class ProxyKafka:
         self._lends = upstream_tls is not None  # an SSL context does not reveal whether it has a certificate
         if command_config is not None:
             self._tls, self._lends = _secured(client_tls, upstream_tls, command_config)
-        self._capture_path = capture
         self._new_control = _control_maker() if control else None
-        self._control: Control | None = None
-        self._given_thread = loop_thread
-        self._thread: LoopThread | None = None
-        self._host: ProxyHost | None = None
-        self._stopping = Lock()
-        """A lock that is held while `stop` runs. Several threads may call `stop`."""
         self._address: Address = ("", 0)
         self.faults = Faults(self)
         self.trace = TraceView(self)
 
-    def __enter__(self) -> ProxyKafka:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def start(self) -> None:
-        """Open the first listener. The other brokers get their listeners when a response names them. Raises OSError,
-        and RuntimeError if the proxy is running."""
-        if self._thread is not None:
-            raise RuntimeError("this ProxyKafka is already running; create a second ProxyKafka, or call stop() first")
-        self._thread = self._given_thread or LoopThread()
-        try:
-            self._address = self._thread.await_(self._start())
-        except BaseException:
-            self.stop()
-            raise
-
-    async def _start(self) -> Address:
+    def _new_host(self) -> ProxyHost:
         client_tls, upstream_tls = self._tls
-        self._host = ProxyHost(
+        host = ProxyHost(
             SystemClock(), self._upstream, self._listen, seed=self._seed, allow_faults=self._allow_faults,
             configs=self._configs, client_tls=client_tls, upstream_tls=upstream_tls,
             lends_certificate=self._lends,
         )  # fmt: skip
-        self._host.proxy.trace_at(self._level)
-        if self._capture_path is not None:
-            path = os.fspath(self._capture_path)
-            self._host.capture_to(path, tools().open_capture(path, None))
-        address = await self._host.start()
+        host.proxy.trace_at(self._level)
+        return host
+
+    async def _open(self, host: ProxyHost) -> None:
+        """Open the first listener. The other brokers get their listeners when a response names them."""
+        self._address = await host.start()
         if self._new_control is not None:
-            self._control = self._new_control(self._host)
+            self._control = self._new_control(host)
             await self._control.listen("127.0.0.1", 0)
-        return address
-
-    def stop(self) -> None:
-        """Close all connections and listeners. Does nothing if the proxy is not running. Raises RuntimeError in the proxy's own
-        event loop."""
-        with self._stopping:
-            thread, host = self._thread, self._host
-            if thread is not None and host is not None and not thread.loop.is_closed():
-                thread.await_(self._close(host))
-            if thread is not None and self._given_thread is None:
-                thread.stop()
-            self._thread = self._host = None
-
-    async def _close(self, host: ProxyHost) -> None:
-        control, self._control = self._control, None
-        if control is not None:
-            await control.close()
-        await host.close()
 
     def __repr__(self) -> str:
         addresses = "{}:{} before ".format(*self._address) + ",".join(f"{host}:{port}" for host, port in self._upstream)
@@ -139,16 +96,8 @@ class ProxyKafka:
     @property
     def bootstrap_servers(self) -> str:
         """Where clients connect: `127.0.0.1:PORT`."""
-        self._running()
+        self._started()
         return "{}:{}".format(*self._address)
-
-    @property
-    def control_url(self) -> str:
-        """The address of the HTTP control: `http://127.0.0.1:PORT`. Raises RuntimeError without `control=True`."""
-        self._running()
-        if self._control is None:
-            raise RuntimeError("this ProxyKafka has no HTTP control; create it with ProxyKafka(control=True)")
-        return self._control.url
 
     def wait_until(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
         """Wait until `condition()` is true. The condition is checked every 10 ms. Raises TimeoutError after `timeout`
@@ -161,8 +110,7 @@ class ProxyKafka:
 
     def connection_count(self) -> int:
         """The number of clients' connections."""
-        host = self._running()[1]
-        return self._call(lambda _: len(host.clients))
+        return self._in_loop(lambda host: len(host.clients))
 
     def groups(self) -> dict[str, Group]:
         """The groups in forwarded requests, by id. The proxy learns the lag from forwarded batches and, for a minute after each
@@ -183,25 +131,19 @@ class ProxyKafka:
 
         return self._call(lambda proxy: points(proxy.pushes, client_id, metric))
 
-    def _running(self) -> tuple[LoopThread, ProxyHost]:
-        if self._thread is None or self._host is None or self._thread.loop.is_closed():
-            raise RuntimeError("this ProxyKafka is not running; use it in a with statement, or call start()")
-        return self._thread, self._host
-
     def _call(self, function: Callable[[Proxy], T]) -> T:
         """Call `function(proxy)` in the thread of the event loop, and perform the effects of the call."""
-        thread, host = self._running()
 
-        def run() -> T:
+        def run(host: ProxyHost) -> T:
             result = function(host.proxy)
             host.flush()
             return result
 
-        return call_on(thread.loop, run)
+        return self._in_loop(run)
 
     def _change(self, function: Callable[[Proxy, int], T]) -> T:
         """Call `function(proxy, now)` in the thread of the event loop, and perform the effects of the call."""
-        clock = self._running()[1].clock
+        clock = self._running.clock
 
         def run(proxy: Proxy) -> T:
             proxy.set_time(clock.now())

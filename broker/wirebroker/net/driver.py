@@ -475,6 +475,10 @@ class Driver(Generic[C]):
 
     # The end
 
+    async def close(self) -> None:
+        """Close all listeners and connections."""
+        raise NotImplementedError
+
     async def _stop_listening(self) -> None:
         """Accept no more connections, close the connections in line, and cancel the alarm."""
         await stop_listening(self._servers)

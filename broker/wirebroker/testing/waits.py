@@ -11,14 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wirebroker.net.driver import RECHECK_S
+from wirebroker.net.host import Host
 from wirebroker.net.thread import running_loop
 from wirebroker.testing.goals import Goal, GroupReady, Quiet, RecordsExpected, RecordsStored
+from wirebroker.testing.in_process import InProcess
 from wirebroker.testing.operations import upgrade
 
 if TYPE_CHECKING:
     from wirebroker.core.profile import ProfileName
     from wirebroker.engine.engine import Engine
-    from wirebroker.net.host import Host
     from wirebroker.testing import states
     from wirebroker.testing.operations import StoredRecord
 
@@ -28,13 +29,10 @@ Offsets = Mapping[tuple[str, int], int]
 LONGEST_UPGRADE_S = 3600.0
 
 
-class Waits:
+class Waits(InProcess[Host]):
     """The methods of a MockKafka that wait."""
 
     if TYPE_CHECKING:
-
-        @property
-        def _running(self) -> Host: ...
 
         def _call(self, function: Callable[[Engine], T]) -> T: ...
 
