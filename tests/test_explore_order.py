@@ -17,7 +17,7 @@ from wirebroker.faults.files import read_rule
 from wirebroker_tools.campaign.application import Application, Run
 from wirebroker_tools.campaign.cases import Case, Result, Results
 from wirebroker_tools.campaign.exploration import Exploration
-from wirebroker_tools.campaign.findings import NOT_ACKNOWLEDGED, NOT_IDEMPOTENT, UNREAD_OR_COMMITTED, findings
+from wirebroker_tools.campaign.findings import NOT_ACKNOWLEDGED, NOT_IDEMPOTENT, SKIPPED, UNREAD_OR_COMMITTED, findings
 from wirebroker_tools.campaign.misfortunes import Asked, Choice, Place, cases, is_slow, matched
 from wirebroker_tools.campaign.order import FINAL, LOST_RESPONSE, RECOVERED, SORTS, Queue, in_order, sort_of
 from wirebroker_tools.campaign.workers import workers
@@ -188,6 +188,10 @@ def test_one_cause_is_one_finding(tmp_path: Path) -> None:
     assert (finding.cause, finding.look_at) == UNREAD_OR_COMMITTED
     assert finding.what == f"every fatal error of Produce to invoices ({len(finding.ways)})"
     assert len(finding.ways) == 7
+    unseen = explored(WRITER, lambda case: case["api"] in ("Metadata", "Fetch") and sort_of(case["fault"]) == FINAL, tmp_path)
+    assert [(each.cause, {case["fault"]["client_id"] for case in each.results}) for each in findings(unseen, WRITER)] == [
+        (SKIPPED[0], {"reader"}), (UNREAD_OR_COMMITTED[0], {"writer"}),
+    ]  # fmt: skip
     both = [{**each, "outcomes": ["lost", "doubled", "check_failed"]} for each in finding.results]
     assert [(each.outcome, each.results) for each in findings(both, CARELESS)] == [("lost", both)]
     unconfirmed = dict(requests("writer", "Produce:invoices 10 4", acks=0))

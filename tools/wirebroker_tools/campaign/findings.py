@@ -38,9 +38,9 @@ NOT_WRITTEN_AGAIN: Cause = (
     "the handling of exceptions: abortTransaction(), and seek() back to the committed offsets; an end after a fatal error",
 )
 SKIPPED: Cause = (
-    "the application goes on after records that it has not processed",
+    "the application skips records that it has not processed, or ends before it has read them",
     "the offset from which the application reads after a failed commit or a rebalance: seek(), auto.offset.reset, the "
-    "handling of revoked partitions",
+    "handling of revoked partitions; the condition that ends the application, such as a time without records",
 )
 NOT_REPLICATED: Cause = ("the leader acknowledges a batch before other brokers have it", "acks=all in place of acks=1")
 NOT_ACKNOWLEDGED: Cause = ("with acks=0 the broker confirms no record, so the client does not notice a loss", "acks=all")
@@ -140,7 +140,8 @@ def _of_loss(result: Result, found: Mapping[Place, Sequence[Asked]]) -> Cause:
         return NOT_ACKNOWLEDGED
     if result["api"] in OF_TRANSACTIONS or (asked is not None and asked.transactional_ids):
         return NOT_WRITTEN_AGAIN
-    if result["api"] not in OF_SENDING:
+    senders = {place.client_id for place in found if place.api == "Produce"}
+    if result["api"] not in OF_SENDING or matched(result).client_id not in senders:
         return SKIPPED
     return UNREAD_OR_COMMITTED if any(place.api == "OffsetCommit" for place in found) else UNREAD
 
