@@ -17,7 +17,14 @@ from wirebroker.faults.files import read_rule
 from wirebroker_tools.campaign.application import Application, Run
 from wirebroker_tools.campaign.cases import Case, Result, Results
 from wirebroker_tools.campaign.exploration import Exploration
-from wirebroker_tools.campaign.findings import NOT_ACKNOWLEDGED, NOT_IDEMPOTENT, SKIPPED, UNREAD_OR_COMMITTED, findings
+from wirebroker_tools.campaign.findings import (
+    NOT_ACKNOWLEDGED,
+    NOT_IDEMPOTENT,
+    OUTSIDE,
+    SKIPPED,
+    UNREAD_OR_COMMITTED,
+    findings,
+)
 from wirebroker_tools.campaign.misfortunes import Asked, Choice, Place, cases, is_slow, matched
 from wirebroker_tools.campaign.order import FINAL, LOST_RESPONSE, RECOVERED, SORTS, Queue, in_order, sort_of
 from wirebroker_tools.campaign.workers import workers
@@ -194,6 +201,9 @@ def test_one_cause_is_one_finding(tmp_path: Path) -> None:
     ]  # fmt: skip
     both = [{**each, "outcomes": ["lost", "doubled", "check_failed"]} for each in finding.results]
     assert [(each.outcome, each.results) for each in findings(both, CARELESS)] == [("lost", both)]
+    outside = {place: asked for place, asked in TRANSACTIONS.items() if place.api != "TxnOffsetCommit"} | COMMITS
+    (finding,) = findings(explored(outside, lambda case: case["nth"] == 4, tmp_path), outside)
+    assert (finding.cause, finding.look_at) == OUTSIDE
     unconfirmed = dict(requests("writer", "Produce:invoices 10 4", acks=0))
     (finding,) = findings(explored(unconfirmed, lambda case: case["fault"]["kind"] == "lose_request", tmp_path), unconfirmed)
     assert (finding.cause, finding.look_at) == NOT_ACKNOWLEDGED

@@ -37,6 +37,11 @@ NOT_WRITTEN_AGAIN: Cause = (
     "the records of a transaction that was aborted or could not be committed are not written again",
     "the handling of exceptions: abortTransaction(), and seek() back to the committed offsets; an end after a fatal error",
 )
+OUTSIDE: Cause = (
+    "the offsets are committed outside of the transaction, so the offsets or the transaction can fail alone",
+    "sendOffsetsToTransaction() in place of a commit by the consumer, enable.auto.commit; then the handling of exceptions: "
+    "abortTransaction(), and seek() back to the committed offsets",
+)
 SKIPPED: Cause = (
     "the application skips records that it has not processed, or ends before it has read them",
     "the offset from which the application reads after a failed commit or a rebalance: seek(), auto.offset.reset, the "
@@ -119,6 +124,9 @@ def _cause(outcome: str, result: Result, found: Mapping[Place, Sequence[Asked]])
         outcome = next((name for name, word in (("lost", "missing"), ("doubled", "doubled")) if result.get(word)), outcome)
     if "open_transaction" in result["outcomes"]:
         return WITHOUT_ABORT
+    apis = {place.api for place in found}
+    if outcome in ("lost", "doubled") and {"EndTxn", "OffsetCommit"} <= apis and "TxnOffsetCommit" not in apis:
+        return OUTSIDE
     if outcome == "lost" and "doubled" in result["outcomes"]:  # the application ended after its usual number of records
         outcome = "doubled"
     if outcome == "lost":
