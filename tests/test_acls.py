@@ -381,6 +381,33 @@ def test_a_share_session_forgets_no_right(kafka: MockKafka) -> None:
     assert ask("ShareAcknowledge", accepted) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 
 
+@pytest.mark.parametrize("api", ["DescribeGroups", "ConsumerGroupDescribe", "ShareGroupDescribe", "StreamsGroupDescribe"])
+def test_a_group_with_an_error_has_no_operations(kafka: MockKafka, api: str) -> None:
+    admin = connect(kafka, "admin")
+    code_of(admin)
+    asked = {"DescribeGroups": "groups"}.get(api, "group_ids")
+    request = plain_request(api, {asked: ["", "absent"], "include_authorized_operations": True})
+    groups = admin.request(request, spoken(KEYS[api])[0] if api != "DescribeGroups" else 5).groups
+    told = {group.group_id: group.authorized_operations for group in groups}
+    assert told[""] == -(1 << 31)
+
+
+@pytest.mark.parametrize("api", ["ShareFetch", "ShareAcknowledge"])
+def test_an_unknown_topic_in_a_share_session_is_a_server_error(kafka: MockKafka, api: str) -> None:
+    allow(kafka, entry(Operation.READ, "g", ResourceType.GROUP))
+    alice = connect(kafka, "alice")
+    code_of(alice)
+    session = {"group_id": "g", "member_id": "m"}
+    limits = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 9, "max_records": 9, "forgotten_topics_data": []}
+    opened = plain_request("ShareFetch", session | limits | {"share_session_epoch": 0, "topics": []})
+    assert alice.request(opened, 2).error_code == 0
+    nothing = {"partition_index": 0, "acknowledgement_batches": []}
+    unknown = {"topic_id": format_uuid(b"\1" * 16), "partitions": [nothing]}
+    asked = session | {"share_session_epoch": 1, "topics": [unknown]} | (limits if api == "ShareFetch" else {})
+    response = alice.request(plain_request(api, asked), 2)
+    assert (response.error_code, response.responses) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
+
+
 def test_a_classic_member_lets_regular_expressions_be_matched_with_what_it_may_see(kafka: MockKafka) -> None:
     allow(kafka, entry(Operation.READ, "g", ResourceType.GROUP), entry(Operation.DESCRIBE, "mine"))
     admin, alice = connect(kafka, "admin"), connect(kafka, "alice")

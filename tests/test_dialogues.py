@@ -72,14 +72,14 @@ def test_kafka_responds(dialogue: Dialogue, broker: OwnBroker, another_broker: O
 
 
 def test_the_recordings_are_whole() -> None:
-    assert (len(ADMIN), len(LOGS), len(GROUPS), len(TRANSACTIONS), len(SHARES), len(QUOTAS)) == (27, 80, 60, 150, 40, 30)
+    assert (len(ADMIN), len(LOGS), len(GROUPS), len(TRANSACTIONS), len(SHARES), len(QUOTAS)) == (27, 80, 60, 151, 41, 30)
     assert (len(STREAMS), len(MIXED), len(ADMINISTRATION)) == (39, 39, 25)
     assert sum(len(dialogue.steps) for dialogue in ADMINISTRATION) == 1000
     assert sum(len(dialogue.steps) for dialogue in ADMIN) > 1100
     assert sum(len(dialogue.steps) for dialogue in LOGS) == 4800
     assert sum(len(dialogue.steps) for dialogue in GROUPS) > 2500
     assert sum(len(dialogue.steps) for dialogue in TRANSACTIONS) > 5900
-    assert sum(len(dialogue.steps) for dialogue in SHARES) == 2200
+    assert sum(len(dialogue.steps) for dialogue in SHARES) == 2255
     assert sum(len(dialogue.steps) for dialogue in QUOTAS) == 1200
     assert sum(len(dialogue.steps) for dialogue in MIXED) > 1900
     assert sum(len(dialogue.steps) for dialogue in STREAMS) > 2200

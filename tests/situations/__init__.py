@@ -6,11 +6,12 @@ recreated_shares    ShareFetch and ShareAcknowledge of a topic that is deleted, 
 waits           how long a Fetch waits
 share_waits     how long a ShareFetch waits
 lists           requests whose lists of topics and partitions are empty, or name something twice
+unusual         requests with unusual values of other fields
 """
 
 from collections.abc import Callable
 
-from situations import lists, recreated, recreated_shares, share_waits, waits
+from situations import lists, recreated, recreated_shares, share_waits, unusual, waits
 from situations.side import Side
 
 Play = Callable[[Side], dict[str, str]]
@@ -20,6 +21,7 @@ TABLES: dict[str, Play] = {
     "waits": waits.play,
     "share waits": share_waits.play,
     "lists": lists.play,
+    "unusual": unusual.play,
 }
 """Each function plays all situations of a table, and returns the response to each as a text."""
 SETTINGS = {"auto.create.topics.enable": "false", "fetch.max.bytes": "2000"}

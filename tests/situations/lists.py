@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -112,6 +112,7 @@ _OFFSET = _indexed(committed_offset=7, committed_metadata="")
 _WAIT = {"timeout_ms": 1000}
 ALL = (
     Asked("Produce", 9, "topic_data", parts="partition_data", part=_records, fields={"acks": -1} | _WAIT),
+    Asked("Produce", 8, "topic_data", parts="partition_data", part=_records, fields={"acks": 2} | _WAIT),
     Asked("Produce", 13, "topic_data", "topic_id", "partition_data", _records, {"acks": -1} | _WAIT),
     Asked("Fetch", 12, topic="topic", part=_indexed("partition", fetch_offset=0, partition_max_bytes=0), fields=_FETCH),
     Asked("Fetch", 17, topic="topic_id", part=_indexed("partition", fetch_offset=0, partition_max_bytes=0), fields=_FETCH),
@@ -217,7 +218,7 @@ class _Broker:
         if asked.api in ("AddPartitionsToTxn", "TxnOffsetCommit"):
             self._side.until(end_txn(TXID, self._producer, False), 3, lambda told: told.error_code != 51)
             self._side.settle()  # so that no transaction is still ending when the next request comes
-        return how if response is None else f"{how} {json.dumps(self._shown(response), sort_keys=True)}"
+        return how if response is None else f"{how} {json.dumps(shown(response, self._names), sort_keys=True)}"
 
     def _fields(self, asked: Asked) -> Plain:
         producer_id, epoch = self._producer
@@ -233,26 +234,28 @@ class _Broker:
                 return {"dirs": [{"path": self._path}]}
         return {}
 
-    def _shown(self, value: Any) -> Any:
-        """Returns the fields that are not empty. Lists are sorted, because Kafka has them in the order of Scala's hash
-        tables."""
-        if isinstance(value, Struct):
-            return dict(self._set_fields(value))
-        if isinstance(value, bytes):
-            return self._names.get(value, value.hex())
-        if isinstance(value, list):
-            shown = [self._shown(each) for each in value if not _is_internal(each)]
-            return sorted(shown, key=lambda each: json.dumps(each, sort_keys=True))
-        return value
 
-    def _set_fields(self, struct: Struct) -> Iterator[tuple[str, Any]]:
-        for declared in struct.__wire__:
-            value = getattr(struct, declared.name)
-            if declared.name in VARYING or value in ([], ZERO_UUID):
-                continue
-            if declared.name in MESSAGES:
-                value = bool(value)
-            yield declared.name, self._shown(value)
+def shown(value: Any, names: Mapping[bytes, str]) -> Any:
+    """Returns the fields of a response that are not empty, as plain data. `names` has a name for each topic id. Lists are
+    sorted, because Kafka has them in the order of Scala's hash tables."""
+    if isinstance(value, Struct):
+        return dict(_set_fields(value, names))
+    if isinstance(value, bytes):
+        return names.get(value, value.hex())
+    if isinstance(value, list):
+        items = [shown(each, names) for each in value if not _is_internal(each)]
+        return sorted(items, key=lambda each: json.dumps(each, sort_keys=True))
+    return value
+
+
+def _set_fields(struct: Struct, names: Mapping[bytes, str]) -> Iterator[tuple[str, Any]]:
+    for declared in struct.__wire__:
+        value = getattr(struct, declared.name)
+        if declared.name in VARYING or value in ([], ZERO_UUID):
+            continue
+        if declared.name in MESSAGES:
+            value = bool(value)
+        yield declared.name, shown(value, names)
 
 
 def _is_internal(part: Any) -> bool:

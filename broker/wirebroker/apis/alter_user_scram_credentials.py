@@ -36,6 +36,10 @@ TWICE = Refusal(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be alter
 MISSING = Refusal(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
 
 
+NO_KEY = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+"""The refusal of an empty salted password: Java makes no key from it."""
+
+
 def handle(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> Steps:
     refused: dict[str, Refusal] = {}
     wanted: dict[str, list[Change]] = {}
@@ -56,9 +60,13 @@ def handle(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> Ste
             refused[change.name] = refusal
             wanted.pop(change.name, None)
     credentials = {}
-    for each in chain.from_iterable(wanted.values()):
+    for each in list(chain.from_iterable(wanted.values())):
         yield from pause()
-        credentials[each.name, each.mechanism] = _credential(each)
+        if isinstance(each, ScramCredentialUpsertion) and not each.salted_password:
+            refused[each.name] = NO_KEY
+            wanted.pop(each.name, None)
+        else:
+            credentials[each.name, each.mechanism] = _credential(each)
     if wanted:
         exchange.cluster.alter_scram(credentials)
     altered = [

@@ -19,7 +19,7 @@ from kafkawire.messages.create_partitions import (
 )
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata_changes import MetadataChanges
-from wirebroker.apis.overdue import timed_out
+from wirebroker.apis.overdue import is_overdue, timed_out
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import TELLS_SERVER_ERRORS, unwritten
 from wirebroker.core.names import ends_zookeeper_path
@@ -35,7 +35,7 @@ STRICT_SINCE = 3
 
 def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
     zookeeper = exchange.cluster.configs.release.has_zookeeper
-    if request.timeout_ms <= 0 and not zookeeper:
+    if not zookeeper and is_overdue(request.timeout_ms, [topic.name for topic in request.topics]):
         return (yield from timed_out(request, exchange, CreatePartitionsResponse))
     if _too_many(request, exchange.cluster):
         return _all(request, ErrorCode.POLICY_VIOLATION, "Excessively large number of additional partitions per request.")

@@ -25,7 +25,7 @@ from kafkawire.primitives import new_uuid
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata_changes import CHANGES, NAMES_TOPICS_ONCE, MetadataChanges
 from wirebroker.apis.new_topics import Plan, exists, planned
-from wirebroker.apis.overdue import timed_out
+from wirebroker.apis.overdue import is_overdue, timed_out
 from wirebroker.common.slices import at_once, mapped, pauses
 from wirebroker.core.cluster import GROWN, INTERNAL_TOPICS, Cluster
 from wirebroker.core.config_resources import unwritten
@@ -49,7 +49,7 @@ TIMED_OUT = Refusal(ErrorCode.REQUEST_TIMED_OUT, None)
 def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
     cluster = exchange.cluster
     zookeeper = cluster.configs.release.has_zookeeper
-    if request.timeout_ms <= 0 and not zookeeper:
+    if not zookeeper and is_overdue(request.timeout_ms, [topic.name for topic in request.topics]):
         return (yield from timed_out(request, exchange, CreateTopicsResponse))
     names = Counter(topic.name for topic in request.topics)
     single = [topic for topic in request.topics if names[topic.name] == 1 and topic.name != METADATA_TOPIC]

@@ -21,7 +21,7 @@ from kafkawire.messages.delete_topics import (
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata_changes import NAMES_TOPICS_ONCE, MetadataChanges
-from wirebroker.apis.overdue import timed_out
+from wirebroker.apis.overdue import is_overdue, timed_out
 from wirebroker.core.cluster import Topic
 from wirebroker.core.releases.changes import since
 from wirebroker.requests.throttling import Mutations
@@ -38,9 +38,9 @@ NO_SUCH_ID = "This server does not host this topic ID."
 
 def handle(request: DeleteTopicsRequest, exchange: Exchange) -> Steps:
     zookeeper = exchange.cluster.configs.release.has_zookeeper
-    if request.timeout_ms <= 0 and not zookeeper:
-        return (yield from timed_out(request, exchange, DeleteTopicsResponse))
     requested = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    if not zookeeper and is_overdue(request.timeout_ms, map(_key, requested)):
+        return (yield from timed_out(request, exchange, DeleteTopicsResponse))
     if not exchange.cluster.configs.value("delete.topic.enable"):
         return _disabled(requested, exchange)
     try:
@@ -60,7 +60,7 @@ def refuses_whole(request: DeleteTopicsRequest, exchange: Exchange) -> bool:
         return True
     if release.has_zookeeper:
         return any(topic.name is not None and topic.topic_id != ZERO_UUID for topic in request.topics)
-    return request.timeout_ms <= 0
+    return is_overdue(request.timeout_ms, map(_key, request.topics or request.topic_names))
 
 
 def unclear(requested: list[DeleteTopicState] | list[str], exchange: Exchange) -> Callable[[DeleteTopicState | str], bool]:

@@ -30,7 +30,7 @@ from kafkawire.messages.fetch import (
     PartitionData,
     SnapshotId,
 )
-from kafkawire.primitives import format_uuid
+from kafkawire.primitives import ZERO_UUID, format_uuid
 from kafkawire.registry import response_header_version
 from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.apis.fetch_old import LISTS_ABORTED
@@ -267,6 +267,11 @@ class Fetch:
         """Tells whether the request may wait for more records after the first read."""
         return not found.enough and self.request.max_wait_ms > 0 and bool(found.results)
 
+    def _fails(self, results: Results) -> bool:
+        """Tells whether Kafka fails on these results: it compares the name of each topic with the name of the topic before, if
+        that topic has no id, and then it does not have a name either (FetchResponse.matchingTopic)."""
+        return bool(self._absent) and any(topic == ZERO_UUID for (topic, _), _ in results[:-1])
+
     def results(self, found: Found) -> Results:
         """Returns the results of a read in the order of the response, in which unknown topic ids and other missing partitions
         come last."""
@@ -444,6 +449,8 @@ class Fetch:
 
     def response(self, results: Results) -> FetchResponse:
         """Makes the response with these results. In a session, the response omits results that have not changed."""
+        if self._fails(results):
+            return _failed(self.request, self.exchange)
         session = self.context.session
         response = FetchResponse(error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[])
         kept = self.context.kept() if self.cluster.quotas.on else None
@@ -460,10 +467,13 @@ class Fetch:
 
     def respond_in_slices(self, found: Found) -> Generator[Offload | None, Any, FetchResponse]:
         """`response` in slices."""
+        results = self.results(found)
+        if self._fails(results):
+            return _failed(self.request, self.exchange)
         session = self.context.session
         response = FetchResponse(error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[])
         kept = self.context.kept() if self.cluster.quotas.on else None
-        yield from sliced(partial(self._add, response), self.results(found))
+        yield from sliced(partial(self._add, response), results)
         if kept is None:
             return response
         return self._within_quota(response, kept, (yield Offload(partial(size_of, response, self.exchange.version))))

@@ -16,6 +16,7 @@ from contextlib import suppress
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.java_texts import trim
 from wirebroker.common.slices import IDS, mapped, pauses
 from wirebroker.core.cluster import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from wirebroker.core.configs import ConfigError
@@ -72,7 +73,7 @@ def _none(key: str, code: ErrorCode, message: str = "") -> Coordinator:
 def _names_share_partition(key: str) -> bool:
     """Tells whether the text is the key of a share partition (Kafka's SharePartitionKey.validate)."""
     group_id, topic_id, index = ["", "", "", *key.rsplit(":", 2)][-3:]
-    return bool(group_id.strip()) and _is_uuid(topic_id) and _INTEGER.fullmatch(index) is not None
+    return bool(trim(group_id)) and _is_uuid(topic_id) and _INTEGER.fullmatch(index) is not None
 
 
 def _is_uuid(text: str) -> bool:

@@ -19,6 +19,8 @@ LEAVES_OUT_INSTANCES = until(
     "2.5", "if a group has static members, a JoinGroup of its leader before version 5 gets error 35"
 ).then("3.3", True, "if a group has static members, a JoinGroup of its leader before version 5 is no longer refused")
 
+MAY_LACK_PROTOCOL = 7
+"""The first version whose response has null instead of an empty protocol (JoinGroupResponse)."""
 NAMES_INSTANCES = 5
 """The first version whose response names the instances of static members."""
 
@@ -61,9 +63,7 @@ def _response(joined: Joined, exchange: Exchange) -> JoinGroupResponse:
     named = any(instance_id is not None for _, instance_id, _ in joined.members)
     if named and exchange.version < NAMES_INSTANCES and not LEAVES_OUT_INSTANCES.of(exchange.cluster.configs.release):
         joined = Joined(ErrorCode.UNSUPPORTED_VERSION)
-    protocol = joined.protocol
-    if protocol is None and exchange.version < 7:
-        protocol = ""
+    protocol = joined.protocol or (None if exchange.version >= MAY_LACK_PROTOCOL else "")
     generation = joined.generation
     if joined.code and generation < 0:
         generation = NO_GENERATION.of(exchange.cluster.configs.release)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.java_texts import trim
 from wirebroker.common.slices import IDS, pauses
 from wirebroker.core.groups.streams_group import NOT_READY
 from wirebroker.core.releases.changes import since
@@ -18,7 +19,7 @@ _FILTERED = {NOT_READY: "not_ready"}
 
 def handle(request: ListGroupsRequest, exchange: Exchange) -> Steps:
     release = exchange.cluster.configs.release
-    states = {state.lower().strip() if TRIMS_STATES.of(release) else state.lower() for state in request.states_filter}
+    states = {trim(state.lower()) if TRIMS_STATES.of(release) else state.lower() for state in request.states_filter}
     exact = None if IGNORES_CASE_OF_STATES.of(release) else set(request.states_filter)
     types = {kind.lower() for kind in request.types_filter}
     pause = pauses(IDS)

@@ -6,7 +6,8 @@ of the request gets REQUEST_TIMED_OUT, and nothing is checked (QuorumController.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator
 from typing import TypeVar
 
 from kafkawire.declare import Message, Struct
@@ -22,6 +23,12 @@ def _with_parts(struct: Struct) -> Iterator[Struct]:
     yield struct
     for part in parts(struct):
         yield from _with_parts(part)
+
+
+def is_overdue(timeout_ms: int, topics: Iterable[str | bytes | None]) -> bool:
+    """Tells whether a request about these topics, by their names or ids, is overdue. A request in which every topic is named
+    twice, or not at all (None), is not: such topics do not reach the controller."""
+    return timeout_ms <= 0 and any(times == 1 for key, times in Counter(topics).items() if key is not None)
 
 
 def timed_out(request: Message, exchange: Exchange, response_class: type[M]) -> Generator[None, None, M]:

@@ -505,7 +505,7 @@ def _described_groups(attribute: str) -> Rule:
             seen = []
             for group in response.groups:
                 yield from access.pause()
-                if request.include_authorized_operations and group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+                if request.include_authorized_operations and not group.error_code:
                     group.authorized_operations = access.operations(_R.GROUP, group.group_id)
                 seen.append((yield from _seen(group, access)))
             response.groups = seen

@@ -78,7 +78,7 @@ def handle(request: ProduceRequest, exchange: Exchange) -> Message | Outcome | S
     if isinstance(checked, ErrorCode):
         return _all_refused(request, checked, exchange, REFUSALS.get(checked))
     if request.acks not in (-1, 0, 1):
-        return _invalid_acks(request, exchange)
+        return _invalid_acks(request, checked, exchange)
     return _append_all(request, checked, exchange)
 
 
@@ -189,17 +189,26 @@ def _partition(
     error = leader_error(partition, exchange.node_id)
     if error:
         return _refuse(requested, error)
-    where = (topic.name, requested.index)
-    if checked is not None and (code := checked.errors.get(where)):
-        known = produce_error(code, exchange.version)
-        return _refuse(requested, known, message_of(code, known, exchange.cluster.configs.release))
+    if (refused := _unverified(topic, checked, requested, exchange)) is not None:
+        return refused
     replication = partition.replication
     if acks == ALL and (len(partition.in_sync) < len(partition.replicas) or replication.uncapped) and replication.too_few:
         refused = _refuse(requested, ErrorCode.NOT_ENOUGH_REPLICAS)
         refused.log_start_offset = partition.log_start_offset
         return refused
-    verified = checked is not None and where in checked.first_writes
+    verified = checked is not None and (topic.name, requested.index) in checked.first_writes
     return response_of(requested.index, append(partition, requested.records, acks, exchange, verified, found))
+
+
+def _unverified(
+    topic: Topic, checked: Verified | None, requested: PartitionProduceData, exchange: Exchange
+) -> PartitionProduceResponse | None:
+    """Returns the response to a partition that is not part of the producer's transaction, else None."""
+    code = checked.errors.get((topic.name, requested.index)) if checked is not None else None
+    if not code:
+        return None
+    known = produce_error(code, exchange.version)
+    return _refuse(requested, known, message_of(code, known, exchange.cluster.configs.release))
 
 
 class Awaited(NamedTuple):
@@ -279,20 +288,23 @@ def _all_refused(
     if request.acks == 0:
         return exchange.close(f"a Produce with acks=0 failed ({code.name}), and gets no response that could report it")
 
-    return _refuse_each(request, exchange, lambda *_: code, message)
+    return _refuse_each(request, exchange, lambda _, requested: _refuse(requested, code, message))
 
 
-def _invalid_acks(request: ProduceRequest, exchange: Exchange) -> ProduceResponse:
+def _invalid_acks(request: ProduceRequest, checked: Verified | None, exchange: Exchange) -> ProduceResponse:
     """Returns INVALID_REQUIRED_ACKS for each partition without an earlier error."""
 
-    def code_of(topic: Topic | None, requested: PartitionProduceData) -> int:
-        if code := _unknown(topic, requested.index, exchange.version):
-            return code
+    def refused(topic: Topic | None, requested: PartitionProduceData) -> PartitionProduceResponse:
+        unknown = _unknown(topic, requested.index, exchange.version)
+        if topic is None or unknown:
+            return _refuse(requested, unknown)
         records = memoryview(requested.records) if requested.records is not None else None
         error = size_error(records, exchange.version)
-        return error.code if error is not None else ErrorCode.INVALID_REQUIRED_ACKS
+        if error is not None:
+            return _refuse(requested, error.code)
+        return _unverified(topic, checked, requested, exchange) or _refuse(requested, ErrorCode.INVALID_REQUIRED_ACKS)
 
-    return _refuse_each(request, exchange, code_of)
+    return _refuse_each(request, exchange, refused)
 
 
 def _unknown(topic: Topic | None, index: int, version: int) -> ErrorCode:
@@ -303,13 +315,16 @@ def _unknown(topic: Topic | None, index: int, version: int) -> ErrorCode:
 
 
 def _refuse_each(
-    request: ProduceRequest, exchange: Exchange, code_of: Callable[[Topic | None, PartitionProduceData], int],
-    message: str | None = None,
+    request: ProduceRequest, exchange: Exchange,
+    refused: Callable[[Topic | None, PartitionProduceData], PartitionProduceResponse],
 ) -> ProduceResponse:  # fmt: skip
+    """Returns a response that refuses each partition once, even if the request names it more than once."""
+    if names_twice(request):
+        named_once(request, exchange.version)
     topics = []
     for data in filter(_partitions, request.topic_data):
         topic = exchange.cluster.find_topic(data.name, data.topic_id)
-        responses = [_refuse(each, code_of(topic, each), message) for each in data.partition_data]
+        responses = [refused(topic, each) for each in data.partition_data]
         topics.append(TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=responses))
     return ProduceResponse(responses=topics)
 

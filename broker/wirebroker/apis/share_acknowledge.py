@@ -25,7 +25,7 @@ from wirebroker.core.acls import Operation, ResourceType
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.partition import RENEW, Acknowledged, Broken
 from wirebroker.core.share.partitions import PARTITIONS, Settling
-from wirebroker.core.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place
+from wirebroker.core.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, Wanted
 
 LONGEST_MEMBER_ID = 36
 RENEWS_SINCE = 2
@@ -45,6 +45,8 @@ def handle(request: ShareAcknowledgeRequest, exchange: Exchange) -> Steps:
     code = ErrorCode.INVALID_SHARE_SESSION_EPOCH if epoch == INITIAL_EPOCH else shares.sessions.check(key, epoch)
     if isinstance(code, ErrorCode):
         return ShareAcknowledgeResponse(error_code=code, responses=[], node_endpoints=[])
+    if fails_authorizer(request, exchange):
+        return ShareAcknowledgeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, responses=[], node_endpoints=[])
     pause = pauses(PARTITIONS)
     try:
         outcomes, settling = yield from begin(request, exchange, may_read(exchange), pause)
@@ -90,6 +92,16 @@ def leader_of(place: Place, error: int, exchange: Exchange, endpoints: list[Any]
         return 0, 0
     exchange.name_endpoint(partition.leader, endpoints, kind)
     return partition.leader, partition.leader_epoch
+
+
+def fails_authorizer(request: Any, exchange: Exchange, wanted: Iterable[Wanted] = ()) -> bool:
+    """Tells whether Kafka fails because a topic of a ShareAcknowledge or ShareFetch, or of its session (`wanted`), is unknown.
+    If a broker has an authorizer, Kafka asks it for the names of all topics, and an unknown topic has no name."""
+    if not exchange.engine.authorizer.on:
+        return False
+    topics = exchange.cluster.topics_by_id
+    unknown = any(each.partitions and each.topic_id not in topics for each in request.topics)
+    return unknown or any(each.topic is None for each in wanted)
 
 
 def may_read(exchange: Exchange) -> Callable[[str], bool]:

@@ -31,7 +31,15 @@ from kafkawire.messages.share_fetch import (
 from wirebroker.apis import share_acknowledge
 from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.apis.fetch import size_of, takes_too_much
-from wirebroker.apis.share_acknowledge import NAMES_LEADER, RENEWS_SINCE, Outcomes, is_member_id, leader_of, may_read
+from wirebroker.apis.share_acknowledge import (
+    NAMES_LEADER,
+    RENEWS_SINCE,
+    Outcomes,
+    fails_authorizer,
+    is_member_id,
+    leader_of,
+    may_read,
+)
 from wirebroker.common.slices import Pause, at_once, pauses
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.logs.interface import Slice
@@ -72,6 +80,8 @@ def handle(request: ShareFetchRequest, exchange: Exchange) -> Steps:
         return Outcome.PARKED
     if code:
         return _refused(code)
+    if fails_authorizer(request, exchange, wanted):
+        return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     readable = may_read(exchange)
     try:
         outcomes: Outcomes = {}

@@ -18,6 +18,7 @@ from kafkawire.messages.streams_group_topology_description_update import (
     TopologyDescriptionNode,
 )
 from wirebroker.apis.exchange import Exchange
+from wirebroker.common.java_texts import trim
 from wirebroker.core.groups.modern_heartbeats import unknown_member
 from wirebroker.core.metadata_writes import check_texts
 from wirebroker.core.refusals import Refusal
@@ -39,7 +40,7 @@ def _invalid(request: StreamsGroupTopologyDescriptionUpdateRequest, exchange: Ex
     if not exchange.engine.groups.streams.keeps_descriptions:
         return Refusal(ErrorCode.UNSUPPORTED_VERSION, NO_PLUGIN)
     for name, value in (("MemberId", request.member_id), ("GroupId", request.group_id)):
-        if not value.strip():
+        if not trim(value):
             return Refusal(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
     code = exchange.engine.groups.coordinator_error(request.group_id, exchange.node_id)
     return Refusal(code) if code else None

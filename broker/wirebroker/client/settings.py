@@ -23,6 +23,7 @@ from typing import Any
 from wirebroker.client import java_properties
 from wirebroker.client.jaas import PLAIN_MODULE, SCRAM_MODULE, login_modules
 from wirebroker.client.stores import load_identity, pem_of
+from wirebroker.common.java_texts import trim
 from wirebroker.common.suggestions import did_you_mean
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -111,8 +112,6 @@ class Access:
         return context
 
 
-_TRIMMED = "".join(map(chr, range(33)))
-"""What Kafka removes from both ends of a value (Java's String.trim)."""
 OPTION = "access.secret"
 """The name of the Data Source option. Spark hides the values of options whose names contain `secret`."""
 
@@ -123,7 +122,7 @@ def read_access(path: str) -> Access:
         text = Path(path).read_bytes().decode("latin-1")  # Java reads the file in this encoding
         if "\0" in text:
             raise BadConfig("this is not text")
-        access = _access({name: value.strip(_TRIMMED) for name, value in java_properties.parse(text).items()})
+        access = _access({name: trim(value) for name, value in java_properties.parse(text).items()})
         access.context()
     except OSError as refused:
         raise BadConfig(f"--command-config {path}: {refused.strerror}") from refused

@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
+from wirebroker.common.java_texts import JAVA_SPACE, trim
 from wirebroker.core.acls import has_settings
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.configs import (
@@ -27,6 +28,7 @@ from wirebroker.core.configs import (
     keep,
 )
 from wirebroker.core.features import ELIGIBLE_REPLICAS
+from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.log_dirs import CORDONED
 from wirebroker.core.loggers import STRICT_LOGGERS, Loggers
 from wirebroker.core.names import ends_zookeeper_path, topic_name_error
@@ -100,8 +102,12 @@ class Alteration:
     def fails_controller(self) -> bool:
         """Tells whether a change has an operation that does not exist in any version. Such a change makes Kafka's controller
         refuse the whole request."""
-        unknown = any(change.operation not in OPERATIONS for change in self.changes)
-        return unknown and not self._zookeeper and self.kind != ResourceType.BROKER_LOGGER and self._on_broker() is None
+        if all(change.operation in OPERATIONS for change in self.changes):
+            return False
+        if self._zookeeper or self.kind == ResourceType.BROKER_LOGGER or self._on_broker() is not None:
+            return False
+        refusal = self._apply_all(dict(current(self.cluster, self.kind, self.name)))
+        return refusal is not None and refusal.code == ErrorCode.UNKNOWN_SERVER_ERROR
 
     def alter(self, *, validate_only: bool, controller_fails: bool = False) -> Refusal | None:
         """Make all changes. If one change is invalid, make no change. Returns the Refusal of an invalid change, else None. With
@@ -122,11 +128,15 @@ class Alteration:
         if self._zookeeper and not self.replaces and not ends_zookeeper_path(self.name) and self.kind == ResourceType.TOPIC:
             return Refusal(ErrorCode.INVALID_REQUEST, f"Invalid path in ZooKeeper: /config/topics/{self.name}")
         wanted = {} if self.replaces else dict(current(self.cluster, self.kind, self.name))
-        for change in self.changes:
-            refusal = self._apply(change, wanted)
-            if refusal is not None:
-                return refusal
-        return self._on_controller(wanted, validate_only)
+        return self._apply_all(wanted) or self._on_controller(wanted, validate_only)
+
+    def _apply_all(self, wanted: dict[str, str]) -> Refusal | None:
+        """Make the changes to the settings of the resource, in the order of the controller's hash table. Returns the Refusal of
+        the first invalid change, else None."""
+        in_turn = self.changes
+        if not self._zookeeper:
+            in_turn = hash_order(self.changes, lambda change: java_hash(change.name), buckets_for(len(self.changes)))
+        return next(filter(None, (self._apply(change, wanted) for change in in_turn)), None)
 
     def _on_broker(self) -> Refusal | None:
         names = [change.name for change in self.changes]
@@ -373,7 +383,7 @@ def _check_client_metrics(name: str, wanted: Mapping[str, str], release: Release
         if key == "match" and isinstance(value, list):
             for pattern in value:
                 parts = pattern.rstrip("=").split("=")  # Java's split drops empty strings at the end
-                if len(parts) != 2 or parts[0].strip() not in _MATCHABLE or not is_java_pattern(parts[1].strip()):
+                if len(parts) != 2 or trim(parts[0]) not in _MATCHABLE or not is_java_pattern(trim(parts[1])):
                     return Refusal(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
     return None
 
@@ -428,7 +438,7 @@ TAGS = "streams.rack.aware.assignment.tags"
 
 
 def _has_twice(raw: str) -> bool:
-    items = [each.strip() for each in raw.split(",")]
+    items = [each.strip(JAVA_SPACE) for each in raw.split(",")]
     return len(set(items)) != len(items)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
+from wirebroker.common.java_texts import JAVA_SPACE
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.features import ELIGIBLE_REPLICAS, new_levels
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash
@@ -508,7 +509,7 @@ def check_dynamic(layer: Mapping[str, str], definitions: Definitions, release: R
 
 
 def _check_items(setting: Setting, raw: str) -> None:
-    items = [each.strip() for each in raw.split(",")]
+    items = [each.strip(JAVA_SPACE) for each in raw.split(",")]
     if setting.type is ConfigType.LIST and LOOSE not in setting.marks and len(set(items)) != len(items):
         raise ConfigError(f"Configuration '{setting.name}' values must not be duplicated.")
 

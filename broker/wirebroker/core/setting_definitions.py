@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wirebroker.common.java_texts import JAVA_SPACE, trim
 from wirebroker.core.releases import SettingChange
 from wirebroker.core.releases.changes import since
 
@@ -37,8 +38,6 @@ class ConfigType(IntEnum):
 
 
 _BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
-JAVA_SPACE = " \t\n\v\f\r"
-"""The characters that are white space in Java's patterns."""
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
 _BY_DURATION = re.compile(r"(?i:by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?)")
@@ -98,7 +97,7 @@ class Setting(Struct, frozen=True):
         return None if self.default is None else self._typed(self.default)
 
     def _typed(self, raw: str) -> Value:
-        text = raw.strip()
+        text = trim(raw)
         if self.type is ConfigType.BOOLEAN:
             if text.lower() not in ("true", "false"):
                 raise self.error(raw, "Expected value to be either true or false")

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from kafkawire.compression import NONE, decompress
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.push_telemetry import PushTelemetryRequest
+from wirebroker.common.java_texts import JAVA_SPACE, trim
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.patterns import Pattern, PatternError, compile_pattern
@@ -90,7 +91,7 @@ class Subscription(NamedTuple):
 def subscription_of(settings: Mapping[str, str]) -> Subscription:
     """Returns the subscription with these settings. The patterns are compiled once, and not for each client."""
     match = (each.partition("=") for each in _listed(settings, "match"))
-    patterns = tuple((name.strip(), _compiled(wanted.strip())) for name, _, wanted in match)
+    patterns = tuple((trim(name), _compiled(trim(wanted))) for name, _, wanted in match)
     return Subscription(patterns, _listed(settings, "metrics"), int(settings.get("interval.ms", INTERVAL_MS)))
 
 
@@ -211,7 +212,7 @@ class Telemetry(Struct):
 
 
 def _listed(held: Mapping[str, str], name: str) -> list[str]:
-    return [each.strip() for each in held.get(name, "").split(",") if each.strip()]
+    return [item for each in held.get(name, "").split(",") if (item := each.strip(JAVA_SPACE))]
 
 
 def _subscription_id(metrics: list[str], interval: int, instance: bytes) -> int:

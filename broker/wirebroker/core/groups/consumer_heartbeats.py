@@ -116,10 +116,10 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
     def request_error(self, requested: GroupHeartbeat, version: int) -> Refusal | None:
         """Returns the refusal of a request that is invalid for every group, or None."""
         invalid = ErrorCode.INVALID_REQUEST
-        if not requested.member_id and (version >= 1 or requested.epoch > 0 or requested.epoch == LEAVES):
-            return Refusal(invalid, "MemberId can't be empty.")
         named = {"GroupId": requested.group_id, "InstanceId": requested.instance_id, "RackId": requested.rack_id}
-        if blank := blank_name(named):
+        needs_id = version >= 1 or requested.epoch > 0 or requested.epoch == LEAVES
+        member = {"MemberId": requested.member_id} if needs_id else {}
+        if blank := blank_name({**member, **named}):
             return Refusal(invalid, blank)
         if requested.epoch == 0:
             if requested.rebalance_timeout == -1:

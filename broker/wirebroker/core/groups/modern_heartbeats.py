@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
+from wirebroker.common.java_texts import trim
 from wirebroker.common.slices import after
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import group_number
@@ -445,4 +446,4 @@ def instance_error(member: ModernMember | None, member_id: str, instance_id: str
 
 def blank_name(named: Mapping[str, str | None]) -> str | None:
     """Returns Kafka's message if any of these fields of a request is blank, else None."""
-    return next((f"{name} can't be empty." for name, value in named.items() if value is not None and not value.strip()), None)
+    return next((f"{name} can't be empty." for name, value in named.items() if value is not None and not trim(value)), None)

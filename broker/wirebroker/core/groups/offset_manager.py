@@ -91,9 +91,10 @@ class OffsetManager:
         """Write the offsets of `commit` to the log. The offsets take effect when the producer commits its transaction. Returns
         the error for the client if the write fails, such as INVALID_PRODUCER_EPOCH if the producer is fenced."""
         assert commit.producer is not None
-        if not commit.offsets:
-            return ErrorCode.NONE
         group_id = commit.group_id
+        if not commit.offsets:
+            self._begin(group_id, now)
+            return ErrorCode.NONE
         if error := self.log_error(group_id):
             return error
         base, error = self._log_commit(commit, batch, now, verified)

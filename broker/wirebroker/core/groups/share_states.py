@@ -71,6 +71,8 @@ class ShareStates:
     ) -> Generator[None, Any, Mapping[tuple[bytes, int], Refusal] | Refusal]:
         """Initialize the states of share partitions, in slices. `starts` has the start offset of each share partition, by topic
         id and index. Returns the refusals by partition, or one refusal for all partitions.
+
+        A topic without partitions remains in preparation, as in Kafka: it has no state whose initialization could end.
         """
 
         def begin(held: Preparation) -> Preparation:
@@ -80,6 +82,9 @@ class ShareStates:
 
         if error := (yield from self._rewrite(group, begin, now)):
             return Refusal(error)
+        topics = {topic_id: each for topic_id, each in topics.items() if each.partitions}
+        if not topics:
+            return {}
         self.make_state_topic(now)
         pause = pauses(WRITES)
         refused: dict[tuple[bytes, int], Refusal] = {}
@@ -253,7 +258,9 @@ def _initialized(held: Preparation, topics: Mapping[bytes, Prepared], failed: bo
     failed."""
     left = {}
     for topic_id, each in held.initializing.items():
-        rest = each.partitions - topics[topic_id].partitions if topic_id in topics else each.partitions
-        if rest:
+        ended = topics.get(topic_id)
+        if ended is None:
+            left[topic_id] = each
+        elif rest := each.partitions - ended.partitions:
             left[topic_id] = each._replace(partitions=rest)
     return Preparation(left, held.initialized if failed else _joined(held.initialized, topics), held.deleting)

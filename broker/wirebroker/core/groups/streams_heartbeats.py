@@ -162,7 +162,10 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
         epoch, target = yield from self._target(step, delay > 0 or group.has_timer(DELAY, ""), now)
         updated = step.new
         full = FULL_STREAMS_GROUPS.of(self.release)
-        step.new = reconcile(updated, epoch, target, group.holders, _claimed(request), full)
+        claimed = _claimed(request)
+        if claimed is not None and _claims_twice(request) and not updated.reconciled_to(epoch):
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+        step.new = reconcile(updated, epoch, target, group.holders, claimed, full)
         step.moved = step.new != updated
         yield from after(target.active)
         changed = step.old.assigned != step.new.assigned
@@ -444,8 +447,8 @@ def _not_offered(request: StreamsGroupHeartbeatRequest, full: bool) -> str | Non
 
 
 def _invalid(request: StreamsGroupHeartbeatRequest) -> str | None:
-    named = {"MemberId": request.member_id, "GroupId": request.group_id, "RackId": request.rack_id}
-    if blank := blank_name(named):
+    named = {"MemberId": request.member_id, "GroupId": request.group_id}
+    if blank := blank_name({**named, "InstanceId": request.instance_id, "RackId": request.rack_id}):
         return blank
     if request.member_epoch == 0:
         if request.rebalance_timeout_ms == -1:
@@ -566,6 +569,12 @@ def _troubles(configured: Configured, shutdown_by: str | None) -> Iterable[Told]
 
 def _pairs(tasks: Claims) -> list[tuple[str, Sequence[int]]] | None:
     return None if tasks is None else [(each.subtopology_id, each.partitions) for each in tasks]
+
+
+def _claims_twice(request: StreamsGroupHeartbeatRequest) -> bool:
+    """Tells whether the member claims tasks of a subtopology twice, of which Kafka cannot make a map."""
+    kinds = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    return any(len({each.subtopology_id for each in tasks or ()}) < len(tasks or ()) for tasks in kinds)
 
 
 def _claimed(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
