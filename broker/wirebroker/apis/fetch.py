@@ -114,14 +114,19 @@ def _open_in_slices(request: FetchRequest, exchange: Exchange) -> Steps:
 
 
 def _failed(request: FetchRequest, exchange: Exchange) -> FetchResponse:
-    """The response to a request with a session id or an isolation level on which Kafka fails. The response repeats the
-    session's id."""
+    """Makes the response to a request on which Kafka fails. The response repeats the session's id."""
     response = refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR, exchange)
     assert isinstance(response, FetchResponse)
     response.error_code, response.session_id = ErrorCode.UNKNOWN_SERVER_ERROR, request.session_id
     if exchange.version >= BY_TOPIC_ID_SINCE:
         response.responses = []
     return response
+
+
+def _compares_names(results: Results) -> bool:
+    """Tells whether Kafka compares a topic's name with the name of the topic before. Kafka does so if the topic before has no
+    id. Such a topic has no name either, so that Kafka fails (FetchResponse.matchingTopic)."""
+    return any(topic == ZERO_UUID for (topic, _), _ in results[:-1])
 
 
 def _in_slices(fetch: Fetch) -> Steps:
@@ -266,11 +271,6 @@ class Fetch:
     def may_wait(self, found: Found) -> bool:
         """Tells whether the request may wait for more records after the first read."""
         return not found.enough and self.request.max_wait_ms > 0 and bool(found.results)
-
-    def _fails(self, results: Results) -> bool:
-        """Tells whether Kafka fails on these results: it compares the name of each topic with the name of the topic before, if
-        that topic has no id, and then it does not have a name either (FetchResponse.matchingTopic)."""
-        return bool(self._absent) and any(topic == ZERO_UUID for (topic, _), _ in results[:-1])
 
     def results(self, found: Found) -> Results:
         """Returns the results of a read in the order of the response, in which unknown topic ids and other missing partitions
@@ -449,7 +449,7 @@ class Fetch:
 
     def response(self, results: Results) -> FetchResponse:
         """Makes the response with these results. In a session, the response omits results that have not changed."""
-        if self._fails(results):
+        if self._absent and _compares_names(results):
             return _failed(self.request, self.exchange)
         session = self.context.session
         response = FetchResponse(error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[])
@@ -468,7 +468,7 @@ class Fetch:
     def respond_in_slices(self, found: Found) -> Generator[Offload | None, Any, FetchResponse]:
         """`response` in slices."""
         results = self.results(found)
-        if self._fails(results):
+        if self._absent and _compares_names(results):
             return _failed(self.request, self.exchange)
         session = self.context.session
         response = FetchResponse(error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[])

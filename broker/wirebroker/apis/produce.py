@@ -189,7 +189,7 @@ def _partition(
     error = leader_error(partition, exchange.node_id)
     if error:
         return _refuse(requested, error)
-    if (refused := _unverified(topic, checked, requested, exchange)) is not None:
+    if checked is not None and (refused := _unverified(topic, checked, requested, exchange)) is not None:
         return refused
     replication = partition.replication
     if acks == ALL and (len(partition.in_sync) < len(partition.replicas) or replication.uncapped) and replication.too_few:
@@ -201,10 +201,10 @@ def _partition(
 
 
 def _unverified(
-    topic: Topic, checked: Verified | None, requested: PartitionProduceData, exchange: Exchange
+    topic: Topic, checked: Verified, requested: PartitionProduceData, exchange: Exchange
 ) -> PartitionProduceResponse | None:
     """Returns the response to a partition that is not part of the producer's transaction, else None."""
-    code = checked.errors.get((topic.name, requested.index)) if checked is not None else None
+    code = checked.errors.get((topic.name, requested.index))
     if not code:
         return None
     known = produce_error(code, exchange.version)
@@ -302,7 +302,8 @@ def _invalid_acks(request: ProduceRequest, checked: Verified | None, exchange: E
         error = size_error(records, exchange.version)
         if error is not None:
             return _refuse(requested, error.code)
-        return _unverified(topic, checked, requested, exchange) or _refuse(requested, ErrorCode.INVALID_REQUIRED_ACKS)
+        unverified = _unverified(topic, checked, requested, exchange) if checked is not None else None
+        return unverified or _refuse(requested, ErrorCode.INVALID_REQUIRED_ACKS)
 
     return _refuse_each(request, exchange, refused)
 
