@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from diskkit import Failure
 from requesting import plain
-from simulation.whole.remembering import restarting
+from simulation.whole.remembering import remembers, restarting
+from simulation.whole.shown import shown
 from simulation.whole.things import CLUSTER, Things, node_thing, topic_thing, txn_thing
 from wirebroker import faults
 from wirebroker.core.acls import Acl
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 ACL = "allow User:alice READ TOPIC t"
-NAMES = ("t", "u", "n1", "n2")
+NAMES = ("t", "u", "n1", "n.2")
 TRANSACTIONS = ("a", "b", "c")
 NEWEST = "kafka-4.4"
 INTERNAL = (GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC)
@@ -330,12 +331,14 @@ def _soft_reset(world: World, _: Random) -> Things:
     world.now = world.began
     world.done.all_unknown()
     soft_reset(world.engine, world.now)
+    world.following.emptied(each for each in world.engine.cluster.topics.values() if not each.internal)
     return frozenset({CLUSTER})
 
 
 @act("snapshot")
 def _snapshot(world: World, _: Random) -> Things:
     world.snapshot = take(world.engine, world.now, world)
+    world.kept = shown(world) if world.engine.faults is None else {}
     return frozenset({CLUSTER})
 
 
@@ -348,6 +351,8 @@ def _restore(world: World, _: Random) -> Things:
     world.now = world.snapshot.now
     world.forget_links()
     world.done.all_unknown()
+    if world.kept:
+        remembers(world, "clean", world.kept)
     return frozenset({CLUSTER})
 
 

@@ -23,14 +23,16 @@ EMPTY: dict[Any, Held] = {}
 KEPT = (
     "loggers._levels",
     "cluster.producer_ids",
+    "cluster.log_dirs._held",
     "next_",
     ".versions",
     "cluster.tokens._ids",
     "telemetry._s",
     "streams.failures",
 )
-"""Parts of the paths to state that may stay: the levels of loggers, numbers that only grow, the versions after an upgrade, and
-state that the next use of tokens, client metrics or streams groups removes."""
+"""Parts of the paths to state that may stay: the levels of loggers, numbers that only grow, the numbers of replicas in log
+directories, which are 0 in the end, the versions after an upgrade, and state that the next use of tokens, client metrics or
+streams groups removes."""
 IN_BRACKETS = re.compile(r"\[.*?\]")
 NOTHING = frozenset[str]()
 
@@ -38,7 +40,7 @@ NOTHING = frozenset[str]()
 def conserved(world: World) -> None:
     """Deletes everything, and checks that nothing stays behind. Raises Finding."""
     setting = world.setting
-    where = str(world._configs()), setting.brokers, setting.release, setting.data, setting.sync
+    where = str(world._configs()), setting.brokers, setting.release, len(world.data_directories), setting.sync
     if where not in EMPTY:
         made = type(world)(replace(setting, warm=True))
         try:

@@ -62,6 +62,8 @@ class Done:
         """The number of the response or deed that last set a fact."""
         self._pending: dict[Any, list[Pending]] = {}
         """The offsets of open transactions, by producer id."""
+        self._given: set[int] = set()
+        """The producer ids of all producers."""
         self._added: set[tuple[Any, str]] = set()
         """The producers and groups of the accepted AddOffsetsToTxn requests."""
 
@@ -364,8 +366,13 @@ class Done:
             self._added.add((request.producer_id, request.group_id))
 
     def _InitProducerId(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
-        if not response.error_code and request.transactional_id:
+        if response.error_code:
+            return
+        if request.transactional_id:
             self._transaction_over(response.producer_id)
+        elif response.producer_id in self._given:
+            raise Finding("a producer id is given out twice", str(response))
+        self._given.add(response.producer_id)
 
     def _EndTxn(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
         if response.error_code:
@@ -415,8 +422,12 @@ class Done:
 
     def _DeleteGroups(self, _: Any, response: Any, __: int) -> None:  # noqa: N802
         for result in response.results:
-            if not result.error_code:
-                self._offsets_become(ABSENT, group=result.group_id)
+            if result.error_code:
+                continue
+            self._offsets_become(ABSENT, group=result.group_id)
+            states = self._world.engine.groups.share_state.states
+            if not self._world.setting.sliced and (left := [key for key in states if key[0] == result.group_id]):
+                raise Finding("the state of a share group outlives it", str(left))
 
     # The comparison
 

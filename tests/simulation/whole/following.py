@@ -3,7 +3,7 @@ twice."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +11,9 @@ from fuzzing.script import Finding
 from kafkawire.batches import HEADER_SIZE, iter_records, read_header, read_marker
 from simulation.whole.done import TOPIC
 from wirebroker.core.cluster import Topic
+from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.partition import Partition
+from wirebroker.core.producers import last_timestamp
 from wirebroker.core.share.in_flight import InFlight, RecordState
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class Followed:
     the largest high watermark that readers have seen."""
 
     epoch: int = -1
+    leader: int = -1
     position: int = 0
     open: dict[int, int] = field(default_factory=dict)
     high: int = 0
@@ -56,6 +59,10 @@ class Followed:
     sent: dict[Any, Batch] = field(default_factory=dict)
     """The batches of idempotent producers. The key is unique for each batch."""
     ended: list[Ended] = field(default_factory=list)
+    producers: dict[Any, int] = field(default_factory=dict)
+    """The producers that the partition knows, with the time of the last batch of each."""
+    forgotten: int = 0
+    """The batches before this offset may be stored again, because a test has made brokers forget producers."""
     cut: int | None = None
     """The offset to which a test has truncated the log."""
 
@@ -65,9 +72,14 @@ class Following:
 
     def __init__(self) -> None:
         self._logs: dict[tuple[bytes, int], Followed] = {}
+        self._was_faulty = False
 
     def look(self, world: World) -> None:
         """Follow all logs up to their ends. Raises Finding."""
+        faulty = world.engine.faults is not None
+        if faulty or self._was_faulty:  # a fault can make brokers forget producers
+            self.forget_producers()
+        self._was_faulty = faulty
         for topic in world.engine.cluster.topics.values():
             falls = bool(world.done.falls & {topic.name, "*"})
             for partition in topic.partitions:
@@ -99,7 +111,15 @@ class Following:
     def forget_producers(self) -> None:
         """Note that a test makes brokers forget producers, so the same batches may be stored again."""
         for known in self._logs.values():
-            known.sent.clear()
+            known.producers.clear()
+            known.forgotten = known.position
+
+    def emptied(self, topics: Iterable[Topic]) -> None:
+        """Note that a soft reset has deleted all records and transactions of these topics."""
+        ids = {topic.topic_id for topic in topics}
+        for known in [known for (topic_id, _), known in self._logs.items() if topic_id in ids]:
+            known.open.clear()
+            known.ended.clear()
 
     @classmethod
     def _follow(cls, partition: Partition, known: Followed, now: int, falls: bool) -> None:
@@ -112,12 +132,19 @@ class Following:
                 "a truncated log loses more than it must", f"{where}: {partition.log_end_offset}, expected {known.cut}"
             )
         known.cut = None
+        if partition.leader_epoch < known.epoch or (
+            partition.leader_epoch == known.epoch and partition.leader not in (known.leader, NO_LEADER)
+        ):
+            told = f"{where}: {partition.leader} in epoch {partition.leader_epoch}, after {known.leader} in epoch {known.epoch}"
+            raise Finding("a new leader has no new epoch", told)
+        known.leader = partition.leader
         if partition.leader_epoch != known.epoch or partition.log_end_offset < known.position:
             known.epoch, known.position = partition.leader_epoch, partition.log_start_offset
             known.open.clear()
             known.batches.clear()
             known.ended.clear()
             known.sent.clear()
+            known.producers.clear()
         if partition.log_end_offset > known.position:
             for raw in partition.log.batches(known.position):
                 cls._appended(where, known, raw, now)
@@ -126,6 +153,36 @@ class Following:
         if partition.last_stable_offset > first:
             told = f"{where}: the last stable offset is {partition.last_stable_offset}, but a transaction is open at {first}"
             raise Finding("readers see an open transaction", told)
+        unseen = [each for each in known.ended if each.marker >= high > partition.log_start_offset <= each.first]
+        if unseen and partition.last_stable_offset > min(each.first for each in unseen):
+            raise Finding("readers see a transaction whose end is not replicated", f"{where}: {unseen}, high watermark {high}")
+        cls._index(partition, known, where)
+        cls._producers(partition, known, where, now)
+
+    @staticmethod
+    def _index(partition: Partition, known: Followed, where: str) -> None:
+        """Checks that the index of aborted transactions says what the markers in the log say."""
+        if partition.log.cleaned_to:
+            return
+        start, end = partition.log_start_offset, partition.log_end_offset
+        held = {
+            (each.producer_id, each.first_offset, each.last_offset)
+            for each in partition.transactions.ended_between(start, end + 1)
+        }
+        late = partition.transactions.ended_between(end, 2**63 - 1)
+        wanted = {(each.producer_id, each.first, each.marker) for each in known.ended if not each.commit}
+        differ = [each for each in held ^ wanted if start <= each[1]] + late
+        if differ:
+            raise Finding("the index of aborted transactions is wrong", f"{where}: {differ}, expected {wanted}")
+
+    @staticmethod
+    def _producers(partition: Partition, known: Followed, where: str, now: int) -> None:
+        """Checks that the partition forgets a producer only if it is idle for a long time."""
+        keep_ms = partition.configs.broker.producer_expiration_ms
+        gone = {key: last for key, last in known.producers.items() if key not in partition.producers and now - last < keep_ms}
+        if gone:
+            raise Finding("a producer is forgotten", f"{where}: {gone}")
+        known.producers = {key: min(last_timestamp(state), now) for key, state in partition.producers.items()}
 
     @staticmethod
     def _appended(where: str, known: Followed, raw: memoryview, now: int) -> None:
@@ -143,7 +200,11 @@ class Following:
             earlier = known.sent.setdefault(key, batch)
             if where.startswith("__"):
                 return  # the coordinator's batches in transactions all have the sequence 0
-            if earlier is not batch and now - max(earlier.latest, 0) < EXPIRY_MS and earlier.first >= known.start:
+            if (
+                earlier is not batch
+                and now - max(earlier.latest, 0) < EXPIRY_MS
+                and earlier.first >= max(known.start, known.forgotten)
+            ):
                 raise Finding("a batch is stored twice", f"{where}: at {earlier.first} and at {batch.first}, {header}")
 
     @staticmethod
@@ -186,6 +247,10 @@ def nobody_left_waits(world: World) -> None:
     if engine.turns.waiting or engine.turns.offloads:
         return  # a request may be about to notice that its client has left
     waiting: list[Any] = [each for partition in engine.cluster.partitions() for each in partition.waiting]
+    for _, _, timer in engine.timers._heap:
+        watched: Any = getattr(getattr(timer.action, "__self__", None), "_watched", ())
+        if any(getattr(each, "deleted", False) for each in watched):
+            raise Finding("a request waits for a deleted partition", str(timer.action))
     for callback in waiting + [each for held in engine.shares._waiting.values() for each in held]:
         exchange = getattr(getattr(callback, "__self__", None), "exchange", None)
         if exchange is not None and not exchange.alive:

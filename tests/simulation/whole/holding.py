@@ -21,13 +21,13 @@ from kafka_model.judging import judge
 from kafka_model.observing import anomalies_of
 from requesting import plain
 from simulation.whole.acts import DAY, MINUTE, SECOND
+from simulation.whole.agreeing import agree
 from simulation.whole.conserving import conserved
 from simulation.whole.done import Key
 from simulation.whole.following import all_leave, nobody_left_waits
 from simulation.whole.remembering import remembers, restarting
 from simulation.whole.settling import groups_settle
 from simulation.whole.shown import shown
-from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.producers import open_since
 from wirebroker.core.transactions.transaction import TransactionState
@@ -35,7 +35,6 @@ from wirebroker.core.transactions.transaction import TransactionState
 if TYPE_CHECKING:
     from simulation.whole.world import Sent, World
     from wirebroker.core.partition import Partition
-    from wirebroker.engine.engine import Engine
 
 MOST_FIRED = 5000
 """How often one timer may fire in one step. A step moves the clock by at most a month."""
@@ -58,31 +57,9 @@ def after_step(world: World, fired: Counter[str]) -> None:
     for name, times in fired.items():
         if times > MOST_FIRED:
             raise Finding(f"{name} fires too often", f"{times} times in one step")
-    for partition in world.engine.cluster.partitions():
-        _in_order(partition)
+    agree(world.engine)
     world.following.look(world)
     nobody_left_waits(world)
-    _agree(world.engine)
-
-
-def _in_order(partition: Partition) -> None:
-    start, stable = partition.log_start_offset, partition.last_stable_offset
-    high, end = partition.high_watermark, partition.log_end_offset
-    if not 0 <= start <= high <= end or not stable <= high:
-        told = f"start {start}, last stable {stable}, high watermark {high}, end {end}"
-        raise Finding("the offsets of a log are not in order", f"{partition.topic}-{partition.index}: {told}")
-
-
-def _agree(engine: Engine) -> None:
-    """Checks that the parts of the engine's state agree with each other."""
-    cluster, groups = engine.cluster, engine.groups
-    if GROUP_TOPIC not in cluster.topics and (groups.groups or groups.offsets.groups()):
-        raise Finding("groups outlive their log", str([*groups.groups]))
-    if TRANSACTION_TOPIC not in cluster.topics and engine.transactions.transactions:
-        raise Finding("transactional ids outlive their log", str([*engine.transactions.transactions]))
-    for node_id, session_id in engine.fetch_sessions._sessions:
-        if node_id not in cluster.live_brokers:
-            raise Finding("a fetch session outlives its broker", f"{session_id} of broker {node_id}")
 
 
 def closed(world: World, sent: Sent | None, reason: str) -> None:
@@ -169,6 +146,17 @@ def at_rest(world: World) -> None:
         if partition.high_watermark != partition.log_end_offset:
             told = f"{partition.topic}-{partition.index}: {partition.high_watermark}, expected {partition.log_end_offset}"
             raise Finding("the high watermark does not reach the end", told)
+        _no_transaction_hangs(world, partition)
+
+
+def _no_transaction_hangs(world: World, partition: Partition) -> None:
+    """Checks that the coordinator knows each transaction that is open in a partition, and so will end it."""
+    where = (partition.topic, partition.index)
+    known = {each.producer_id for each in world.engine.transactions.transactions.values() if where in each.partitions}
+    open_ones = [key for key, state in partition.producers.items() if open_since(state) >= 0 and key not in known]
+    meddled = world.forgot_transactions or any(sent.api == "WriteTxnMarkers" for sent in world.history)
+    if open_ones and not meddled and not {partition.topic, "*"} & (world.done.falls | world.done.lossy):
+        raise Finding("a transaction hangs", f"{partition.topic}-{partition.index}: {open_ones}, known {known}")
 
 
 def _waiting(world: World) -> list[Sent]:

@@ -168,6 +168,14 @@ THEMES: dict[str, tuple[str, ...]] = {
         "running: restart", "running: restart", "cluster: kill_broker", "cluster: start_broker", "Fetch", "Fetch",
         "ShareFetch", "TxnOffsetCommit", "EndTxn", "ConsumerGroupHeartbeat", "CreatePartitions", "clock: seconds",
     ),
+    "snapshots": (
+        "snapshot", "restore", "restore", "soft reset", "Produce", "Fetch", "InitProducerId", "EndTxn", "OffsetCommit",
+        "CreateTopics", "IncrementalAlterConfigs", "CreateAcls", "AlterClientQuotas", "clock: seconds", "clock: hours",
+    ),
+    "upgrades": (
+        "upgrade", "upgrade", "UpdateFeatures", "UpdateFeatures", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "ShareFetch",
+        "StreamsGroupHeartbeat", "Produce", "EndTxn", "Fetch", "clock: seconds",
+    ),
 }  # fmt: skip
 """Themes: kinds that concern the same things. A schedule may have themes, whose kinds are more frequent in it."""
 KINDS = list(WEIGHTS)

@@ -119,7 +119,8 @@ def _planned(seed: int, plan: Plan) -> Schedule:
 def _drawn(setting: Setting, chance: random.Random) -> list[str]:
     """Draws kinds by weight, and more often those of the schedule's themes. Leaves out the kinds of some other themes, because
     a schedule of fewer kinds goes further with each."""
-    fits = {"the disk": setting.data, "replicas": setting.brokers > 1, "security": setting.secured}
+    upgrades = bool(setting.release)
+    fits = {"the disk": setting.data, "replicas": setting.brokers > 1, "security": setting.secured, "upgrades": upgrades}
     themes = chance.sample([each for each in THEMES if fits.get(each, True)], k=chance.choice([0, 1, 1, 2]))
     themes += [each for each, fit in fits.items() if fit and chance.random() < 0.4]
     often = [kind for theme in themes for kind in THEMES[theme]]

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 ROUNDS = 10
 """The number of heartbeats that each member sends."""
-PAUSE_MS = 1000
+PAUSE_MS = 2000
+"""After the last heartbeat, more than the 10 s have passed that a new regular expression waits at most for its topics."""
 MEDDLING = ("InitializeShareGroupState", "WriteShareGroupState")
 """Requests that only brokers should send. As in Kafka, a group cannot initialize states that already have a later epoch."""
 SETTLING = {"consumer": "ConsumerGroupHeartbeat", "share": "ShareGroupHeartbeat"}

@@ -148,6 +148,8 @@ class World:
         """The requests that the model of Kafka's rules judges: all, until something breaks or a test changes the state."""
         self.judging: Judging | None = None
         self.snapshot: Snapshot | None = None
+        self.kept: dict[Key, Any] = {}
+        """The state that the brokers described at the time of the snapshot."""
         self.at_repair: list[Callable[[], object]] = []
         """Functions that undo what acts have broken."""
         self.expects_closes = self.disk_failed = self.disk_had_failed = self.forgot_transactions = False
@@ -179,7 +181,7 @@ class World:
         setting = self.setting
         options = BrokerOptions(
             random_seed=setting.seed, brokers=setting.brokers, warm=setting.warm, telemetry=True,
-            data=self._folder / "data" if self._folder else None, sync=setting.sync,  # type: ignore[arg-type]
+            data=self.data_directories or None, sync=setting.sync,  # type: ignore[arg-type]
             trace="exchanges" if setting.traced else "off", profile=self._profile or None,  # type: ignore[arg-type]
             configs=self._configs(),
             users={logins.USER: logins.PASSWORD} if setting.secured else None,
@@ -195,6 +197,13 @@ class World:
         if setting.sliced:
             engine.turns.wake = _nothing
         return engine
+
+    @property
+    def data_directories(self) -> list[Path]:
+        """The data directories: one or two, or none for a cluster in memory."""
+        if self._folder is None:
+            return []
+        return [self._folder / "data", *([self._folder / "more"] if self.setting.seed % 2 else [])]
 
     def _shorten_slices(self) -> None:
         """Ends a slice of long work after each element, because nothing in the world is long."""
@@ -338,7 +347,11 @@ class World:
         return things_of(sent.api, asked.message, names)
 
     def _inform(self, request: Any, chance: Random) -> None:
-        """Sets the present leader epoch in most requests that have a leader epoch."""
+        """Sets the present leader epoch in most requests that have a leader epoch, and existing paths of directories."""
+        if self.setting.data:
+            for number, directory in enumerate(getattr(request, "dirs", ())):
+                paths = self.engine.cluster.log_dirs.paths(min(self.engine.cluster.brokers))
+                directory.path = paths[(number + chance.randrange(2)) % len(paths)]
         for topic in getattr(request, "topics", None) or ():
             name = getattr(topic, "topic", None) or getattr(topic, "name", None)
             found = self.engine.cluster.topics.get(name or "") or self.engine.cluster.topics_by_id.get(

@@ -1,0 +1,146 @@
+"""Checks, after each step, that the parts of an engine's state agree with each other.
+
+One part of the state often says the same as another part in another form: as an index, a count or a timer. If a defect changes
+only one of them, these checks find it at once, long before a client could notice it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from fuzzing.script import Finding
+from kafkawire.registry import KEYS
+from wirebroker.apis.refused import without_feature
+from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC
+from wirebroker.core.features import REFUSED_WITHOUT
+from wirebroker.core.groups.modern import ModernGroup
+from wirebroker.core.producers import last_offset, open_since
+from wirebroker.core.share.in_flight import InFlight, RecordState
+
+if TYPE_CHECKING:
+    from wirebroker.core.partition import Partition
+    from wirebroker.core.share.partitions import Held
+    from wirebroker.engine.engine import Engine
+
+
+def agree(engine: Engine) -> None:
+    """Raises Finding if two parts of the state do not agree."""
+    cluster = engine.cluster
+    for partition in cluster.partitions():
+        _offsets(partition)
+        _replicas(partition)
+        if partition.rules != cluster.rules:
+            raise Finding("a partition has other rules than the cluster", f"{partition.topic}-{partition.index}")
+    _metadata(engine)
+    _groups(engine)
+    for node_id, session_id in engine.fetch_sessions._sessions:
+        if node_id not in cluster.live_brokers:
+            raise Finding("a fetch session outlives its broker", f"{session_id} of broker {node_id}")
+    if not (engine.turns.waiting or engine.turns.offloads or engine.timers.busy):
+        _shares(engine)
+
+
+def _same(what: str, one: object, other: object) -> None:
+    if one != other:
+        raise Finding(f"does not agree: {what}", f"{one}, expected {other}")
+
+
+# Logs
+
+
+def _offsets(partition: Partition) -> None:
+    start, stable = partition.log_start_offset, partition.last_stable_offset
+    high, end, starts = partition.high_watermark, partition.log_end_offset, partition.epochs.starts
+    where = f"{partition.topic}-{partition.index}"
+    if not 0 <= start <= stable <= high <= end:
+        told = f"start {start}, last stable {stable}, high watermark {high}, end {end}"
+        raise Finding("the offsets of a log are not in order", f"{where}: {told}")
+    epochs, offsets = [epoch for epoch, _ in starts], [offset for _, offset in starts]
+    if epochs != sorted({*epochs}) or [*offsets, end] != sorted([*offsets, end]) or epochs[-1] > partition.leader_epoch:
+        raise Finding("the leader epochs of a log are not in order", f"{where}: {starts}, end {end}")
+    states = partition.producers
+    if late := [key for key, state in states.items() if max(last_offset(state), open_since(state)) >= end]:
+        raise Finding("a producer's state is about records after the end", f"{where}: {late}, end {end}")
+    opened = {key: first for key, state in states.items() if (first := open_since(state)) >= 0}
+    _same("the open transactions of a log", dict(partition.transactions._first_offsets), opened)
+
+
+def _replicas(partition: Partition) -> None:
+    where = f"{partition.topic}-{partition.index}"
+    for node_id, prefix in partition.replication.lagging.items():
+        offsets = (prefix.log_start_offset, prefix.high_watermark, prefix.log_end_offset, partition.log_end_offset)
+        if list(offsets) != sorted(offsets):
+            raise Finding("the offsets of a lagging replica are not in order", f"{where} at {node_id}: {offsets}")
+        if node_id in partition.in_sync and prefix.log_end_offset < partition.high_watermark:
+            raise Finding("an in-sync replica lacks committed records", f"{where} at {node_id}: {offsets}")
+    if unknown := partition.log_dirs.keys() - {*partition.replicas}:
+        raise Finding("a directory of a replica that is not there", f"{where}: {unknown}")
+
+
+# Metadata
+
+
+def _metadata(engine: Engine) -> None:
+    cluster, levels = engine.cluster, engine.configs.features
+    _same("topics by id", cluster.topics_by_id, {topic.topic_id: topic for topic in cluster.topics.values()})
+    if not cluster.growing:
+        dirs = Counter(each for partition in cluster.partitions() for each in partition.log_dirs.items())
+        _same("the replicas of log directories", +cluster.log_dirs._held, dirs)
+    for key, keyed in cluster.quotas.keyed.items():
+        limits = {entity: held[key] for entity, held in cluster.quotas.limits.items() if key in held}
+        _same("quotas", keyed._values, limits)
+    _same("names of ACLs", {acl for held in cluster.acls._of.values() for acl in held}, {*cluster.acls})
+    refused = {key for key, handler in engine._handlers.items() if handler is without_feature}
+    expected = {KEYS[name] for feature, names in REFUSED_WITHOUT.items() if not levels[feature] for name in names}
+    _same("refused APIs", refused, expected)
+
+
+# Coordinators
+
+
+def _groups(engine: Engine) -> None:
+    cluster, groups = engine.cluster, engine.groups
+    if GROUP_TOPIC not in cluster.topics and (groups.groups or groups.offsets.groups()):
+        raise Finding("groups outlive their log", str([*groups.groups]))
+    if TRANSACTION_TOPIC not in cluster.topics and engine.transactions.transactions:
+        raise Finding("transactional ids outlive their log", str([*engine.transactions.transactions]))
+    if unknown := {*groups.offsets.groups()} - groups.groups.keys():
+        raise Finding("offsets of a group that is not there", str(unknown))
+    for name, group in groups.groups.items():
+        if isinstance(group, ModernGroup):
+            timed = {member for (_, member), timer in group._timers.items() if member and timer.action is not None}
+            for what, members in (("target", {*group.targets}), ("timer", timed)):
+                if gone := members - group.members.keys():
+                    raise Finding(f"a member that is gone has a {what}", f"{name}: {gone}")
+
+
+# Share groups
+
+
+def _shares(engine: Engine) -> None:
+    cluster, shares = engine.cluster, engine.shares
+    for session in shares.sessions:
+        if session.key[0] not in cluster.live_brokers:
+            raise Finding("a share session outlives its broker", str(session.key))
+    _same("share sessions", +shares.sessions._members, Counter(session.key[:2] for session in shares.sessions))
+    locks = 0
+    for held in shares:
+        completed = 0
+        for first, last, record in _records(held):
+            locks += record.lock is not None and record.lock.action is not None
+            if record.state.is_terminal:
+                completed += max(last - max(first, held.share.start_offset) + 1, 0)
+            session = shares.sessions.get((held.node_id, held.key[0], record.member_id))
+            if record.state is RecordState.ACQUIRED and session is None:
+                raise Finding("a member without a session has acquired records", f"{held.key} {record.member_id}")
+        if held.active:
+            _same("completed records", held.share.completed, completed)
+    actions = (getattr(timer.action, "__qualname__", "") for _, _, timer in engine.timers._heap)
+    _same("locks of records", sum(name.startswith("SharePartition.lock") for name in actions), locks)
+
+
+def _records(held: Held) -> Iterator[tuple[int, int, InFlight]]:
+    for batch in held.share.batches:
+        yield from batch.states()
