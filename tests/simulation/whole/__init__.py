@@ -12,6 +12,7 @@ answering  responses are about what was asked
 reading    what readers get
 settling   groups whose members send heartbeats become stable
 holding    what must hold
+agreeing   the parts of the state of an engine agree with each other
 pairs      which two kinds of steps have met, in which order, on the same object or not
 campaign   many schedules, the smallest failing one, and the ledger
 """
