@@ -222,7 +222,7 @@ def test_what_goes_on_inside_a_broker_is_not_tried_before_a_cluster(
     explore: Explore, plain_rows: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     kinds = {case["fault"]["kind"] for case in cases(places(plain_rows), Choice.of((), (), proxied=True))}
-    assert kinds == {"lose_request", "lose_ack", "cut", "error", "throttle"}
+    assert kinds == {"lose_request", "lose_ack", "cut", "error", "throttle", "delay"}
     upstream = ("--upstream", "127.0.0.1:9")
     for flags, sentence in (
         (("--faults", "restart"), "restart: this happens inside a broker"),

@@ -38,6 +38,8 @@ LOST = 4
 TAKING_EFFECT = frozenset({"Produce", "EndTxn", "OffsetCommit", "TxnOffsetCommit"})
 """After a request of one of these APIs, a client that gives up does not know whether the request has taken effect."""
 THROTTLE_MS = 500
+BUSY_MS = 6000
+"""A busy broker handles a request so late. Many applications have timeouts of 5 s, which are shorter than the client's own."""
 LATE_MS = 100
 """An error is delayed by this many ms. In this time the client sends further batches."""
 HANDSHAKES = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})
@@ -200,7 +202,7 @@ def cases(found: dict[Place, list[Asked]], choice: Choice) -> list[Case]:
         for nth in _positions(len(requests), every=choice.every):
             asked = requests[nth - 1]
             for fault in faults_at(place, asked):
-                if choice.has(fault, place.api, asked.version):
+                if choice.has(fault, place.api, asked.version) and (nth == 1 or fault.get("ms") != BUSY_MS):
                     made.append(case_at(place, nth, fault))
     return made
 
@@ -294,6 +296,8 @@ def _errors(api: str, asked: Asked) -> Iterator[dict[str, Any]]:
 
 
 def _of_state(place: Place, asked: Asked) -> Iterator[dict[str, Any]]:
+    if place.api in TAKING_EFFECT:
+        yield {"kind": "delay", "ms": BUSY_MS}
     if place.api in ("Produce", "Fetch", "ListOffsets"):
         yield {"kind": "move_leader"}
     is_coordinated = place.api in COORDINATED and (place.api != "InitProducerId" or bool(asked.transactional_ids))

@@ -20,11 +20,11 @@ LOST_RESPONSE, RETRIABLE, FINAL, RECOVERED = "lost response", "retriable error",
 SORTS = (FINAL, LOST_RESPONSE, RETRIABLE, RECOVERED)
 """The sorts that have several faults."""
 RANKS = (
-    FINAL, LOST_RESPONSE, "fence", "expire_member", RETRIABLE, RECOVERED, "crash_after_write", "expire_producer",
+    FINAL, LOST_RESPONSE, "fence", "expire_member", RETRIABLE, RECOVERED, "delay", "crash_after_write", "expire_producer",
     "lost response, closed", "error after effect", "move_coordinator", "move_leader", "lost request", "late error",
 )  # fmt: skip
 """The sorts with which a queue begins, the likely culprits first."""
-ANOTHER, LATER = 8, 5.5
+ANOTHER, LATER = 9, 6.5
 """A further fault of the same sort comes this many ranks later, and a fault at a later request comes this many ranks later."""
 WRITE, OTHER, QUESTION, HANDSHAKE = 1.0, 1.5, 3.0, 6.0
 """The distance between two turns of a queue, by kind of API."""

@@ -22,7 +22,7 @@ WORDS = {
 PLAIN_WORDS = {
     "cut": "the connection closes inside the response", "restart": "the broker is killed and starts again",
     "throttle": "the client has to wait", "crash_after_write": "the broker is killed after the write",
-    "expire_producer": "the partition forgets the producer", "delay": "the request is handled after the client's timeout",
+    "expire_producer": "the partition forgets the producer",
     "fence": "another producer begins with the transactional id",
     "expire_transactional_id": "the coordinator forgets the transactional id",
     "truncate": "the log loses its end", "corrupt": "a record is damaged",
@@ -85,6 +85,8 @@ def _in_words(fault: Mapping[str, Any]) -> str:
         return "the leader dies before another broker has copied the preceding batch (acks=1)"
     if kind == "error":
         return f"{fault['code']}{', and the request has taken effect' if fault.get('after') else ''}"
+    if kind == "delay":
+        return f"the broker handles the request {round(fault['ms'] / 1000)} s late"
     if kind == "advance":
         minutes = fault["ms"] // 60_000
         return f"the broker's clock jumps {f'{minutes // 60} h' if minutes >= 60 else f'{minutes} min'}"
