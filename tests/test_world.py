@@ -14,7 +14,7 @@ import wirebroker
 from fuzzing.script import Finding
 from simulation.whole import acts, kinds, watching
 from simulation.whole.campaign import Ledger, play_case
-from simulation.whole.pairs import NEEDS, Met
+from simulation.whole.pairs import NEEDS, Met, all_pairs
 from simulation.whole.schedule import Plan, focus_of, schedule_of
 from simulation.whole.steering import RARE, Steering
 from simulation.whole.timers import NO_TIMERS, PREFIX, TIMERS
@@ -130,6 +130,11 @@ def test_ledgers_are_merged_and_kept(tmp_path: Path) -> None:
     assert (again.seeds, again.planned, again.requests) == ([[0, 40]], [[0, 1]], 18)
     assert again.pairs == {("Fetch", "Produce", True), ("Produce", "Fetch", False)}
     assert (again.next_seed(), again.next_seed(planned=True)) == (40, 1)
+
+
+def test_the_ledger_has_only_pairs_that_can_be_met() -> None:
+    ledger = Ledger(Path(__file__).parent / "simulation" / "world-ledger.json")
+    assert sorted(ledger.pairs.difference(all_pairs())) == []
 
 
 def test_a_schedule_of_the_world_is_the_same_each_time() -> None:

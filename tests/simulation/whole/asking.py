@@ -47,9 +47,11 @@ STATIC: dict[str, tuple[Any, ...]] = {
 """Values of a static member."""
 OWN_GROUPS = {"groups": "1", "consumers": "2", "shares": "3", "mixed": "3", "streams": "4"}
 """What the names of the groups of a subject end with, if the groups of each type have names of their own."""
-ALIKE = dict.fromkeys(("@u", "@n1", "@n2", "@n3"), "@t") | dict.fromkeys(("@b", "@c", "@g", "@h", "@i"), "@a")
+ALIKE = dict.fromkeys(("@u", "@n1", "@n2", "@n3"), "@t") | dict.fromkeys(("@b", "@c", "@g", "@h", "@i", "@s"), "@a")
 """The names of topics, of groups and of transactional ids, and the names that requests have instead if they shall concern the
 same thing."""
+MOSTLY = 0.8
+"""How often a request has the names of `ALIKE` if it shall concern the same thing."""
 GROUP_FIELDS = ("group_id", "group_ids", "groups", "groups_names", "coordinator_keys", "key")
 SINCE_STATIC = 5
 """The first version of JoinGroup that supports static members."""
@@ -117,7 +119,7 @@ class Speaker:
             body = ask.body
             if self._apart:
                 body = _apart(body, OWN_GROUPS.get(name, ""))
-            elif self._alike:
+            elif self._alike and chance.random() < MOSTLY:
                 body = _alike(body)
             return Asked(name, ask, from_json(request_class(KEYS[ask.api]), body, self.symbols, now))
         except KeyError:
@@ -160,7 +162,7 @@ class Speaker:
             ask.body["max_wait_ms"] = chance.choice(LONGEST_WAITS)
         if ask.api == "Metadata" and ask.version and chance.random() < 0.5:
             ask.body["topics"] = None
-        return ask
+        return replace(ask, body=_shortened(ask.body, chance)) if self._alike else ask
 
     def _as_static(self, ask: Ask, chance: Random) -> Ask:
         """Makes the new member of a JoinGroup static, if the version is not too old. In plans, the version is never too old."""
@@ -203,6 +205,14 @@ def _apart(body: Json, suffix: str) -> Json:
     """Returns a request in which the names of groups end with this suffix."""
     renamed: Json = _renamed(body, lambda field, text: text + suffix if field in GROUP_FIELDS and text[:1] == "@" else text)
     return renamed
+
+
+def _shortened(body: Json, chance: Random) -> Json:
+    """Returns a request that often has only one element in each of its lists."""
+    return {
+        name: [chance.choice(value)] if isinstance(value, list) and len(value) > 1 and chance.random() < 0.6 else value
+        for name, value in body.items()
+    }
 
 
 def _alike(body: Json) -> Json:

@@ -61,7 +61,7 @@ NEEDS: dict[str, Mapping[str, Any]] = {
     "cluster: freeze_replica": CLUSTERED, "cluster: thaw_replica": CLUSTERED, "timer: Controller._check_lag": CLUSTERED,
     "timer: Delayed._finish": CLUSTERED, "timer: Controller.reassign.<locals>.<lambda>": CLUSTERED,
     "acl: add_acl": SECURED, "acl: remove_acl": SECURED,
-    "timer: Group._complete_late_join": {"static": True},
+    "timer: Group._complete_join": {"static": True}, "timer: Group._complete_late_join": {"static": True},
     "upgrade": EARLIER, "timer: Upgrading.go_on": {"brokers": 3, "release": "kafka-4.3"},
 }  # fmt: skip
 """The settings that a kind of step or a timer needs."""
