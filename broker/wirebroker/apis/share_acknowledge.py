@@ -45,11 +45,12 @@ def handle(request: ShareAcknowledgeRequest, exchange: Exchange) -> Steps:
     code = ErrorCode.INVALID_SHARE_SESSION_EPOCH if epoch == INITIAL_EPOCH else shares.sessions.check(key, epoch)
     if isinstance(code, ErrorCode):
         return ShareAcknowledgeResponse(error_code=code, responses=[], node_endpoints=[])
-    if fails_authorizer(request, exchange):
+    readable = may_read(exchange)
+    if readable is not everything and names_unknown_topic(request, exchange):
         return ShareAcknowledgeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, responses=[], node_endpoints=[])
     pause = pauses(PARTITIONS)
     try:
-        outcomes, settling = yield from begin(request, exchange, may_read(exchange), pause)
+        outcomes, settling = yield from begin(request, exchange, readable, pause)
     except Broken:
         return ShareAcknowledgeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, responses=[], node_endpoints=[])
     for each in settling:
@@ -94,25 +95,24 @@ def leader_of(place: Place, error: int, exchange: Exchange, endpoints: list[Any]
     return partition.leader, partition.leader_epoch
 
 
-def fails_authorizer(request: Any, exchange: Exchange, wanted: Iterable[Wanted] = ()) -> bool:
-    """Tells whether Kafka fails because a topic of a ShareAcknowledge or ShareFetch, or of its session (`wanted`), is unknown.
-    If a broker has an authorizer, Kafka asks it for the names of all topics, and an unknown topic has no name."""
-    if not exchange.engine.authorizer.on:
-        return False
+def names_unknown_topic(request: Any, exchange: Exchange, wanted: Iterable[Wanted] = ()) -> bool:
+    """Tells whether a topic of a ShareAcknowledge or ShareFetch, or of its session (`wanted`), is unknown. With an authorizer,
+    Kafka fails on such a request: it asks the authorizer for the names of all topics, and an unknown topic has no name."""
     topics = exchange.cluster.topics_by_id
     unknown = any(each.partitions and each.topic_id not in topics for each in request.topics)
     return unknown or any(each.topic is None for each in wanted)
 
 
 def may_read(exchange: Exchange) -> Callable[[str], bool]:
-    """Returns a function that tells whether the client may read a topic. A refusal is recorded once for each topic."""
+    """Returns a function that tells whether the client may read a topic: `everything` without an authorizer. A refusal is
+    recorded once for each topic."""
     authorizer, connection = exchange.engine.authorizer, exchange.connection
     if not authorizer.on:
-        return _everything
+        return everything
     return cache(lambda topic: authorizer.may(connection, Operation.READ, ResourceType.TOPIC, topic))
 
 
-def _everything(topic: str) -> bool:
+def everything(topic: str) -> bool:
     return True
 
 

@@ -35,10 +35,11 @@ from wirebroker.apis.share_acknowledge import (
     NAMES_LEADER,
     RENEWS_SINCE,
     Outcomes,
-    fails_authorizer,
+    everything,
     is_member_id,
     leader_of,
     may_read,
+    names_unknown_topic,
 )
 from wirebroker.common.slices import Pause, at_once, pauses
 from wirebroker.core.leadership import leader_error
@@ -80,9 +81,9 @@ def handle(request: ShareFetchRequest, exchange: Exchange) -> Steps:
         return Outcome.PARKED
     if code:
         return _refused(code)
-    if fails_authorizer(request, exchange, wanted):
-        return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     readable = may_read(exchange)
+    if readable is not everything and names_unknown_topic(request, exchange, wanted):
+        return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     try:
         outcomes: Outcomes = {}
         settling: list[tuple[Place, Settling]] = []
