@@ -32,7 +32,8 @@ SHARES = list(load(DATA / "dialogues-shares.jsonl.gz"))
 STREAMS = list(load(DATA / "dialogues-streams.jsonl.gz"))
 MIXED = list(load(DATA / "dialogues-mixed.jsonl.gz"))
 ADMINISTRATION = list(load(DATA / "dialogues-administration.jsonl.gz"))
-REPLAYED = ADMIN + LOGS + GROUPS + SHARES + STREAMS + QUOTAS + MIXED + (TRANSACTIONS if "EndTxn" in SERVED else [])
+ODD = list(load(DATA / "dialogues-odd.jsonl.gz"))
+REPLAYED = ADMIN + LOGS + GROUPS + SHARES + STREAMS + QUOTAS + MIXED + ODD + (TRANSACTIONS if "EndTxn" in SERVED else [])
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,8 @@ def test_kafka_responds(dialogue: Dialogue, broker: OwnBroker, another_broker: O
 
 def test_the_recordings_are_whole() -> None:
     assert (len(ADMIN), len(LOGS), len(GROUPS), len(TRANSACTIONS), len(SHARES), len(QUOTAS)) == (27, 80, 60, 151, 41, 30)
-    assert (len(STREAMS), len(MIXED), len(ADMINISTRATION)) == (39, 39, 25)
+    assert (len(STREAMS), len(MIXED), len(ADMINISTRATION), len(ODD)) == (39, 39, 25, 38)
+    assert sum(len(dialogue.steps) for dialogue in ODD) == 1520
     assert sum(len(dialogue.steps) for dialogue in ADMINISTRATION) == 1000
     assert sum(len(dialogue.steps) for dialogue in ADMIN) > 1100
     assert sum(len(dialogue.steps) for dialogue in LOGS) == 4800

@@ -59,6 +59,11 @@ class Streams(Asking):
             *(self._configs(group, at_once) for group in ("@b", "@c")),
         ]
 
+    @property
+    def is_beginning(self) -> bool:
+        """Whether the dialogue is still preparing the groups."""
+        return bool(self._first)
+
     def _all_topologies(self) -> list[Json]:
         changelog = _topic("@log", **{"cleanup.policy": "compact"})
         stateful = _subtopology("0", ["@t"], state_changelog_topics=[changelog])

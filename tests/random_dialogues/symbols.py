@@ -75,8 +75,8 @@ class Symbols:
         return self._ids[text] if text.startswith(ID) else text
 
     def topic_id(self, text: str) -> bytes:
-        """Returns the id of a topic, or, for an unknown topic, an id that no topic has."""
-        return self._topic_ids.get(text[1:], bytes(15) + b"\5")
+        """Returns the id of a topic, or, for an unknown topic, an id that no topic has. Without a name, returns no id."""
+        return self._topic_ids.get(text[1:], bytes(15) + b"\5") if text != NAME else bytes(16)
 
     def date(self, request: int, now: int) -> None:
         """Remember the time, in ms, of the batches in a request."""
