@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import tomllib
 from collections.abc import Generator
 from pathlib import Path
@@ -16,6 +17,9 @@ from wirebroker.testing.waits import Waits
 PATIENCE = 60.0
 """The most seconds that a test waits, if the test says nothing else. A busy machine needs longer than users want to wait."""
 os.environ.setdefault("WIREBROKER_EXIT_WITH_PARENT", "1")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts a command in the background without SIGINT, and the processes of the tests would inherit this.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Hypothesis has no deadline, because the time of an example depends more on the machine than on the code.
 settings.register_profile("wirebroker", deadline=None)
 settings.load_profile("wirebroker")
