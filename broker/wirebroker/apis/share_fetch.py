@@ -504,7 +504,7 @@ class ShareFetch:
         )  # fmt: skip
         acquired = acquisition.acquire(read.offset, room)
         count = acquisition.count
-        if acquired and held.settings.limits.committed:
+        if acquired and acquisition.limits.committed:
             aborted = _aborted(data, batches, held.partition.aborted_transactions(read.offset, Slice(data, found.available)))
             if aborted:
                 for base, last, _, _ in aborted:

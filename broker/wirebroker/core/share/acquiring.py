@@ -33,8 +33,8 @@ class Acquisition:
         self._partition = partition
         self._member_id = member_id
         self._batches = batches
-        self._limits = partition.limits
-        self._until = now + self._limits.lock_ms
+        self.limits = partition.limits
+        self._until = now + self.limits.lock_ms
         self._by_records = by_records
         self._batch_size = batch_size
         self._limit = 0
@@ -74,7 +74,7 @@ class Acquisition:
         """Compute how many records may be acquired. If the limit of records in flight is reached, only records that were given
         out before can be acquired."""
         partition = self._partition
-        self._limit = min(max_records, self._limits.in_flight - partition.in_flight)
+        self._limit = min(max_records, self.limits.in_flight - partition.in_flight)
         if self._limit <= 0 and fetch_offset <= partition.end_offset:
             self._limit = min(max_records, partition.end_offset - fetch_offset + 1)
             self._last = min(self._last, partition.end_offset)
@@ -126,7 +126,7 @@ class Acquisition:
     @property
     def _throttle(self) -> int:
         """If a record has at least this delivery count, fewer records are acquired together with this record."""
-        return max(MINIMUM_THROTTLE, (self._limits.deliveries + 1) // 2)
+        return max(MINIMUM_THROTTLE, (self.limits.deliveries + 1) // 2)
 
     def _is_throttled(self, batch: InFlightBatch) -> bool:
         available = [
@@ -138,7 +138,7 @@ class Acquisition:
 
     def _acquire_some(self, records: dict[int, InFlight], room: int) -> int:
         """Acquire some of the records of a batch. Returns the number of acquired records."""
-        limit = self._limits.deliveries
+        limit = self.limits.deliveries
         taken: list[Acquired] = []
         at_most = -1
         for offset, record in records.items():
