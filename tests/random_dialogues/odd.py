@@ -34,7 +34,7 @@ NEVER_ANSWERED = frozenset(
         ("DescribeShareGroupOffsets", "partitions"), ("DescribeShareGroupOffsets", "topics"),
     }
 )  # fmt: skip
-"""Fields for which Kafka responds to some of the values never, or only after half a minute."""
+"""Fields with values to which Kafka never responds, or responds only after half a minute."""
 READ_LATER = frozenset((("ShareFetch", "group_id"), ("ShareFetch", "topic_id"), ("ShareFetch", "partition_index")))
 """Fields with which Kafka reads another share state in the background, so that the response would depend on the time."""
 Place = tuple[Json, Field]

@@ -13,8 +13,8 @@ from situations.side import Side
 from wirekit import batch
 
 BLANKS = {"empty": "", "a blank": " ", "a null character": "\0", "a unit separator": "\x1f", "a no-break space": "\xa0"}
-"""Java's `trim` removes these characters except the last one. Python's `strip` keeps the null character, and removes the last
-one."""
+"""Of these, Java's `trim` keeps only the no-break space. Python's `strip` removes the no-break space, and keeps the null
+character."""
 NO_ID, NOWHERE, STATE = bytes(16), b"\1" * 16, "AAAAAAAAAAAAAAAAAAAAAQ"
 SET, APPEND, UNKNOWN = 0, 2, 9
 TOPIC, METRICS, GROUP = 2, 16, 32

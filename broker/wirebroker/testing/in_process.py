@@ -19,7 +19,7 @@ __tracebackhide__ = True  # pytest shows the caller's line
 
 
 class _Control(Protocol):
-    """The HTTP control, of which this module knows only this."""
+    """What this module needs of the HTTP control."""
 
     @property
     def url(self) -> str: ...

@@ -208,8 +208,8 @@ def _reason(text: str, document: dict[str, Any]) -> str:
 
 
 def _key_of(text: str, document: dict[str, Any]) -> str:
-    """Returns the key for which msgspec writes "[...]" in an error. The function puts one key after another alone
-    into the table, until the error is the same."""
+    """Returns the key for which msgspec writes "[...]" in an error. To find the key, the function makes tables
+    with only one key each, until a table has the same error."""
     path = text.partition("`$.")[2].partition("[...]")[0]
     *outer, name = [int(each) if each.isdigit() else each for each in re.findall(r"\w+", path)]
     holder: Any = document

@@ -106,7 +106,7 @@ def _topic(world: World, chance: Random) -> str:
 
 
 def _absent(world: World) -> list[str]:
-    """Returns the names of topics that do not exist: if possible, of those that existed at the beginning."""
+    """Returns the names of topics that do not exist. If a topic of the beginning is among them, returns only such topics."""
     absent = [name for name in NAMES if name not in world.engine.cluster.topics]
     return [name for name in absent if name in ("t", "u")] or absent
 

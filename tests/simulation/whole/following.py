@@ -115,7 +115,7 @@ class Following:
             known.forgotten = known.position
 
     def emptied(self, topics: Iterable[Topic]) -> None:
-        """Note that a soft reset has deleted all records and transactions of these topics."""
+        """Forget the transactions of these topics, because a soft reset has deleted their records."""
         ids = {topic.topic_id for topic in topics}
         for known in [known for (topic_id, _), known in self._logs.items() if topic_id in ids]:
             known.open.clear()

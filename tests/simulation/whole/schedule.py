@@ -18,7 +18,7 @@ STRIDE = 7919
 """A prime that divides no number of kinds, so that consecutive seeds have foci that differ in both kinds."""
 SHORTEST, LONGEST = 25, 70
 SETUP = 6
-"""The number of steps before those of a plan."""
+"""A schedule with a plan begins with this many other steps."""
 
 
 class Step(NamedTuple):
@@ -75,7 +75,7 @@ class Plan(NamedTuple):
     """The seed of the steps, or None for the schedule's seed. Plans with the same seed have the same steps as long as their
     kinds are the same."""
     lead: Sequence[str] = ()
-    """The kinds of further steps before those of `kinds`. Their seeds depend on the schedule's seed."""
+    """The kinds of steps that come before the steps of `kinds`. The seeds of these steps depend on the schedule's seed."""
 
 
 def focus_of(seed: int) -> tuple[str, str]:

@@ -486,17 +486,11 @@ class World:
         for effect in engine.take_effects():
             moves += self._effect(effect)
         while store is not None and store.jobs:
-            job = store.jobs.popleft()
-            try:  # as the server does it (`StorageJobs`)
-                try:
-                    job.work()
-                except OSError:
-                    job.failed()
-                    raise
-                job.done()
+            try:
+                store.run_jobs()
             except DataError:
                 raise
-            except OSError as failure:
+            except OSError as failure:  # as in the server (`StorageJobs`), the later jobs still run
                 store.failed(failure)
         if moves:
             self._tick(self.now + moves)

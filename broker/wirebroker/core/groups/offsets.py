@@ -58,7 +58,7 @@ class OffsetStore:
         return self._groups.get(group_id, {})
 
     def all_of(self, group_id: str) -> list[TopicPartition]:
-        """Returns the partitions for which the group has an offset, even if only in an open transaction."""
+        """Returns the partitions for which the group has an offset, committed or in an open transaction."""
         return list(dict.fromkeys([*self.of(group_id), *(where for where, _ in self.pending_of(group_id))]))
 
     def has(self, group_id: str, where: TopicPartition) -> bool:

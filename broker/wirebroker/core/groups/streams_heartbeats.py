@@ -572,7 +572,7 @@ def _pairs(tasks: Claims) -> list[tuple[str, Sequence[int]]] | None:
 
 
 def _claims_twice(request: StreamsGroupHeartbeatRequest) -> bool:
-    """Tells whether the member claims tasks of a subtopology twice, of which Kafka cannot make a map."""
+    """Tells whether a list of the member's tasks names a subtopology twice. Kafka cannot make a map of such a list."""
     kinds = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     return any(len({each.subtopology_id for each in tasks or ()}) < len(tasks or ()) for tasks in kinds)
 
