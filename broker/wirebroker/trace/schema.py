@@ -17,6 +17,8 @@ REF = "#/$defs/{name}"
 def schema() -> dict[str, Any]:
     """Returns the JSON schema of one line."""
     _, parts = msgspec.json.schema_components([Batch], ref_template=REF)
+    for part in parts.values():
+        part["description"] = " ".join(part["description"].split())  # releases of msgspec differ in a docstring's indentation
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "a line of a wirebroker trace",
