@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from crc32c import crc32c
-
+from kafkawire.checksums import crc32c
 from kafkawire.compression import CodecMissing, Room, TooLarge, compress, decompress
 from kafkawire.errors import ProtocolError
 from kafkawire.primitives import Buffer

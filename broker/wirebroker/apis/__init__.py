@@ -5,7 +5,7 @@ The docstring of each module states the API's versions and behaviour.
 A handler takes the decoded request and its `Exchange`, and returns the response, or an `Outcome` if there is no response yet.
 If a request may take long, its handler is a generator, which yields between slices of the work (`exchange.Steps`,
 `slices.pauses`). Handlers fill every field; the codec omits the fields that a version does not have. A broker imports all these
-modules before clients connect (`wirebroker.apis.loading`). An engine without a server imports a module at the first request of
+modules soon after its start (`wirebroker.apis.loading`). An engine without a server imports a module at the first request of
 its API. The file skipped.md in this folder lists the APIs that are only partly served, with reasons.
 """
 

@@ -1,4 +1,4 @@
-"""Imports, before clients connect, the modules that would otherwise be imported at their first use.
+"""Imports, soon after the start, the modules that would otherwise be imported at their first use.
 
 A broker that has used up its file descriptors cannot import modules, because an import opens a file. Without this module, such
 a broker would close the connection of the first client that sends a Produce.
@@ -6,8 +6,9 @@ a broker would close the connection of the first client that sends a Produce.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 
 from kafkawire.coordinator_records import GROUP_RECORDS, SHARE_RECORDS, TRANSACTION_RECORDS
@@ -24,27 +25,33 @@ not be installed.
 IN_BROKERS = ("wirebroker.apis.overdue", "wirebroker.faults.plan", "wirebroker.deeds.broker", "wirebroker.requests.errors")
 
 
-@cache
-def load_messages() -> None:
-    """Import what a proxy needs later: all messages, the codecs, and modules of Python's library."""
-    _import(EVERYWHERE)
+def imports_of_proxy() -> Iterator[Callable[[], object]]:
+    """Yields the imports that a proxy needs later: all messages, the codecs, and modules of Python's library."""
+    for module in EVERYWHERE:
+        yield partial(_import, module)
     for name in (*SERVED, *TELEMETRY):
-        request_class(KEYS[name])
-        response_class(KEYS[name])
+        yield partial(request_class, KEYS[name])
+        yield partial(response_class, KEYS[name])
+
+
+def imports_of_broker() -> Iterator[Callable[[], object]]:
+    """Yields the imports that a broker needs later."""
+    yield from imports_of_proxy()
+    for module in IN_BROKERS:
+        yield partial(_import, module)
+    for name in (*SERVED, *TELEMETRY):
+        yield partial(handler_of, KEYS[name])
+    for module, _ in (*GROUP_RECORDS.values(), *TRANSACTION_RECORDS.values(), *SHARE_RECORDS.values()):
+        yield partial(_import, f"kafkawire.coordinator_records.{module}")
 
 
 @cache
 def load_broker() -> None:
-    """Import all modules that a broker needs later. A second call does nothing; the first call takes 40 ms."""
-    load_messages()
-    _import(IN_BROKERS)
-    for name in (*SERVED, *TELEMETRY):
-        handler_of(KEYS[name])
-    for module, _ in (*GROUP_RECORDS.values(), *TRANSACTION_RECORDS.values(), *SHARE_RECORDS.values()):
-        import_module(f"kafkawire.coordinator_records.{module}")
+    """Import everything that a broker needs later. A second call does nothing; the first call takes 40 ms."""
+    for each in imports_of_broker():
+        each()
 
 
-def _import(names: tuple[str, ...]) -> None:
-    for name in names:
-        with suppress(ImportError):
-            import_module(name)
+def _import(name: str) -> None:
+    with suppress(ImportError):
+        import_module(name)

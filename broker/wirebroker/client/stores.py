@@ -19,15 +19,11 @@ from wirebroker.client.jks import MAGIC, read_jks
 PEM = "PEM"
 INLINE = {"keystore": ("key", "certificate.chain"), "truststore": ("certificates",)}
 """The settings that contain a store in PEM instead of a file name."""
-_PEM = {
-    name: re.compile(
-        rf"-+BEGIN(\s*[^\r\n]*{words}[^-]*)-+\s+(?:\s*[^\r\n]*:[^\r\n]*[\r\n]+)*([a-zA-Z0-9/+=\s]*)"
-        rf"-+END\s*[^\r\n]*{words}[^-]*-+\s+",
-        re.ASCII,
-    )
-    for name, words in (("CERTIFICATE", "CERTIFICATE"), ("PRIVATE KEY", r"PRIVATE\s+KEY"))
-}
-"""The entries that Kafka finds in a PEM text (PemParser)."""
+_ENTRY = (
+    r"-+BEGIN(\s*[^\r\n]*{words}[^-]*)-+\s+(?:\s*[^\r\n]*:[^\r\n]*[\r\n]+)*([a-zA-Z0-9/+=\s]*)"
+    r"-+END\s*[^\r\n]*{words}[^-]*-+\s+"
+)
+"""The pattern of an entry that Kafka finds in a PEM text (PemParser)."""
 JCEKS = b"\xce\xce\xce\xce"
 """The first bytes of a JCEKS store, another format of Java."""
 TO_PKCS12 = "keytool -importkeystore -srckeystore {} -destkeystore store.p12 -deststoretype PKCS12"
@@ -94,7 +90,8 @@ def _of_pem(store: str, settings: Mapping[str, str], given: list[str]) -> str:
 def _entries(name: str, text: str, place: str) -> list[str]:
     """Returns the entries of this kind in a PEM text, in the usual form. Raises BadStore if the text has no such entry."""
     found = []
-    for entry in _PEM[name].finditer(text + "\n"):
+    pattern = _ENTRY.format(words=name.replace(" ", r"\s+"))
+    for entry in re.finditer(pattern, text + "\n", re.ASCII):
         label = "ENCRYPTED PRIVATE KEY" if name == "PRIVATE KEY" and "ENCRYPTED" in entry[1] else name
         body = re.sub(r"\s", "", entry[2])
         lines = "\n".join(body[at : at + 64] for at in range(0, len(body), 64))

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from threading import Thread
 
 from kafkawire.errors import ProtocolError
-from wirebroker.apis.loading import load_messages
+from wirebroker.apis.loading import imports_of_proxy
 from wirebroker.client.brokers import Brokers
 from wirebroker.client.login import LoginFailed
 from wirebroker.client.settings import Access, BadConfig, read_access
@@ -23,6 +23,7 @@ from wirebroker.commands.serve import (
     control_server,
     fault_file,
     ignore_signals,
+    load_between_requests,
     log_to_stderr,
     open_control,
     print_line,
@@ -81,7 +82,6 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
         lends_certificate=arguments.upstream_tls_cert is not None or (access is not None and bool(access.identity)),
     )  # fmt: skip
     rotation = rotation_in(arguments)
-    load_messages()
     proxy = host.proxy
     proxy.trace_at(arguments.trace_level)
     for rule, place in zip(faults.rules, faults.places, strict=True) if faults else ():
@@ -107,6 +107,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
         host.check()
         if access is not None and access.mechanism:
             Thread(target=_try_login, args=(access, upstream), daemon=True).start()
+        await load_between_requests(imports_of_proxy())
         await stop.wait()
         ignore_signals()
     finally:

@@ -10,13 +10,13 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from wirebroker.apis.loading import load_broker
+from wirebroker.apis.loading import imports_of_broker
 from wirebroker.commands.environment import from_environment, naming_variable
 from wirebroker.commands.listeners import listeners
 from wirebroker.commands.parent import watch_parent
@@ -93,7 +93,6 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, scene: Sce
     clock = options.new_clock()
     new_engine = _engine_maker(options, clock, faults, scene)
     engine = new_engine()
-    load_broker()
     host = Host(engine, clock)
     tell: Callable[[str], None] = logger.info if arguments.ready == "json" else print_line
     control: Control | None = None
@@ -114,6 +113,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, scene: Sce
         await open_control(control, arguments, tell)
         upgrade = upgrade_later(arguments, host, tell)
         print_line(_ready(host.engine, control) if arguments.ready == "json" else "ready")
+        await load_between_requests(imports_of_broker())
         # The garbage collector runs rarely, because it would find little. Loaded modules stay, and most objects of a request
         # are either freed by their reference counts or kept.
         gc.collect()
@@ -279,6 +279,15 @@ def rotation_in(arguments: argparse.Namespace) -> Rotation | None:
         return Rotation.of(arguments.rotate, KEPT if arguments.rotate_keep is None else arguments.rotate_keep)
     except ValueError as wrong:
         raise UsageError(f"--rotate: {wrong}") from None
+
+
+async def load_between_requests(imports: Iterable[Callable[[], object]]) -> None:
+    """Perform these imports one by one, and let the event loop serve clients in between. If the process has no file descriptor
+    left, the module is imported at its first use."""
+    for each in imports:
+        with suppress(OSError):
+            each()
+        await asyncio.sleep(0)
 
 
 def stop_signal() -> asyncio.Event:

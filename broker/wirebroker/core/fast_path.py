@@ -11,9 +11,8 @@ from collections.abc import Sized
 from typing import Protocol
 from weakref import proxy
 
-from crc32c import crc32c
-
 from kafkawire.batches import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD
+from kafkawire.checksums import crc32c
 from kafkawire.errors import ProtocolError
 from kafkawire.record_walk import walk_records
 from wirebroker.core.configs import TopicConfigs

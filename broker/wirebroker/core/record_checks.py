@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from kafkawire.batches import (
     COMPRESSION_MASK,
     CONTROL,
@@ -36,6 +34,7 @@ from kafkawire.batches import (
     seal,
     write_record,
 )
+from kafkawire.checksums import crc32c
 from kafkawire.compression import NAMES, ZSTD, CodecMissing, Room, TooLarge, compress
 from kafkawire.errors import ErrorCode, ProtocolError
 from kafkawire.primitives import Buffer

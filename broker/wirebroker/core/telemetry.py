@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from crc32c import crc32c
 from msgspec import Struct, field
 
+from kafkawire.checksums import crc32c
 from kafkawire.compression import NONE, decompress
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.push_telemetry import PushTelemetryRequest

@@ -57,7 +57,7 @@ def _folders(text: str | None) -> Folders | None:
     return text.split(",") if text else None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class Options:
     """The options that MockKafka and `serve` have in common."""
 
@@ -180,7 +180,7 @@ class Options:
     """The feature levels of a new cluster."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ServeOptions(Options):
     """The options that only `serve` has: tests call methods for the same purposes."""
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from kafkawire.checksums import crc32c
 from kafkawire.disk.damage import DamagedFile
 from kafkawire.disk.opening import read_text
 

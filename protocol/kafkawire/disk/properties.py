@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from crc32c import crc32c
-
+from kafkawire.checksums import crc32c
 from kafkawire.disk.damage import DamagedFile
 from kafkawire.disk.opening import read_text
 from kafkawire.primitives import format_uuid, parse_uuid

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from crc32c import crc32c
-
 from kafkawire.batches import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from kafkawire.checksums import crc32c
 from kafkawire.disk.opening import check_size, open_to_read
 from kafkawire.primitives import Buffer
 

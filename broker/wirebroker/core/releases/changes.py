@@ -53,7 +53,8 @@ class ByRelease(Generic[T]):
     def then(self, release: str, value: T, says: str, because: str = SEEN) -> ByRelease[T]:
         """Add a change that is later than all changes so far."""
         self.changes.append(Change(release, value, says, because))
-        self._values.update((name, value) for name in RELEASES if _NUMBERS[name] >= number(release))
+        first = number(release)
+        self._values.update({name: value for name, numbers in _NUMBERS.items() if numbers >= first})
         return self
 
     @property
