@@ -33,7 +33,7 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "4", "delegation.token.secret.key": "a secret of all brokers",
 }  # fmt: skip
 WITHIN = 20.0
-"""The most seconds to wait for the coordinators to load."""
+"""The longest wait, in seconds, until the coordinators are loaded."""
 NAMES = ("mine", "hidden", "absent", "seen")
 """The topics that requests name; `absent` does not exist."""
 HIDDEN_PARTITIONS = 3
@@ -85,7 +85,7 @@ class Step(NamedTuple):
 
 
 def acl(kind: int, name: str, operation: int, *, deny: bool = False, prefix: bool = False, host: str = "*") -> Plain:
-    """An ACL of alice, for CreateAcls."""
+    """Returns an ACL of alice, for CreateAcls."""
     return {
         "resource_type": kind, "resource_name": name, "resource_pattern_type": 4 if prefix else 3, "principal": "User:alice",
         "host": host, "operation": operation, "permission_type": 2 if deny else 3,
@@ -165,7 +165,7 @@ def plain_request(api: str, body: Plain) -> Message:
 
 
 def batch(**options: Any) -> memoryview:
-    """A batch of one record."""
+    """Returns a batch of one record."""
     return memoryview(build_batch([Record(0, 0, None, b"v")], base_timestamp=time.time_ns() // 1_000_000, **options))
 
 
@@ -524,7 +524,7 @@ def play(address: tuple[str, int], pause: Callable[[], None]) -> Iterator[Step]:
     for name, creation in INVALID.items():
         yield Step("admin", f"CreateAcls {name}", 3, admin.ask(plain_request("CreateAcls", {"creations": [creation]}), 3))
     for rights, acls in SEEN.items():
-        grant(admin, [*acls, acl(GROUP, "*", READ)])  # before any new topic exists
+        grant(admin, [*acls, acl(GROUP, "*", READ)])  # the members subscribe before any new topic exists
         yield from _subscribe(address, rights, pause)
     for rights, acls in (SINGLE | RIGHTS).items():
         restore(admin)

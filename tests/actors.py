@@ -152,7 +152,8 @@ class ClassicConsumer(ClassicMember):
 
 
 class Member(Actor):
-    """A member of a consumer group (KIP-848). It owns partitions once a response assigns them; `beat` confirms this."""
+    """A member of a consumer group (KIP-848). The member owns partitions as soon as a response assigns them; `beat` tells the
+    broker so."""
 
     def __init__(self, broker: Reachable | InProcess, name: str, instance: str | None = None, group: str = TEAM) -> None:
         super().__init__(broker)
@@ -192,7 +193,8 @@ class Member(Actor):
         return given
 
     def beat(self, **fields: Any) -> Told | None:
-        """Send a heartbeat with the owned partitions. If the response assigns partitions, the member then owns those."""
+        """Send a heartbeat with the owned partitions. If the response assigns partitions, the member then owns these
+        partitions."""
         given = self.told(self.send(self.epoch, self.owned, **fields))
         if given is not None:
             self.owned = given

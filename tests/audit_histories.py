@@ -53,10 +53,10 @@ class Sender:
     next: int
     transactional: bool = False
     bumps: bool = False
-    """Whether each transaction increases the epoch, as transaction version 2 does."""
+    """Tells whether each transaction increases the epoch, as transaction version 2 does."""
     open: bool = False
     spoiled: bool = False
-    """Whether a fault was planted among this producer's batches."""
+    """Tells whether a fault was planted among this producer's batches."""
     sent: list[BatchRow] = field(default_factory=list)
     """The batches that were sent in this epoch, since the broker last forgot the producer."""
 
@@ -304,7 +304,7 @@ class History:
             self.expected.append(self._about(fault, row))
 
     def _tell_of_damage(self) -> None:
-        """Adds the expected finding of each unreadable batch. Its offset is the next one after the last sound batch."""
+        """Adds the expected finding of each unreadable batch. The finding's offset follows the last sound batch."""
         offset = self.log_start
         for entry in self.entries:
             if isinstance(entry, Damage):

@@ -15,7 +15,7 @@ from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.testing.waits import Waits
 
 PATIENCE = 60.0
-"""The most seconds that a test waits, if the test says nothing else. A busy machine needs longer than users want to wait."""
+"""The longest time, in seconds, that a test waits by default. A busy machine needs longer than users want to wait."""
 os.environ.setdefault("WIREBROKER_EXIT_WITH_PARENT", "1")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts a command in the background without SIGINT, and the processes of the tests would inherit this.
@@ -43,8 +43,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("share") == "push":
-        sampling.seed()  # before the workers start, because they inherit the seed
-        # A push tries the same examples as the push before; new examples are for the night, which runs all tests.
+        sampling.seed()  # set the seed before the workers start, because they inherit it
+        # Each push tries the same examples. The nightly run, which runs all tests, tries new examples.
         settings.register_profile("push", settings.get_profile("wirebroker"), derandomize=True)
         settings.load_profile("push")
 

@@ -48,16 +48,16 @@ SETTINGS = {
 }
 MODES = ("clean", "kill")
 LONGEST_START = 1.0
-"""The most seconds of CPU time for a start."""
+"""The longest CPU time, in seconds, for a start."""
 HANGS_AFTER = 10.0
 TRIES = 2000
-"""How many damages are tried on one directory."""
+"""The number of damages that are tried on one directory."""
 METADATA = "__cluster_metadata-0"
 _serial = itertools.count()
 
 
 class Truth(NamedTuple):
-    """What the broker acknowledged."""
+    """The state that the broker acknowledged."""
 
     now: int
     state: dict[str, Any]
@@ -237,7 +237,7 @@ def damages_of(place: Path, mode: str, chance: random.Random) -> Iterator[Damage
 
 
 def _is_told(place: Path, mode: str, *names: str) -> bool:
-    """Whether a broker can notice that these files of two partitions were swapped.
+    """Tells whether a broker can notice that these files of two partitions were swapped.
 
     It cannot notice this for closed segments with the same offsets, nor, after kill −9, for an active segment.
     """
@@ -492,7 +492,7 @@ def _after_kill(damage: Damage, made: Made, found: Truth, wrong: list[str], said
 
 
 def _may_have_gained(folder: str, topic: str, index: int) -> bool:
-    """Whether the partition may have additional batches: it has the damaged log, or a coordinator wrote its markers again."""
+    """Tells whether the partition may have additional batches: its log is damaged, or a coordinator wrote its markers again."""
     return f"{topic}-{index}" == folder or folder.startswith("__transaction_state")
 
 

@@ -22,7 +22,7 @@ from wirebroker.client.wire import Connection, ConnectionClosed, NoResponse, add
 from wirekit import Reachable, batch
 
 WITHIN = 20.0
-"""The most seconds that a dialogue waits for a response."""
+"""The longest time, in seconds, that a dialogue waits for a response."""
 INIT_PRODUCER_ID = init_producer_id(None, 1000)
 NEWEST_BY_NAME = {"Produce": 12, "Fetch": 12}
 """The last versions in which requests have topic names. Later versions use topic ids."""

@@ -120,7 +120,7 @@ class Link(Connection):
             self._go_on()
 
     def frame(self, timeout: float | None = None) -> bytes:
-        """The next frame. Raises ConnectionClosed, or NoResponse if there is none yet."""
+        """Returns the next frame. Raises ConnectionClosed, or NoResponse if there is none yet."""
         if self._arrived:
             return self._arrived.popleft()
         if self._closed:
@@ -142,5 +142,5 @@ class Links(Connections):
         self._broker, self._node = broker, node
 
     def connect(self, name: str) -> Link:
-        """A new connection."""
+        """Returns a new connection."""
         return self._broker.link(self._node)

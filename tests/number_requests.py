@@ -31,9 +31,9 @@ from wirebroker.core.releases import release
 
 SETTINGS = {name: value for name, value in acl_requests.SETTINGS.items() if not name.startswith("group.consumer.")}
 WAITS_S = 1.2
-"""The seconds after which a request counts as one without a response."""
+"""If there is no response after this many seconds, the request counts as unanswered."""
 WITHIN_S = 20.0
-"""The most seconds to wait until a broker is ready for a request."""
+"""The longest wait, in seconds, until a broker is ready for a request."""
 SIZES = {"int8": 1 << 7, "int16": 1 << 15, "uint16": 1 << 16, "int32": 1 << 31, "int64": 1 << 63}
 """The number types, each with its first number that is too large."""
 BEYOND = {"partition": 2, "isolation_level": 2, "acks": 2, "key_type": 3, "type": 9, "operation": 16, "epoch": 1, "offset": 7}
@@ -73,7 +73,7 @@ class Step(NamedTuple):
 
 
 class World:
-    """The surroundings of one request: names of its own, and the topics, members and producers that it needs."""
+    """The environment of one request: its own names, and the topics, members and producers that it needs."""
 
     def __init__(self, broker: Broker, number: int, ids: dict[bytes, str], version: int = 0) -> None:
         self.broker, self.number, self.version = broker, number, version
@@ -81,7 +81,7 @@ class World:
         self.ids = ids
         """The names of the topics by id."""
         self.given: dict[Any, str] = {}
-        """For each name and id of this world, the text that replaces it in the response."""
+        """For each name and id of this world: the text that replaces the name or id in the response."""
 
     def ask(self, request: Message, version: int) -> Any:
         """Returns the response. Raises ConnectionClosed, NoResponse."""
@@ -149,7 +149,7 @@ class World:
         self.accepted(of.add_partitions(name, producer, TXNS), 3)
         if group:
             self.accepted(of.add_offsets(name, producer, group), 3)
-        self.broker.pause(0.002)  # the transaction has lasted for some time when it is asked about
+        self.broker.pause(0.002)  # when a request asks about the transaction, the transaction has lasted for some time
         return name, producer
 
     def classic_member(self) -> tuple[str, str, int]:
@@ -251,7 +251,7 @@ ACL: Plain = {
 
 
 def batch(**options: Any) -> bytes:
-    """A batch of one record."""
+    """Returns a batch of one record."""
     return build_batch([Record(0, 0, None, b"value")], base_timestamp=time.time_ns() // 1_000_000, **options)
 
 
@@ -394,8 +394,8 @@ def _scram(world: World) -> Any:
 
 
 def _share_fetch_first(world: World) -> Any:
-    """The first ShareFetch of a member. Another member has made the broker load the share partition, and has acquired the first
-    three records.
+    """Returns the first ShareFetch of a member. Another member has made the broker load the share partition, and has acquired
+    the first three records.
     """
     group, other, _ = world.share_session()
     member = other.replace("0", "1")
@@ -475,7 +475,7 @@ def _feature(name: str, level: int) -> Any:
 
 
 def _topics(world: World, api: str, key: str = "name", **fields: Any) -> Any:
-    """A request about a topic of its own."""
+    """Returns a request about a topic of its own."""
     return plain(api, topics=of.named([world.topic()], key, **fields), timeout_ms=5000)
 
 

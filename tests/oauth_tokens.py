@@ -113,7 +113,7 @@ def unsecured(claims: Any, header: Any = None, signature: str = "") -> str:
 
 
 def first(token: str, authorization_id: str = "", **extensions: str) -> bytes:
-    """A client's first message."""
+    """Returns a client's first message."""
     name = f"a={authorization_id}" if authorization_id else ""
     more = "".join(f"\1{key}={value}" for key, value in extensions.items())
     return f"n,{name},\1auth=Bearer {token}{more}\1\1".encode()

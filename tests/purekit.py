@@ -68,5 +68,5 @@ def both(name: str) -> tuple[Any, Any]:
 
 
 def is_compiled(function: object) -> bool:
-    """Whether a function is compiled to machine code."""
+    """Tells whether a function is compiled to machine code."""
     return not isinstance(function, FunctionType)

@@ -22,8 +22,8 @@ create t 2; move t 1,3; stop 2; cancel t; elect t; start 2; cancel t; start 3
 create s 1,2,3; stop 3; move s 1,3; move s 2,1; start 3
 create r 1,2; stop 3; move r 1,3; move r 1,2,3; start 3
 """
-"""`move TOPIC REPLICAS [same]` requests these replicas. With `same`, Kafka refuses it if the number of replicas would change.
-Other steps: `create TOPIC REPLICAS [MIN.INSYNC.REPLICAS]`; `grow TOPIC PARTITIONS`; `stop` and `start` a broker.
+"""`move TOPIC REPLICAS [same]` requests these replicas. With `same`, Kafka refuses the request if it would change the number of
+replicas. Other steps: `create TOPIC REPLICAS [MIN.INSYNC.REPLICAS]`; `grow TOPIC PARTITIONS`; `stop` and `start` a broker.
 """
 
 
@@ -84,8 +84,8 @@ def _ask(brokers: Brokers, verb: str, rest: list[str]) -> Any:
 
 
 def partitions(brokers: Brokers, topic: str) -> list[dict[str, Any]]:
-    """Returns a topic's partitions. For those after partition 0, it returns only the number of replicas, because Kafka chooses
-    the replicas at random.
+    """Returns a topic's partitions. For the partitions after partition 0, returns only the number of replicas, because Kafka
+    chooses these replicas at random.
     """
     request = plain("DescribeTopicPartitions", topics=[{"name": topic}], response_partition_limit=10)
     return [

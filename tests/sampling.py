@@ -1,9 +1,9 @@
-"""Decides what a push leaves out. Nothing else decides it.
+"""Decides which tests and duties a push leaves out. No other code decides this.
 
 With `--share push` (`scripts/test` without arguments, and `.ci/run`) pytest runs a tenth of each kind of tests below, and of
-the tests that are marked as slow. The commit is the seed, so each push runs another tenth. Pytest runs a whole kind if the code
-that the kind is about has changed, and all tests of a file that has changed itself. `scripts/test --all` and
-`.ci/run --nightly` leave nothing out.
+the tests that are marked as slow. The commit is the seed, so each push runs another tenth. If the code that a kind tests has
+changed, pytest runs the whole kind. If a test file has changed, pytest runs all its tests. `scripts/test --all` and `.ci/run
+--nightly` leave nothing out.
 
     python tests/sampling.py DUTY    exits with 0 if .ci/run has this duty on this push; else prints a sentence, exits with 1
 
@@ -81,7 +81,8 @@ KINDS = {
 
 
 class Duty(NamedTuple):
-    """Work of `.ci/run` other than the tests: on one of `turns` pushes, and if a path that matches `code` has changed."""
+    """Work of `.ci/run` other than the tests. It is done on one of `turns` pushes, and if a path that matches `code` has
+    changed."""
 
     turns: int
     code: str
@@ -127,7 +128,7 @@ def drawn(name: str, one_of: int) -> bool:
 
 @cache
 def sampled() -> list[str]:
-    """Returns the kinds of which this push runs only some tests."""
+    """Returns the kinds for which this push runs only some tests."""
     return [name for name, kind in KINDS.items() if not touched(kind.code)]
 
 

@@ -18,7 +18,8 @@ SETTINGS = {
 }  # fmt: skip
 STREAMS = {"group.streams.topology.description.plugin.class": "any"}
 INVALID = "Q" * 20_000
-"""Stands for bytes that are not UTF-8. `frame` replaces each Q by 0xFF, which becomes U+FFFD, and so three bytes."""
+"""Stands for bytes that are not UTF-8. `frame` replaces each Q by 0xFF, which the broker reads as U+FFFD (three bytes in
+UTF-8)."""
 LONGEST = "x" * 32_767
 """The longest text that the protocol allows."""
 ACL: Plain = {"resource_type": 2, "resource_pattern_type": 3, "host": "*", "operation": 3, "permission_type": 3}

@@ -82,7 +82,7 @@ def allow(kafka: MockKafka, *acls: dict[str, Any]) -> None:
 
 
 def entry(operation: int, name: str = "orders", kind: int = ResourceType.TOPIC, **changes: Any) -> dict[str, Any]:
-    """An ACL of alice for CreateAcls."""
+    """Returns an ACL of alice for CreateAcls."""
     return {
         "resource_type": kind, "resource_name": name, "resource_pattern_type": 3, "principal": ALICE, "host": "*",
         "operation": operation, "permission_type": 3,

@@ -1,4 +1,4 @@
-"""Each planted anomaly is found, and none is found in what a sound cluster shows its clients."""
+"""The checks find each planted anomaly, and find no anomaly in the responses of a sound cluster."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ class Clients(NamedTuple):
 
 def read(where: tuple[str, int], *values: str | None, first: int = 0, time: int = 9, by: str | None = None,
          group: str | None = None) -> Poll:  # fmt: skip
-    """A poll of committed records from `first` on. None as a value: the reader gets no record at this offset."""
+    """Returns a poll of committed records from `first` on. None in place of a value means that the reader gets no record at
+    this offset."""
     records = tuple((offset, value) for offset, value in enumerate(values, first) if value is not None)
     return Poll(where, first, first + len(values), records, True, time, by, group)
 
 
 def of(name: str, *places: tuple[tuple[str, int], int]) -> list[Send]:
-    """The values of a transaction: `t1.a`, `t1.b`, with their offsets."""
+    """Returns the values of a transaction: `t1.a`, `t1.b`, with their offsets."""
     return [Send(f"{name}.{where[0]}", where, True, offset, name) for where, offset in places]
 
 

@@ -323,7 +323,7 @@ class Shop:
             self.expected.add((kind, "certain" if named or kind == "duplicate" else "likely", again.partition, again.offset))
 
     def _misses(self, fate: str, meant: Intended, partition: int, value: bytes) -> None:
-        """Plants a lost record, or a record that should not have been stored."""
+        """Plants a record that is lost, or a record that is stored although it should not be."""
         if fate == "failed and stored":
             row = self._store(partition, value)
             self.expected.add(("unacknowledged_stored", "certain", partition, row.offset))

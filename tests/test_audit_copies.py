@@ -1,4 +1,4 @@
-"""`copied` finds batches that were already stored, partly or completely, as a comparison of all pairs would."""
+"""`copied` finds batches that were already stored, partly or completely: the same batches as a comparison of all pairs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Extents = list[tuple[int, int]]
 
 
 def compared(extents: Extents) -> list[Copied]:
-    """A slow model of the function under test, which checks each sequence."""
+    """Returns a slow model of the function under test, which checks each sequence."""
     owners: dict[int, int] = {}
     found = []
     for batch, (start, end) in enumerate(extents):

@@ -138,7 +138,7 @@ def test_flags_of_a_batch() -> None:
 def test_the_walk_finds_what_the_records_say(records: list[Record]) -> None:
     body = memoryview(build_batch(records, base_timestamp=NOW))[HEADER_SIZE:]
     deltas = [r.timestamp_delta for r in records]
-    for _ in range(5):  # from the second walk on, a regex checks the records; the result must be the same
+    for _ in range(5):  # from the second walk on, a regex checks the records, with the same result
         found = walk_records(body, len(records))
         assert found == Walked(max(deltas), min(deltas), any(r.key is None for r in records))
 
@@ -217,7 +217,7 @@ def test_damaged_records_raise_nothing_but_protocol_errors(data: st.DataObject) 
 
 
 def slow_walk(body: bytes, count: int) -> Walked | None:
-    """A slow model of `walk_records`. Returns None if the records are invalid."""
+    """Returns a slow model of `walk_records`. Returns None if the records are invalid."""
     deltas, keyless, pos = [], False, 0
     try:
         for _ in range(count):
@@ -382,7 +382,7 @@ def test_a_record_that_is_none(name: str, raw: bytes) -> None:
 
 
 def test_a_batch_that_unfolds_beyond_the_limit_is_refused_and_takes_no_memory() -> None:
-    one_of_many = compress(GZIP, bytes(1 << 20))  # decompressed, it is a thousand times as large
+    one_of_many = compress(GZIP, bytes(1 << 20))  # the decompressed data is a thousand times as large
     header = read_header(batch())._replace(attributes=GZIP)
     bomb = seal(header, one_of_many * 200)
     assert len(bomb) * 900 < 200 << 20

@@ -164,7 +164,7 @@ def test_a14_single_remembers_one_batch_and_refuses_after_a_gap(mock_kafka_facto
     producer >> seq(2, 3) << accepted(at=2)
     producer >> seq(9) << rejected(OUT_OF_ORDER)
     producer >> seq(4) << rejected(OUT_OF_ORDER)  # all later sequences are refused until the producer gets a new id
-    producer >> seq(2, 3) << accepted(at=2)  # but the broker still knows the last batch
+    producer >> seq(2, 3) << accepted(at=2)  # the broker still knows the last batch
     Dialogue(broker) >> seq(0) << accepted(at=4)
 
 

@@ -68,7 +68,7 @@ def consume_kafka_python(address: str, group: str) -> set[bytes]:
         bootstrap_servers=address, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False
     )
     consumer.subscribe(["orders"])
-    consumer.partitions_for_topic("orders")  # else the client finds the topic after its join, joins again, and may hang
+    consumer.partitions_for_topic("orders")  # otherwise the client finds the topic after its join, joins again, and may hang
     found: set[bytes] = set()
     end = time.monotonic() + 20
     while len(found) < COUNT and time.monotonic() < end:

@@ -81,7 +81,7 @@ EXPECTED = [
 
 
 def told(row: Any) -> str | None:
-    """Describes an event in words. Returns None for events that the test does not compare."""
+    """Describes an event in words. Returns None if the test does not compare the event."""
     if row.event == "reply":
         return f"{row.api} is answered"
     if row.event == "group":

@@ -1,7 +1,7 @@
 """Replication: leaders that fail or move, and followers that lag.
 
-What the tests assert was observed on three real brokers of Apache Kafka 4.3.1, of which one is killed, stopped (SIGSTOP) or
-restarted. tests/data/failover-3-nodes.json is a recording of such steps.
+The expected results were observed on three real brokers of Apache Kafka 4.3.1. One of these brokers was killed, stopped
+(SIGSTOP) or restarted. tests/data/failover-3-nodes.json is a recording of such steps.
 """
 
 from __future__ import annotations
@@ -490,7 +490,7 @@ def test_d3_a_group_moves_with_the_leader_of_its_offsets(start: Start) -> None:
     member_id = stable_member(cluster, old)
     pending = join(cluster, old).member_id
     second = Cluster(cluster.kafka)
-    second.wire(old).send(join_request(pending), 5)  # starts a rebalance, which waits until the first member joins again
+    second.wire(old).send(join_request(pending), 5)  # this starts a rebalance, which waits until the first member joins again
     cluster.kafka.wait_until(lambda: bool(cluster.kafka._call(lambda e: [c for c in e.connections if c.parked])))
     new = move_coordinator(cluster, "group", "team")
     assert second.wire(old).response().error_code == NOT_COORDINATOR
@@ -560,7 +560,7 @@ def test_d3_a_prepared_transaction_is_completed_by_the_next_coordinator(start: S
     assert cluster.fetch(1, "t", committed=True)[1:3] == (2, 2)
     assert write_in_transaction(cluster, 1, "t", pid, epoch + 1) == 0
     assert commit(cluster, new, pid, epoch + 1) == 0
-    assert cluster.kafka.producers("t", 0)[pid].coordinator_epoch == 1  # its log's leader epoch
+    assert cluster.kafka.producers("t", 0)[pid].coordinator_epoch == 1  # the leader epoch of the coordinator's log
 
 
 def test_d3_a_new_coordinator_does_not_know_the_epoch_before_the_last(start: Start) -> None:
@@ -627,7 +627,7 @@ def test_a_dead_broker_refuses_connections_until_it_is_started(start: Start) -> 
     assert cluster.wire(1).request(plain("DescribeCluster"), 2).controller_id == 1
     cluster.kafka.kill_broker(1)
     with pytest.raises(ConnectionClosed):
-        cluster.wire(1).request(plain("DescribeCluster"), 2)  # on the old connection
+        cluster.wire(1).request(plain("DescribeCluster"), 2)  # this request uses the old connection
     with pytest.raises(ConnectionClosed):
         cluster.wire(1).request(plain("DescribeCluster"), 2)  # and on a new one
     shown = cluster.wire(2).request(plain("DescribeCluster"), 2)

@@ -228,7 +228,7 @@ def test_d3_not_enough_replicas_is_tried_again_until_there_are(
 
 
 def consume_kafka_python(address: str, group: str, stop: threading.Event, got: list[bytes]) -> None:
-    """Reads without rebalances after new metadata, because kafka-python 3.0.12 forgets such a rebalance if SyncGroup fails or
+    """Reads without rebalancing after new metadata, because kafka-python 3.0.12 forgets such a rebalance if SyncGroup fails or
     is slow.
     """
     consumer = kafka.KafkaConsumer(
@@ -236,7 +236,7 @@ def consume_kafka_python(address: str, group: str, stop: threading.Event, got: l
         heartbeat_interval_ms=200, retry_backoff_ms=20, reconnect_backoff_ms=20,
     )  # fmt: skip
     consumer.subscribe(["orders"])
-    consumer.partitions_for_topic("orders")  # else the client finds the topic after its join, and joins again
+    consumer.partitions_for_topic("orders")  # otherwise the client finds the topic after its join, and joins again
     while not stop.is_set():
         found = [record.value for records in consumer.poll(timeout_ms=1_000).values() for record in records]
         got += found

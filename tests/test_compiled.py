@@ -85,7 +85,7 @@ def test_records_and_batches(seed: int) -> None:
             for count in (1, 2, 40, int.from_bytes(batch[57:61], "big", signed=True)):
                 call = (memoryview(batch)[HEADER_SIZE:], max(0, min(count, 10**6)))
                 assert outcome(getattr(walks, name), *call) == outcome(getattr(slow_walks, name), *call), (name, batch)
-        few = (batch, 1 << 16)  # the argument limits the decompressed size
+        few = (batch, 1 << 16)  # the second argument limits the decompressed size
         assert outcome(wire.may_be_compacted, *few) == outcome(slow_wire.may_be_compacted, *few), batch
         for name in ("read_header", "crc_of", "transactional_header"):
             assert outcome(getattr(wire, name), batch) == outcome(getattr(slow_wire, name), batch), (name, batch)

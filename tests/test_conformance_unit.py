@@ -1,4 +1,4 @@
-"""Tests the parts of the replayer: it normalises responses, finds differences, and sends requests with the wire client.
+"""Tests the parts of the replayer: normalising responses, finding differences, and sending requests with the wire client.
 
 To show that the replayer finds every difference, the tests change each value of the recording once.
 """
@@ -81,7 +81,7 @@ def _named(path: tuple[Any, ...]) -> str:
 
 
 def _recorded(scenario: Scenario, index: int) -> list[Any]:
-    """Returns the observations of a scenario. The caller may change only the observation at this index, which is a copy."""
+    """Returns the observations of a scenario. The observation at this index is a copy, which the caller may change."""
     recorded = [row["observed"] for row in scenario.steps]
     recorded[index] = copy.deepcopy(recorded[index])
     return recorded

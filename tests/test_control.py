@@ -469,7 +469,7 @@ def test_an_idle_connection_stays_open_for_as_long_as_clients_keep_theirs(kafka:
     connection.request("GET", "/clock")
     connection.getresponse().read()
     (open_one,) = kafka._control._state.connections
-    kafka.wait_until(lambda: open_one.timeout_keep_alive_task is not None)  # set after the response is sent
+    kafka.wait_until(lambda: open_one.timeout_keep_alive_task is not None)  # the flag is set after the response is sent
     timer = open_one.timeout_keep_alive_task
     assert timer.when() - kafka._loop.time() > 1200, "Java 17 keeps a connection for 1200 s"
     connection.close()

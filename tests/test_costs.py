@@ -2,7 +2,7 @@
 with twice as much of everything, runs at most twice as many lines. The cost of a short request does not depend on how many
 topics, groups and so on other clients have made.
 
-The count of lines is the same on every machine. Lines of C (a copied list, a sorted one) are not counted.
+The count of lines is the same on every machine. Work in C, such as copying or sorting a list, is not counted.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SEARCHING = frozenset(
      "GetTelemetrySubscriptions", "ListGroups", "ListTransactions", "ListPartitionReassignments", "DescribeLogDirs", "Metadata",
      "ListConfigResources", "OffsetFetch"}
 )  # fmt: skip
-"""The APIs that can ask for all topics, groups and so on. They look at all of these, even if the response has few of them."""
+"""The APIs that can ask for all topics, groups and so on. They look at all of them, even if the response has only a few."""
 copyreg.pickle(memoryview, lambda view: (memoryview, (bytes(view),)))  # type: ignore[arg-type]  # so that requests can be copied
 
 
@@ -129,8 +129,8 @@ def lists_in(struct: Struct, at: Path = ()) -> Iterator[Path]:
 
 
 def grown(request: Message, path: Path, count: int, ids: list[bytes]) -> Message:
-    """Returns the request with `count` elements in the list at this path, and with one element in each list around it. The
-    elements name different topics, groups, users …, which exist if the broker has as many."""
+    """Returns the request with `count` elements in the list at this path, and with one element in each outer list. The elements
+    name different topics, groups, users …, which exist if the broker has as many."""
     whole: Any = deepcopy(request)
     around: Any = whole
     for name in path[:-1]:
@@ -142,7 +142,7 @@ def grown(request: Message, path: Path, count: int, ids: list[bytes]) -> Message
 
 
 def _another(element: Any, number: int, ids: list[bytes]) -> Any:
-    """Returns a copy of this element of a list that is about another topic, group, user …"""
+    """Returns a copy of a list's element, which is about another topic, group, user … …"""
     if isinstance(element, str):
         return f"{element.rstrip('0123456789-')}-{number}"
     if isinstance(element, bytes):

@@ -140,7 +140,7 @@ def test_a_changed_digit_is_refused(stopped: Path, name: str, line: str, changed
 def test_a_folder_that_is_gone_is_refused_until_an_empty_one_is_made(stopped: Path) -> None:
     shutil.rmtree(stopped / "orders-0")
     assert "it is missing, but the metadata has the partition" in str(refusal(stopped))
-    (stopped / "orders-0").mkdir()  # what the message advises
+    (stopped / "orders-0").mkdir()  # the message advises this
     assert values(stopped) == []
 
 

@@ -1,5 +1,5 @@
-"""Dead letters of share groups (KIP-1191). These tests need several brokers, restarts or much time, and so have no recording of
-Kafka 4.4.
+"""Dead letters of share groups (KIP-1191). These tests need several brokers, restarts or much time, so there is no recording of
+Kafka 4.4 for them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def taken(group: Shared) -> Ranges:
 
 
 def letters(kafka: MockKafka) -> list[tuple[bytes | None, bytes | None]]:
-    """Returns the original offset and the value that each dead letter has."""
+    """Returns each dead letter's original offset and value."""
     return [(dict(record.headers)["__dlq.errors.offset"], record.value) for record in kafka.records(LETTERS)]
 
 

@@ -38,21 +38,21 @@ REPLAYED = ADMIN + LOGS + GROUPS + SHARES + STREAMS + QUOTAS + MIXED + ODD + (TR
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[OwnBroker]:
-    """A broker for most dialogues. They do not affect each other, because each dialogue has its own names."""
+    """A broker for most dialogues. These dialogues do not affect each other, because each has its own names."""
     with OwnBroker(BASE_SETTINGS) as own:
         yield own
 
 
 @pytest.fixture(scope="module")
 def another_broker() -> Iterator[OwnBroker]:
-    """A broker for mixed dialogues. They set quotas of the same IP addresses as the dialogues about quotas."""
+    """A broker for mixed dialogues, which set quotas of the same IP addresses as the dialogues about quotas."""
     with OwnBroker(BASE_SETTINGS) as own:
         yield own
 
 
 @pytest.fixture(scope="module")
 def third_broker() -> Iterator[OwnBroker]:
-    """A broker for dialogues that change feature levels, on which the responses in other dialogues depend."""
+    """A broker for dialogues that change feature levels, because the responses in other dialogues depend on the levels."""
     with OwnBroker(BASE_SETTINGS) as own:
         yield own
 

@@ -45,14 +45,14 @@ RETRIABLE = {
 CODES = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS)
 
 ALL_CALLS = bool(os.environ.get("WIREBROKER_ALL_CALLS"))
-"""Whether the slow tests make every call fail (in ten minutes) instead of a third of the calls."""
+"""Tells whether the slow tests make every call fail (in ten minutes) instead of a third of the calls."""
 
 
 class Client:
     """A client that makes every kind of change that a broker writes to disk, and remembers what was acknowledged.
 
-    `told` has the values that each part of the state may have: the acknowledged value, and later values whose
-    requests got no response.
+    For each part of the state, `told` has the possible values: the acknowledged value, and later values whose requests got no
+    response.
     """
 
     def __init__(self, place: Path, sync: str, disk: Disk) -> None:
@@ -60,14 +60,15 @@ class Client:
         self.broker: Broker | None = None
         self.now = START
         self.gives_up = False
-        """Whether the client does not retry a refused request."""
+        """Tells whether the client does not retry a refused request."""
         self.values: list[str] = []
         self.unsure: set[str] = set()
         self.told: dict[str, list[Any]] = {}
         self.refused = False
-        """Whether the broker refused the last request. If so, its state must be unchanged."""
+        """Tells whether the broker refused the last request. If so, the broker's state must be unchanged."""
         self._seen: tuple[object, tuple[dict[str, Any], list[str]]] | None = None
-        """The files and the time at the last check, and the state of the broker that the check started on a copy of them."""
+        """The files and the time at the last check, and the state of the broker that the check started on a copy of these
+        files."""
 
     # Asking
 
@@ -259,7 +260,7 @@ class Client:
         self.now = self.broker.now
 
     def check(self) -> None:
-        """Checks that a broker that starts on a copy of the directory has everything that was acknowledged."""
+        """Starts a broker on a copy of the directory, and checks that it has everything that was acknowledged."""
         assert self.broker is not None
         files = {path: path.read_bytes() if path.is_file() else None for path in self.place.rglob("*")}
         if self._seen is None or self._seen[0] != (files, self.broker.now):
@@ -384,7 +385,7 @@ def fail_each(count: tuple[str, list[str]], numbers: Iterable[int], seed: int, t
 
 
 def some(count: tuple[str, list[str]], seed: int, many: int) -> list[int]:
-    """Chooses some of the calls by their numbers. Half of them write records."""
+    """Chooses some of the calls by their numbers. Half of the chosen calls write records."""
     chance, calls = random.Random(seed), count[1]
     records = [number for number, kind in enumerate(calls) if kind == "writev"]
     return sorted({*chance.sample(range(len(calls)), many // 2), *chance.sample(records, many // 2)})

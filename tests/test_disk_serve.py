@@ -156,7 +156,7 @@ def test_too_many_connections_are_one_sentence_and_it_recovers(data: Path, crowd
         assert (produce(wire), create(wire, "old")) == (0, 0)
         resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE, (48, 48))
         crowd += [socket.create_connection(served.address) for _ in range(60)]
-        made = (create(wire, f"t{i}") for i in range(500))  # many requests, because the connections are accepted meanwhile
+        made = (create(wire, f"t{i}") for i in range(500))  # the broker accepts the connections during these requests
         assert STORAGE_ERROR in made, "a request failed because no file could be opened"
         assert produce(wire) == 0, "this request succeeds because the log's file is already open"
         time.sleep(1.2)  # asyncio accepts connections again after 1 s

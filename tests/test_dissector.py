@@ -94,7 +94,7 @@ def test_values_of_a_session_of_a_client_can_be_filtered(script: Path, tmp_path:
             "orders", bootstrap_servers=kafka.bootstrap_servers, group_id="g", auto_offset_reset="earliest",
             consumer_timeout_ms=20_000,
         )  # fmt: skip
-        consumer.partitions_for_topic("orders")  # else kafka-python may wait for ever
+        consumer.partitions_for_topic("orders")  # otherwise kafka-python may wait for ever
         assert [next(consumer).value for _ in range(2)] == [b"tea", b"milk"]
         consumer.close()
     assert len(tshark(script, path, "-Y", "tcp.len > 0")) == len(tshark(script, path, "-Y", "kafka4.api")) > 20

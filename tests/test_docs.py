@@ -83,7 +83,7 @@ OF_OTHERS = {
     "--mock-kafka-explore",
     "--mock-kafka-pictures",
 }
-"""Flags in the texts that no wirebroker command has: those of other programs, of the pytest plugin, and a mistyped one."""
+"""Flags in the texts that no wirebroker command has: flags of other programs and of the pytest plugin, and a mistyped flag."""
 
 
 class Block(NamedTuple):

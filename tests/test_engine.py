@@ -45,8 +45,8 @@ class Lab:
 
 
 def test_the_fast_path_responds_like_the_ordinary_way() -> None:
-    """After the first request on a connection, every request has the same shape as the request before it, so it takes the fast
-    path. On a new connection, the same request takes the ordinary path, because it is the first one there.
+    """On the first connection, every request after the first has the shape of the previous request, so it takes the fast path.
+    On a new connection, the same request is the first request, so it takes the ordinary path.
     """
     for version in range(3, 13):
         lab = Lab()
@@ -172,7 +172,7 @@ SIZES = st.lists(st.integers(61, 400_000) | st.integers(61, 200), min_size=1, ma
 
 
 @settings(max_examples=60, deadline=None)
-@example(sizes=[61, 61], rolls={1}, cut=1, owned=False)  # truncates the log at the end of a segment
+@example(sizes=[61, 61], rolls={1}, cut=1, owned=False)  # this truncates the log at the end of a segment
 @example(sizes=[61, 99_989, 61], rolls={1}, cut=3, owned=False)  # the first read ends within the length of the last batch
 @given(sizes=SIZES, rolls=st.sets(st.integers(0, 39)), cut=st.integers(0, 40), owned=st.booleans())
 def test_the_log_keeps_its_batches_unchanged(sizes: list[int], rolls: set[int], cut: int, owned: bool) -> None:

@@ -119,7 +119,8 @@ WAYS: dict[str, Callable[[str], tuple[dict[str, str], list[str]]]] = {
     "--advertise NAME": lambda address: ({"KAFKA_ADVERTISED_HOST_NAME": "other"}, ["--advertise", f"plaintext={address}"]),
     "--listener": lambda address: ({"KAFKA_ADVERTISED_PORT": "1"}, ["--listener", f"INSIDE=SSL://127.0.0.1:0@{address}"]),
 }  # fmt: skip
-"""Ways to give the advertised address: the variables and the flags. If they name another address, too, the given one wins."""
+"""Ways to give the advertised address: the variables and the flags. If they also name another address, the given address
+wins."""
 TWO_PARTS = ("KAFKA_ADVERTISED_HOST_NAME", "--config of 2.8")
 """Ways that take the host and the port separately, so that the port may be missing."""
 HERE = "this.machine"

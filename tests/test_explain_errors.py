@@ -1,4 +1,4 @@
-"""`wirebroker explain` finds every error that refuses a client's work, and none that has healed."""
+"""`wirebroker explain` reports every error that lastingly refuses a client's work, and no error that a retry has overcome."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GOES_ON = {code.name for code in RETRIABLE} | {
     "STREAMS_INVALID_TOPOLOGY_EPOCH", "NEW_LEADER_ELECTED", "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID",
     "INVALID_PRODUCER_EPOCH", "TRANSACTION_ABORTABLE",
 }  # fmt: skip
-"""The errors after which Kafka's own clients go on by themselves."""
+"""The errors after which Kafka's own clients continue by themselves."""
 LONG = {"CONCURRENT_TRANSACTIONS", "UNSTABLE_OFFSET_COMMIT"} | (GOES_ON - {code.name for code in RETRIABLE})
 """Errors that may last longer in a healthy cluster, until a transaction or a rebalance ends."""
 GROUP = {"GROUP_ID_NOT_FOUND"}
@@ -59,7 +59,7 @@ ANSWERS = {
     "AlterPartitionReassignments": {"NO_REASSIGNMENT_IN_PROGRESS"},
     "ApiVersions": {"UNSUPPORTED_VERSION"},
 }
-"""Errors that tell an administrator that there is nothing to do or to show. In ApiVersions, clients ask with their newest
+"""Errors by which an administrator learns that there is nothing to do or to show. In ApiVersions, clients ask with their newest
 version first."""
 
 

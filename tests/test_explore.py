@@ -165,7 +165,7 @@ def test_an_idempotent_producer_gives_no_alarm(explore: Explore) -> None:
 
 
 def test_leaders_and_coordinators_move_where_there_are_two_brokers(explore: Explore, tmp_path: Path) -> None:
-    one_address = 'case "$BOOTSTRAP_SERVERS" in *,*) exit 1;; esac'  # accepts no list of addresses
+    one_address = 'case "$BOOTSTRAP_SERVERS" in *,*) exit 1;; esac'  # this client accepts no list of addresses
     move = ("--api", "Produce", "--faults", "move_leader", "--check", one_address)
     code, found = explore("fire_and_forget.py once", *move)
     assert code == 0
@@ -333,7 +333,7 @@ def test_a_second_fault_strikes_where_the_first_one_led(explore: Explore) -> Non
     assert code == 1
     single, double = ([run for run in found["runs"] if ("second" in run) is two] for two in (False, True))
     assert [run["outcomes"] for run in single] == [["as_before"]] * 3
-    assert len({run["dialogue"] for run in single}) == 2  # both errors have the same effect, so only one gets a second fault
+    assert len({run["dialogue"] for run in single}) == 2  # both errors have the same effect; only one gets a second fault
     assert {run["fault"]["code"] for run in double} == {"INVALID_RECORD"}
     assert {run["second"]["client_id"] for run in double} == {"spare"}  # the application uses this client only after a fault
     assert [run["second"]["code"] for run in double if run["outcomes"] == ["lost"]] == ["INVALID_RECORD", "MESSAGE_TOO_LARGE"]

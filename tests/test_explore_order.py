@@ -170,7 +170,7 @@ def test_runs_that_wait_for_the_client_leave_room_for_others() -> None:
     )
     queue = Queue([{**slow, "id": f"s{number}"} for number in range(3)] + [quick], slow_at_once=1)
     assert [(case["id"], case["order"]) for case in (next(queue), next(queue))] == [("s0", 1), ("q", 2)]
-    assert next(queue)["id"] == "s1"  # nothing else is left
+    assert next(queue)["id"] == "s1"  # no other cases are left
     queue.add_next([{**quick, "id": "q2"}])
     assert [case["id"] for case in queue] == ["q2", "s2"]
 
@@ -179,7 +179,7 @@ def test_a_client_that_gives_up_is_the_next_case(tmp_path: Path) -> None:
     found = explored(WRITER, lambda case: False, tmp_path)
     order = {result["id"]: result["order"] for result in found}
     given_up = {name: place for name, place in order.items() if name.endswith("silence-4")}
-    assert len(given_up) == 3  # both topics and the commit
+    assert len(given_up) == 3  # a case for each of the two topics, and for the commit
     assert all(place == order[name.removesuffix("-4")] + 1 for name, place in given_up.items())
     assert sorted(order.values()) == list(range(1, len(found) + 1))
     for result in found:

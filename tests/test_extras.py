@@ -46,7 +46,7 @@ def test_the_command_fits_how_wirebroker_was_installed(
     monkeypatch.setattr(Distribution, "from_name", lambda name: Installed(origin))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
     assert how_to_install("control") == f"run `{command}`"
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # as in an environment that uv made, which has no pip
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # as in an environment without pip, such as uv makes
     assert how_to_install("control") == f"run `uv {command.replace('install', f'install --python {sys.executable}', 1)}`"
 
 

@@ -44,7 +44,7 @@ SIZE = 1 << 15
 MOST = 30_000
 """The largest number of calls in one turn."""
 REFUSED = {("CreateTopics", ("topics", "assignments")), ("CreateAcls", ("creations",))}
-"""The longest lists of these kinds are refused at once: a request may create at most 10,000 partitions or ACLs."""
+"""The broker refuses the longest lists of these kinds immediately: a request may create at most 10,000 partitions or ACLs."""
 FEW_ELEMENTS = 256
 """A request with more elements than this counts as long. The engine's own limit is higher and would make the tests slower."""
 OTHERS = 500
@@ -143,7 +143,7 @@ def test_no_turn_of_any_request_is_long(rights: str, monkeypatch: pytest.MonkeyP
 
 
 def in_turns(broker: InProcess) -> None:
-    """From now on, the engine of the broker works in turns, which the test runs."""
+    """Makes the broker's engine work in turns, which the test runs."""
     broker.engine.turns.wake, broker.engine.timers.in_slices = lambda: None, True
 
 
@@ -220,7 +220,8 @@ def test_a_proxy_compares_a_long_response_in_many_turns() -> None:
 
 
 def test_a_proxy_compares_a_large_batch_before_its_response_is_passed_on() -> None:
-    """Only many batches make a comparison long. So a client with the response to a single batch finds its row in the trace."""
+    """A comparison is long only if a request has many batches. So a client that has the response to a single batch finds the
+    batch's row in the trace."""
     large = [PartitionProduceData(index=0, records=batch(0, count=3, pid=5, epoch=0, tag="x" * 2 * SHORT))]
     request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="orders", partition_data=large)])
     stored = [PartitionProduceResponse(index=0, error_code=0, base_offset=0)]

@@ -194,7 +194,8 @@ def test_later_rules_act_when_a_held_request_goes_on(mock_kafka: MockKafka) -> N
 
 
 def test_rules_after_one_that_ended_the_request_have_not_fired(mock_kafka: MockKafka) -> None:
-    """Later rules count a request even if an earlier rule ended it, so that `nth` means the same request in every rule."""
+    """Later rules count a request even if an earlier rule ended the request, so that `nth` means the same request in every
+    rule."""
     first = mock_kafka.faults.add(faults.lose_request(api="Produce", nth=1))
     behind = [mock_kafka.faults.add(each) for each in (faults.fail_write(nth=1), faults.lose_ack(api="Produce", nth=[1, 2]))]
     dialogue = Dialogue(mock_kafka) >> seq(0) << CLOSED
@@ -383,7 +384,7 @@ def test_held_requests_go_on_when_their_rule_is_unloaded(mock_kafka: MockKafka, 
 
 
 def test_an_unloaded_rule_fires_no_more(mock_kafka: MockKafka) -> None:
-    """After it is removed, a rule does not fire even for requests that another rule is still delaying."""
+    """A removed rule does not fire, even for requests that another rule is still delaying."""
     mock_kafka.faults.add(faults.delay(60_000, api="Produce", nth=1))
     behind = [mock_kafka.faults.add(each) for each in (faults.fail_write(nth=1), faults.lose_ack(api="Produce", nth=1))]
     dialogue = Dialogue(mock_kafka) >> tagged("held")

@@ -161,7 +161,8 @@ def test_b8_delivery_semantics_side_by_side(client: ClientName) -> None:
     }
     at_most_once = {(10, 9, 1, 0)}
     if client == "confluent":
-        # Seen once on a busy machine: probably librdkafka wrote one more record to the connection before it saw the close.
+        # This happened once on a busy machine. Probably librdkafka wrote another record to the connection before it noticed the
+        # close.
         at_most_once.add((10, 8, 2, 0))
     assert counted.pop("at most once: acks=0") in at_most_once
     assert counted == {
@@ -236,7 +237,7 @@ def test_b12_the_consumers_half(client: ClientName) -> None:
     assert transaction.outcome.counts.stored == 6, "read_committed consumers do not get the aborted record"
 
 
-# If a rule of the broker is changed, the flow must fail. Otherwise it would prove nothing.
+# If a rule of the broker is changed, the flow must fail. Otherwise the flow would prove nothing.
 
 
 def other_rules(name: str, **rules: object) -> tuple[Scenario, Part]:

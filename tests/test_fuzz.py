@@ -92,7 +92,7 @@ def test_the_control() -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_requests_to_a_server(seed: int) -> None:
-    outcome = ServedCase(seed, patience=1.0).run()  # with patience, because any request can be slow on a busy machine
+    outcome = ServedCase(seed, patience=1.0).run()  # the limit is high, because any request can be slow on a busy machine
     assert outcome.finding is None, f"scripts/fuzz served --replay {seed}\n{outcome.finding}"
     assert outcome.responses > 100
 

@@ -20,7 +20,7 @@ from wirebroker.faults import FaultError
 from wirebroker.net.sockets import AT_ONCE
 
 LONG = 10.0
-"""The most seconds for a response, even on a busy machine."""
+"""A response takes at most this many seconds, even on a busy machine."""
 MINUTE = 60_000
 
 

@@ -121,7 +121,7 @@ class Alarms:
 
 
 class Learned:
-    """A stand-in for what a proxy knows about the cluster."""
+    """A stand-in for a proxy's knowledge about the cluster."""
 
     def topic_name(self, topic_id: bytes) -> str | None:
         return None

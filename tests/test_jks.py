@@ -86,7 +86,7 @@ def test_damage_is_said_in_a_sentence(whole: bytes, settings: dict[str, str]) ->
     for size in range(4, len(whole)):
         for data in (whole[:size], whole[:size] + b"\xff" + whole[size + 1 :]):
             path.write_bytes(data)
-            try:  # the store can still be read if only a byte of, for example, a date is damaged
+            try:  # a store can still be read if the damaged byte is, for example, in a date
                 assert pem_of("truststore", {"ssl.truststore.location": str(path)}).startswith("-----BEGIN CERTIFICATE-----")
             except BadStore as refused:
                 sentences.append(str(refused))

@@ -45,7 +45,7 @@ DATA = Path(__file__).parent / "data"
 SUBJECTS = ("transactions", "logs", "groups", "mixed", "shares", "streams", "admin", "administration")
 RULED = {"produce", "produce_pipeline", "init_pid", "add_partitions", "end_txn", "txn_offset_commit", "join_group", "exchange"}
 UNFIT = ("slow_", "transaction_version_0")
-"""Scenarios that take long, or that speak as a cluster without KIP-890."""
+"""Scenarios that take long, or whose cluster does not have KIP-890."""
 
 
 def dialogues(subject: str) -> list[Dialogue]:
@@ -120,7 +120,8 @@ def test_a_topic_that_was_deleted_begins_again(version: int, producer: dict[str,
 
 @pytest.mark.parametrize("version", [8, 11, 12])
 def test_a_batch_without_a_producer_id_is_in_no_transaction(version: int) -> None:
-    """Kafka 4.4 stores it although its header is transactional, and readers of committed records get it at once."""
+    """Kafka 4.4 stores such a batch although its header is transactional, and readers of committed records get it
+    immediately."""
     broker = InProcess(topics={"orders": 1})
     ask, tap = client(broker).request, Tap(broker.engine)
     ask(init_producer_id("a"), 3)

@@ -1,4 +1,4 @@
-"""Rows that a user chooses in the trace are exported as captures, or as scenarios that a broker can play."""
+"""The live page exports chosen rows of the trace as captures, or as scenarios that a broker can play."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def browser() -> Iterator[Browser]:
 
 
 def is_wrong(said: ConsoleMessage) -> bool:
-    """Whether a console message is an error of the page. (Browsers also report HTTP responses such as 422.)"""
+    """Tells whether a console message is an error of the page. (Browsers also report HTTP responses such as 422.)"""
     return said.type == "error" and not said.text.startswith("Failed to load resource")
 
 
@@ -214,7 +214,7 @@ def test_groups_and_producers_have_pictures(page: Page, kafka: MockKafka) -> Non
 
     send(kafka, *range(7))
     consumer = KafkaConsumer("orders", bootstrap_servers=kafka.bootstrap_servers, group_id="billing", client_id="till")
-    consumer.partitions_for_topic("orders")  # else kafka-python may wait for ever
+    consumer.partitions_for_topic("orders")  # otherwise kafka-python may wait for ever
     consumer.poll(2000)
     show(page, kafka, "groups")
     expect(page.locator(".sheet")).to_contain_text("orders-1")
@@ -265,7 +265,7 @@ def test_transactions_and_groups_have_tables(page: Page, kafka: MockKafka) -> No
     expect(page.locator("tbody tr").first).to_contain_text("CompleteAbort")
     producer.close()
     consumer = KafkaConsumer("orders", bootstrap_servers=kafka.bootstrap_servers, group_id="billing")
-    consumer.partitions_for_topic("orders")  # else kafka-python may wait for ever
+    consumer.partitions_for_topic("orders")  # otherwise kafka-python may wait for ever
     consumer.poll(2000)
     show(page, kafka, "groups")
     expect(page.locator("tbody tr").first).to_contain_text("billing")

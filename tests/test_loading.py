@@ -80,10 +80,10 @@ def fails(connection: Connection, api: str) -> bool:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 def test_every_api_is_answered_with_all_descriptors_in_use(served: Serving) -> None:
-    apis = [api for api in (*SERVED, *TELEMETRY) if versions(KEYS[api])[1] >= 0]  # without APIs of later releases
+    apis = [api for api in (*SERVED, *TELEMETRY) if versions(KEYS[api])[1] >= 0]  # not APIs of later releases
     connections = {api: Connection(served.address) for api in apis}
     for each in connections.values():
-        asked(each, "ApiVersions", 0)  # makes sure that the broker has accepted the connection
+        asked(each, "ApiVersions", 0)  # after this response, the broker has accepted the connection
     assert served.get("/topics") == 200
     for _ in imports_of_broker():
         asked(connections["Metadata"], "ApiVersions", 0)  # before each request, the broker does at least one import

@@ -123,7 +123,7 @@ def test_a_partition_moves_with_everything_in_it(places: list[Path], ends: str, 
         kafka.produce("orders", value=b"d")
         assert values(kafka) == [b"b", b"c", b"d"]
         if ends == "kill":
-            kafka.wait_until(lambda: not any(places[0].glob("*-delete")))  # else the copy may fail
+            kafka.wait_until(lambda: not any(places[0].glob("*-delete")))  # otherwise the copy may fail
             places = [Path(shutil.copytree(each, tmp_path / f"copy-{each.name}")) for each in places]
     for _ in range(2):
         with MockKafka(data=places) as kafka:

@@ -95,7 +95,7 @@ def test_no_request_leaves_garbage(rights: str) -> None:
     broker, found = world(rights), {}
     ids = {"absent": bytes(15) + b"\1"} | {name: topic.topic_id for name, topic in broker.engine.cluster.topics.items()}
     requests = list(acl_requests.requests(ids))
-    for _, version, request in requests:  # makes what is made only once, such as caches
+    for _, version, request in requests:  # the first run makes objects that are made only once, such as caches
         ask(broker, version, request)
     with counting():
         for name, version, request in requests:

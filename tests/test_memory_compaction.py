@@ -41,7 +41,7 @@ def batches(log: Any) -> list[bytes]:
 
 
 class Writer:
-    """Writes batches without a producer id and transactions of several producers to several partitions, the same to each."""
+    """Writes the same batches to several partitions: batches without a producer id, and transactions of several producers."""
 
     def __init__(self, seed: int, *partitions: Partition, aborts: bool = True) -> None:
         self.aborts = aborts

@@ -181,8 +181,8 @@ def test_a18_acks_0_has_no_response_and_an_error_closes_the_connection(kafka: Mo
 
 
 def test_idle_connections_are_closed(kafka: MockKafka) -> None:
-    """Kafka 4.4.0 closes a connection, too, if its request waits for longer than connections.max.idle.ms. So a request that a
-    fault never releases does not keep the connection of a client that has gone."""
+    """Kafka 4.4.0 also closes a connection whose request waits for longer than connections.max.idle.ms. So a request that a
+    fault never releases does not keep the connection of a disconnected client open."""
     kafka.faults.add(faults.reorder(9, api="Produce"))
     idle, busy, waiting, gone = client(kafka), client(kafka), client(kafka), dial(kafka)
     for wire in (idle, busy):
@@ -191,7 +191,7 @@ def test_idle_connections_are_closed(kafka: MockKafka) -> None:
     with gone:
         gone.sendall(2 * encode_request(1, "raw", SMALL, 9))
         kafka.wait_until(lambda: kafka._call(lambda engine: sum(c.parked is not None for c in engine.connections)) == 2)
-    kafka.clock.advance(seconds=20)  # does not make a connection idle
+    kafka.clock.advance(seconds=20)  # moving the broker's clock does not make a connection idle
     for _ in range(IDLE_CHECKS + 1):
         busy.request(ApiVersionsRequest(), 0)
         kafka._call(lambda _: kafka._running.look_for_idle())
@@ -233,7 +233,7 @@ def test_what_a_client_sends_before_it_closes_is_handled(
     monkeypatch: pytest.MonkeyPatch, security: str, through_proxy: bool
 ) -> None:
     """The connection's slice is over after each request, so the client has closed the connection before its last request is
-    handled. Kafka 4.4.0 stores all batches, also those that come after a request that waits."""
+    handled. Kafka 4.4.0 stores all batches, including the batches after a request that waits."""
     monkeypatch.setattr("wirebroker.net.protocol.SLICE", -1)
     waits = encode_request(0, "raw", fetch(300, wait_ms=200), 12)
     silent = b"".join(encode_request(number, "raw", produce_request("orders", batch(), acks=0), 9) for number in range(300))

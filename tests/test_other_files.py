@@ -1,4 +1,5 @@
-"""Every command that takes a file gets all kinds of files. It reads the file, or one sentence says what the file is."""
+"""Each command that takes a file is run with all kinds of files. The command reads the file, or prints one sentence that says
+what the file is."""
 
 from __future__ import annotations
 

@@ -166,7 +166,8 @@ def test_records_are_kept_up_to_and_with_the_last_millisecond_of_their_retention
 
 
 def test_a_batch_whose_transaction_has_ended_meanwhile_is_refused() -> None:
-    """The partition did not ask the coordinator, because the transaction was open. Then the marker came before the batch."""
+    """The partition did not ask the coordinator, because the transaction was open. Then the marker was written before the
+    batch."""
     partition = Partition("orders", 0, [1], TopicConfigs(BrokerConfigs({}), {}), PROFILES["kafka-4.3"], NOW)
     batches = [batch(number, 1, pid=1, epoch=0, transactional=True) for number in range(2)]
     assert partition.append(memoryview(batches[0]), NOW, 12, verified=True).error_code == 0

@@ -102,7 +102,7 @@ def test_a_transaction_that_was_fenced_or_lived_too_long_is_over(kafka: MockKafk
     assert proxy.transactions()["till"].state == "Ongoing"
     successor = TransactionalProducer(proxy, "till")
     while successor.init():
-        pass  # CONCURRENT_TRANSACTIONS until the first transaction is aborted
+        pass  # the response is CONCURRENT_TRANSACTIONS until the first transaction is aborted
     assert [row.state for row in proxy.trace.events("transaction")] == ["Empty", "Ongoing", "CompleteAbort", "Empty"]  # type: ignore[attr-defined]
     assert actor.end() in (47, 90)
     assert seen(proxy.transactions()) == seen(kafka.transactions())
@@ -133,7 +133,7 @@ def test_a_classic_group_has_members_generations_commits_and_a_lag(kafka: MockKa
     assert member.assignment is not None
     assert [(each.topic, each.partitions) for each in member.assignment] == [("orders", [0, 1])]
     first.commit({TopicPartition("orders", 0): OffsetAndMetadata(4, "note", -1)})
-    kafka.produce("orders", value=b"new", partition=0)  # so that a Fetch response has the partition
+    kafka.produce("orders", value=b"new", partition=0)  # with a new record, a Fetch response has the partition
     while proxy.groups()["team"].offsets[0].lag != 7:  # the first poll may return records that were fetched before
         first.poll(100)
     (offset,) = proxy.groups()["team"].offsets

@@ -86,7 +86,8 @@ def test_a_client_cannot_write_to_the_console_or_forge_a_row(tmp_path: Path, cap
     assert tomllib.loads(written)["fault"][0]["group"] == HOSTILE
     file = tmp_path / "trace.jsonl"
     file.write_text("".join(row.as_json() + "\n" for row in rows), encoding="utf-8")
-    assert HOSTILE in {json.loads(line).get("client_id") for line in file.read_text().splitlines()}  # programs get it whole
+    # programs get the name itself
+    assert HOSTILE in {json.loads(line).get("client_id") for line in file.read_text().splitlines()}
     asked = encode_request(7, HOSTILE, plain("Metadata"), 9).hex()
     for command in (
         ["trace", "show", str(file)], ["trace", "show", str(file), "--timeline"], ["trace", "show", str(captured)],

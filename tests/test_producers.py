@@ -45,7 +45,7 @@ def verdict(state: bytes | None, end: int, batch: BatchHeader, rules: Rules = KA
 SIX = [(0, 2), (2, 2), (4, 2), (6, 2), (8, 2), (10, 2)]
 
 ROWS = [
-    # id, stored, (first, count, epoch), decided
+    # name, batches in the log, received batch (first, count, epoch), verdict
     ("A3_first", [], (0, 3, 0), Accept(0, "first")),
     ("A3_next", [(0, 3)], (3, 1, 0), Accept(3, "next")),
     ("A13_kafka_takes_any_first_sequence", [], (114, 7, 0), Accept(0, "first")),

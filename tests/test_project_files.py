@@ -73,7 +73,7 @@ def test_actions_are_named_by_their_commits() -> None:
 
 
 def test_what_a_push_may_leave_out_exists() -> None:
-    """Else a renamed folder would no longer make its tests run."""
+    """Otherwise, changes in a renamed folder would no longer make the folder's tests run."""
     folders = ("broker", "pipeline", "protocol", "scripts", "tests", "tools")
     paths = [path for name in folders for path in (ROOT / name).rglob("*.py")] + [ROOT / "Dockerfile"]
     names = [path.relative_to(ROOT).as_posix() for path in paths]
@@ -109,7 +109,7 @@ def test_every_mutant_is_a_rule_of_the_broker() -> None:
 
 
 def scripts() -> list[str]:
-    """Returns the scripts that a user starts: those that the pages name, and all whose first line names a program."""
+    """Returns the scripts that a user starts: scripts that the pages name, and scripts whose first line names a program."""
     pages = [path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"] + list((ROOT / "docs").rglob("*.md"))
     named = {
         name
@@ -145,7 +145,7 @@ def run_script(folder: Path, name: str, *arguments: str, bare: bool) -> subproce
 
 
 def end_session(number: int) -> bool:
-    """Kills the remaining processes of a session. Returns whether there was one."""
+    """Kills the remaining processes of a session. Returns whether the session had a remaining process."""
     if os.name == "nt":
         return False
     try:
@@ -157,7 +157,7 @@ def end_session(number: int) -> bool:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns a folder with what the scripts need of a clone. It has no environment."""
+    """Returns a folder with the files of a clone that scripts need, without an environment."""
     folder = tmp_path_factory.mktemp("clone")
     shutil.copytree(ROOT / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "uv.lock"):

@@ -1,4 +1,4 @@
-"""A proxy's upstream cluster: several addresses, of which it uses the first reachable one, and client settings from a file."""
+"""A proxy's upstream cluster: the proxy uses the first reachable address, and reads client settings from a file."""
 
 from __future__ import annotations
 

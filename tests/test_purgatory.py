@@ -1,4 +1,4 @@
-"""Timers fire in order, cancelled timers take no memory, and no timer runs without end."""
+"""Timers fire in order, cancelled timers take no memory, and no timer runs forever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Client quotas: which clients they limit, how long they delay a client, and that they have no other effect. The clock is
+"""Client quotas: they limit the right clients, delay a client for the right time, and have no other effect. The clock is
 frozen.
 """
 

@@ -1,8 +1,8 @@
 """The checks of a batch that come before the check of its sequence (A17).
 
 The batches in `ANSWERS` were sent to a broker of Kafka 4.3.1 over the wire. Each row has Kafka's response, and how Kafka stored
-the batch if it accepted it. There are exceptions: three rows depend on a single millisecond, which a broker with a running
-clock cannot show, and a transactional batch was not sent. The responses in these rows follow from Kafka's LogValidator.
+the batch if it accepted it. There are exceptions, whose responses follow from Kafka's LogValidator: three rows depend on a
+single millisecond, which a broker with a running clock cannot show, and a transactional batch was not sent.
 
 The title "the size before the CRC" means that the size is checked before the CRC.
 """
@@ -68,14 +68,14 @@ def batch(
     deltas: Sequence[int] = (0,), *, keys: list[bytes | None] | bytes | None = b"k", size: int = 2, base: int = NOW,
     **options: Any,
 ) -> bytes:  # fmt: skip
-    """A batch with one record for each timestamp delta."""
+    """Returns a batch with one record for each timestamp delta."""
     each = keys if isinstance(keys, list) else [keys] * len(deltas)
     records = [Record(i, delta, each[i], b"x" * size) for i, delta in enumerate(deltas)]
     return build_batch(records, base_timestamp=base, **options)
 
 
 def altered(made: bytes, **changes: int) -> bytes:
-    """Changes header fields of a batch. The CRC is then made valid, unless `changes` has a CRC."""
+    """Changes header fields of a batch. Then makes the CRC valid, unless `changes` has a CRC."""
     raw = bytearray(made)
     HEADER.pack_into(raw, 0, *read_header(made)._replace(**changes))
     if "crc" not in changes:
@@ -332,7 +332,8 @@ def checked(data: bytes | None, policy: RecordPolicy, version: int = 9, full: bo
 
 
 def is_sound(found: Checked, data: bytes, policy: RecordPolicy) -> None:
-    """Checks an accepted batch: its header must fit its bytes, and unless it was rewritten, its bytes must be unchanged."""
+    """Checks an accepted batch: its header must fit its bytes. If the broker did not rewrite the batch, its bytes must be
+    unchanged."""
     header = read_header(found.batch)
     assert found.header == header
     assert header.size == len(found.batch)
@@ -489,7 +490,7 @@ def test_a_topic_stores_its_own_compression(codec: int, topic: str) -> None:
     ]
     assert read == [(NOW + r.timestamp_delta, r.offset_delta, r.key, r.value, r.headers) for r in records]
     if found.rewritten:
-        assert header.base_timestamp == NOW + 10  # as in Kafka, the time of the first record
+        assert header.base_timestamp == NOW + 10  # as in Kafka, the base timestamp is the time of the first record
 
 
 TRUSTED = [
@@ -536,7 +537,7 @@ def test_a_bomb_is_refused_within_bounded_memory(monkeypatch: pytest.MonkeyPatch
     """Decompressed, the batch is a thousand times larger. Kafka reads it in pieces. wirebroker refuses it at a limit."""
     bomb = of_body(b"", 1, GZIP, compress(GZIP, bytes(1 << 20)) * 200)
     limit = 4 << 20
-    for module in ("kafkawire.batches", "wirebroker.core.record_checks"):  # if compiled, the second uses the first's value
+    for module in ("kafkawire.batches", "wirebroker.core.record_checks"):  # the second, if compiled, has the first's value
         monkeypatch.setattr(f"{module}.DECOMPRESSED_LIMIT", limit)
     tracemalloc.start()
     found = checked(bomb, DEFAULT)

@@ -1,4 +1,5 @@
-"""The responses that an `error` fault makes, in all APIs and versions: where the code is, and what the request still does."""
+"""The responses that an `error` fault makes, in all APIs and versions: the place of the code, and the remaining effects of the
+request."""
 
 from __future__ import annotations
 

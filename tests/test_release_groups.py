@@ -33,7 +33,7 @@ def coordinated(profile: str) -> Connections:
 
 
 def led(wire: Connections, version: int = 2, instance: str | None = None, protocols: str = "range") -> Any:
-    """Returns the response to the JoinGroup of the only member, while the group waits for its SyncGroup."""
+    """Returns the response to the JoinGroup of the only member. Afterwards the group waits for the member's SyncGroup."""
     return wire.request(join_group("g", protocols=protocols, instance=instance), version)
 
 

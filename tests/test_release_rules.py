@@ -223,7 +223,7 @@ LOWER = "Refusing to perform the requested downgrade because it might delete met
 
 
 def _updated(profile: str, *updates: tuple[str, int, int]) -> tuple[Any, dict[str, int]]:
-    """Returns the response to these updates (feature, level, type), and the levels after it."""
+    """Returns the response to these updates (feature, level, type), and the levels after the updates."""
     named = [dict(zip(("feature", "max_version_level", "upgrade_type"), each, strict=True)) for each in updates]
     about = plain("ApiVersions", client_software_name="test", client_software_version="1")
     response, versions = asked(profile, (plain("UpdateFeatures", timeout_ms=1000, feature_updates=named), 1), (about, 3))

@@ -27,7 +27,8 @@ def script() -> Iterator[Any]:
 
 
 def played(script: Any, own: dict[str, set[str]]) -> Callable[[str, bool, Any], list[Any]]:
-    """Stands for a script that runs one client: on Kafka it passes the checks above, on wirebroker the checks in `own`."""
+    """A stand-in for a script that runs one client. On Kafka the client passes the checks above, on wirebroker the checks in
+    `own`."""
 
     def play(release: str, real: bool, passing: Any) -> list[Any]:
         passed = ON_KAFKA[release] if real else own[release]

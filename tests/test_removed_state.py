@@ -1,5 +1,5 @@
-"""State that is created and removed again leaves nothing behind: the broker describes and holds the same as before, also
-after a restart with the same data. As in Kafka, an empty container is not kept as state.
+"""If state is created and removed again, the broker describes and keeps the same state as before, also after a restart with the
+same data. As in Kafka, an empty container is not kept as state.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Request = tuple[str, int, Plain]
 
 
 def altered(kind: int, name: str, *changes: tuple[str, int, str | None]) -> Request:
-    """An IncrementalAlterConfigs with these changes: name, operation and value."""
+    """Returns an IncrementalAlterConfigs with these changes: name, operation and value."""
     configs = [{"name": setting, "config_operation": operation, "value": value} for setting, operation, value in changes]
     return "IncrementalAlterConfigs", 1, {"resources": [{"resource_type": kind, "resource_name": name, "configs": configs}]}
 
 
 def replaced(kind: int, name: str, **settings: str) -> Request:
-    """An AlterConfigs, which replaces all settings of a resource. In the names of `settings`, `_` stands for a dot."""
+    """Returns an AlterConfigs, which replaces all settings of a resource. In the names of `settings`, `_` stands for a dot."""
     configs = [{"name": setting.replace("_", "."), "value": value} for setting, value in settings.items()]
     return "AlterConfigs", 2, {"resources": [{"resource_type": kind, "resource_name": name, "configs": configs}]}
 
@@ -44,8 +44,8 @@ def scram(mechanism: int, *, removes: bool) -> Request:
 
 
 def pairs() -> Iterator[tuple[str, list[Request]]]:
-    """Yields what is created, and the requests that create and remove it. Loggers are left out: a logger whose own level was
-    removed inherits a level, so its state is not the same as before."""
+    """Yields the name of some state, and the requests that create and remove this state. Loggers are left out: a logger whose
+    own level was removed inherits a level, so its state is not the same as before."""
     for kind, name, setting, value in ALTERED:
         where = f"{setting} of {kind} {name!r}"
         yield where, [altered(kind, name, (setting, 0, value)), altered(kind, name, (setting, 1, None))]

@@ -66,7 +66,7 @@ def produce_and_consume(kafka: MockKafka) -> None:
         "orders", bootstrap_servers=kafka.bootstrap_servers, group_id="g", auto_offset_reset="earliest", client_id="reader",
         consumer_timeout_ms=20_000, enable_auto_commit=False,
     )  # fmt: skip
-    consumer.partitions_for_topic("orders")  # else kafka-python may wait for ever
+    consumer.partitions_for_topic("orders")  # otherwise kafka-python may wait for ever
     assert len([next(consumer) for _ in range(7)]) == 7
     consumer.commit()
     consumer.close()
@@ -123,7 +123,7 @@ def test_a_session_of_clients_brings_about_the_same_on_another_cluster(
 ) -> None:
     session = recorded(tmp_path / "a.pcapng", produce_and_consume, brokers=before)
     with MockKafka(brokers=now, random_seed=99, trace="all") as kafka:
-        producer = RawProducer(kafka)  # so that all ids and offsets differ from those in the recording
+        producer = RawProducer(kafka)  # after this, all ids and offsets differ from those in the recording
         kafka.create_topic("other", 1)
         kafka.create_topic("orders", 2)
         for index in (0, 1):
@@ -322,7 +322,7 @@ def test_a_session_is_sent_over_tls(tmp_path: Path, capsys: Out) -> None:
 
 
 def test_a_login_is_renewed_before_its_session_ends(tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(login, "RENEWED_AT", 0)  # so every request is preceded by a new login
+    monkeypatch.setattr(login, "RENEWED_AT", 0)  # every request needs a new login before it
     session, settings = recorded(tmp_path / "a.pcapng", produce_and_consume), tmp_path / "client.properties"
     jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="secret";'
     settings.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={jaas}\n")

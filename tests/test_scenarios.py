@@ -96,7 +96,8 @@ def test_there_are_thirty_and_each_has_a_source() -> None:
 
 
 def test_what_the_good_client_does_is_what_the_one_spoken_by_hand_does() -> None:
-    """The client `wire` and the good client differ in only two scenarios, which show the effect of more requests in flight."""
+    """The results of the client `wire` and of the good client differ in only two scenarios, which show the effect of more
+    requests in flight."""
     differing = {"sixth-in-flight", "new-partition-race"}
     for name in set(NAMED) - differing:
         scenario = find(name)

@@ -49,12 +49,13 @@ def serve() -> Iterator[Start]:
 
 
 def until_ready(process: subprocess.Popen[str]) -> list[tuple[str, int, str]]:
-    """Waits until the broker is ready. Returns the host, the port and the rest of the line that it prints for each listener."""
+    """Waits until the broker is ready. Returns the host, the port and the rest of the line that the broker prints for each
+    listener."""
     return until_ready_with_control(process)[0]
 
 
 def until_ready_with_control(process: subprocess.Popen[str]) -> tuple[list[tuple[str, int, str]], str]:
-    """As `until_ready`, but also returns the address of the control, or "" if there is no control."""
+    """Like `until_ready`, but also returns the address of the control, or "" if there is no control."""
     found, control = [], ""
     assert process.stdout is not None
     for text in process.stdout:

@@ -1,4 +1,4 @@
-"""Long requests: what happens between two slices to them and to other requests."""
+"""Long requests: the effects of events between two slices on these and on other requests."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class World:
         return b"".join(response.parts)
 
     def driven(self) -> World:
-        """From now on, makes the engine handle long requests in slices that the test runs."""
+        """Makes the engine handle long requests in slices, which the test runs."""
         self.engine.turns.wake = lambda: None
         self.engine.timers.in_slices = True
         return self
@@ -427,7 +427,7 @@ def test_a_broker_that_stops_during_a_long_fetch_leaves_no_client_waiting() -> N
 
 
 MANY = 3000
-"""How many topics a group subscribes to. With so many, its heartbeats take several slices."""
+"""The number of topics to which a group subscribes. With so many topics, a heartbeat takes several slices."""
 
 
 class Groups(World):

@@ -108,7 +108,7 @@ def test_d6_who_lost_his_records_is_known_after_a_restart_while_others_have_some
                 producer.send(sequence)
         client(kafka).request(delete_records(4), 2)
         kafka.restart(mode)
-        for producer, offset in ((first, 2), (second, 5)):  # as Kafka 4.3.1 responds
+        for producer, offset in ((first, 2), (second, 5)):  # the response of Kafka 4.3.1
             producer.wire = client(kafka)
             assert producer.send(2).base_offset == offset
             assert producer.send(1).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -357,7 +357,7 @@ def test_a_truncated_segment_that_is_written_to_again_uses_its_own_index(data: P
             kafka.create_topic(topic, 1, SMALL)
         produce_large(kafka, "orders", 30)
         produce_large(kafka, "other", 200)
-        kafka._call(lambda engine: log_of(kafka).read(2, 10**6, 200, True))  # so that the index of `orders` was used recently
+        kafka._call(lambda engine: log_of(kafka).read(2, 10**6, 200, True))  # this read uses the index of `orders`
         kafka.truncate("orders", 0, 5)
         produce_large(kafka, "orders", 40, 10_000)
         for offset in range(0, 200, 10):
@@ -463,7 +463,7 @@ def test_damage_is_refused_by_file_and_position_and_nothing_is_changed(data: Pat
     assert {name: raw for name, raw in contents(copy).items() if not name.endswith(".lock")} == {
         name: raw for name, raw in before.items() if not name.endswith(".lock")
     }
-    with pytest.raises(DamagedFile):  # refused for the same reason, so the first attempt has not left a lock
+    with pytest.raises(DamagedFile):  # the reason is the same, so the first attempt has not left a lock
         MockKafka(data=copy).start()
 
 
@@ -582,7 +582,7 @@ def test_folders_without_metadata_are_served_by_their_names(data: Path) -> None:
     shutil.rmtree(data / "__cluster_metadata-0")
     with pytest.raises(DamagedFile, match=r"the file has no metadata, but .* such as orders-0\. Restore"):
         MockKafka(data=data).start()
-    (data / "__cluster_metadata-0").mkdir()  # as the message advises
+    (data / "__cluster_metadata-0").mkdir()  # the message advises this
     with MockKafka(data=data) as kafka:
         assert kafka.records("orders") == before
         assert kafka._call(lambda engine: engine.cluster.topics["orders"].topic_id) == topic_id
@@ -602,7 +602,7 @@ def test_lost_metadata_is_refused(data: Path, how: str, caplog: pytest.LogCaptur
         said = f"{path}: the file has no metadata, but there are folders of partitions, such as orders-0"
         assert str(refused.value).startswith(said)
     shutil.rmtree(path.parent)
-    path.parent.mkdir()  # as the message advises
+    path.parent.mkdir()  # the message advises this
     with MockKafka(data=data) as kafka:
         assert len(kafka.records("orders")) == 1
     assert f"{data} has no metadata: the topics get the names of the folders, and default settings" in caplog.text
@@ -625,7 +625,7 @@ def test_metadata_is_not_lost_where_a_kill_came_before_the_first_topic(data: Pat
 def test_a_folder_of_another_topic_of_that_name_is_set_aside_and_reported(data: Path, caplog: pytest.LogCaptureFixture) -> None:
     with MockKafka(data=data, topics=["orders"]) as kafka:
         kafka.produce("orders", value=b"a")
-    shutil.copytree(data / "orders-0", data / "payments-0")  # belongs to no topic
+    shutil.copytree(data / "orders-0", data / "payments-0")  # no topic has this id
     with MockKafka(data=data) as kafka:
         assert f"{data / 'payments-0'}: not served, because the metadata does not name this partition" in caplog.text
         kafka.create_topic("payments")
@@ -793,14 +793,14 @@ def test_with_sync_always_a_response_waits_for_the_disk_and_others_join_it(data:
             thread.join()
         assert responses == [0] * 6
         logs = [path for path in disk.synced if path.suffix == ".log"]
-        assert len(logs) <= 4  # at most four syncs for six requests, because one sync is for all waiting requests
+        assert len(logs) <= 4  # six requests need at most four syncs, because one sync is for all waiting requests
 
 
 def test_with_sync_always_a_segment_is_on_the_disk_before_later_batches_are_answered(data: Path, disk: Disk) -> None:
     made = build_batch([Record(0, 0, b"k", bytes(600_000))])
     with MockKafka(data=data, sync="always") as kafka:
         kafka.create_topic("orders", 1, SMALL)
-        client(kafka).request(plain("ListGroups"), 4)  # returns after the sync for the new topic
+        client(kafka).request(plain("ListGroups"), 4)  # this returns after the sync for the new topic
 
         def append(engine: Engine, count: int) -> set[str]:
             assert engine.store is not None
@@ -841,7 +841,7 @@ def test_with_sync_always_a_batch_that_survived_a_kill_is_on_the_disk_before_its
     disk.synced.clear()
     with MockKafka(data=copy, sync="always") as kafka:
         producer.wire = client(kafka)
-        assert producer.send(0).base_offset == 0  # a retry, whose first copy was not synced
+        assert producer.send(0).base_offset == 0  # a retry of a batch that was not synced
         assert copy / "orders-0" / f"{0:020d}.log" in disk.synced
 
 

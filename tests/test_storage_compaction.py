@@ -114,7 +114,7 @@ def test_a_tombstone_stays_for_a_while(where: Path | None) -> None:
         compacted(kafka)
         (tombstone,) = [record for record in kafka.records("orders") if record.key == b"gone"]
         assert (tombstone.offset, tombstone.value) == (2, None)
-        assert tombstone.timestamp == written  # although the rewritten batch has another base timestamp
+        assert tombstone.timestamp == written  # the record's time stays, although its batch was rewritten
         kafka.clock.advance(seconds=70)
         fill(kafka, chance, 40)
         compacted(kafka)
@@ -150,13 +150,13 @@ def test_aborted_records_go_markers_follow_and_producers_are_remembered(data: Pa
         fill(kafka, chance, 40)
         compacted(kafka)
         assert [record.offset for record in kafka.records("orders") if record.control] == [1, 3]
-        kafka.clock.advance(seconds=70)  # after the last run no record of the marker's transaction was left
+        kafka.clock.advance(seconds=70)  # the last run left no record of the marker's transaction
         fill(kafka, chance, 40)
         compacted(kafka)
         assert [record.value for record in kafka.records("orders") if record.key == b"a"] == [b"committed"]
     for snapshot in (data / "orders-0").glob("*.snapshot"):
         snapshot.unlink()
-    (data / ".kafka_cleanshutdown").unlink()  # so that the next start must rebuild the producers' state from the batches
+    (data / ".kafka_cleanshutdown").unlink()  # the next start must read the batches to restore the producers
     with MockKafka(data=data) as kafka:
         after = kafka.producers("orders", 0)
         assert {key: (e.producer_epoch, e.last_sequence) for key, e in after.items()} == {

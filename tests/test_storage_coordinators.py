@@ -153,8 +153,8 @@ def test_a_clock_that_goes_back_at_a_restart_stops_no_group_and_no_transaction(t
 
 
 def test_no_timer_wakes_a_broker_that_has_closed_its_files(tmp_path: Path) -> None:
-    """The broker's loop continues after the broker stops, as in a test process. If a timer were left, it would end a member's
-    session, and append a record about this to a closed log."""
+    """The broker's loop continues after the broker stops, as in a test process. A remaining timer would end a member's session,
+    and append a record about this to a closed log."""
     thread = LoopThread()
     try:
         kafka = MockKafka(topics={"orders": 1}, data=tmp_path, loop_thread=thread)

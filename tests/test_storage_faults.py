@@ -321,5 +321,5 @@ def test_c1_aiokafka_is_fenced(mock_kafka: MockKafka) -> None:
         return "none"
 
     assert "Fenced" in outcome()
-    gc.collect()  # aiokafka leaves a future that warns when it is collected, which must not happen in a later test
+    gc.collect()  # aiokafka leaves a future that warns when the collector frees it; a later test must not see this warning
     assert [record.value for record in mock_kafka.records("orders") if not record.control] == [b"kept"]

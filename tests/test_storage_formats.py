@@ -167,7 +167,7 @@ def test_checkpoints(tmp_path: Path) -> None:
 
 
 def is_lie(path: Path, epochs: list[tuple[int, int]]) -> bool:
-    """Whether the damaged file can be read without an error, but with wrong leader epochs."""
+    """Tells whether the damaged file can be read without an error, but with wrong leader epochs."""
     try:
         return read_epochs(path) != epochs
     except DamagedFile:

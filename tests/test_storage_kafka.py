@@ -73,7 +73,7 @@ def eventually(ask: Callable[[], T], settled: Callable[[T], bool]) -> T:
 
 
 class Dialogue:
-    """Writes data of all kinds to a broker. Depends only on the broker's responses."""
+    """Writes data of all kinds to a broker. The requests depend only on the broker's responses."""
 
     def __init__(self, wire: WireClient, now: int) -> None:
         self.wire = wire
@@ -121,7 +121,7 @@ class Dialogue:
         records = [Record(i, 0, b"t%d" % i, b"%s %s" % (name.encode(), str(commits).encode())) for i in range(3)]
         response = eventually(
             lambda: self.produce(topic, records, name, producer_id=pid, producer_epoch=epoch, base_sequence=0),
-            lambda each: each.error_code not in (6, 16, 51),  # repeated while an election or a transaction is not complete
+            lambda each: each.error_code not in (6, 16, 51),  # these errors end with the election or the transaction
         )
         assert response.error_code == 0, response
         if commits is not None:

@@ -186,7 +186,7 @@ def opened(folder: Path) -> Generator[MockKafka]:
 
 
 def restarted(_: Path) -> Generator[MockKafka]:
-    """Yields a broker in memory, and restarts it before it yields it again."""
+    """Yields the same broker in memory again and again, and restarts it each time."""
     with MockKafka(topics={"in": 4}, clock="frozen") as kafka:
         while True:
             yield kafka

@@ -1,4 +1,4 @@
-"""Timers and periodic work: each ends, whatever state it meets, and none runs in vain while the clock moves."""
+"""Timers and periodic work end in every state, and do not run in vain while the clock moves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from wirebroker.storage.log import FolderLog
 from wirebroker_tools.conformance.own_broker import OwnBroker
 from wirebroker_tools.conformance.recording import BASE_SETTINGS
 
-pytestmark = pytest.mark.timeout(30)  # a timer that never ends fails soon
+pytestmark = pytest.mark.timeout(30)  # a low limit, so that a timer that never ends fails soon
 
 DATA = Path(__file__).parent / "data"
 RETENTIONS = {"by-time": {"retention.ms": 60_000}, "by-size": {"retention.bytes": 0}, "never": {"retention.ms": -1}}
@@ -95,7 +95,7 @@ SUBJECTS = "admin", "administration", "groups", "logs", "mixed", "quotas", "shar
 
 MONTH_MS = 31 * 86_400_000
 MOST = 100
-"""How often the timers of one name may fire in a month without requests. The states below have at most some ten members,
+"""In a month without requests, the timers of one name may fire this many times. The states below have at most some ten members,
 transactions and locks."""
 
 
@@ -175,7 +175,8 @@ def test_nothing_is_written_to_a_partition_without_a_leader() -> None:
 
 
 def static_members_that_do_not_return() -> InProcess:
-    """A member leaves. Only a static member is left, which has not joined again. Both have a rebalance timeout of 0 ms."""
+    """A member leaves. Only a static member is left, which has not joined again. Both members have a rebalance timeout of 0
+    ms."""
     broker = InProcess(warm=True)
     static, other = ClassicMember(broker, instance="till"), ClassicMember(broker)
     times = {"rebalance_ms": 0, "session_ms": 1_800_000}

@@ -28,7 +28,7 @@ from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
 from wirekit import batch, exactly
 
 LONG = 10.0
-"""The most seconds for a response, even on a busy machine."""
+"""A response takes at most this many seconds, even on a busy machine."""
 REQUEST = encode_request(7, "test", ApiVersionsRequest(), 0)
 
 

@@ -1,4 +1,4 @@
-"""The broker runs without the tools, and says what it lacks."""
+"""The broker runs without the tools, and names the missing package."""
 
 from __future__ import annotations
 

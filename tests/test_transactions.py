@@ -365,12 +365,12 @@ TAKES_OFFSETS: dict[str, Callable[[InProcess], object]] = {
     "OffsetDelete": lambda kafka: client(kafka).request(offset_delete("team"), 0),
     "DeleteGroups": lambda kafka: client(kafka).request(plain("DeleteGroups", groups_names=["team"]), 2),
 }
-"""What deletes the offsets of the group `team` for the topic `orders`."""
+"""The deeds that delete the offsets of the group `team` for the topic `orders`."""
 
 
 @pytest.mark.parametrize("deed", TAKES_OFFSETS)
 def test_c2_what_deletes_offsets_also_deletes_those_of_open_transactions(kafka: InProcess, deed: str) -> None:
-    """As on Kafka 4.3.1, a commit of the transaction does not bring them back."""
+    """As on Kafka 4.3.1, a commit of the transaction does not bring the offsets back."""
     producer, reader = started(kafka), Reader(kafka)
     assert reader.committed_offset("team") == (0, -1)
     assert producer.send_offsets("team", 7) == 0

@@ -145,7 +145,7 @@ def test_a_batch_that_takes_long_to_check_is_offloaded_with_the_same_response(da
         buffer = bytearray(frame)
         engine.receive(connection, memoryview(buffer), NOW)
         assert bool(engine.effects) != driven
-        buffer[:] = bytes(len(buffer))  # as if another connection reused the buffer
+        buffer[:] = bytes(len(buffer))  # simulate that another connection reuses the buffer
         while driven and not engine.effects:
             (unfinished, offload) = engine.turns.offloads.popleft()
             unfinished.do(offload)

@@ -72,7 +72,7 @@ WRITTEN = {
 
 class Client:
     """A client of a broker in process. It opens another connection if it gets no response. If the broker does not serve the
-    version of a request, the client takes the nearest one."""
+    version of a request, the client uses the nearest version."""
 
     def __init__(self, broker: InProcess) -> None:
         self.broker = broker
@@ -229,7 +229,7 @@ def test_no_text_makes_an_older_release_refuse_other_requests(profile: str) -> N
 
 
 def send_all(client: Client, text: str) -> None:
-    """Sends every request with this text in each field, and as it is. Checks the broker after each API."""
+    """Sends every request unchanged, and with this text in each field. Checks the broker after each API."""
     for api, alike in groupby(cases(prepare(client.ask)), lambda case: case.api):
         for case in alike:
             client.ask(api, case.version, **case.changed(text))

@@ -155,7 +155,7 @@ def test_the_seeds_have_all_foci() -> None:
 
 
 def retention_goes_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retention removes segments one by one, but not a segment that DeleteRecords has already passed, so it never ends."""
+    """Breaks retention: it removes segments one by one, but never a segment before the log start offset, so it never ends."""
 
     def start_at(self: Any, offset: int, now: int) -> None:
         if offset != self.log_start_offset:

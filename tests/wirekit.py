@@ -26,7 +26,7 @@ from _kafka_releases import jar_folder
 
 NOW = 1_800_000_000_000
 FEW_PLUGINS = [word for name in ("anyio", "cacheprovider", "hypothesispytest", "schemathesis") for word in ("-p", f"no:{name}")]
-"""Flags for pytest in its own process. Without these plugins it starts in half the time."""
+"""Flags for pytest in its own process. Without these plugins, pytest starts in half the time."""
 
 
 class Reachable(Protocol):
@@ -37,7 +37,7 @@ class Reachable(Protocol):
 
 
 def header(seq: int = 0, count: int = 1, *, pid: int = 7, epoch: int = 0, timestamp: int = NOW) -> BatchHeader:
-    """The header of a well-formed batch."""
+    """Returns the header of a well-formed batch."""
     return BatchHeader(0, 100, -1, 2, 0, 0, count - 1, timestamp, timestamp, pid, epoch, seq, count)
 
 
@@ -51,7 +51,7 @@ def batch(
     tag: str = "v",
     **options: Any,
 ) -> bytes:
-    """A batch of `count` records with the values v0, v1 …"""
+    """Returns a batch of `count` records with the values v0, v1 …"""
     if timestamp is None:
         timestamp = time.time_ns() // 1_000_000
     records = [Record(i, 0, None, f"{tag}{max(seq, 0) + i}".encode()) for i in range(count)]
@@ -59,17 +59,17 @@ def batch(
 
 
 def client(kafka: Reachable | InProcess, node: int = 0) -> Connections:
-    """A raw wire client of one of the brokers."""
+    """Returns a raw wire client of one of the brokers."""
     return Links(kafka, node) if isinstance(kafka, InProcess) else WireClient.at(kafka.bootstrap_servers.split(",")[node])
 
 
 def dial(kafka: Reachable, node: int = 0) -> socket.socket:
-    """A socket that is connected to one of the brokers."""
+    """Returns a socket that is connected to one of the brokers."""
     return socket.create_connection(address_of(kafka.bootstrap_servers.split(",")[node]), 20)
 
 
 def exactly(connection: socket.socket, size: int) -> bytes:
-    """Reads `size` bytes. Raises AssertionError if the broker closes the connection before all have arrived."""
+    """Reads `size` bytes. Raises AssertionError if the broker closes the connection before all bytes have arrived."""
     received = bytearray()
     while len(received) < size:
         more = connection.recv(size - len(received))
@@ -114,7 +114,7 @@ class RawProducer:
         return self.raw(data, version, acks)
 
     def raw(self, data: bytes | None, version: int = 9, acks: int = -1) -> Any:
-        """Send this record data. Returns the partition's answer."""
+        """Send this record data. Returns the partition's response."""
         request = produce_request(self.topic, data, self.partition, acks)
         return only(self.wire.request(request, version))
 
@@ -132,7 +132,7 @@ def lacking(what: str, reason: str) -> NoReturn:
 
 
 def cache_folder() -> Path:
-    """The folder in which scripts keep the files that they have fetched for tests."""
+    """Returns the folder in which scripts keep the files that they have fetched for tests."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker"
 
 

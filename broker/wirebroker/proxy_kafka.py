@@ -109,21 +109,21 @@ class ProxyKafka(InProcess[ProxyHost]):
             time.sleep(RECHECK_S)
 
     def connection_count(self) -> int:
-        """The number of clients' connections."""
+        """Returns the number of clients' connections."""
         return self._in_loop(lambda host: len(host.clients))
 
     def groups(self) -> dict[str, Group]:
-        """The groups in forwarded requests, by id. The proxy learns the lag from forwarded batches and, for a minute after each
-        call, from every Fetch.
+        """Returns the groups in forwarded requests, by id. The proxy learns the lag from forwarded batches and, for a minute
+        after each call, from every Fetch.
         """
         return self._change(lambda proxy, _: passing.groups(proxy))
 
     def transactions(self) -> dict[str, Transaction]:
-        """The transactional ids in forwarded requests, each with the state of its transaction."""
+        """Returns the transactional ids in forwarded requests, each with the state of its transaction."""
         return self._change(lambda proxy, _: passing.transactions(proxy))
 
     def metric_points(self, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
-        """The metrics that clients have pushed to brokers (KIP-714), oldest first. Needs the extra telemetry.
+        """Returns the metrics that clients have pushed to brokers (KIP-714), oldest first. Needs the extra telemetry.
 
         Raises RuntimeError without that package, and ValueError for a push that cannot be read.
         """

@@ -94,7 +94,7 @@ def fetched(client: str) -> bool:
 
 
 def python(module: str, program: str) -> Callable[[], Command]:
-    """A client that is a Python package of this environment."""
+    """Returns a client that is a Python package of this environment."""
 
     def prepare() -> Command:
         if subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True, check=False).returncode:
@@ -116,7 +116,7 @@ def java(version: str = VERSION, program: str = "Interop") -> Command:
 
 
 def old_java(version: str) -> Callable[[], Command]:
-    """The Java client of an earlier release, with a program that uses only features that all releases have."""
+    """Returns the Java client of an earlier release, with a program that uses only features that all releases have."""
     return partial(java, version, "OldInterop")
 
 
@@ -147,7 +147,7 @@ def old_confluent() -> Command:
 
 
 def crate(name: str, version: str, folder: Path) -> Path:
-    """The source of a crate of crates.io, in a new folder. Raises Missing."""
+    """Returns the source of a crate of crates.io, in a new folder. Raises Missing."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "src").mkdir(parents=True)
     (folder / "src" / "lib.rs").touch()
@@ -195,14 +195,14 @@ def kafka_streams() -> Command:
 
 
 def spring_service() -> Command:
-    """A service of Spring for Apache Kafka, with the Kafka client that Spring depends on."""
+    """Returns a service of Spring for Apache Kafka, with the Kafka client that Spring depends on."""
     folder = jars_of(spring_folder(), "org.springframework.kafka", "spring-kafka", SPRING)
     options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
     return Command([tool("java"), *options, "-cp", f"{folder}/*", PROGRAMS / "java" / "SpringService.java"])
 
 
 def go(program: str) -> Callable[[], Command]:
-    """A client of the Go module; Go has its own caches for modules and builds."""
+    """Returns a client of the Go module; Go has its own caches for modules and builds."""
 
     def prepare() -> Command:
         binary = cache() / program
@@ -224,7 +224,7 @@ def kafkajs() -> Command:
 
 
 def kcat() -> Command:
-    """The installed kcat, or the kcat of Debian's package, which is unpacked and not installed."""
+    """Returns the installed kcat, or the kcat of Debian's package, which is unpacked and not installed."""
     command = Command([sys.executable, PROGRAMS / "python" / "client_kcat.py"])
     if shutil.which("kcat"):
         return command

@@ -25,7 +25,7 @@ QUIET = (20.0, 40.0)
 
 
 def java(version: str) -> Command:
-    """The Java application, which is compiled once. Raises Missing."""
+    """Returns the Java application, which is compiled once. Raises Missing."""
     jars, classes = fetch_jars(version), cache() / f"transform-{version}"
     call([tool("javac"), "-cp", f"{jars}/*", "-d", classes, PROGRAMS / "java" / "Transform.java"], PROGRAMS, "`javac`")
     return Command(["java", *JVM, "-cp", f"{jars}/*{os.pathsep}{classes}", "Transform"])

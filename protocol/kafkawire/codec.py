@@ -31,10 +31,11 @@ __all__ = [
 M = TypeVar("M", bound=Message)
 
 MAX_ELEMENTS = 1 << 19
-"""The most elements that all arrays of a message may have together; the metadata of 100,000 partitions has at most 200,000."""
+"""All arrays of a message together may have at most this many elements; the metadata of 100,000 partitions has at most
+200,000."""
 MOST_OBJECTS = 64
-"""The most bytes of memory that the objects of a message take for each byte of the message. The largest measured value is 54,
-for a message with many small elements.
+"""The objects of a message take at most this many bytes of memory for each byte of the message. The largest measured value is
+54, for a message with many small elements.
 """
 
 _WRONG = (struct.error, AttributeError, TypeError, ValueError, OverflowError)

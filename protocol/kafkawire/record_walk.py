@@ -64,7 +64,7 @@ class _Walk:
         self._walked = 0
         self.pos = 0
         self.ordered = True
-        """Whether the records so far are numbered 0, 1, 2 …"""
+        """Tells whether the records so far are numbered 0, 1, 2 …"""
 
     def go_on(self, count: int) -> None:
         """Walk the next `count` records one by one. Raises ProtocolError, or IndexError if the body ends too early."""
@@ -314,4 +314,4 @@ def _skip_headers(body: memoryview, pos: int, stop: int, headers: int) -> int:
 
 
 _COMPILED: Final = not isinstance(_walk_each, FunctionType)
-"""Whether this module runs as machine code."""
+"""Tells whether this module runs as machine code."""

@@ -117,7 +117,8 @@ def skipped(shop: Shop) -> list[Expected]:
 
 @planted
 def skipped_by_key(shop: Shop) -> list[Expected]:
-    """As `skipped`, but inputs are matched by key, several inputs have the same key, and outputs have their inputs' values."""
+    """Like `skipped`, except that inputs are matched by key, several inputs share a key, and outputs have their inputs'
+    values."""
     shop.policy["match"] = "key"
     for number in (0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11):
         shop.kafka.produce(shop.sink, **shop.record(number))
@@ -181,7 +182,7 @@ def reordered(shop: Shop) -> list[Expected]:
 
 @planted
 def reordered_by_key(shop: Shop) -> list[Expected]:
-    """As `reordered`, but inputs are matched by key, and outputs have the values of their inputs."""
+    """Like `reordered`, except that inputs are matched by key, and outputs have the values of their inputs."""
     shop.policy["match"] = "key"
     for number in (0, 1, 2, 3, 5, 6, 8, 4, 7, 9, 10, 11):
         shop.kafka.produce(shop.sink, **shop.record(number))
@@ -340,7 +341,8 @@ def without_a_group(shop: Shop) -> list[Expected]:
 
 @clean
 def transactions(shop: Shop) -> None:
-    """One transaction is aborted, one input is aborted, and the last inputs are not processed yet."""
+    """One output transaction is aborted, one input belongs to an aborted transaction, and the last inputs are not processed
+    yet."""
     shop.policy["match"] = "transaction"
     shop.transform(*range(4), upto=4)
     shop.transform(4, 5, upto=6, commit=False)

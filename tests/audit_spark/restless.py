@@ -23,7 +23,8 @@ class Restless:
             (self.folder / ID_FILE).write_text(f"version: 0\ntopic_id: {topic_id}\n")
         self.offset = 0
         self.alike = rng.random() < 0.5
-        """Whether all batches have the same size. If so, a rewritten segment can have other batches at the same positions."""
+        """Tells whether all batches have the same size. If so, a rewritten segment can have other batches at the same
+        positions."""
         self.segments: dict[int, dict[int, bytes]] = {0: {}}
         """The batches of each segment, by base offset; the segments are keyed by their first offset."""
         self.removed: set[int] = set()
@@ -63,7 +64,7 @@ class Restless:
         swap.write_bytes(b"".join(kept.values()))
         for first in firsts:
             old = self.path(first)
-            if old.exists():  # otherwise a `.swap` of an unfinished compaction is there
+            if old.exists():  # if not, an unfinished compaction has left a `.swap` file
                 old.rename(self.path(first, ".deleted"))
             elif first != firsts[0]:
                 self.path(first, ".swap").unlink()

@@ -31,7 +31,7 @@ def varint(number: int) -> bytes:
 
 
 def record(delta: int, key: bytes | None, value: bytes | None) -> bytes:
-    """One record without headers."""
+    """Returns one record without headers."""
     body = b"\0" + varint(0) + varint(delta)
     for part in (key, value):
         body += varint(-1) if part is None else varint(len(part)) + part
@@ -396,7 +396,8 @@ def overlapping(log: Writer) -> None:
 
 
 def scattered(log: Writer) -> None:
-    """The first and the last sequences of a batch are already stored, the last ones first. The sequences between are new."""
+    """The first and the last sequences of a batch are already stored: first the last ones, then the first ones. The other
+    sequences are new."""
     pid, first = 8018, log.rng.choice((0, WRAP - 5))
     resend(log, pid, first + 6, 2)
     apart(log)
@@ -422,7 +423,7 @@ FAULTS: tuple[Callable[[Writer], None], ...] = (
 
 
 def torn_tail(log: Writer) -> None:
-    """The last batch is not complete. Only for the end of a log."""
+    """The last batch is not complete. This fits only at the end of a log."""
     at = log.data(8015)
     log.fault("torn_tail", -1, at)
     raw = log.pieces[-1]
@@ -430,13 +431,13 @@ def torn_tail(log: Writer) -> None:
 
 
 def unwritten(log: Writer) -> None:
-    """A power failure has left zeros in the place of new batches. Only for the end of a log."""
+    """A power failure has left zeros in the place of new batches. This fits only at the end of a log."""
     log.fault("torn_tail", -1, log.offset)
     log.pieces.append(bytes(log.rng.randint(1, 5000)))
 
 
 def zeros(log: Writer) -> None:
-    """The last segment ends with unused preallocated space, which is not a fault. Only for the end of a log."""
+    """The last segment ends with unused preallocated space, which is not a fault. This fits only at the end of a log."""
     begin = log.segments[-1][1] if log.segments else 0
     log.pieces.append(bytes(-sum(map(len, log.pieces[begin:])) % (1 << 20)))
 

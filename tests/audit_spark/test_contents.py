@@ -278,7 +278,8 @@ def test_names_are_odd_unless_they_occur_once_on_both_sides() -> None:
 def test_odd_names_and_their_rows_are_the_same_read_by_python_and_by_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Up to a limit, a task holds the hashes of odd names and the batches without a commit. Beyond the limit, Spark joins."""
+    """Up to a limit, a task holds the hashes of odd names and the batches without a commit. Beyond the limit, Spark joins
+    them."""
     count, start, hidden = 400, 20, range(120, 124)
     keys = [b"%d" % (each // 2 if each > 300 else each) for each in range(count)]
     log = pa.RecordBatch.from_pydict(

@@ -58,7 +58,7 @@ def test_findings_are_current_and_neither_lost_nor_repeated_over_a_crash(spark: 
         writer.save(fresh)
         for made in list(fresh.rglob("*")):
             place = logs / made.relative_to(fresh)
-            if made.is_file():  # moved, because the stream may be reading the old file
+            if made.is_file():  # replace the file at once, because the stream may be reading the old file
                 place.parent.mkdir(parents=True, exist_ok=True)
                 made.replace(place)
 
@@ -124,14 +124,14 @@ def test_runs_do_not_become_more_with_each_micro_batch(
         for _ in range(6):
             writer.data(1)
         event(writer)
-    writer.fault("duplicate", 0, writer.data(1, seq=0, values=first, advance=False))  # repeats a batch of a joined run
+    writer.fault("duplicate", 0, writer.data(1, seq=0, values=first, advance=False))  # a joined run has this batch
     writer.save(tmp_path / "logs")
     (split,) = find_pieces(tmp_path / "logs")
     positions = rows_of(split)["position"].to_pylist()
     state, micros = LiveState(spark, tmp_path / "live"), 8
     for micro, part in enumerate(parts_of(split, positions[4::4][: micros - 1])):
         state.take(local(spark, rows_of(part)), micro)
-    state.take(local(spark, rows_of(split).slice(0, 0)), micros)  # joins the folders of the earlier micro-batches
+    state.take(local(spark, rows_of(split).slice(0, 0)), micros)  # `take` joins the folders of the earlier micro-batches
     runs = state.runs().collect()
     assert len(runs) < state.batches().select("run").distinct().count()
     assert sum(each["batches"] for each in runs) == len(positions)

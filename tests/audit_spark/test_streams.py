@@ -141,7 +141,8 @@ class Followed:
         self.stream.partitions(self.at, self.at)  # as Spark does
 
     def take(self, again: int = 0) -> list[dict[str, Any]]:
-        """Reads one micro-batch. Before that, `again` times, the stream reads it and is killed before the commit."""
+        """Reads one micro-batch. Before that, the stream reads the same micro-batch `again` times, and each time is killed
+        before the commit."""
         end = self.stream.latestOffset()
         for _ in range(again):
             rows(self.stream, self.at, end)
@@ -162,7 +163,7 @@ def in_log_order(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def gone(found: list[dict[str, Any]]) -> set[int]:
-    """The offsets that the rows report as deleted."""
+    """Returns the offsets that the rows report as deleted."""
     said = [row["detail"].split() for row in found if row["problem"] == "deleted"]
     return {offset for words in said for offset in range(int(words[1]), int(words[3]) + 1)}
 

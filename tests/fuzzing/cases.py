@@ -29,7 +29,7 @@ GOOD = 99
 """The number of the good client's connection."""
 FEWEST, MOST = 20, 200
 LARGEST = 4 << 20
-"""The most bytes of a request's body. If a body is larger, another request is made."""
+"""The largest size, in bytes, of a request's body. If a body is larger, another request is made."""
 
 
 def setting_of(seed: int) -> Setting:

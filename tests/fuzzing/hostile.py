@@ -1,8 +1,8 @@
 """Data directories made by an attacker, with links, pipes, odd names and sizes, and valid batches with odd records.
 
 A broker may serve such a directory, or refuse it with a message. It must not hang, and must not read or change anything outside
-the directory. The test compares everything next to the directory. An audit hook of Python reports each file and folder that the
-broker opens or changes.
+the directory. The test checks that everything outside the directory is unchanged. An audit hook of Python reports each file and
+folder that the broker opens or changes.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class HostileCase:
         self.did: list[str] = []
 
     def run(self) -> Outcome:
-        """Makes the directory, starts a broker on it, and compares everything next to the directory."""
+        """Makes the directory, starts a broker on it, and checks that everything outside the directory is unchanged."""
         begun = time.process_time()
         with tempfile.TemporaryDirectory(dir=scratch_folder()) as name:
             place = Path(name).resolve()

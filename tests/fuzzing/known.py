@@ -10,7 +10,7 @@ from typing import Any
 from kafkawire.declare import Message, Struct
 
 REMEMBERED = 12
-"""The most values of each kind that are remembered. The oldest value is forgotten first."""
+"""At most this many values of each kind are remembered. The oldest value is forgotten first."""
 
 KINDS = {
     "topic_id": "topic_id", "member_id": "member_id", "leader": "member_id", "generation_id": "generation",
@@ -101,7 +101,7 @@ class Known:
                     self.add("topic", topic.name)
 
     def _is_member(self, member: Member) -> None:
-        """Remembers the member in place of an earlier state of it."""
+        """Remembers the member, and forgets its earlier state."""
         for known in [each for each in self.members if each.member_id == member.member_id]:
             self.members.remove(known)
         self.members.append(member)

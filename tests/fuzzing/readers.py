@@ -38,7 +38,7 @@ from wirebroker_tools.scenarios.scenario import ScenarioError
 from wirebroker_tools.scenarios.workload import Workload
 
 LONGEST = 1.0
-"""The most CPU time for reading an input, in seconds. The largest input has some 60 KiB."""
+"""The longest CPU time, in seconds, for reading an input. The largest input has some 60 KiB."""
 REPEATED = 1 << 16
 
 # The parts of the inputs
@@ -105,7 +105,7 @@ def fault_files() -> tuple[str, ...]:
 
 @cache
 def scenario_files() -> tuple[str, ...]:
-    """The texts of the scenarios that come with wirebroker."""
+    """Returns the texts of the scenarios that come with wirebroker."""
     return tuple(each.read_text(encoding="utf-8") for each in files("wirebroker_tools.scenarios").joinpath("files").iterdir())
 
 

@@ -38,7 +38,7 @@ from wirebroker.requests.effects import Close, Respond, Shaped
 
 START = 1_800_000_000_000
 SLOW = 0.5
-"""The most seconds of CPU time in which the proxy must handle one piece of data."""
+"""The longest CPU time, in seconds, in which the proxy must handle one piece of data."""
 STEPS = 120
 LIMIT = 1 << 20
 """The size of the largest request that the proxy forwards."""

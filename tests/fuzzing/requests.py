@@ -73,13 +73,13 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 FITTING = 0.8
 """The probability that the fields of a request are consistent before some of them are changed."""
 LONGEST_REPEAT = 3000
-"""The most times that a mutation repeats an element of a list."""
+"""A mutation repeats an element of a list at most this many times."""
 MOST_SLOTS = 100_000
-"""The most fields of a request after mutations. (Without a limit, repeated elements that contain repeated elements would make
-too many.)
+"""The largest number of fields in a request after mutations. (Without a limit, repeated elements that contain repeated elements
+would make too many.)
 """
 MOST_BYTES = 32 << 20
-"""The most bytes and characters in the fields of a request after mutations."""
+"""The largest number of bytes and characters in the fields of a request after mutations."""
 
 
 class Made(NamedTuple):
@@ -125,7 +125,8 @@ class Author:
     # Well-formed
 
     def _somebody(self, api: str) -> tuple[Member | None, Producer | None]:
-        """Chooses a member and a producer (or None) that may send this request. Half of the time, prefers the latest."""
+        """Chooses a member and a producer (or None) that may send this request. In half of the cases, chooses the latest member
+        and producer."""
         members = [each for each in self.known.members if each.classic != api.startswith("ConsumerGroup")]
         producers = [each for each in self.known.producers if each.transactional_id is not None or "Txn" not in api]
         latest = self.random.random() < 0.5
@@ -354,7 +355,7 @@ def slots_of(part: Struct, version: int) -> Iterator[Slot]:
 
 
 def is_small(message: Message, version: int) -> bool:
-    """Whether the request has at most `MOST_SLOTS` fields and `MOST_BYTES` bytes."""
+    """Tells whether the request has at most `MOST_SLOTS` fields and `MOST_BYTES` bytes."""
     size = 0
     for number, slot in enumerate(slots_of(message, version)):
         value = getattr(slot.owner, slot.field.name)

@@ -41,7 +41,7 @@ class Setting:
     trace: str = "off"
     faults: str = ""
     sliced: bool = False
-    """Whether long requests are handled in slices, between which other requests are handled."""
+    """Tells whether long requests are handled in slices, between which other requests are handled."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,15 +43,15 @@ from wirebroker.apis import SERVED
 from wirebroker.client.wire import WireClient
 
 TOO_LONG = 0.1
-"""The most seconds that the good connection may wait for a response."""
+"""The longest time, in seconds, that the good connection may wait for a response."""
 SHARE = 0.6
 """A wait counts only if the server has used the CPU for this share of the wait. (On a busy machine everything waits.)"""
 MOST_GROWTH = 400 << 20
-"""The most bytes by which the server's memory may grow in a case. A case sends a few MB."""
+"""The server's memory may grow by at most this many bytes in a case. A case sends a few MB."""
 RESPONSE_WITHIN = 5.0
 PIPELINED = 40
 UNREAD = 4 << 20
-"""The most bytes that a client sends if it never reads."""
+"""A client that never reads sends at most this many bytes."""
 GONE = (OSError,)
 SHARED = "good"
 """The topic of the good connection."""

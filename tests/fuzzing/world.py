@@ -40,17 +40,17 @@ from wirebroker.storage.store import FolderStore
 
 START = 1_800_000_000_000
 SLICE = 0.25
-"""The most CPU time of one slice, in seconds, if long requests are handled in slices."""
+"""The longest CPU time, in seconds, of one slice, if long requests are handled in slices."""
 SLOW = 5.0
-"""The most CPU time for a request that is not handled in slices, in seconds."""
+"""The longest CPU time, in seconds, for a request that is not handled in slices."""
 SLICES, ALL_SLICES = 2, 1_000_000
 """The number of slices that run between two steps, and a number large enough to run all slices."""
 HANG = 20.0
 """Seconds of CPU time after which a request is interrupted."""
 MOST_MEMORY = 512 << 20
-"""The most bytes by which one request may increase the process's peak memory."""
+"""One request may increase the process's peak memory by at most this many bytes."""
 LARGEST_RESPONSE = 130 << 20
-"""The most bytes of a response; the broker's own limit is a little lower."""
+"""The largest size of a response in bytes; the broker's own limit is a little lower."""
 TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "orders": (3, {}), "ledger": (1, {"cleanup.policy": "compact"}), "stamps": (1, {"message.timestamp.type": "LogAppendTime"}),
 }  # fmt: skip
@@ -61,8 +61,8 @@ JOIN_GROUP = KEYS["JoinGroup"]
 ASKING = 98
 """The number of the connection that compares the state before and after a restart."""
 LONGEST_WAIT = 2**31
-"""The longest wait, in ms, that a request can ask for. Many timers fire when the clock moves so far, so it does so only if a
-response is still missing at the end of a case.
+"""The longest wait, in ms, that a request can ask for. Many timers fire when the clock moves so far. So the clock moves so far
+only if a response is still missing at the end of a case.
 """
 
 
@@ -392,7 +392,7 @@ class World:
 
 
 def peak_memory() -> int:
-    """The peak memory of this process, in bytes."""
+    """Returns the peak memory of this process, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -429,7 +429,7 @@ def _in(version: int, bounds: tuple[int, int]) -> bool:
 
 
 def _nothing() -> None:
-    """`_settle` runs the slices."""
+    """Does nothing, because `_settle` runs the slices."""
 
 
 def _no_rules() -> list[faults.Rule]:

@@ -1,4 +1,5 @@
-"""Anomalies in what clients have sent and read (Adya's, as Elle finds them; the audit uses the other names, too).
+"""Anomalies in the values that clients have sent and read. The names with G are Adya's, as in Elle; the audit has the other
+names.
 
     duplicate         a value is read at two offsets, or on two partitions
     lost              a value that was acknowledged or committed is missing at an offset that a reader has passed

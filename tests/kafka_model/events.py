@@ -19,7 +19,7 @@ class Batch(NamedTuple):
     count: int
     transactional: bool = False
     sound: bool = True
-    """Whether the history shows no reason to refuse the records themselves."""
+    """Tells whether the history shows no reason to refuse the records themselves."""
     values: tuple[str, ...] = ()
 
     @property
@@ -28,13 +28,13 @@ class Batch(NamedTuple):
 
     @property
     def checked(self) -> bool:
-        """Whether the producer has an id, so that its sequences count."""
+        """Tells whether the producer has an id, so that its sequences count."""
         return self.producer_id not in (NO_ID, -2)
 
     @property
     def verified(self) -> bool:
-        """Whether the batch belongs to a transaction. A batch without a producer id does not, even if it is marked as
-        transactional."""
+        """Tells whether the batch belongs to a transaction. A batch without a producer id belongs to no transaction, even if
+        the batch is marked as transactional."""
         return self.transactional and self.checked
 
 

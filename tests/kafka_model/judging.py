@@ -53,7 +53,7 @@ class Refuted(NamedTuple):
 
 
 class Model:
-    """A cluster as the rules see it. `prompt`: markers are written before the next request is handled."""
+    """A cluster as the rules see it. `prompt` tells whether markers are written before the next request is handled."""
 
     def __init__(self, *, prompt: bool = False, expiration_ms: int = DAY, id_expiration_ms: int = 7 * DAY) -> None:
         self.prompt, self.expiration_ms, self.id_expiration_ms = prompt, expiration_ms, id_expiration_ms
@@ -153,7 +153,7 @@ class Model:
                 self._append(part, part.batches[0], event, verified)
 
     def _unanswered(self, event: Produce) -> None:
-        """Nobody knows whether the batches are stored."""
+        """Handles a Produce without a response: nobody knows whether its batches are stored."""
         for part in event.parts:
             for batch in part.batches:
                 if batch.checked:
@@ -203,7 +203,7 @@ class Model:
             self.ends[part.where] = max(self.ends[part.where], part.offset + batch.count)
 
     def _verify(self, event: Produce, parts: list[Part]) -> dict[Where, set[int]]:
-        """Returns for each partition the possible codes of the check that its batch belongs to the transaction."""
+        """For each partition, returns the possible error codes of the check that the batch belongs to the transaction."""
         found: dict[Where, set[int]] = {}
         asks: list[Part] = []
         for part in parts:
@@ -275,7 +275,7 @@ class Model:
         return known
 
     def _time_out(self) -> None:
-        """The coordinator aborts a transaction some time after its timeout."""
+        """Lets the coordinator abort transactions some time after their timeouts."""
         for known in self.ids.values():
             for state in known.states:
                 if state is not None and state.state == ONGOING and self.now - state.since >= state.timeout_ms:
@@ -284,7 +284,7 @@ class Model:
                         self._marked(fenced, known, perhaps=True)
 
     def _marked(self, ending: Transaction, known: Possible[State], *, perhaps: bool = False) -> None:
-        """The markers of the transaction are written, or may have been written."""
+        """Applies the markers of a transaction that are written, or may have been written."""
         known.add(ending.completed())
         prompt = self.prompt and not perhaps
         if prompt:
@@ -295,7 +295,7 @@ class Model:
             plain = tuple(each._replace(verification=None) for each in ended)
             at.states = () if prompt else at.states
             at.add(*ended, *plain)
-            if not perhaps:  # else the markers may have been written long ago
+            if not perhaps:  # otherwise the markers may have been written long ago
                 self.used[where, ending.producer_id] = self.now
 
     def _check(self, known: Possible, step: object, seen: Outcome, about: str) -> bool:
@@ -417,8 +417,8 @@ def _with_new_id(state: Transaction, given: tuple[Id, int] | None) -> Transactio
 
 
 def _before_verification(producer: Producer, batch: Batch) -> int | None:
-    """Returns the error that the partition finds without the coordinator, 0 if it need not ask the coordinator, and None if it
-    must ask."""
+    """Returns the error that the partition finds without the coordinator, 0 if the coordinator need not be asked, or None if
+    the partition must ask it."""
     if batch.epoch < producer.epoch:
         return OLD_EPOCH
     return 0 if producer.is_open and batch.epoch == producer.epoch else None

@@ -31,7 +31,7 @@ class Clients:
         self.polls: list[Poll] = []
         self.begins: dict[Where, int] = {}
         self._sequences: dict[Any, tuple[str, ...]] = {}
-        """The values of each batch, by what its producer's retries have in common."""
+        """The values of each batch. The key is the same for all retries of the batch."""
         self._open: dict[Id, _Begun] = {}
         self._count = 0
         self._deleted: Counter[str] = Counter()
@@ -53,7 +53,8 @@ class Clients:
                     self._superseded(event.transactional_id)
 
     def _in_this_life(self, where: Where) -> Where:
-        """A topic that was deleted and created again has other offsets and records than before."""
+        """Returns the partition with a number for each life of its topic: a topic that is created again has new offsets and
+        records."""
         topic, number = where
         return (f"{topic} after deletion {times}", number) if (times := self._deleted[topic]) else where
 
@@ -92,8 +93,8 @@ class Clients:
         del self._open[event.producer_id]
 
     def _superseded(self, transactional_id: str) -> None:
-        """Another producer has taken over the transactional id. If the former producer had asked for the end, nobody knows
-        whether its transaction was committed."""
+        """Another producer has taken over the transactional id. If the former producer had sent EndTxn, nobody knows whether
+        its transaction was committed."""
         for producer_id, begun in list(self._open.items()):
             if begun.producer == transactional_id:
                 del self._open[producer_id]

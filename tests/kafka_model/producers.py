@@ -1,4 +1,4 @@
-"""Idempotence: what a partition does with a batch of a producer (ProducerStateManager, ProducerAppendInfo).
+"""Idempotence: how a partition treats a batch of a producer (ProducerStateManager, ProducerAppendInfo).
 
 A partition remembers of each producer its epoch, its last sequence, and its last five batches. A batch that is among these five
 is a retry. Any other batch must have the current epoch and the next sequence, or begin a higher epoch at sequence 0.
@@ -34,7 +34,7 @@ class Verification(NamedTuple):
     lowest: int
     epoch: int
     implicit: bool
-    """Whether Produce itself adds the partition to the transaction (from version 12)."""
+    """Tells whether Produce itself adds the partition to the transaction (from version 12)."""
 
     def seeing(self, batch: Batch) -> Verification:
         if batch.epoch > self.epoch:
@@ -52,7 +52,7 @@ class Producer(NamedTuple):
     """The first offset of its open transaction, or −1."""
     verification: Verification | None = None
     vague: bool = False
-    """Whether the producer may have batches that the model has not seen, or may be in any state."""
+    """Tells whether the producer may have batches that the model has not seen, or may be in any state."""
 
     @property
     def is_open(self) -> bool:

@@ -99,7 +99,7 @@ def _produce(exchange: Exchange, request: Json, response: Json | None) -> Iterat
             if batches is not None:
                 offset = -1 if answer is None else answer.get("base_offset", 0)
                 parts.append(Part(where, batches, code_of(answer), offset))
-    if len({part.where for part in parts}) == times:  # other rules hold for a Produce that names a partition twice
+    if len({part.where for part in parts}) == times:  # a Produce that names a partition twice has other rules
         yield Produce(request.get("transactional_id"), exchange.version, request.get("acks", 0), tuple(parts))
 
 

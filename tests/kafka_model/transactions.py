@@ -29,7 +29,7 @@ class Transaction(NamedTuple):
     state: str = EMPTY
     partitions: frozenset[Where] = frozenset()
     bumps: bool = False
-    """Whether the producer's epoch rises when the transaction ends (transaction version 2)."""
+    """Tells whether the producer's epoch rises when the transaction ends (transaction version 2)."""
     timeout_ms: int = 60_000
     since: int = -1
 
@@ -65,7 +65,7 @@ State = Transaction | None
 
 
 def fenced_for(version: int, since: int) -> int:
-    """Old clients do not know PRODUCER_FENCED."""
+    """Returns the error for a fenced producer: old clients do not know PRODUCER_FENCED."""
     return FENCED if version >= since else OLD_EPOCH
 
 
@@ -118,7 +118,8 @@ def _producer_error(state: State, producer_id: Id, epoch: int) -> int:
 
 
 def add(state: State, asked: Add | CommitOffsets, partitions: frozenset[Where], now: int) -> Iterator[tuple[Outcome, State]]:
-    """AddPartitionsToTxn, AddOffsetsToTxn, and the request that a partition sends when a client of version 2 writes to it."""
+    """Applies AddPartitionsToTxn, AddOffsetsToTxn, or the request that a partition sends when a client of version 2 writes to
+    it."""
     code = _producer_error(state, asked.producer_id, asked.epoch)
     if code or state is None:
         yield refused(code), state
@@ -128,7 +129,8 @@ def add(state: State, asked: Add | CommitOffsets, partitions: frozenset[Where], 
 
 
 def verify(state: State, producer_id: Id, epoch: int, where: Where) -> tuple[int, ...]:
-    """Returns the codes with which the coordinator may answer whether the partition belongs to the transaction."""
+    """Returns the codes with which the coordinator may respond to the question whether the partition belongs to the
+    transaction."""
     code = _producer_error(state, producer_id, epoch)
     if code or state is None:
         return (code,)

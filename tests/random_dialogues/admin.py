@@ -33,7 +33,7 @@ class Admin(Asking):
         super().__init__(Head("admin", seed, ["t", "u"], configs={"u": {"retention.ms": "5000", "cleanup.policy": "compact"}}))
 
     def ask(self, free: list[int]) -> Ask:
-        """The next request."""
+        """Returns the next request."""
         weights: dict[Callable[[], Ask], float] = {
             self._create: 5.0, self._delete: 2.0, self._grow: 3.0, self._describe_configs: 4.0, self._alter: 4.0,
             self._replace: 2.0, self._metadata: 4.0, self._describe: 2.0, self._latest: 2.0,

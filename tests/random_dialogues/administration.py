@@ -47,7 +47,7 @@ class Administration(Asking):
         self._topics.learn(ask, responses)
 
     def ask(self, free: list[int]) -> Ask:
-        """The next request."""
+        """Returns the next request."""
         weights: dict[Callable[[], Ask], float] = {
             self._update: 4.0, self._api_versions: 3.0, self._of_feature: 2.0, self._alter_loggers: 2.0,
             self._describe_loggers: 2.0, self._alter: 4.0, self._replace: 2.0, self._describe: 3.0,

@@ -23,7 +23,7 @@ class Brokers(Asking):
         self._nodes = range(1, nodes + 1)
 
     def ask(self, free: list[int]) -> Ask:
-        """The next request."""
+        """Returns the next request."""
         weights: dict[Callable[[], Ask], float] = {
             self._reassign: 5.0, self._list_reassignments: 2.0, self._elect: 3.0, self._move: 3.0, self._describe_dirs: 2.0,
             self._cluster: 1.0, self._quorum: 1.0, self._raft: 0.5, self._unregister: 0.5, self._coordinator: 3.0,

@@ -35,7 +35,7 @@ class Consumers(Asking):
         self._members = [Member(group, name) for group in GROUPS for name in MEMBERS]
 
     def ask(self, free: list[int]) -> Ask:
-        """The next request."""
+        """Returns the next request."""
         weights: dict[Callable[[], Ask], float] = {
             self._beat: 12.0, self._leave: 2.0, self._commit: 4.0, self._fetch: 2.0, self._describe: 2.0, self._delete: 0.5,
         }  # fmt: skip

@@ -28,7 +28,7 @@ class Groups(Asking):
         self._instances: dict[str, str | None] = {}
         self._generations: dict[str, int] = defaultdict(int)
         self._invited: list[tuple[str, str]] = []
-        """By group, the member id that a client got and must send when it joins again."""
+        """For each group: the member id that a client got and must send when it joins again."""
         self._joining: dict[int, tuple[str, str | None]] = {}
         self._connection = 0
         self._group, self._member, self._generation = "", "", 0

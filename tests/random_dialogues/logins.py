@@ -23,7 +23,7 @@ class Logins(Asking):
         self._heard = b""
 
     def ask(self, free: list[int]) -> Ask:
-        """The next request."""
+        """Returns the next request."""
         if not self._mechanism:
             return Ask(CONNECTION, "SaslHandshake", 1, {"mechanism": self._pick(MECHANISMS)})
         return Ask(CONNECTION, "SaslAuthenticate", self._version(0, 2), {"auth_bytes": self._token().decode("latin-1")})

@@ -55,7 +55,7 @@ class Logs(Asking):
         self._actor: Producer | None = None
 
     def ask(self, free: list[int]) -> Ask:
-        """The next request."""
+        """Returns the next request."""
         weights: dict[Callable[[], Ask], float] = {
             self._init: 4.0 if len(self._producers) < 2 else 0.5, self._produce: 10.0, self._fetch: 5.0,
             self._list_offsets: 4.0, self._delete_records: 1.5, self._epoch_end: 1.0, self._describe: 1.5,

@@ -57,7 +57,7 @@ class Mixed(Asking):
         self._shares, self._quotas = Shares(seed), Quotas(seed)
 
     def ask(self, free: list[int]) -> Ask:
-        """The next request."""
+        """Returns the next request."""
         if self._shares.is_beginning:
             return self._shares.ask(free)
         weights: dict[Callable[[list[int]], Ask], float] = {

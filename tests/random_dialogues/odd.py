@@ -1,5 +1,5 @@
 """Random dialogues of other subjects, in which some requests have an unusual value in one field: the least or the greatest
-number, null, an empty text or list, an entry twice, or the name of something that does not exist.
+number, null, an empty text or list, a repeated entry, or a name that does not exist.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TEXTS = ["@t", "@u", "@nobody", "@g", "@a", "@1", "@é", "@a b", "@" + "x" * 237
 """Texts that are names of the dialogue, so that dialogues do not affect each other."""
 IDS = ["@t", "@u", "@nobody", "@"]
 WAITS = ("max_wait_ms", "timeout_ms", "session_timeout_ms", "rebalance_timeout_ms")
-"""Fields that keep their value, because a response would come late."""
+"""Fields that keep their value, because another value would delay the response."""
 NEVER_ANSWERED = frozenset(
     {
         ("Produce", "records"), ("JoinGroup", "protocols"), ("JoinGroup", "metadata"), ("AlterConfigs", "resources"),
@@ -60,7 +60,7 @@ class Odd:
         self._subject.learn(ask, responses)
 
     def ask(self, free: list[int]) -> Ask:
-        """The subject's next request, with or without an unusual value."""
+        """Returns the subject's next request, with or without an unusual value."""
         begins = getattr(self._subject, "is_beginning", False)
         ask = self._subject.ask(free)
         places = [] if begins or self._random.random() > SHARE else list(_places(request_class(KEYS[ask.api]), ask))

@@ -30,7 +30,7 @@ LATER = 1.5
 """If only one of two brokers has responded after this many seconds, this counts as a difference."""
 CONNECTIONS = 5
 TRIES = 500
-"""The most requests of a subject that are made until the release supports one of them."""
+"""A subject makes at most this many requests until the release supports one of them."""
 
 
 class Subject(Protocol):
@@ -49,7 +49,7 @@ class Subject(Protocol):
         """Note the first broker's responses."""
 
     def fence(self, ask: Ask) -> Ask | None:
-        """Returns a request to which Kafka responds only after all effects of `ask`, or None if none is needed."""
+        """Returns a request to which Kafka responds only after all effects of `ask`, or None if no such request is needed."""
 
 
 class OfRelease:
@@ -66,8 +66,8 @@ class OfRelease:
         self.head = replace(subject.head, configs=configs)
 
     def ask(self, free: list[int]) -> Ask:
-        """Returns the subject's next request that the release supports. Raises ProtocolError after `TRIES` requests that it
-        does not support."""
+        """Returns the subject's next request that the release supports. Raises ProtocolError after `TRIES` requests that the
+        release does not support."""
         for _ in range(TRIES):
             if self._has(ask := self._subject.ask(free)):
                 return ask

@@ -29,7 +29,7 @@ class Quotas(Asking):
         self._addresses = [f"10.{seed >> 8}.{seed & 255}.{i}" for i in (1, 2)]
 
     def ask(self, free: list[int]) -> Ask:
-        """The next request."""
+        """Returns the next request."""
         weights: dict[Callable[[], Ask], float] = {self._alter: 6.0, self._describe: 5.0}
         return replace(self._pick(weights)(), connection=free[0])
 

@@ -239,12 +239,12 @@ def _greeting() -> ApiVersionsRequest:
 
 
 def prefix_for(groups: list[str]) -> str:
-    """Returns a new prefix for names. With this prefix, the first group is in partition 1 of __consumer_offsets, the second
-    group in partition 2, and so on.
+    """Returns a new prefix for the names of groups. With this prefix, the first group is in partition 1 of __consumer_offsets,
+    the second group in partition 2, and so on.
 
     Each group needs its own partition, because a transaction to which one group was added can also commit offsets for other
     groups in the same partition. The group with the empty name is always in partition 0. If the names of groups are successive
-    letters, there always is such a prefix. Raises ValueError if there is no prefix.
+    letters, such a prefix always exists. Raises ValueError if there is no prefix.
     """
     wanted = [number % OFFSETS_PARTITIONS for number in range(1, len(groups) + 1)]
     for _ in range(1000):
@@ -282,7 +282,7 @@ def replay(dialogue: Dialogue, address: tuple[str, int], *, within: float = 5.0)
 
 
 def chosen_by_hash(expected: Responses, got: Responses) -> bool:
-    """Whether the responses differ in the group's leader. In Kafka the leader depends on the members' random ids."""
+    """Tells whether the two responses name different group leaders. In Kafka the leader depends on the members' random ids."""
     if expected.keys() != got.keys():
         return False
     differing = [(expected[number], got[number]) for number in expected if expected[number] != got[number]]

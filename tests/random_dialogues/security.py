@@ -38,7 +38,7 @@ class Security(Asking):
         self._hmacs: list[str] = []
 
     def ask(self, free: list[int]) -> Ask:
-        """The next request."""
+        """Returns the next request."""
         weights: dict[Callable[[], Ask], float] = {
             self._create_acls: 5.0, self._delete_acls: 3.0, self._describe_acls: 2.0, self._scram: 4.0,
             self._describe_scram: 2.0, self._create_token: 3.0, self._renew: 2.0, self._expire: 2.0, self._describe_tokens: 2.0,

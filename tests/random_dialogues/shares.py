@@ -51,7 +51,7 @@ class Shares(Asking):
         ]
 
     def ask(self, free: list[int]) -> Ask:
-        """The next request."""
+        """Returns the next request."""
         self._count += 1
         if self._first:
             return self._first.pop(0)
@@ -64,7 +64,7 @@ class Shares(Asking):
 
     @property
     def is_beginning(self) -> bool:
-        """Whether the dialogue is still preparing the groups."""
+        """Tells whether the dialogue is still preparing the groups."""
         return bool(self._first)
 
     def produced(self, place: Place, count: int) -> None:

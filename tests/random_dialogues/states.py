@@ -20,7 +20,7 @@ class States(Asking):
         self._epoch = 1
 
     def ask(self, free: list[int]) -> Ask:
-        """The next request."""
+        """Returns the next request."""
         weights: dict[Callable[[], Ask], float] = {
             self._initialize: 3.0, self._write: 5.0, self._read: 3.0, self._summary: 2.0, self._delete: 1.5,
             self._topology: 1.0,

@@ -61,7 +61,7 @@ class Streams(Asking):
 
     @property
     def is_beginning(self) -> bool:
-        """Whether the dialogue is still preparing the groups."""
+        """Tells whether the dialogue is still preparing the groups."""
         return bool(self._first)
 
     def _all_topologies(self) -> list[Json]:
@@ -85,7 +85,7 @@ class Streams(Asking):
         return {"epoch": 0, "subtopologies": list(subtopologies)}
 
     def ask(self, free: list[int]) -> Ask:
-        """The next request."""
+        """Returns the next request."""
         if self._first:
             return self._first.pop(0)
         weights: dict[Callable[[], Ask], float] = {
@@ -199,8 +199,8 @@ class Streams(Asking):
         }  # fmt: skip
 
     def _ready(self, group: str) -> bool:
-        """Whether the topology is certainly complete. Kafka fails if it must return the endpoints of a topology that is not
-        configured.
+        """Tells whether the topology is certainly complete. Kafka fails if it must return the endpoints of a topology that is
+        not configured.
         """
         everything = self._topologies[group]["subtopologies"]
         return all(each["source_topics"] in (["@t"], ["@u"]) for each in everything) and len(everything) == 1

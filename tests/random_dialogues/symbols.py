@@ -2,8 +2,8 @@
 
 `@t` is the topic, group or transactional id `t` of this dialogue. In a field for a topic id, `@t` is the id of the topic. `$p1`
 is the first returned producer id, `$m2` the second member id, `$s1` the first fetch session, and `$t3` the append time of the
-third request's batches. A field with its default value is left out. A comparison only checks whether times and error messages
-are set.
+third request's batches. A field with its default value is left out. A comparison checks only whether times and error messages
+are set, not their values.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Symbols:
         return self._ids[text] if text.startswith(ID) else text
 
     def topic_id(self, text: str) -> bytes:
-        """Returns the id of a topic, or, for an unknown topic, an id that no topic has. Without a name, returns no id."""
+        """Returns the id of a topic; for an unknown topic, an id that no topic has; for an empty name, zeros."""
         return self._topic_ids.get(text[1:], bytes(15) + b"\5") if text != NAME else bytes(16)
 
     def date(self, request: int, now: int) -> None:
@@ -202,7 +202,8 @@ def _meant(item: Any, spec: Any, symbols: Symbols, now: int) -> Any:
 
 
 def _batch(told: Json, symbols: Symbols, now: int) -> bytes:
-    """Makes a batch of `n` records (default 1), whose values are the tag and a number. `altered` adds the errors in `told`."""
+    """Makes a batch of `n` records (default 1), whose values are the tag and a number. The field `altered` in `told` says which
+    errors the batch gets."""
     producer = told.get("pid", _NOBODY)
     key = told.get("key")
     sound = build_batch(

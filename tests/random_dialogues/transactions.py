@@ -25,8 +25,8 @@ Place = tuple[str, int]
 
 @dataclass(eq=False)
 class Producer:
-    """The state that a producer keeps itself. A zombie (an older producer with the same transactional id) also keeps a
-    state."""
+    """The state that a producer keeps itself. A zombie (an older producer with the same transactional id) has such a state,
+    too."""
 
     transactional_id: str | None
     pid: str
@@ -96,7 +96,8 @@ class Transactions(Asking):
         return self._random.choices(list(weights), list(weights.values()))[0](producer)
 
     def _who(self, name: str) -> Producer | None:
-        """Chooses a producer: mostly the newest with the transactional id, sometimes a zombie, rarely one with another id."""
+        """Chooses a producer: mostly the newest with the transactional id, sometimes a zombie, rarely a producer with another
+        id."""
         known = [p for p in self._producers if p.transactional_id == name]
         if not known:
             return None if not self._producers or self._chance(0.5) else self._random.choice(self._producers)
@@ -355,7 +356,8 @@ class Transactions(Asking):
         return Ask(0, "OffsetFetch", version, body)
 
     def _group(self, _: Producer) -> Ask:
-        """Requests of the only member of group g, commits without a transaction, and requests that delete a group's offsets."""
+        """Returns a request of the only member of group g, a commit without a transaction, or a request that deletes a group's
+        offsets."""
         kind = self._random.choices(["member", "commit", "delete", "delete offsets", "leave"], [6, 3, 0.7, 0.7, 0.7])[0]
         if kind == "commit":
             body: Json = {"group_id": self._random.choice(["@g", "@h"]), "topics": self._offset_topics()}

@@ -64,7 +64,7 @@ class ModelClient:
 
 
 def produce(partition: int, data: bytes, txid: str | None = None) -> ProduceRequest:
-    """A Produce request with one batch."""
+    """Returns a Produce request with one batch."""
     return produce_request(TOPIC, data, partition=partition, timeout_ms=1000, txid=txid)
 
 
@@ -104,7 +104,7 @@ class ModelProducer(ModelClient):
 
     @property
     def begun(self) -> bool:
-        """Whether the broker has acknowledged a batch of this producer. If so, it has a state of the producer."""
+        """Tells whether the broker has acknowledged a batch of this producer. If so, the broker has a state of the producer."""
         return self._unacknowledged > 0
 
     def connected(self) -> None:
@@ -122,7 +122,7 @@ class ModelProducer(ModelClient):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Fill the pipe."""
+        """Send batches until `in_flight` batches are in flight."""
         while self._under_way < self.limit and not self._rewinds and self.link is not None and self.link.open:
             if self._to_send == len(self.batches):
                 if self.left == 0:
@@ -176,7 +176,8 @@ class Outcome:
 
 
 class ModelTransactions(ModelClient):
-    """Runs transactions one after another. If it is fenced, it starts again. Several producers can share a transactional id."""
+    """Runs transactions one after another. If the producer is fenced, it starts again. Several producers can share a
+    transactional id."""
 
     def __init__(self, world: World, name: str, txid: str, transactions: int) -> None:
         super().__init__(world, name)
@@ -296,7 +297,8 @@ class ModelTransactions(ModelClient):
             self._begin()
 
     def _lost(self, said: str) -> None:
-        """Ends a transaction after another producer took over the transactional id or the coordinator fenced this producer."""
+        """Ends a transaction, because another producer took over the transactional id or the coordinator fenced this
+        producer."""
         self.outcomes[-1].said = said
         self._open = False
         self._work = []

@@ -14,7 +14,7 @@ from wirebroker.core.partition import Partition
 from wirebroker.core.profile import Rules
 
 EVENTS = 30_000
-"""A schedule with more events than this counts as hanging."""
+"""If a schedule has more events than this, the schedule counts as hanging."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Shape:
     restarts: int
     failing_writes: int
     near_the_end: bool
-    """Whether the first sequences of producers are just below 2³¹, so that the sequences wrap."""
+    """Tells whether the first sequences of producers are just below 2³¹, so that the sequences wrap."""
     kills: int = 0
     """How many times a broker is killed, and later started again."""
     freezes: int = 0
@@ -42,7 +42,7 @@ CLUSTERS = 4
 
 
 def brokers_of(seed: int) -> int:
-    """The number of brokers in a schedule."""
+    """Returns the number of brokers in a schedule."""
     return 3 if seed % CLUSTERS == 2 else 1
 
 
@@ -159,7 +159,7 @@ class Schedule:
             self.world.soon(lambda: self._start(node), 250)
 
     def _start(self, node: int) -> None:
-        if not self.world.engine.cluster.alive(node):  # a restart of all brokers may have started it already
+        if not self.world.engine.cluster.alive(node):  # a restart of all brokers may have started this broker already
             self.world.say(f"broker {node} is started")
             self.world.engine.start_broker(node, self.world.now)
 
@@ -183,8 +183,8 @@ class Schedule:
             self.world.engine.controller.move_leader(TOPIC, partition.index, to, self.world.now)
 
     def _fail_a_write(self) -> None:
-        """Makes a write fail, but not a producer's first write: Kafka would then accept the producer's second batch, and the
-        first batch would be lost.
+        """Makes a write fail, but never a producer's first write: after such a failure, Kafka accepts the second batch, and
+        loses the first.
         """
         partition = self.world.random.choice(self.partitions)
         if all(producer.begun for producer in self.producers if producer.partition == partition.index):
@@ -202,7 +202,7 @@ class Schedule:
             visible = f"{self._visible[index]} records of partition {index} were visible"
             raise Violation(f"{visible}, but now {partition.high_watermark} of {partition.log_end_offset} are")
         self._visible[index] = partition.high_watermark
-        if partition.leader_epoch != self._epochs[index]:  # a new leader may not have records that were not replicated
+        if partition.leader_epoch != self._epochs[index]:  # a new leader may lack records that were not replicated
             self._epochs[index], self._seen[index] = partition.leader_epoch, 0
             self._stored = {key for key in self._stored if key[0] != index}
         if partition.log_end_offset == self._seen[partition.index]:

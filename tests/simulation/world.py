@@ -1,4 +1,5 @@
-"""A simulated world without sockets and real time: an engine, clients, and a network. The seed determines its failures.
+"""A simulated world without sockets and real time: an engine, clients, and a network. The seed determines the network's
+failures.
 
 Every event is on a heap, and virtual time jumps from event to event, so a schedule takes only as long as the engine needs to
 handle its requests. A link delivers frames in order, with random delays. After a link is cut, some requests in flight still

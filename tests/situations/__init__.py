@@ -1,6 +1,6 @@
 """Situations that are played on a real Kafka (scripts/record-situations) and on wirebroker (tests/test_situations.py).
 
-side            a broker, real or in process, and what all situations do with it
+side            a broker, real or in process, and the actions that all situations use
 recreated       Fetch of a topic that is deleted, or deleted and made again
 recreated_shares    ShareFetch and ShareAcknowledge of a topic that is deleted, or deleted and made again
 waits           how long a Fetch waits

@@ -51,7 +51,7 @@ NEVER_ANSWERED = {
 GROUP, SHARE_GROUP, TXID = "group", "share-group", "transaction"
 ABSENT_ID = b"\1" * 16
 NOT_READY = frozenset((14, 15, 16, 51, 122))
-"""Errors after which the broker will soon respond otherwise (122: a member's former connection has only just closed)."""
+"""Errors that the broker returns only for a short time (122: a member's former connection has only just closed)."""
 VARYING = frozenset((
     "throttle_time_ms", "log_append_time_ms", "base_offset", "offset", "log_start_offset", "high_watermark",
     "last_stable_offset", "session_id", "records", "total_bytes", "usable_bytes", "is_cordoned", "partition_size", "offset_lag",
@@ -64,8 +64,8 @@ MESSAGES = frozenset(("error_message", "acknowledge_error_message"))
 
 @dataclass(frozen=True)
 class Asked:
-    """An API, and the place of the list in its requests: `path` leads to the list, `topic` and `parts` are the names of the
-    fields for a topic and its partitions."""
+    """An API, and the place of the list in its requests. `path` leads to the list; `topic` and `parts` name the fields with a
+    topic and its partitions."""
 
     api: str
     version: int
@@ -77,7 +77,7 @@ class Asked:
     fields: Plain = field(default_factory=dict)
 
     def request(self, topics: list[tuple[str, list[int]]] | None, ids: dict[str, bytes], fields: Plain) -> Any:
-        """A request with these topics."""
+        """Returns a request with these topics."""
         by_id = self.topic == "topic_id"
         value = None
         if topics is not None:

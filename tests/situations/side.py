@@ -1,4 +1,4 @@
-"""A broker, real or in process, and what all situations do with it."""
+"""A broker, real or in process, and the actions that all situations use."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Side:
         return self._broker.link()
 
     def settle(self) -> None:
-        """Let the broker finish what it does in the background."""
+        """Let the broker finish its work in the background."""
         self._broker.clock.advance(milliseconds=100)
 
     def _wait(self) -> None:
@@ -45,7 +45,7 @@ class Side:
 
     @contextmanager
     def link(self) -> Iterator[Connection]:
-        """A connection for one situation."""
+        """Yields a connection for one situation."""
         with closing(self.connect()) as wire:
             yield wire
 
@@ -132,7 +132,7 @@ class RealSide(Side):
         return Connection(self._address, LATE_S)
 
     def settle(self) -> None:
-        """Let the broker finish what it does in the background."""
+        """Let the broker finish its work in the background."""
         time.sleep(PAUSE_S)
 
     def _wait(self) -> None:

@@ -13,13 +13,13 @@ from situations.side import Side
 from wirekit import batch
 
 BLANKS = {"empty": "", "a blank": " ", "a null character": "\0", "a unit separator": "\x1f", "a no-break space": "\xa0"}
-"""Of these, Java's `trim` keeps only the no-break space. Python's `strip` removes the no-break space, and keeps the null
-character."""
+"""Java's `trim` keeps only one of these characters, the no-break space. Python's `strip` removes the no-break space, and keeps
+the null character."""
 NO_ID, NOWHERE, STATE = bytes(16), b"\1" * 16, "AAAAAAAAAAAAAAAAAAAAAQ"
 SET, APPEND, UNKNOWN = 0, 2, 9
 TOPIC, METRICS, GROUP = 2, 16, 32
 _VARYING = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|, \"(host|port)\": [^,}]*")
-"""What differs from broker to broker: random parts of member ids, and addresses."""
+"""The texts that differ from broker to broker: random parts of member ids, and addresses."""
 STREAMS: Plain = {
     "group_id": "streaming", "member_epoch": 0, "endpoint_information_epoch": 0, "rebalance_timeout_ms": 5000,
     "topology": {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": ["a"]}]},

@@ -30,13 +30,13 @@ def play(side: Side) -> dict[str, str]:
 
 
 def part(at: int = 0, index: int = 0, most: int = LARGE, **fields: Any) -> Plain:
-    """A partition of a Fetch."""
+    """Returns a partition of a Fetch."""
     return {"partition": index, "fetch_offset": at, "partition_max_bytes": most, **fields}
 
 
 def fetch(*parts: Part, wait_ms: int = WAIT_MS, least: int = 1, most: int = LARGE, isolation: int = 0, session: int = 0,
           epoch: int = -1) -> Any:  # fmt: skip
-    """A Fetch of these partitions."""
+    """Returns a Fetch of these partitions."""
     return plain(
         "Fetch", max_wait_ms=wait_ms, min_bytes=least, max_bytes=most, isolation_level=isolation, session_id=session,
         session_epoch=epoch, topics=partitions_of([(name, bytes(16), [each]) for name, each in parts]),

@@ -127,7 +127,7 @@ def random_response(key: int, version: int, seed: int = 0) -> Message:
 
 
 def damaged(raw: bytes, random: Random) -> bytes:
-    """Truncates the bytes, changes some of them, or appends others."""
+    """Truncates the bytes, changes some bytes, or appends other bytes."""
     chance = random.random()
     if chance < 0.3:
         return raw[: random.randint(0, len(raw))]

@@ -1,7 +1,7 @@
 """Compares the codec with Kafka's own classes. Both write the same bytes and refuse the same damaged bytes. From bytes that
 they accept, both read the same values.
 
-Runs `KafkaOracle.java` on the kafka-clients jars that scripts/generate-messages fetches, each version on the release that
+Runs `KafkaOracle.java` on the kafka-clients jars that scripts/generate-messages fetches. Each version runs on the release that
 describes it. Skipped if there is no Java or no jar.
 """
 
@@ -32,7 +32,8 @@ DAMAGED_PER_MESSAGE = 4
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "wirebroker"
 JARS = {release: CACHE / f"kafka-clients-{release}.jar" for release in (OLDER, KAFKA, NEWER)}
 ASKED = [(cls, v) for cls, v in EVERY_VERSION if release_of(cls, v) != OLDER or cls not in (ProduceRequest, FetchResponse)]
-"""Every version except those of Produce and Fetch that only 3.9.2 describes: they need a logger that its jar does not have."""
+"""Every version, except the versions of Produce and Fetch that only 3.9.2 describes, because they need a logger that the jar
+does not have."""
 QUESTION = struct.Struct(">chhi")
 RESPONSE = struct.Struct(">ii")
 REPLACED = "\ufffd".encode()

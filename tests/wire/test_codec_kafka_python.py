@@ -69,7 +69,7 @@ NEWER_THAN_IT = {"ApiVersions": 5, "TxnOffsetCommit": 6, "DeleteGroups": 3}
 
 
 def load() -> dict[str, Any]:
-    """Every message class of kafka-python by its name."""
+    """Returns every message class of kafka-python by its name."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         package = importlib.import_module("kafka.protocol")

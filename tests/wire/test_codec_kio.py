@@ -2,8 +2,8 @@
 values.
 
 kio (an independent implementation, one class per version) knows every API that a broker listens to. For some numbers kio has
-its own types (error codes, durations, points in time). So a pair of equal messages, ours and kio's, is made with values that
-both types have.
+its own types (error codes, durations, points in time). So each pair of equal messages, ours and kio's, has only values that
+both types can represent.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The entities of fields (Kafka's `entityType`, and those that scripts/generate-messages adds), and the functions that search
-for fields and values by entity."""
+"""The entities of fields (Kafka's `entityType`, and the entities that scripts/generate-messages adds), and the functions that
+search for fields and values by entity."""
 
 from __future__ import annotations
 

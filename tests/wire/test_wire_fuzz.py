@@ -25,11 +25,11 @@ BILLION = struct.pack(">i", 1_000_000_000)
 COMPACT_BILLION = bytearray()
 write_uvarint(COMPACT_BILLION, 1_000_000_000)
 SLACK = 4096
-"""Bytes that every decoding may allocate, even of a short input: for the message, an exception and its traceback."""
+"""Every decoding may allocate this many bytes, even for a short input: for the message, an exception and its traceback."""
 PER_ELEMENT = 1024
-"""The most bytes that one counted element may allocate, so that MAX_ELEMENTS of them take at most half a gigabyte."""
+"""One counted element may allocate at most this many bytes, so that MAX_ELEMENTS elements take at most half a gigabyte."""
 MOST_MEASUREMENTS = 20
-"""The most measurements of the memory of one decoding."""
+"""The memory of one decoding is measured at most this many times."""
 # Values for which Python must allocate objects: it shares small numbers.
 COSTLY = {
     "bool": True, "int8": -100, "int16": -1000, "uint16": 60_000, "int32": -70_000, "uint32": 70_000,
@@ -96,9 +96,9 @@ def traced() -> Iterator[None]:
 
 
 def peak_of_reading(cls: type[Message], version: int, raw: bytes) -> int:
-    """Returns the peak memory of a decoding, in bytes. Threads that clients of earlier tests have left behind allocate memory,
-    too. So it measures until the lowest result comes again, which no such thread has changed."""
-    read_or_refuse(cls, version, raw)  # before measuring, compiles the class and fills Python's caches
+    """Returns the peak memory of a decoding, in bytes. Threads that earlier tests have left behind allocate memory, too. So the
+    decoding is measured until the lowest result occurs twice: no such thread has changed this result."""
+    read_or_refuse(cls, version, raw)  # the first decoding compiles the class and fills Python's caches
     peaks = [_peak(cls, version, raw)]
     while peaks.count(min(peaks)) < 2 and len(peaks) < MOST_MEASUREMENTS:
         peaks.append(_peak(cls, version, raw))

@@ -99,7 +99,7 @@ def _first(own: Release, key: int, oldest: int) -> int:
 
 
 def unsupported_version(served: tuple[int, int] | None = None, *, tells: bool = True) -> ApiVersionsResponse:
-    """The response, in version 0, to a request in an unsupported version.
+    """Returns the response, in version 0, to a request in an unsupported version.
 
     `served` are the supported versions of ApiVersions. The response names these versions, unless `tells` is false.
     """

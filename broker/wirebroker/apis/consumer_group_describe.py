@@ -73,7 +73,7 @@ def _member(member: ConsumerMember, target: Partitions, exchange: Exchange) -> M
 
 
 def _assignment(held: Mapping[bytes, Iterable[int]], exchange: Exchange) -> Assignment:
-    """Omits deleted topics."""
+    """Returns an assignment without deleted topics."""
     known = exchange.cluster.topics_by_id
     return Assignment(
         topic_partitions=[

@@ -167,7 +167,7 @@ def _controlled_shutdown(request: ControlledShutdownRequest, exchange: Exchange)
 
 
 def _alter_partition(request: AlterPartitionRequest, exchange: Exchange) -> Message:
-    """A client cannot know the broker's epoch, so the epoch in the request is wrong."""
+    """Refuses the request: a client cannot know the broker's epoch, so the epoch in the request is wrong."""
     return refuse(request, ErrorCode.STALE_BROKER_EPOCH, exchange)
 
 

@@ -50,14 +50,14 @@ def handle(request: CreateDelegationTokenRequest, exchange: Exchange) -> CreateD
 def is_allowed(session: Session) -> bool:
     """Tells whether a client may create and describe tokens.
 
-    A client that uses plaintext, is anonymous, or logged in with a token may not create or describe tokens.
+    A client may not do so if it uses plaintext, if it is anonymous, or if it logged in with a token.
     """
     anonymous = session.protocol is SecurityProtocol.SSL and session.principal == ANONYMOUS
     return not (session.by_token or session.protocol is SecurityProtocol.PLAINTEXT or anonymous)
 
 
 def lifetimes(exchange: Exchange) -> Lifetimes:
-    """The lifetimes of tokens."""
+    """Returns the lifetimes of tokens."""
     configs = exchange.cluster.configs
     return Lifetimes(configs.integer("delegation.token.expiry.time.ms"), configs.integer("delegation.token.max.lifetime.ms"))
 

@@ -82,7 +82,7 @@ def _key(topic: DeleteTopicState | str) -> str | bytes | None:
 
 
 def _disabled(requested: list[DeleteTopicState], exchange: Exchange) -> DeleteTopicsResponse:
-    """The response while delete.topic.enable is false.
+    """Returns the response while delete.topic.enable is false.
 
     Kafka 0.11 does not check delete.topic.enable first, so the request times out.
     """

@@ -130,7 +130,7 @@ def _broker(name: str, exchange: Exchange) -> list[Entry] | Refusal:
 
 
 def _facts(exchange: Exchange) -> Mapping[str, str]:
-    """The settings that only the running broker knows."""
+    """Returns the settings that only the running broker knows."""
     node_id = exchange.node_id
     broker = exchange.cluster.brokers[node_id]
     listeners = ",".join(f"{name}://{host}:{port}" for name, (host, port) in broker.addresses.items())

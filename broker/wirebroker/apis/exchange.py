@@ -294,8 +294,8 @@ class Exchange(AnyExchange):
         self.close(f"its request cannot be answered: {wrong}")
 
     def left(self) -> None:
-        """The client has disconnected, so the request does not wait any longer, and no fault rule may match its response from
-        now on."""
+        """Note that the client has disconnected: the request does not wait any longer, and no fault rule may match its
+        response."""
         self.access = None
         if (abandon := self.abandon) is not None:
             self.abandon = None

@@ -155,8 +155,8 @@ def from_follower(request: FetchRequest) -> bool:
 
 
 def within_quota(response: FetchResponse, request: FetchRequest, exchange: Exchange, size: int | None = None) -> FetchResponse:
-    """The response, or an empty response to a throttled client (ClientQuotaManager, in KafkaApis.handleFetchRequest). `size` is
-    the response's size if it is known."""
+    """Returns the response, or an empty response to a throttled client (ClientQuotaManager, in KafkaApis.handleFetchRequest).
+    `size` is the response's size if it is known."""
     if not exchange.cluster.quotas.on:
         return response
     if from_follower(request):
@@ -200,7 +200,7 @@ class Found:
         self.readable = 0
         self.enough = False
         self.at_least_one = fetch.exchange.version >= AT_LEAST_ONE_SINCE
-        """Whether the next batch is read even if it is larger than the limits of the response."""
+        """Tells whether the next batch is read even if it is larger than the limits of the response."""
         self.results: Results = []
 
 
@@ -216,9 +216,9 @@ class Fetch:
     """The names of the topics that the request waits for."""
     _waits = False
     _knows_absent = False
-    """Whether `_absent` is complete. A partition that is missing later was deleted while the request was handled."""
+    """Tells whether `_absent` is complete. A partition that is missing later was deleted while the request was handled."""
     behind = False
-    """Whether `_is_behind` is true for at least one watched partition. Then the request does not wait
+    """Tells whether `_is_behind` is true for at least one watched partition. Then the request does not wait
     (DelayedFetch.tryComplete, case F)."""
 
     def __init__(self, request: FetchRequest, exchange: Exchange, context: FetchContext) -> None:
@@ -252,7 +252,7 @@ class Fetch:
         """The partitions that changed before the request began to wait."""
 
     def _rack_of_consumer(self) -> str:
-        """The rack of the client; empty for a follower, or if only the leader may serve the read."""
+        """Returns the rack of the client; empty for a follower, or if only the leader may serve the read."""
         request = self.request
         if from_follower(request):
             return ""
@@ -340,8 +340,8 @@ class Fetch:
         return partition, error
 
     def _find_deleted(self, key: PartitionKey) -> tuple[Partition | None, ErrorCode]:
-        """`_find` for a topic id that the cluster does not have. If Kafka remembers the name that belonged to the id, it looks
-        for a topic of this name. Such a topic was created later, and has another id.
+        """Like `_find`, for a topic id that the cluster does not have. If Kafka remembers the name that belonged to the id, it
+        looks for a topic of this name. Such a topic was created later, and has another id.
         """
         name = self._former_name(key)
         if name is None:
@@ -466,7 +466,7 @@ class Fetch:
         return limited
 
     def respond_in_slices(self, found: Found) -> Generator[Offload | None, Any, FetchResponse]:
-        """`response` in slices."""
+        """Like `response`, but in slices."""
         results = self.results(found)
         if self._absent and _compares_names(results):
             return _failed(self.request, self.exchange)

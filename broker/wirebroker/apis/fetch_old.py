@@ -44,7 +44,7 @@ messages of magic 1."""
 def convert(
     data: PartitionData, partition: Partition | None, requested: FetchPartition, version: int, release: Release
 ) -> PartitionData:
-    """A partition's result before version 10. `partition` is None if this broker has no replica of the partition.
+    """Returns a partition's result before version 10. `partition` is None if this broker has no replica of the partition.
 
     Before version 3, the caller has left out the first batch if this batch is larger than the limits.
     """
@@ -63,7 +63,8 @@ def convert(
 def _down_converted(
     data: PartitionData, stored: Buffer, partition: Partition, requested: FetchPartition, version: int
 ) -> PartitionData:
-    """The result with a message set, or with an error if the topic does not allow down-conversion or has records in zstd."""
+    """Returns the result with a message set, or with an error if the topic does not allow down-conversion or has records in
+    zstd."""
     release, magic = partition.configs.release, int(version >= FIRST_OF_MAGIC_1)
     if not data.records and version < AT_LEAST_ONE_SINCE and CUTS_FIRST_BATCH.of(release):
         data.records = _cut_batch(partition, requested)
@@ -94,7 +95,7 @@ def _down_converted(
 
 
 def _cut_batch(partition: Partition, requested: FetchPartition) -> memoryview:
-    """The first bytes of the stored batch. The consumer reads the batch's size from these bytes."""
+    """Returns the first bytes of the stored batch. The consumer reads the batch's size from these bytes."""
     offset, limit = requested.fetch_offset, requested.partition_max_bytes
     return memoryview(partition.log.read(offset, partition.high_watermark, limit, True).data)[:limit]
 

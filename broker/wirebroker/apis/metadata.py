@@ -88,8 +88,8 @@ def distinct(request: MetadataRequest) -> Iterable[MetadataRequestTopic]:
 
 
 def _refused_whole(request: MetadataRequest, code: ErrorCode) -> MetadataResponse:
-    """The response to a request that `refused_whole` refuses. Versions 10 and 11 have the field for topic ids, but Kafka
-    refuses ids in these versions (KAFKA-13265).
+    """Returns the response to a request that `refused_whole` refuses. Versions 10 and 11 have the field for topic ids, but
+    Kafka refuses ids in these versions (KAFKA-13265).
 
     The response lists no brokers.
     """

@@ -1,8 +1,8 @@
 """The checks of CreateTopics, in the order of the release.
 
 With KRaft the controller checks a topic (ReplicationControlManager): its name, its settings, then the placement of its
-partitions. With ZooKeeper the active broker checks the topic (ZkAdminManager). This broker checks the name late, and does not
-check that the brokers of an assignment exist.
+partitions. With ZooKeeper the active broker checks the topic (ZkAdminManager). The active broker checks the name later, and
+does not check that the brokers of an assignment exist.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def _unused(topic: CreatableTopic, cluster: Cluster) -> Refusal | None:
 
 
 def _distinct(topic: CreatableTopic, cluster: Cluster) -> Refusal | None:
-    """Kafka's metric names have '_' for '.', so two topics that differ only in these characters would share metrics."""
+    """Refuse a name that differs only in '.' and '_' from another topic's name. Kafka's metric names have '_' for '.', so both
+    topics would share metrics."""
     if "." in topic.name or "_" in topic.name:
         for other in cluster.topics_like(topic.name):
             message = f"Topic '{topic.name}' collides with existing topic: {other}"
@@ -165,7 +166,7 @@ def _assigned(topic: CreatableTopic, cluster: Cluster) -> Refusal | None:
 
 
 def _assigned_anywhere(topic: CreatableTopic, cluster: Cluster) -> Refusal | None:
-    """The checks of an assignment before KRaft. If the request assigns a partition twice, the last assignment counts."""
+    """Checks an assignment as Kafka did before KRaft. If the request assigns a partition twice, the last assignment counts."""
     assignment = {each.partition_index: each.broker_ids for each in topic.assignments}
     if len({len(replicas) for replicas in assignment.values()}) > 1:
         return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "All partitions should have the same number of replicas")

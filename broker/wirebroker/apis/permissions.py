@@ -365,8 +365,8 @@ def _may_be_made(name: str, request: Any, access: Access) -> bool:
 
 
 def _unseen(response: Any, name: str | None, topic_id: bytes = ZERO_UUID) -> Any:
-    """The entry of a topic that the client may not see, in a response to Metadata or DescribeTopicPartitions. The entry has no
-    id if the request names the topic by name.
+    """Returns the entry of a topic that the client may not see, in a response to Metadata or DescribeTopicPartitions. The entry
+    has no id if the request names the topic by name.
     """
     made = next(field.spec[0] for field in response.__wire__ if field.name == "topics")
     return made(error_code=CODES[_R.TOPIC], name=name, topic_id=topic_id, partitions=[])

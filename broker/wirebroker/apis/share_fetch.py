@@ -217,7 +217,7 @@ class ShareFetch:
         self._results: Results = {}
         self._held: dict[Place, Held] = {}
         self._busy = True
-        """Whether slices of this request are running.
+        """Tells whether slices of this request are running.
 
         If a partition changes while slices run, the change is only noted, and the slices try again.
         """
@@ -440,7 +440,7 @@ class ShareFetch:
         return total
 
     def _complete(self, now: int) -> Slices:
-        """The maximum wait is over: respond with the records read so far."""
+        """Called when the maximum wait is over: respond with the records read so far."""
         acquirable = yield from self._acquirable()
         if not self._fails(acquirable):
             yield from self._take(acquirable, (yield from self._read(acquirable, len(acquirable))), now)
@@ -527,8 +527,8 @@ class ShareFetch:
         return all(topic_id in known for topic_id in {topic_id for topic_id, _ in self._results})
 
     def _named(self, response: ShareFetchResponse) -> Generator[Offload | None, Any, Results]:
-        """The results in the response. In a continued session only changed partitions have a result, and a throttled client
-        gets no results.
+        """Returns the results in the response. In a continued session only changed partitions have a result, and a throttled
+        client gets no results.
 
         Records are acquired before the quota is checked. If the quota then throttles the client, the records stay acquired,
         although they are not in the response. Kafka does the same.
@@ -551,7 +551,7 @@ class ShareFetch:
         return named
 
     def _response(self) -> Generator[Offload | None, Any, ShareFetchResponse]:
-        """The response with the fetched and the acknowledged partitions."""
+        """Returns the response with the fetched and the acknowledged partitions."""
         response = _refused(ErrorCode.NONE)
         held = next(iter(self._held.values()), None)
         settings = self._shares.settings(self.request.group_id or "") if held is None else held.settings

@@ -77,7 +77,7 @@ def _wrong(sent: TopologyDescription) -> str | None:
 
 
 def _kept(sent: TopologyDescription) -> described.TopologyDescription:
-    """The description as StreamsGroupDescribe has it."""
+    """Returns the description as StreamsGroupDescribe has it."""
     return described.TopologyDescription(
         subtopologies=[
             described.TopologyDescriptionSubtopology(subtopology_id=each.subtopology_id, nodes=_nodes(each.nodes))
@@ -91,7 +91,7 @@ def _kept(sent: TopologyDescription) -> described.TopologyDescription:
 
 
 def _nodes(sent: Iterable[TopologyDescriptionNode]) -> list[described.TopologyDescriptionNode]:
-    """The nodes; fields that do not belong to a node's type are left empty, and repeated names are left out."""
+    """Returns the nodes; fields that do not belong to a node's type are left empty, and repeated names are left out."""
     return [
         described.TopologyDescriptionNode(
             name=node.name, node_type=node.node_type, successors=[*dict.fromkeys(node.successors)],

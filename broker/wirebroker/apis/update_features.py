@@ -54,7 +54,7 @@ def _result(feature: str, reason: str) -> UpdatableFeatureResult:
 
 
 def _unsupported(request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """The response of a broker with ZooKeeper, which has no features. Each update gets its own refusal."""
+    """Returns the response of a broker with ZooKeeper, which has no features. Each update gets its own refusal."""
     message = "Could not apply finalized feature update because the provided feature is not supported."
     names = dict.fromkeys(each.feature for each in request.feature_updates)
     results = [

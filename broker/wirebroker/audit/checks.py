@@ -43,7 +43,7 @@ class Bounds(NamedTuple):
     expiration_ms: int = EXPIRATION_MS
     """producer.id.expiration.ms"""
     internal: bool = False
-    """Whether the topic is a coordinator's topic, in which Kafka writes all transactional batches with sequence 0."""
+    """Tells whether the topic is a coordinator's topic, in which Kafka writes all transactional batches with sequence 0."""
     now: int = -1
     """the time in ms since the epoch up to which open transactions have lasted; −1 stands for the latest timestamp of the
     log"""
@@ -147,8 +147,8 @@ def _damaged(damage: Damage, offset: int) -> Finding:
 
 
 def _offset_gaps(unexplained: Sequence[tuple[int, BatchRow]], findings: Sequence[Finding]) -> Iterator[Finding]:
-    """Yields a finding for each offset hole. A hole is no finding if sequence gaps across it account for at least as many
-    records."""
+    """Yields a finding for each offset hole. A hole is not a finding if sequence gaps at the same place account for at least as
+    many records."""
     gaps = [(each, (each.last_sequence - each.first_sequence) % SEQUENCES + 1) for each in findings if each.kind == "gap"]
     begins = _Sums((each.first_offset, missing) for each, missing in gaps if each.first_offset < each.last_offset)
     ends = _Sums((each.last_offset, missing) for each, missing in gaps if each.first_offset < each.last_offset)
@@ -292,7 +292,7 @@ def _gaps(placed: Sequence[_Placed], lower: BatchRow | None, holes: _Holes) -> I
             each.place - places[0], holes.between(reach.row, each.row)
         ):
             yield _gap(WORDS.gap(each.row, _numbers(places), reach.row, each.row), places, reach.row, each.row)
-        if (each.end, -each.order) > (reach.end, -reach.order):  # if the ends are equal, the batch that was stored first
+        if (each.end, -each.order) > (reach.end, -reach.order):  # of two batches with the same end, choose the one stored first
             reach = each
 
 

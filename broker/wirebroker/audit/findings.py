@@ -10,7 +10,7 @@ SEVERITIES: tuple[str, ...] = get_args(Severity)
 EXPIRATION_MS = 86_400_000
 """Kafka's default of producer.id.expiration.ms."""
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-"""Kafka writes every transactional batch of `__consumer_offsets` with sequence 0, so sequences mean nothing there."""
+"""Kafka writes every transactional batch of `__consumer_offsets` with sequence 0, so these sequences identify nothing."""
 PREALLOCATED = 1024 * 1024
 """With log.preallocate, a broker fills a segment with zeros up to the size segment.bytes.
 
@@ -188,7 +188,8 @@ class RecordRow(NamedTuple):
 
     @property
     def counts(self) -> bool:
-        """Whether a read_committed consumer gets the record. Records of aborted or open transactions do not count as stored."""
+        """Tells whether a read_committed consumer gets the record. Records of aborted or open transactions do not count as
+        stored."""
         return self.transaction in ("none", "committed")
 
     @property

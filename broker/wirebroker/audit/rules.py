@@ -23,7 +23,7 @@ class Rules:
         return yes if condition else no
 
     def modulo(self, number: Any, divisor: int) -> Any:
-        """The remainder, which is never negative."""
+        """Returns the remainder, which is never negative."""
         return number % divisor
 
     # Sequences
@@ -52,9 +52,10 @@ class Rules:
         return (place > 0) & (lower_epoch >= 0) & (lower_epoch < epoch)
 
     def is_unexplained(self, missing: Any, holes: Any) -> Any:
-        """Tells whether a gap is unexplained, because more sequences than offsets are `missing` between two batches.
+        """Tells whether a gap is unexplained, because more sequences are `missing` between two batches than `holes` can
+        explain.
 
-        `holes` is the number of explained missing offsets between the batches.
+        `holes` is the number of offsets between the batches that compaction or damage removed.
         """
         return holes < missing
 

@@ -115,7 +115,7 @@ class Validator:
 
 
 def _header(row: Arrival) -> BatchHeader:
-    """The header fields that `judge` reads. This module calls `judge` without transactions."""
+    """Returns the header fields that `judge` reads. This module calls `judge` without transactions."""
     return BatchHeader(
         0, row.bytes, -1, 2, 0, 0, row.records - 1, row.time, row.time, row.producer_id, row.producer_epoch,
         row.first_sequence, row.records,

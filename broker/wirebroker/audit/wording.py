@@ -24,7 +24,7 @@ class Wording:
         return yes if condition else no
 
     def checksum(self, number: Any) -> Any:
-        """A CRC in hexadecimal."""
+        """Returns a CRC in hexadecimal."""
         return f"{number:#010x}"
 
     def seconds(self, ms: Any) -> Any:
@@ -58,7 +58,7 @@ class Wording:
         return self.text("{numbers} of {who} {verb}", numbers=numbers, who=self.producer(row), verb=verb)
 
     def batch(self, row: Any, is_marker: Any = False) -> Any:
-        """The batch as the subject of a sentence. A batch with sequences is named by its sequences."""
+        """Returns the batch as the subject of a sentence. A batch with sequences is named by its sequences."""
         plain = self.text("a {kind} of {who} is", kind=self.choose(is_marker, "marker", "batch"), who=self.producer(row))
         return self.choose(row.base_sequence < 0, plain, self.sequences(row, row.base_sequence, row.last_sequence))
 
@@ -193,11 +193,12 @@ class Wording:
         )  # fmt: skip
 
     def label(self, has_key: Any, key: Any, value: Any) -> Any:
-        """The key of a single record, or the value of a record without a key."""
+        """Returns the key of a single record, or the value of a record without a key."""
         return self.choose(has_key, self.text("; key {key}", key=key), self.text("; value {value}", value=value))
 
     def _records(self, run: Any) -> Any:
-        """The subject, such as `records 125–132 of producer 12 are`; the numbers are the sequences of the first copies."""
+        """Returns the subject, such as `records 125–132 of producer 12 are`; the numbers are the sequences of the first
+        copies."""
         first, last = run.first_base_sequence, run.first_last_sequence
         single = run.records == 1
         verb = self.choose(single, "is", "are")
@@ -211,8 +212,8 @@ class Wording:
         return self.choose((first < 0) | (run.first_producer_id < 0), counted, numbered)
 
     def _copies(self, run: Any) -> Any:
-        """The places and producers of both copies. If the later copy has other sequences, the text names these sequences,
-        too."""
+        """Returns the places and producers of both copies. If the later copy has other sequences, the text names these
+        sequences, too."""
         once = self.text("at {offsets}", offsets=self.offsets(run.first_base_offset, run.first_last_offset))
         again = self.range(run.base_offset, run.last_offset)
         differs = (run.base_sequence != -1) & (run.base_sequence != run.first_base_sequence)
@@ -253,7 +254,7 @@ class Wording:
     # The journal
 
     def record(self, has_key: Any, key: Any, value: Any) -> Any:
-        """A record as a journal names it."""
+        """Returns a record as a journal names it."""
         with_key = self.text("key {key}, value {value}", key=key, value=value)
         return self.choose(has_key, with_key, self.text("value {value}", value=value))
 
@@ -285,7 +286,7 @@ class Wording:
         )  # fmt: skip
 
     def in_transaction(self, partition: Any, offset: Any, is_aborted: Any) -> Any:
-        """The reason why a record is lost: its transaction was not committed."""
+        """Returns the reason why a record is lost: its transaction was not committed."""
         return self.text(
             ": the transaction that holds it at offset {offset} of partition {partition} {state}",
             offset=offset, partition=partition, state=self.choose(is_aborted, "was aborted", "is open"),
@@ -325,7 +326,7 @@ class Wording:
         )  # fmt: skip
 
     def hidden_record(self, side: str, near: Any) -> Any:
-        """The reason why the input of an output, or the output of an input, does not count: its transaction was not
+        """Returns the reason why the input of an output, or the output of an input, does not count: its transaction was not
         committed."""
         return self.text(
             "; {side} at offset {offset} of {partition} belongs to a transaction that {state}",

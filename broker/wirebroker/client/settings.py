@@ -173,7 +173,7 @@ def _login(pairs: Mapping[str, str]) -> dict[str, Any]:
         raise BadConfig('sasl.jaas.config is missing or is not `MODULE required username="…" password="…";`') from None
     if module.name not in (PLAIN_MODULE, SCRAM_MODULE):
         raise BadConfig(f"sasl.jaas.config names {module.name}, but {mechanism} needs {PLAIN_MODULE} or {SCRAM_MODULE}")
-    options = module.options  # options that the module does not have are ignored
+    options = module.options  # the login module ignores unknown options
     if not {"username", "password"} <= options.keys():
         raise BadConfig('sasl.jaas.config needs username="…" and password="…"')
     by_token = module.name == SCRAM_MODULE and options.get("tokenauth", "").lower() == "true"

@@ -45,7 +45,7 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def _words(failure: OSError) -> str:
-    """The system's message for a failure, without the error number."""
+    """Returns the system's message for a failure, without the error number."""
     return (not isinstance(failure, ssl.SSLError) and failure.strerror) or str(failure)
 
 

@@ -21,9 +21,9 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
         self.partners: dict[str, list[str]] = {}
-        """For each flag that does nothing alone, its partners. The flag works if one of the partners is given."""
+        """For each flag that has no effect alone: its partners. The flag has an effect if one of the partners is given."""
         self.loners: dict[str, set[str]] = {}
-        """For each flag with which most other flags do nothing, the flags that may be given with it."""
+        """For each flag that excludes most other flags: the flags that may be given with it."""
 
     def needs(self, partners: str, *flags: str) -> None:
         """Refuse each of these flags and its environment variable, unless one of the partners is given, too."""
@@ -52,8 +52,8 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]  # argparse's overloads are about namespaces of other classes
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Does what argparse's method does, but the parser of a command refuses unknown arguments itself, so that the error
-        names the command."""
+        """Like argparse's method, except that a command's parser refuses unknown arguments itself. So the error names the
+        command."""
         if args is not None and not self._commands():
             self._refuse_unknown_flags(args)
         parsed, unknown = super().parse_known_args(args, namespace)

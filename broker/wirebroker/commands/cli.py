@@ -36,8 +36,8 @@ EXIT_CODES = "exit codes: 0 success, 1 a difference or a finding, 2 the command 
 
 
 def build_parser(command: str = "") -> argparse.ArgumentParser:
-    """The parser of the whole command line, or only of this command of the broker. Making the parsers of all commands would
-    take much of a broker's start time.
+    """Returns the parser of the whole command line, or only of this command of the broker. Making the parsers of all commands
+    would take much of a broker's start time.
     """
     from wirebroker.common.version import __version__, build
 
@@ -320,7 +320,8 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def named(text: str) -> str:
-    """A path or an address. An empty value is refused, because it often comes from a variable that was never set."""
+    """The type of a flag that takes a path or an address. An empty value is refused, because it often comes from a variable
+    that was never set."""
     if not text.strip():
         raise argparse.ArgumentTypeError("the value is empty")
     return text
@@ -354,7 +355,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     parsed = build_parser(next(iter(words), "")).parse_args(words)
-    gc.disable()  # modules are never garbage, so the collector need not look at them
+    gc.disable()  # the collector need not look at modules, because they are never freed
     run = import_module(parsed.command).run
     gc.freeze()
     gc.enable()
@@ -362,7 +363,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = run(parsed)
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader has closed the output, as in `| head`
+    except BrokenPipeError:  # the reader has closed the output, as `head` does in `… | head`
         sys.stderr.close()
         return 0
     return code

@@ -42,7 +42,7 @@ def listeners(arguments: argparse.Namespace, settings: Mapping[str, str], node_i
 
 
 def places(arguments: argparse.Namespace, settings: Mapping[str, str]) -> dict[str, tuple[Address, SecurityProtocol]]:
-    """The address and protocol of each listener of the first broker, by name.
+    """Returns the address and protocol of each listener of the first broker, by the listener's name.
 
     Raises UsageError for a bad address, and for a name that two listeners have.
     """

@@ -1,4 +1,4 @@
-"""What Java counts as blank in a text.
+"""Handles blanks in a text as Java does.
 
 Python's `str.strip` also removes the other blanks of Unicode, and keeps control characters.
 """

@@ -44,7 +44,7 @@ class Rotation(Struct, frozen=True):
 
     @classmethod
     def of(cls, text: str, keep: int = KEPT) -> Rotation:
-        """The rotation that `100MB`, `1h` or `100MB,1h` describes. Raises ValueError."""
+        """Returns the rotation that `100MB`, `1h` or `100MB,1h` describes. Raises ValueError."""
         size = ms = None
         for part in text.split(","):
             found = _LIMIT.fullmatch(part.strip())
@@ -67,10 +67,10 @@ class LastingFile:
 
     Each piece is written immediately and whole, so that a killed process loses no piece.
 
-    Each file begins with `start`. Log messages call the contents `what`. With `replaces` an existing file is not continued: it
-    is emptied, or rotated if there is a rotation. If a write fails, the log reports the failure, and the file keeps its whole
-    pieces. Writing is tried again with the first piece after `RETRY_MS`. Writing to a special file such as a pipe is not tried
-    again. A pipe needs a reader before it is opened. Raises OSError.
+    Each file begins with `start`. Log messages call the contents `what`. With `replaces`, an existing file is emptied, or
+    rotated if there is a rotation. If a write fails, the log reports the failure, and the file keeps its whole pieces. Writing
+    is tried again with the first piece after `RETRY_MS`. Writing to a special file such as a pipe is not tried again. A pipe
+    needs a reader before it is opened. Raises OSError.
     """
 
     def __init__(

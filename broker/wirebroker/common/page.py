@@ -34,7 +34,7 @@ has the colour's name, for example `likely` on `likely-tint`."""
 
 
 def variables(dark: bool) -> str:
-    """The declarations of the page's variables."""
+    """Returns the declarations of the page's variables."""
     return "".join(f"--{name}:{shades.dark if dark else shades.light};" for name, shades in PALETTE.items())
 
 
@@ -69,7 +69,8 @@ The page shows names and contents of records from any source, so the browser mus
 
 
 def head(title: str, heading: str, about: str) -> str:
-    """The beginning of a page: its head, its heading and a line about the page. The text of this line, `about`, is HTML."""
+    """Returns the beginning of a page: its head, its heading and a line about the page. The text of this line, `about`, is
+    HTML."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -84,7 +85,7 @@ def text(words: str) -> str:
 
 
 def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of HTML cells; on a phone each row becomes a paragraph."""
+    """Returns a table of HTML cells; on a phone each row becomes a paragraph."""
     names = "".join(f"<th>{name}</th>" for name in heading)
     body = "".join(
         "<tr>" + "".join(f"<td title='{name}'>{cell}</td>" for name, cell in zip(heading, row, strict=True)) + "</tr>"

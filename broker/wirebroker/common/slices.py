@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 End = tuple[None, ...]
-"""Long work yields from such a tuple after each element: `(None,)` ends the slice, and `()` continues the slice."""
+"""Long work executes `yield from` with such a tuple after each element. `(None,)` ends the slice; `()` continues it."""
 Pause = Callable[[], End]
 """Called for each element of long work: `yield from pause()`. See `pauses`."""
 
@@ -34,7 +34,7 @@ def pauses(every: int = SLICE) -> Pause:
 
 
 def never() -> End:
-    """A `Pause` for work that is done at once."""
+    """A `Pause` that never ends a slice."""
     return ()
 
 
@@ -54,7 +54,7 @@ def weighted_pauses(every: int = TOPICS) -> Callable[[int], End]:
 
 
 def after(done: Sized) -> Generator[None, Any, None]:
-    """End the slice if the elements `done` were enough for a slice (`TOPICS`): `yield from after(topics)`."""
+    """End the slice if the number of elements `done` fills a slice (`TOPICS`): `yield from after(topics)`."""
     if len(done) >= TOPICS:
         yield
 

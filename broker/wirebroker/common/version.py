@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 
 
 def build() -> str:
-    """Tells whether the modules that do most of the work are compiled to machine code.
+    """Tells whether the most used modules are compiled to machine code.
 
     The function does not import these modules.
     """

@@ -154,7 +154,7 @@ class Controlled(Readable):
         raise NotImplementedError
 
     def transactions(self) -> dict[str, states.Transaction]:
-        """The transactional ids, with the states of their transactions."""
+        """Returns the transactional ids, with the states of their transactions."""
         raise NotImplementedError
 
     def families(self) -> Iterable[Family]:

@@ -38,8 +38,8 @@ except ImportError as missing:
 logger = logging.getLogger("wirebroker")
 
 IDLE_S = 3600
-"""The control keeps a connection without requests for this many seconds. HTTP clients keep theirs for up to 1200 s, as Java
-does before JDK 20. If the control closed a connection first, a POST that a client sends at that moment would fail."""
+"""The control keeps an idle connection for this many seconds. HTTP clients keep an idle connection for at most 1200 s (Java
+before JDK 20). If the control closed the connection first, a POST that a client sends at that moment would fail."""
 LAST_RESPONSES_S = 1
 """When the control stops, it waits this many seconds for clients to read their last responses."""
 

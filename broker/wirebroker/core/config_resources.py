@@ -216,8 +216,8 @@ class Alteration:
         return None
 
     def _server_error(self, message: str) -> Refusal:
-        """The refusal of a change that fails with an exception in Kafka. In some releases the response has the exception's
-        message."""
+        """Returns the refusal of a change that fails with an exception in Kafka. In some releases the response has the
+        exception's message."""
         tells = TELLS_SERVER_ERRORS.of(self.cluster.configs.release)
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, message if tells else None)
 

@@ -65,7 +65,7 @@ class Session(Struct):
     epoch: int = 1
     partitions: dict[PartitionKey, Cached] = {}
     keeps_epochs: bool = True
-    """Whether the session remembers the leader epoch that a request names (`KEEPS_FETCH_EPOCHS`)."""
+    """Tells whether the session remembers the leader epoch that a request names (`KEEPS_FETCH_EPOCHS`)."""
 
     def hold(self, name_of: Callable[[TopicKey], str | None], named: Iterable[Named]) -> None:
         """Add these partitions to the session, or update the fields with which they are fetched."""

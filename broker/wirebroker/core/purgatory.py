@@ -251,13 +251,13 @@ class Timers:
         return bool(self._heap) and self._heap[0][0] <= now
 
     def begin_move(self) -> None:
-        """A move of the clock begins, and consists of several runs. All these runs together have the limits of one run. In
-        these runs, work always ends before later timers run."""
+        """Note that a move of the clock begins, which consists of several runs. All these runs together have the limits of one
+        run. In these runs, work always ends before later timers run."""
         self._again.clear()
         self._moves = True
 
     def end_move(self) -> None:
-        """The move of the clock has ended."""
+        """Note that the move of the clock has ended."""
         self._moves = False
 
     def run(self, now: int, enough: Callable[[], bool] | None = None) -> None:

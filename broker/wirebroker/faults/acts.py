@@ -21,13 +21,13 @@ if TYPE_CHECKING:  # a proxy has no broker
 
 
 class ExchangeParts(Received, Parked, Protocol):
-    """The attributes and methods that faults need of a request before its response is sent."""
+    """The attributes and methods of a request that faults use before its response is sent."""
 
     correlation_id: int
     now: int
     """The time of arrival, in ms since the epoch."""
     frame: memoryview | None
-    """The bytes of the request, with which the fast path compares the next request. With None, the fast path compares
+    """The fast path compares the next request with these bytes of the request. If this is None, the fast path compares
     nothing."""
 
     @property

@@ -26,7 +26,7 @@ Misfit = tuple[str, tuple[object, ...]]
 
 
 class _Reason(Struct):
-    """The number of requests that the same words of the rule did not fit, and the values that these requests had instead."""
+    """Counts the requests that did not fit the same words of the rule, and remembers the values that these requests had."""
 
     count: int = 0
     found: dict[str, dict[object, None]] = {}
@@ -47,7 +47,7 @@ class Misses:
         self._until = self._arrived.copy()
 
     def add(self, api: str, misfits: Iterable[Misfit]) -> None:
-        """Note that a request, or a batch in a Produce request, did not fit."""
+        """Note that a request, or a batch in a Produce request, did not fit the rule."""
         found = dict(misfits)
         key = api, tuple(found)
         if key not in self._reasons and len(self._reasons) >= MOST_REASONS:

@@ -157,7 +157,7 @@ class FaultPlan:
     def load_again(self, rules: Iterable[Rule]) -> None:
         """After a soft reset, load copies of the rules with which the broker was started, and use the first seed again.
 
-        As in `succeed`, earlier copies of these rules that never fired are forgotten.
+        Forget, as `succeed` does, earlier copies of these rules that never fired.
         """
         self.reseed(self._first_seed)
         again = [self._load(rule.copy()) for rule in rules]

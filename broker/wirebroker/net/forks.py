@@ -19,7 +19,7 @@ class HoldsSockets(Protocol):
     """An object with sockets that only this process may use."""
 
     def descriptors(self) -> Iterable[int]:
-        """The file descriptors of the sockets that are open now."""
+        """Returns the file descriptors of the sockets that are open now."""
 
 
 _owners: WeakSet[HoldsSockets] = WeakSet()

@@ -67,7 +67,7 @@ class Host(Server):
         give_up_in_children(self)
 
     def descriptors(self) -> Iterator[int]:
-        """The file descriptors of all listeners and connections."""
+        """Yields the file descriptors of all listeners and connections."""
         for server in self._servers:
             yield from (each.fileno() for each in server.sockets)
         for protocol in self.clients.values():

@@ -43,7 +43,7 @@ class Server(Driver["BrokerProtocol"]):
         raise NotImplementedError
 
     def queue(self, protocol: BrokerProtocol) -> None:
-        """Give the connection its next slice after the slices of the connections that wait already."""
+        """Put the connection at the end of the queue of connections that wait for their next slice."""
         raise NotImplementedError
 
     def advance_soon(self, ms: int) -> None:
@@ -119,7 +119,7 @@ class BrokerProtocol(ClientConnection):
     def _take(self, data: memoryview, now: int) -> None:
         """Handle the complete frames in `data`, and keep the remaining bytes."""
         connection, receive = self.connection, self._engine.receive
-        connection.halted = False  # an earlier request may have set it after its frame was taken
+        connection.halted = False  # the previous request may have set this after `receive` returned
         pos, end = 0, len(data)
         try:
             while end - pos >= SIZE_BYTES:

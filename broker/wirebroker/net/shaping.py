@@ -56,7 +56,7 @@ class ShapedLine:
         self._go_on()
 
     def stop(self) -> None:
-        """The connection is closed: drop everything that is not sent."""
+        """Drop everything that is not sent, because the connection is closed."""
         self._waiting.clear()
         if self._alarm is not None:
             self._alarm.cancel()

@@ -22,7 +22,7 @@ from wirebroker.storage.upkeep import Job
 logger = logging.getLogger("wirebroker")
 
 PAUSE_S = 0.5
-"""The time in seconds from a failed sync to the next sync, for which the responses to later writes wait."""
+"""After a failed sync, the next sync begins after this time in seconds. Responses to later writes wait until then."""
 
 
 class StorageJobs:
@@ -56,7 +56,7 @@ class StorageJobs:
         engine first.
         """
         store, engine = self._store, self._engine
-        if engine.cluster.decisions.pending:  # a timer or a test has made changes; requests write their changes themselves
+        if engine.cluster.decisions.pending:  # changes by a timer or a test; a request writes its own changes
             engine.cluster.decisions.write_down(self._clock.now())
         if self._holds_responses and not self._closing:
             job = None if self._blocked else store.sync_now()

@@ -163,8 +163,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._ask()
 
     def eof_received(self) -> bool:
-        if self._is_queued:  # the bytes that wait may be the end of the handshake and requests
-            self._socket.pause_reading()  # after their turn, the socket reports the end again
+        if self._is_queued:  # the waiting bytes may be the end of the handshake, and requests
+            self._socket.pause_reading()  # when reading resumes, the socket reports the end again
             return True
         return bool(self._is_connected and self._above.eof_received())
 

@@ -81,8 +81,8 @@ class LearnedDirectory:
         return tuple(self._sessions.get((node_id, request.session_id), ()))
 
     def session_offset(self, request: FetchRequest, node_id: int, topic: str, partition: int) -> int:
-        """Returns the offset from which a Fetch reads a partition of its session that the request does not name, or −1 for an
-        unknown offset."""
+        """Returns the offset from which a Fetch reads a partition that is in its session but not in its request, or −1 if the
+        offset is unknown."""
         return self._sessions.get((node_id, request.session_id), {}).get((topic, partition), UNKNOWN_OFFSET)
 
     def group_partitions(self, group_id: str) -> Iterable[tuple[str, int]]:
@@ -98,8 +98,7 @@ class LearnedDirectory:
                 self._ids[name] = topic_id
 
     def fetched(self, request: FetchRequest, response: FetchResponse, node_id: int) -> None:
-        """Update a fetch session (KIP-227). A Fetch with a response has added partitions to the session, and removed other
-        partitions."""
+        """Update a fetch session (KIP-227). The Fetch has added partitions to the session or removed partitions from it."""
         if request.session_epoch == FINAL_EPOCH or not response.session_id or response.error_code:
             self._sessions.pop((node_id, request.session_id), None)
             return

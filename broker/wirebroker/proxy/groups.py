@@ -49,8 +49,8 @@ EMPTY, STABLE, PREPARING, COMPLETING, RECONCILING = (
 )
 ASSIGNING, NOT_READY = "Assigning", "NotReady"
 LACKS_TOPICS, ASSIGNMENT_DELAYED = {1, 2, 3}, 5
-"""Two sets of statuses in a streams group's heartbeat response: the first mean that topics are missing or wrong, the second
-that the assignment is delayed."""
+"""Two sets of statuses in a streams group's heartbeat response: statuses for missing or wrong topics, and statuses for a
+delayed assignment."""
 MOST_GROUPS = 1_000
 """At most this many groups are remembered. The group without a request for the longest time is forgotten first."""
 MOST_MEMBERS, MOST_OFFSETS = 20_000, 100_000

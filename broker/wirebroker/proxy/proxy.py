@@ -69,7 +69,7 @@ MEASURED_MS = 600_000
 WATCHED_MS = 60_000
 """The proxy decodes each Fetch for this many ms after each request for groups or transactions."""
 FEW = 1_000
-"""The responses to at most this many batches are compared with the shadow's verdicts at once."""
+"""If a Produce has at most this many batches, its response is compared with the shadow's verdicts without a pause."""
 SHORT = 64 * FEW
 """A Produce of at most this many bytes has at most `FEW` batches, because the header of a batch has 61 bytes."""
 METRICS_LIMIT = 16 * 1024 * 1024

@@ -206,8 +206,8 @@ class Relay:
     def expects(self, correlation_id: int) -> bool:
         """Tells whether a response with this correlation id, or a response without a header, is expected.
 
-        A capture may lack parts of a connection. So if this response is expected, the responses that should have come before it
-        are no longer expected.
+        A capture may lack parts of a connection. So if this response is expected, the relay stops expecting the earlier
+        responses.
         """
         awaited = self._awaited
         if not awaited or awaited[0].key < 0:
@@ -314,8 +314,8 @@ class Relay:
             self.from_client(memoryview(b""), now)
 
     def _is_acknowledged(self, version: int, data: memoryview) -> bool:
-        """Whether a Produce has acks ≠ 0. Perhaps only the beginning of the request has arrived. The result is remembered with
-        the request's first bytes, because all requests of one producer begin with the same bytes.
+        """Tells whether a Produce has acks ≠ 0. Perhaps only the beginning of the request has arrived. The result is remembered
+        with the request's first bytes, because all requests of one producer begin with the same bytes.
         """
         known_version, start = self._acknowledged
         if version == known_version and data[REQUEST_START : REQUEST_START + len(start)] == start:
@@ -399,7 +399,7 @@ class Relay:
 
     @property
     def _owes_responses(self) -> bool:
-        """Whether the broker still has to send responses."""
+        """Tells whether the broker still has to send responses."""
         return bool(self._awaited) or self._broker.passing > 0
 
     def _forward(self, data: Buffer) -> None:
@@ -461,7 +461,7 @@ class Relay:
     # From the broker
 
     def pass_responses(self, data: memoryview, pos: int = 0) -> int:
-        """The fast path for responses; it works like `pass_requests`."""
+        """The fast path for responses, which works like `pass_requests`."""
         broker, owed, end = self._broker, self._awaited, len(data)
         if broker.tail or broker.passing or self._client.tail or self.connection.state is not OPEN:
             return pos

@@ -201,7 +201,7 @@ class Shadow:
                 self._new.popitem(last=False)
 
     def lacks(self, topic: str, partition: int, producer_id: int) -> bool:
-        """Whether the broker may have a state of this producer on this partition that the shadow does not have."""
+        """Tells whether the broker may have a state of this producer on this partition, although the shadow has none."""
         return producer_id >= 0 and producer_id not in self._new and (topic, partition, producer_id) not in self._states
 
     def described(self, topic: str, partition: int, producer_id: int, producer_epoch: int, last_sequence: int) -> None:
@@ -265,7 +265,7 @@ class Shadow:
         if not known.whole and isinstance(verdict, Reject):
             return None  # batches that the proxy has not seen may explain the rejection
         if isinstance(verdict, Duplicate) and verdict.base_offset == UNSEEN:
-            return None  # only the last sequence of the stored batch is known, and the first may differ
+            return None  # the first sequence of the stored batch is unknown, and may differ
         return verdict
 
     def _advance(
@@ -304,7 +304,7 @@ def _name(verdict: Verdict) -> Predicted:
 
 
 def _outcome(known: _Known | None, verdict: Verdict | None, code: int, base_offset: int) -> Outcome:
-    """Returns what the response means. Kafka responds to a retry without an error; only the offset shows that it is a
+    """Returns what the response means. Kafka responds to a retry without an error; only the offset shows that the batch is a
     duplicate.
     """
     if code:

@@ -122,12 +122,12 @@ class Authenticator:
                 self._cluster.alter_scram({(name, mechanism.number): made})
 
     def mechanisms(self, listener: str) -> list[str]:
-        """The enabled mechanisms of a listener, in Kafka's order."""
+        """Returns the enabled mechanisms of a listener, in Kafka's order."""
         names = self.mechanisms_in_setting(listener)
         return set_of_names(BY_PASSWORD if names == [GSSAPI] else names)
 
     def mechanisms_in_setting(self, listener: str) -> list[str]:
-        """The mechanisms in the listener's setting, in the order of the setting."""
+        """Returns the mechanisms in the listener's setting, in the order of the setting."""
         names = self._cluster.configs.at(listener, "sasl.enabled.mechanisms")
         return names if isinstance(names, list) else []
 

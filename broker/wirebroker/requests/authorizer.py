@@ -35,11 +35,11 @@ class Authorizer:
         self._on = False
         self._super_users: frozenset[str] = frozenset()
         self._open = False
-        """Whether clients may do everything with a resource that has no ACLs."""
+        """Tells whether clients may do everything with a resource that has no ACLs."""
 
     @property
     def on(self) -> bool:
-        """Whether the cluster has an authorizer. Without an authorizer every client may do everything."""
+        """Tells whether the cluster has an authorizer. Without an authorizer every client may do everything."""
         configs = self._cluster.configs
         if self._read_at != configs.version:
             self._read_at = configs.version
@@ -49,8 +49,8 @@ class Authorizer:
         return self._on
 
     def may(self, connection: Connection, operation: Operation, kind: ResourceType, name: str, *, asked: bool = True) -> bool:
-        """Whether the client may do this operation on the resource. `asked` means that the client has requested the operation,
-        so that a refusal is reported.
+        """Tells whether the client may do this operation on the resource. `asked` means that the client has requested the
+        operation, so that a refusal is reported.
         """
         if not self.on:
             return True
@@ -75,7 +75,7 @@ class Authorizer:
         return partial(self.may, connection, Operation.DESCRIBE, ResourceType.TOPIC, asked=False)
 
     def may_some(self, connection: Connection, operation: Operation, kind: ResourceType) -> bool:
-        """Whether the client may do this operation on at least one resource of the type (KIP-679)."""
+        """Tells whether the client may do this operation on at least one resource of the type (KIP-679)."""
         return self.may(connection, operation, kind, ANYTHING, asked=False) or self._cluster.acls.allows_some(
             str(connection.session.principal), connection.client_host, operation, kind
         )

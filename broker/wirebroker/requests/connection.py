@@ -29,7 +29,7 @@ NO_LIMIT = 2**31 - 1
 
 
 class ConnectionState(Enum):
-    """Whether a connection's requests get responses."""
+    """Tells whether a connection's requests get responses."""
 
     OPEN = "requests get responses"
     SILENT = "a fault lost a response: later responses are withheld too, because clients match responses by order"

@@ -141,8 +141,8 @@ def _overwrite(response: Any, code: int, only: Where | None, received: Received,
 
 
 def _parts_have_codes(response: Any) -> bool:
-    """Whether inner parts of this part, at any depth, have error codes. The inner parts then get the error, instead of this
-    part.
+    """Tells whether inner parts of this part, at any depth, have error codes. The inner parts then get the error, instead of
+    this part.
     """
     return any(map(_has_code, parts(response)))
 
@@ -219,7 +219,7 @@ def _like(cls: type[Struct], source: Any, code: int, pause: Pause) -> Generator[
 
 
 def _has_id(source: Any) -> bool:
-    """Whether a part of a request names its topic by id."""
+    """Tells whether a part of a request names its topic by id."""
     return isinstance(source, Struct) and first(source, "topicName") is None and any(first(source, "topicId") or b"")
 
 

@@ -29,12 +29,12 @@ class AnyExchange:
 
     @property
     def alive(self) -> bool:
-        """Whether the client's connection is still open, so that the client may be waiting for the response."""
+        """Tells whether the client's connection is still open, so that the client may be waiting for the response."""
         return self.connection.state is not CLOSED
 
     @property
     def responds(self) -> bool:
-        """Whether the client will get a response."""
+        """Tells whether the client will get a response."""
         return self.connection.state is OPEN
 
     def park(self) -> None:

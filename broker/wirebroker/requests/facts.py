@@ -93,7 +93,7 @@ def facts_of_header(header: RequestHeader, node: int, connection: int) -> Facts:
 
 
 def can_name(api: str, word: str) -> bool:
-    """Whether requests of this API can name a group, transactional_id, producer_id or producer_epoch."""
+    """Tells whether requests of this API can name a group, transactional_id, producer_id or producer_epoch."""
     cls = request_class(KEYS[api])
     if word == "group":
         return mentions(cls, "groupId") or mentions(cls, "coordinatorKey")
@@ -124,14 +124,14 @@ def _asks_for_all_topics(request: Message, version: int) -> bool:
 
 
 def _ids(request: Any, entity: Any, key_type: int) -> Iterator[str]:
-    """The groups or transactional ids that a request names."""
+    """Yields the groups or transactional ids that a request names."""
     yield from (each for each in values(request, entity) if each)
     if getattr(request, "key_type", None) == key_type:
         yield from request.coordinator_keys or [request.key]
 
 
 def producer_of_request(request: Any) -> tuple[int, int] | None:
-    """The producer id and epoch that a request itself names, outside its batches."""
+    """Returns the producer id and epoch that a request itself names, outside its batches."""
     cls = type(request)
     for id_field, epoch_field in zip(holders(cls, "producerId"), holders(cls, "producerEpoch"), strict=False):
         if (producer_id := getattr(request, id_field)) >= 0:

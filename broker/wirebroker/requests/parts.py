@@ -45,7 +45,7 @@ def topic_label(struct: Any, directory: Directory) -> str:
 
 
 def partition_index(part: Any) -> int | None:
-    """The partition that a part of a request or response names."""
+    """Returns the partition that a part of a request or response names."""
     if isinstance(part, int):
         return part
     for name in holders(type(part), "partition"):
@@ -104,7 +104,7 @@ def named_in(request: Message, directory: Directory) -> Where:
 
 
 def names_topics(message: Any, directory: Directory) -> bool:
-    """Whether a message has parts that name topics."""
+    """Tells whether a message has parts that name topics."""
     return any(topic_name(part, directory) is not None or names_topics(part, directory) for part in parts(message))
 
 

@@ -16,21 +16,21 @@ class Directory(Protocol):
     """
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of the topic with this id."""
+        """Returns the name of the topic with this id."""
 
     def topic_id(self, name: str) -> bytes:
-        """The id of the topic with this name; zeros if the topic is not known."""
+        """Returns the id of the topic with this name; zeros if the topic is not known."""
 
     def topics(self) -> Iterable[str]:
-        """The names of all topics."""
+        """Returns the names of all topics."""
 
     def session_partitions(self, request: FetchRequest, node_id: int) -> Iterable[tuple[str, int]]:
-        """The partitions that an incremental Fetch reads because they are in its session. The request itself does not name
-        these partitions.
+        """Returns the partitions that an incremental Fetch reads because they are in its session. The request itself does not
+        name these partitions.
         """
 
     def group_partitions(self, group_id: str) -> Iterable[tuple[str, int]]:
-        """The partitions for which the group has committed offsets."""
+        """Returns the partitions for which the group has committed offsets."""
 
 
 class Received(Protocol):

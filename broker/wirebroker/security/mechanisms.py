@@ -27,7 +27,7 @@ class Success(NamedTuple):
     expires_at: int | None = None
     """The time at which the credential expires, in ms since the epoch; None if it never expires."""
     by_token: bool = False
-    """Whether the credential is a delegation token."""
+    """Tells whether the credential is a delegation token."""
 
 
 class Failure(NamedTuple):
@@ -37,7 +37,7 @@ class Failure(NamedTuple):
     message: str | None = None
     """The error message in the response. None means the standard message, which says only that the credentials are invalid."""
     responds: bool = True
-    """Whether the client gets a response. For some tokens, Kafka closes the connection instead."""
+    """Tells whether the client gets a response. For some tokens, Kafka closes the connection instead."""
 
 
 Outcome = Challenge | Success | Failure

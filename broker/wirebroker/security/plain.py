@@ -26,8 +26,8 @@ class Plain:
             if not value:
                 return _failure(f"Authentication failed: {what} not specified")
         expected = self._passwords.get(user)
-        # The time of the comparison depends only on the second argument, the client's password. So the refusal of an unknown
-        # user takes as long as refusing a wrong password.
+        # The time of the comparison depends only on the second argument, the client's password. So refusing an unknown user
+        # takes as long as refusing a wrong password.
         same = hmac.compare_digest((expected or "").encode(), password.encode())
         if not same:
             why = "the password is wrong" if expected is not None else "there is no such user"

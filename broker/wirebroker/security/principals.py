@@ -37,7 +37,8 @@ _VERSION = 0xA0
 _SUBJECT = 4
 """The index of the subject among a certificate's fields, without the version."""
 _MANY = 0x80
-"""A first byte of at least this value gives the number of the following bytes that contain the length."""
+"""If the first byte of a length has at least this value, the length is in the following bytes, and the first byte gives their
+number."""
 _RULE = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
 _SPLIT = re.compile(r"\s*(DEFAULT|RULE:(?:\\.|[^\\/])*/(?:\\.|[^\\/])*/[LU]?)\s*(?:,\s*|$)")
 

@@ -16,12 +16,12 @@ class SecurityProtocol(Enum):
 
     @property
     def tls(self) -> bool:
-        """Whether the bytes are encrypted."""
+        """Tells whether the bytes are encrypted."""
         return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 
     @property
     def sasl(self) -> bool:
-        """Whether clients authenticate by SASL."""
+        """Tells whether clients authenticate by SASL."""
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 

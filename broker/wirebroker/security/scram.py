@@ -137,6 +137,6 @@ class Scram:
 
 
 def _by_token(extensions: str) -> bool:
-    """Whether the client names a delegation token instead of a user (KIP-48)."""
+    """Tells whether the client names a delegation token instead of a user (KIP-48)."""
     pairs = dict(each.partition("=")[::2] for each in extensions.split(",") if each)
     return pairs.get("tokenauth", "").lower() == "true"

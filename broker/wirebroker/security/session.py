@@ -38,7 +38,8 @@ class Session:
         self.principal = principal
         """The client's principal. During a re-authentication this is still the principal of the previous authentication."""
         self.by_token = False
-        """Whether the client authenticated with a delegation token. Such a client may not create or renew delegation tokens."""
+        """Tells whether the client authenticated with a delegation token. Such a client may not create or renew delegation
+        tokens."""
         self.stage = Stage.HANDSHAKE_OR_VERSIONS if protocol.sasl else Stage.DONE
         self.mechanism = ""
         """The mechanism by which the client is authenticated; "" before the first success."""
@@ -47,11 +48,11 @@ class Session:
         self.user = ""
         """The client's user name in the authentication in progress or, if none is in progress, in the last authentication."""
         self.again = False
-        """Whether the last successful authentication was a re-authentication."""
+        """Tells whether the last successful authentication was a re-authentication."""
         self.sasl: Mechanism | None = None
         """The SASL dialogue of the authentication in progress."""
         self.bare = False
-        """Whether the client's tokens have no request headers, as after SaslHandshake version 0."""
+        """Tells whether the client's tokens have no request headers, as after SaslHandshake version 0."""
         self.expires_at: int | None = None
         """The time until which the client must authenticate again, in ms since the epoch (KIP-368). If the session never
         expires, this is None.
@@ -68,5 +69,5 @@ class Session:
 
     @property
     def sasl_user(self) -> bool:
-        """Whether the client has authenticated by SASL."""
+        """Tells whether the client has authenticated by SASL."""
         return self.protocol.sasl and self.mechanism != ""

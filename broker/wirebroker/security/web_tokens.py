@@ -44,7 +44,7 @@ class Disbelieved(NamedTuple):
     scope: str | None = None
     """The scopes that the token lacks. If the token was rejected for another reason, this is None."""
     responds: bool = True
-    """Whether the client gets a response. For some tokens, Kafka closes the connection instead."""
+    """Tells whether the client gets a response. For some tokens, Kafka closes the connection instead."""
 
     @property
     def response(self) -> str:
@@ -145,7 +145,7 @@ class UnsecuredTokens(NamedTuple):
         return cls(principal, scope, scopes, int(skew))
 
     def check(self, token: str, now: int) -> Believed | Disbelieved:
-        """The client's principal."""
+        """Returns the client's principal, or the reason why the token is rejected."""
         try:
             principal, expires_at, scopes = self._read(token, now)
         except _Wrong as wrong:
@@ -255,7 +255,7 @@ class SignedTokens(NamedTuple):
     scope_claim: str = "scope"
 
     def check(self, token: str, now: int) -> Believed | Disbelieved:
-        """The client's principal."""
+        """Returns the client's principal, or the reason why the token is rejected."""
         try:
             claims = self._verified(token)
             self._check_times(claims, now // 1000)

@@ -198,8 +198,8 @@ class LogDirectory:
 
     @property
     def is_whole(self) -> bool:
-        """Whether wirebroker wrote the checkpoints. If wirebroker wrote them, the folders of all partitions must exist; in a
-        copy of a real Kafka's directory, folders may be missing.
+        """Tells whether wirebroker wrote the checkpoints. If wirebroker wrote them, the folders of all partitions must exist;
+        in a copy of a real Kafka's directory, folders may be missing.
         """
         return self._is_signed
 

@@ -53,7 +53,7 @@ def make_folder(path: Path) -> None:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder exists at the path. Raises DamagedFile if the path is not a folder."""
+    """Tells whether a folder exists at the path. Raises DamagedFile if the path is not a folder."""
     try:
         kind = os.lstat(path).st_mode
     except FileNotFoundError:

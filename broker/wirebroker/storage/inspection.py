@@ -47,8 +47,8 @@ class Inspection:
         self._left = allowed
 
     def takes(self, path: Path) -> bool:
-        """Whether the start should read this file completely. The size of such a file is subtracted from the bytes that the
-        start may still read.
+        """Tells whether the start should read this file completely. The size of such a file is subtracted from the bytes that
+        the start may still read.
         """
         if self._left < LEAST:
             return False

@@ -356,7 +356,7 @@ class FolderLog:
             self._owner.transactions.keep_aborted(made.segment.base_offset, stop, made.aborted)
 
     def holds(self, segments: Sequence[Segment]) -> bool:
-        """Whether all of these segments are still part of the log."""
+        """Tells whether all of these segments are still part of the log."""
         return all(segment in self.segments for segment in segments)
 
     def _swap(self, made: Segment, replaces: Sequence[Segment]) -> None:

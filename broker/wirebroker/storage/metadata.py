@@ -98,11 +98,11 @@ class MetadataLog:
         if self.folder.is_dir():
             self._read()
         self.exists = self.end_offset > 0 or (self.folder / PARTITION_METADATA).exists()
-        """Whether the directory has metadata or once had it."""
+        """Tells whether the directory has metadata or once had it."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether metadata is missing. An empty metadata folder does not count, because the user empties it to accept the
+        """Tells whether metadata is missing. An empty metadata folder does not count, because the user empties it to accept the
         loss."""
         has_folder = self.folder.is_dir()
         if has_folder and not any(self.folder.iterdir()):

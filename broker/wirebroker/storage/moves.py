@@ -93,7 +93,7 @@ class Moves:
         self._unfinished: list[tuple[tuple[str, int], LogDirectory]] = []
 
     def has(self, log: FolderLog) -> bool:
-        """Whether this log is to be moved."""
+        """Tells whether this log is to be moved."""
         return log in self._wanted
 
     def move(self, partition: Partition, node_id: int, path: str) -> None:

@@ -67,7 +67,7 @@ class Known(NamedTuple):
     """The offset in the checkpoint of recovery points; None if that checkpoint does not name the partition."""
     log_start_offset: int
     starts_there: bool = False
-    """Whether a clean stop has recorded `log_start_offset`. If it has, and the log begins after this offset, segments are
+    """Tells whether a clean stop has recorded `log_start_offset`. If it has, and the log begins after this offset, segments are
     lost."""
     gaps_below: int = ANYWHERE
     """Compaction may have removed offsets before this offset."""
@@ -212,10 +212,10 @@ class Recovery:
         """The closed segments whose indexes contradict the batches."""
         self._starts: list[tuple[int, int]] = []
         self._is_known_at_end = False
-        """Whether the snapshot at the end of the log is usable."""
+        """Tells whether the snapshot at the end of the log is usable."""
         self._torn = ""
         self._is_complete = self._bases[0] == 0 and known.gaps_below == 0
-        """Whether the checked part of the log still has every batch that was ever written."""
+        """Tells whether the checked part of the log still has every batch that was ever written."""
 
     # Looking
 

@@ -150,7 +150,7 @@ class Segment:
         self.max_timestamp = -1
         self.first_timestamp = NO_TIMESTAMP
         self.dirty = False
-        """Whether the segment has changed since its last sync."""
+        """Tells whether the segment has changed since its last sync."""
         self.unchecked: Expected | None = None
         """The facts with which each batch is compared when it is read. If this process has already checked or written every
         batch, this is None.
@@ -425,7 +425,7 @@ class Segment:
         return position
 
     def holds(self, offset: int, position: int) -> bool:
-        """Whether the batch at `position` contains this offset."""
+        """Tells whether the batch at `position` contains this offset."""
         header = self.header_at(position)
         return header is not None and header.magic == 2 and header.base_offset <= offset <= header.last_offset
 

@@ -68,7 +68,7 @@ class FolderStore(Upkeep):
         self._uncleanable: set[FolderLog] = set()
         """Logs whose compaction has failed. As in Kafka, only the next start tries these logs again."""
         self._syncing = False
-        """Whether the timer has made a job that is not done yet."""
+        """Tells whether the timer has made a job that is not done yet."""
         self._cluster: Cluster | None = None
         self._changes: Changes
         self._moves: Moves
@@ -76,7 +76,7 @@ class FolderStore(Upkeep):
         """The object that reads the directory during the start; None after all logs are open."""
         self.cluster_id = self._directories.cluster_id
         self.has_features = False
-        """Whether the metadata in the directory has feature levels."""
+        """Tells whether the metadata in the directory has feature levels."""
         self.topics_found: frozenset[str] = frozenset()
         """The topics that the directory had when it was opened."""
 

@@ -31,7 +31,7 @@ class Job(NamedTuple):
     work: Callable[[], None]
     done: Callable[[], None]
     apart: bool = False
-    """Whether the job runs in its own thread because it takes very long. At most one such job runs at a time."""
+    """Tells whether the job runs in its own thread because it takes very long. At most one such job runs at a time."""
     failed: Callable[[], None] = lambda: None
     """A function that is called instead of `done` if `work` raises OSError."""
 
@@ -72,7 +72,7 @@ class Upkeep:
         self._made: list[Path] = []
         """Other files and folders that were created or changed since their last sync."""
         self._trouble = False
-        """Whether writes fail at present. A failed write sets this, and a successful checkpoint clears it."""
+        """Tells whether writes fail at present. A failed write sets this, and a successful checkpoint clears it."""
 
     def unique(self) -> bytes:
         """Returns 16 random bytes for a folder name that no other folder has."""
@@ -80,7 +80,7 @@ class Upkeep:
 
     @property
     def is_failing(self) -> bool:
-        """Whether a write has failed, and no checkpoint has been written after it."""
+        """Tells whether a write has failed, and no checkpoint has been written after it."""
         return self._trouble
 
     def insist(self) -> None:
@@ -142,7 +142,7 @@ class Upkeep:
 
     @property
     def holds_responses(self) -> bool:
-        """Whether each response waits until all earlier writes are synced."""
+        """Tells whether each response waits until all earlier writes are synced."""
         return self.sync == ALWAYS
 
     def sync_now(self) -> Job | None:

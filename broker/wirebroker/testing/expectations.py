@@ -45,7 +45,7 @@ class json_value:
     """An expected JSON value. Strings, numbers, booleans and null need `json_value`; a dict or a list is JSON without it."""
 
     more = False
-    """Whether the found JSON objects may have fields that the expected objects do not have."""
+    """Tells whether the found JSON objects may have fields that the expected objects do not have."""
 
     def __init__(self, json: Any) -> None:
         self.json = json

@@ -73,7 +73,7 @@ def _finding(found: Finding) -> list[str]:
 
 def _history(engine: Engine) -> Sequence[str]:
     tools = installed_tools()
-    with suppress(OSError, ValueError, CodecMissing):  # a directory that is closed or damaged
+    with suppress(OSError, ValueError, CodecMissing):  # the data directory may be closed or damaged
         return tools.history_of_groups(engine) if tools is not None else ()
     return ()
 
@@ -82,7 +82,7 @@ def _last_records(engine: Engine) -> list[tuple[StoredRecord, Fate]]:
     found: list[tuple[StoredRecord, Fate]] = []
     for topic in engine.cluster.topics.values():
         for partition in () if topic.internal else topic.partitions:
-            with suppress(OSError, ValueError, CodecMissing):  # a directory that is closed or damaged
+            with suppress(OSError, ValueError, CodecMissing):  # the data directory may be closed or damaged
                 fate = fates(partition)
                 found += [(each, fate(each)) for each in stored_records(partition, partition.log_end_offset - MOST)]
     return sorted(found, key=lambda each: (each[0].timestamp, each[0].offset))[-MOST:]

@@ -37,7 +37,7 @@ class Goal(Protocol[T_co]):
     """A condition on the broker's state for which a test waits, and the value that the test gets then."""
 
     def reached(self, engine: Engine) -> bool:
-        """Whether the test can stop waiting."""
+        """Tells whether the test can stop waiting."""
 
     def result(self, engine: Engine) -> T_co:
         """Returns the value that the test gets."""

@@ -60,7 +60,7 @@ class InProcess(Generic[H]):
         self.stop()
 
     def start(self) -> None:
-        """Start in a separate thread. Raises RuntimeError if it is running, and OSError if it cannot listen."""
+        """Start the host in a separate thread. Raises RuntimeError if the host is running, and OSError if it cannot listen."""
         self._check_stopped()
         thread = self._given_thread or LoopThread()
         try:
@@ -72,7 +72,7 @@ class InProcess(Generic[H]):
 
     def stop(self) -> None:
         """Close all connections and listeners. Does nothing if nothing is running, or in a forked process. Raises RuntimeError
-        in the own event loop."""
+        if it is called in the host's event loop."""
         with self._stopping:
             if os.getpid() != self._process or not self.running:
                 self._forget()
@@ -117,7 +117,7 @@ class InProcess(Generic[H]):
 
     @property
     def running(self) -> bool:
-        """Tells whether this is running. It ends with its event loop at the latest."""
+        """Tells whether the broker or the proxy is running. It stops at the latest when its event loop ends."""
         return self._host is not None and self._loop is not None and not self._loop.is_closed()
 
     def _check_stopped(self) -> None:

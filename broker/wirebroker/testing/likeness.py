@@ -124,8 +124,8 @@ class Likeness:
     # Reading the file
 
     def _static(self) -> Settings:
-        """The static settings. If the learned brokers have different values of a setting, the broker with the smallest id
-        decides.
+        """Returns the static settings. If the learned brokers have different values of a setting, the broker with the smallest
+        id decides.
         """
         found = self._known(self._learned.settings)
         for node_id in sorted(self._apart, reverse=True):

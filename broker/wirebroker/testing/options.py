@@ -190,7 +190,7 @@ class BrokerOptions(ServeOptions):
         scram = None if self._likeness is None else self._likeness.iterations_of(user)
         own = [each for each in (SCRAM_SHA_256, SCRAM_SHA_512) if scram is None or each in scram]
         enabled = [each.strip() for each in self.settings.get("sasl.enabled.mechanisms", GSSAPI).split(",")]
-        if enabled == [GSSAPI]:  # with Kafka's default, the broker enables the mechanisms with passwords instead
+        if enabled == [GSSAPI]:  # in place of Kafka's default (GSSAPI), the broker enables the mechanisms with passwords
             enabled = list(BY_PASSWORD)
         return next((each for each in (*own, PLAIN) if each in enabled), SCRAM_SHA_256)
 

@@ -52,10 +52,11 @@ def _with_new_brokers(inner: Callable[..., Any], another: NewBroker) -> Callable
 
 
 def _is_alone(item: pytest.Item) -> bool:
-    """Whether `mock_kafka` is the test's only function-scoped fixture. Hypothesis must still warn about other fixtures."""
+    """Tells whether `mock_kafka` is the test's only function-scoped fixture. Hypothesis must still warn about other
+    fixtures."""
     function = item.function  # type: ignore[attr-defined]
     found = item.session._fixturemanager.getfixtureinfo(node=item, func=function, cls=None)
-    definitions = found.name2fixturedefs  # the same call as in Hypothesis; it leaves out the arguments of `parametrize`
+    definitions = found.name2fixturedefs  # Hypothesis makes the same call, which leaves out the arguments of `parametrize`
     used = set(signature(function).parameters) & definitions.keys()
     return not any(definitions[name][-1].scope == "function" for name in used - {FIXTURE})
 

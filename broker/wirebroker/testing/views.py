@@ -25,11 +25,11 @@ class Machine(Protocol):
 
     @property
     def plan(self) -> FaultPlan:
-        """Its rules."""
+        """The fault plan, which has the rules."""
 
     @property
     def trace(self) -> Recorder:
-        """Its trace."""
+        """The trace of the engine or proxy."""
 
     def trace_at(self, level: str) -> None:
         """Set the level of the trace."""

@@ -50,7 +50,7 @@ def _errors(row: Row) -> Iterable[Any]:
 
 
 def _latency(row: Row) -> Iterable[Any]:
-    """The latency without the time for which the request allowed the broker to wait."""
+    """Returns the latency without the time for which the request allowed the broker to wait."""
     return (row.latency - row.waited,) if isinstance(row, ReplyRow) else ()
 
 
@@ -147,10 +147,9 @@ def parsed(text: str) -> Filter:
 
 
 NAMED_IN_JSON = {*selection.NAMES, "event", "api", "partition", "error"}
-"""Computed fields: if a row has a value of such a field, the row's JSON contains the value, too, except for the values in
-`DERIVED_VALUES`."""
+"""The computed fields whose values are also in the row's JSON, except the values in `DERIVED_VALUES`."""
 DERIVED_VALUES = {("api", "produce"), ("api", "fetch"), ("event", "produce"), ("error", "none")}
-"""Fields and values: a row can have such a value although the row's JSON does not contain the value."""
+"""For some fields, the values that a row can have although the row's JSON does not contain them."""
 
 
 def needles(wanted: Filter) -> tuple[bytes, ...] | None:

@@ -103,7 +103,7 @@ class Traced(NamedTuple):
     longest_wait: int = 0
     """the longest time in ms for which the request allows the broker to wait"""
     muted: int = 0
-    """how long a quota had muted the connection in ms when the request arrived"""
+    """for how many ms a quota had muted the connection when the request arrived"""
 
 
 class TracedExchange(Received, Protocol):
@@ -291,7 +291,7 @@ class Recorder:
         return UNMEASURED
 
     def _muted(self, exchange: TracedExchange) -> int:
-        """Returns how long a broker has muted the connection because of a quota in ms, according to the broker's responses."""
+        """Returns for how many ms a broker has muted the connection because of a quota, according to the broker's responses."""
         return 0
 
     def fetched(self, exchange: TracedExchange, topic: str, offset: int, committed: bool, data: PartitionData) -> None:
@@ -525,7 +525,7 @@ def _least(names: Collection[Any]) -> list[Any]:
 
 def names_of(facts: Facts) -> tuple[str, ...]:
     """Returns the first names in a request as texts, and at the end the number of further names. Groups and transactional ids
-    come after the topics, but are always listed, even after many topics.
+    come last, and are always included, even if there are many topics.
     """
     alone = facts.topics - {topic for topic, _ in facts.partitions}
     others = [f"group {group}" for group in _least(facts.groups)]

@@ -457,7 +457,7 @@ class RunRow(Row, frozen=True):
 class TestRow(Row, frozen=True):
     """A test began, after a soft reset. The rows after this row belong to the test."""
 
-    __test__ = False  # else pytest collects the class, because its name begins with Test
+    __test__ = False  # otherwise pytest collects the class, because its name begins with Test
     event = "test"
 
     name: str

@@ -45,7 +45,7 @@ class MicroBatches:
         self._place, self._aside = place, aside
 
     def path(self, micro: int) -> Path:
-        """The folder for a micro-batch; a repeated micro-batch replaces it."""
+        """Returns the folder for a micro-batch; a repeated micro-batch replaces it."""
         return self._place / f"micro={micro}"
 
     def current(self) -> list[Folder]:

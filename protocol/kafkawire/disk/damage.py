@@ -7,7 +7,7 @@ from pathlib import Path
 from kafkawire.printable import printable
 
 LONGEST = 2000
-"""The most characters of a sentence. A sentence may contain names that a stranger chose."""
+"""A sentence has at most this many characters. It may contain names that a stranger chose."""
 
 
 def shortened(text: str) -> str:

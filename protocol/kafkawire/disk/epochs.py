@@ -32,7 +32,7 @@ class LeaderEpochs:
         """The epochs in the checkpoint."""
         self.known = list(self.written)
         self.are_lost = not self.known
-        """Whether the epochs come from the batches alone."""
+        """Tells whether the epochs come from the batches alone."""
         if clean and self.known:
             self._largest: float = self.known[-1][0]
         else:

@@ -1,7 +1,7 @@
-"""Steps that are not requests: what tests do to a broker, what goes wrong, and the time that passes.
+"""Steps that are not requests: deeds of tests, failures, and the passing of time.
 
-Each deed and each kind of fault is an act, so new deeds and faults become parts of the world without further code. The names of
-an act's arguments determine from which values of the world the arguments are drawn (`ARGUMENTS`).
+Each deed and each kind of fault is an act, so the world needs no further code for new deeds and faults. The names of an act's
+arguments determine from which values of the world the arguments are drawn (`ARGUMENTS`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Doer(EngineBroker, QuotaDeeds, TelemetryDeeds):
 
 
 Act = Callable[["World", Random], Things]
-"""Does something to a world, and returns the things that this concerns. If the act is impossible, raises ValueError, KeyError,
+"""Changes a world, and returns the things that the change concerns. If the act is impossible, raises ValueError, KeyError,
 IndexError, RuntimeError or OSError."""
 ACTS: dict[str, Act] = {}
 """The acts by name."""
@@ -93,7 +93,7 @@ def _in_use(world: World) -> list[Partition]:
 
 
 def _partition(world: World, chance: Random) -> tuple[str, int]:
-    """Returns a topic and a partition, in many cases one that is in use."""
+    """Returns a topic and a partition, which in many cases is in use."""
     used = sorted((each.topic, each.index) for each in _in_use(world))
     return world.pick(chance, used) if used and chance.random() < 0.7 else (_topic(world, chance), chance.choice([0, 1]))
 
@@ -106,7 +106,7 @@ def _topic(world: World, chance: Random) -> str:
 
 
 def _absent(world: World) -> list[str]:
-    """Returns the names of topics that do not exist. If a topic of the beginning is among them, returns only such topics."""
+    """Returns the names of topics that do not exist. If some of these topics existed at the beginning, returns only them."""
     absent = [name for name in NAMES if name not in world.engine.cluster.topics]
     return [name for name in absent if name in ("t", "u")] or absent
 
@@ -167,7 +167,7 @@ OWN_ARGUMENTS: dict[tuple[str, str], Callable[[World, Random], Any]] = {
     ("delete_topic", "name"): lambda world, chance: chance.choice([*NAMES, *(_topic(world, chance) for _ in NAMES)]),
     ("upgrade", "to"): lambda *_: NEWEST,
 }
-"""The arguments of one deed or fault."""
+"""Values for arguments of a single deed or fault."""
 
 
 def _argument(world: World, chance: Random, owner: str, name: str) -> Any:

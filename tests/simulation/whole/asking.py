@@ -1,5 +1,5 @@
-"""Steps that send requests. The generators of the random dialogues make them (`random_dialogues`), each with what it has learnt
-from responses; all of them use the same names, so that their requests are about the same things."""
+"""Steps that send requests. The generators of the random dialogues (`random_dialogues`) make the requests, and learn from the
+responses. All generators use the same names, so that their requests are about the same things."""
 
 from __future__ import annotations
 
@@ -46,17 +46,18 @@ STATIC: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 """Values of a static member."""
 OWN_GROUPS = {"groups": "1", "consumers": "2", "shares": "3", "mixed": "3", "streams": "4"}
-"""What the names of the groups of a subject end with, if the groups of each type have names of their own."""
+"""The endings of the names of a subject's groups, if the groups of each type have their own names."""
 ALIKE = dict.fromkeys(("@u", "@n1", "@n2", "@n3"), "@t") | dict.fromkeys(("@b", "@c", "@g", "@h", "@i", "@s"), "@a")
-"""The names of topics, of groups and of transactional ids, and the names that requests have instead if they shall concern the
-same thing."""
+"""If requests shall be about the same thing, these names of topics, groups and transactional ids become the names on the
+right."""
 MOSTLY = 0.8
-"""How often a request has the names of `ALIKE` if it shall concern the same thing."""
+"""If a request shall be about the same thing, the probability that its names are replaced as in `ALIKE`."""
 GROUP_FIELDS = ("group_id", "group_ids", "groups", "groups_names", "coordinator_keys", "key")
 SINCE_STATIC = 5
 """The first version of JoinGroup that supports static members."""
 FOLLOWING = 4
-"""A subject of one of this many latest requests often sends the next request, too, so that both concern the same things."""
+"""The next request often comes from the subject of one of the latest requests (this many), so that both concern the same
+things."""
 TOPICS: dict[str, dict[str, str]] = {
     "t": {"segment.ms": "60000"}, "u": {"segment.ms": "60000", "retention.ms": "86400000"},
     "c": {"cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.01"},
@@ -85,10 +86,10 @@ class Speaker:
         self._latest: deque[str] = deque(maxlen=FOLLOWING)
         self._habits = Habits()
         self._apart = not self._planned and self._seed % 3 > 0
-        """Whether the groups of each type have names of their own."""
+        """Tells whether the groups of each type have names of their own."""
         self._alike = setting.alike
         self._static = setting.static or (not self._planned and self._seed % 2 == 0)
-        """Whether some new members of classic groups are static."""
+        """Tells whether some new members of classic groups are static."""
 
     def _subject(self, name: str) -> Subject:
         if name not in self._subjects:
@@ -99,8 +100,8 @@ class Speaker:
         return self._subjects[name]
 
     def ask(self, api: str, chance: Random, free: list[int], now: int) -> Asked | None:
-        """Returns a request of this API, or else another request that its subject would send now. Returns None if the request
-        needs an id that no broker has given out."""
+        """Returns a request of this API or, if that is impossible, another request that the subject would send now. Returns
+        None if the request needs an id that no broker has given out."""
         due = None if self._planned else self._habits.next(chance)
         if due is not None:
             name, ask = due[0], _varied(replace(due[1], connection=free[0]), chance)
@@ -145,7 +146,7 @@ class Speaker:
                     getattr(subject, part)._random = subject._random
             try:
                 ask = subject.ask(free)
-            except ValueError:  # what the subject has learnt is not true any more
+            except ValueError:  # the subject's knowledge is outdated
                 continue
             if ask.api == api or name == "logins":
                 break
@@ -183,7 +184,7 @@ class Speaker:
 
 
 def _varied(ask: Ask, chance: Random) -> Ask:
-    """Changes some fields of a request to values that dialogues do not have because they must not depend on the time."""
+    """Changes some fields of a request to values that do not occur in dialogues, because their effect depends on the time."""
     changed = {
         field: chance.choice(values)
         for (api, field), values in VARIED.items()

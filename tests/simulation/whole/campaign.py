@@ -1,5 +1,5 @@
-"""Many schedules: cases for workers, the smallest failing schedule, and the ledger of the seeds that were played and the pairs
-that were met."""
+"""Many schedules: cases for workers, the smallest failing schedule, and the ledger with the played seeds and the pairs that
+were met."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ class Ledger:
         new.replace(self._path)
 
     def coverage(self) -> dict[str, str]:
-        """Returns how many of the possible pairs have been met: for each two sorts of kinds, and for pairs about the same thing
-        and about different things."""
+        """Returns how many of the possible pairs have been met. Each combination of two sorts of kinds is counted separately,
+        and so are pairs about the same thing and about different things."""
         able, met = Counter[str](), Counter[str]()
         for before, kind, same in all_pairs():
             for told in (f"{sort_of(before)}, {sort_of(kind)}", "the same thing" if same else "different things"):

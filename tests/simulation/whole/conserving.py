@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Held = dict[str, frozenset[str]]
 EMPTY: dict[Any, Held] = {}
-"""The things that a new engine holds, for each combination of the settings on which these things depend."""
+"""The keys in a new engine's state, for each combination of the settings that determine these keys."""
 KEPT = (
     "loggers._levels",
     "cluster.producer_ids",
@@ -30,15 +30,15 @@ KEPT = (
     "telemetry._s",
     "streams.failures",
 )
-"""Parts of the paths to state that may stay: the levels of loggers, numbers that only grow, the numbers of replicas in log
-directories, which are 0 in the end, the versions after an upgrade, and state that the next use of tokens, client metrics or
-streams groups removes."""
+"""State whose path contains one of these texts may stay: the levels of loggers; numbers that only grow; the numbers of replicas
+in log directories, which are 0 in the end; the versions after an upgrade; and state that the next use of tokens, client metrics
+or streams groups removes."""
 IN_BRACKETS = re.compile(r"\[.*?\]")
 NOTHING = frozenset[str]()
 
 
 def conserved(world: World) -> None:
-    """Deletes everything, and checks that nothing stays behind. Raises Finding."""
+    """Deletes everything, and checks that no state is left. Raises Finding."""
     setting = world.setting
     where = str(world._configs()), setting.brokers, setting.release, len(world.data_directories), setting.sync
     if where not in EMPTY:
@@ -52,9 +52,9 @@ def conserved(world: World) -> None:
         if setting.release and "configs" in way:
             continue  # an upgrade sets min.insync.replicas
         if world.disk_had_failed and "share_state" in way:
-            continue  # as in Kafka, a failed write about the state of a deleted topic is not repeated
+            continue  # as in Kafka, the broker does not repeat a failed deletion of share state
         if world.forgot_transactions and way == "groups.commits.offsets._pending":
-            continue  # as in Kafka, nobody ends a transaction that its coordinator has forgotten
+            continue  # as in Kafka, a transaction never ends if its coordinator has forgotten it
         if more := left[way] - empty.get(way, NOTHING):
             raise Finding("left behind: " + IN_BRACKETS.sub("[…]", way), f"{way}: {sorted(more)[:10]}")
 
@@ -74,7 +74,7 @@ def left_behind(world: World) -> Held:
 
 
 def _counted(keys: frozenset[str]) -> frozenset[str]:
-    """Replaces random ids by the number of ids."""
+    """Replaces the random ids by their number."""
     ids = [key for key in keys if key.startswith(("b'", 'b"'))]
     return (keys - {*ids}) | ({f"{len(ids)} ids"} if ids else set())
 

@@ -1,7 +1,7 @@
-"""What the brokers must describe after the requests that they accepted. `shown` reads what the brokers do describe.
+"""The state that the brokers must describe after the requests that they accepted. `shown` reads the state that they describe.
 
-A fact has a key, which begins with its family, and the values that it may have. Without a response, a request may have been
-done or not. `ANY` stands for an unknown fact, and `ABSENT` for a fact that does not exist.
+A fact has a key, which begins with its family, and the values that it may have. Without a response, the broker may or may not
+have carried out a request. `ANY` stands for an unknown fact, and `ABSENT` for a fact that does not exist.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 Key = tuple[Any, ...]
 ABSENT, ANY = "absent", "anything"
 COMPLETE = frozenset({"topic", "config", "acl", "quota", "scram", "token", "offset"})
-"""The families of which `Done` knows every fact: any other fact of these families must be absent."""
+"""`Done` knows every fact of these families. So any other fact of these families must be absent."""
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE = 0, 1
 WEEK_MS = 7 * 86_400_000
 UNCLEAN = "unclean.leader.election.enable"
 SELDOM = 5
-"""There are many broker settings, so only every n-th schedule describes them, where n is this number."""
+"""Only one of this many schedules describes the broker settings, because there are many."""
 
 
 class Pending(NamedTuple):
     """An offset that a transaction commits: its key and value, the number of the response, and whether the transaction
-    coordinator surely knows of the group."""
+    coordinator certainly knows the group."""
 
     key: Key
     value: Any
@@ -47,7 +47,7 @@ class Done:
         self.since: dict[Key, int] = {}
         """The time at which a fact was last set."""
         self.vague: set[str] = set()
-        """The families of which nothing is known any more."""
+        """The families whose facts are all unknown now."""
         self.starts: dict[tuple[bytes, int], int] = {}
         """The earliest offsets at which logs may begin, after DeleteRecords."""
         self.acknowledged = Acknowledged()
@@ -84,7 +84,7 @@ class Done:
             (how or (lambda each: self.set(each, ABSENT)))(key)
 
     def all_unknown(self) -> None:
-        """Note that the state went back to an earlier one, so nothing is known any more."""
+        """Note that the state went back to an earlier state, so all facts are unknown."""
         self.vague |= COMPLETE
         self.starts.clear()
         self.lossy.update(topic.name for topic in self._world.engine.cluster.topics.values())
@@ -98,7 +98,7 @@ class Done:
             self.set(("config", TOPIC, topic.name, name), value)
 
     def unknown_after(self, deed: str, given: Mapping[str, Any]) -> None:
-        """Note what is no longer known after a test's deed with these arguments."""
+        """Note which facts are unknown after a test's deed with these arguments."""
         self._count += 1
         name = given.get("topic", given.get("name"))
         if deed in ("create_topic", "delete_topic"):
@@ -131,7 +131,7 @@ class Done:
         self.lossy.discard(name)
 
     def _offsets_become(self, value: Any, *, group: str | None = None, topic: str | None = None) -> None:
-        """Set all offsets of a group or a topic to one value, also the offsets of open transactions."""
+        """Set all offsets of a group or a topic to one value, including the offsets of open transactions."""
         pending = [each.key for known in self._pending.values() for each in known]
         for key in dict.fromkeys([*(key for key in self.facts if key[0] == "offset"), *pending]):
             if group in (None, key[1]) and topic in (None, key[2]):
@@ -147,7 +147,7 @@ class Done:
             learner(request, response, version)
 
     def perhaps(self, api: str, request: Any) -> None:
-        """Note that a request got no response that counts, so it may have been done or not."""
+        """Note that a request got no valid response, so the broker may or may not have carried it out."""
         if getattr(request, "validate_only", False):
             return
         family = {
@@ -346,7 +346,7 @@ class Done:
         yield from ((key, value) for key, value in self._commits(request) if not codes.get((key[2], key[3]), -1))
 
     def _commit(self, key: Key, *values: Any) -> None:
-        """An offset is committed. If requests run in slices, their order is not the order of their responses."""
+        """Note that an offset is committed. If requests run in slices, their order is not the order of their responses."""
         (self.add if self._world.setting.sliced else self.set)(key, *values)
 
     def _OffsetCommit(self, request: Any, response: Any, version: int) -> None:  # noqa: N802
@@ -380,12 +380,12 @@ class Done:
         pending = self._transaction_over(request.producer_id)
         if not request.committed:
             return
-        changed = dict(self._changed)  # the last commit of a key in this transaction counts
+        changed = dict(self._changed)  # if the transaction commits a key more than once, the last commit counts
         for each in pending:
             if changed.get(each.key, 0) > each.number:
-                if len(self.facts[each.key]) > 1:  # the newer offset may not have been committed
+                if len(self.facts[each.key]) > 1:  # it is unknown whether the newer offset is committed
                     self.add(each.key, each.value)
-                continue  # a newer offset stays
+                continue  # a newer offset is not replaced
             if each.sure:
                 self._commit(each.key, each.value)
             else:
@@ -459,12 +459,12 @@ class Done:
 
 
 def _plainly(value: Any) -> Any:
-    """Kafka shows the parsed value of a setting: TRUE as true, and a list without spaces."""
+    """Returns a setting's value as Kafka shows it: TRUE as true, and a list without spaces."""
     return value.lower().replace(" ", "") if isinstance(value, str) else value
 
 
 def _whole(op: Any) -> Iterable[float]:
-    """Kafka keeps rates as whole numbers."""
+    """Returns the rate as a whole number, as Kafka keeps it."""
     return () if op.remove or op.value != op.value or abs(op.value) > 1e15 else (float(int(op.value)),)
 
 

@@ -1,4 +1,4 @@
-"""Follows the logs and the acquired records of a world from step to step, and checks that readers see nothing too early or
+"""Follows the logs and the acquired records of a world from step to step. Checks that readers see no record too early or
 twice."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ EXPIRY_MS = 86_400_000
 
 @dataclass(slots=True)
 class Followed:
-    """What is known about a log: the offset of its next batch, the first offsets of its open transactions by producer id, and
+    """The known facts about a log: the offset of its next batch, the first offsets of its open transactions by producer id, and
     the largest high watermark that readers have seen."""
 
     epoch: int = -1
@@ -98,7 +98,8 @@ class Following:
         return known.ended if known is not None else []
 
     def at_time(self, topic_id: bytes, index: int, timestamp: int, bound: int) -> range:
-        """Returns the offsets of the first batch with a record of this time or later, or −1 if there is none before `bound`."""
+        """Returns the offsets of the first batch with a record of this time or later, or −1 if no such batch is before
+        `bound`."""
         known = self._logs.get((topic_id, index), Followed())
         found = next((each for each in known.batches if each.latest >= timestamp and each.last >= known.start), None)
         return range(-1, 0) if found is None or found.first >= bound else range(max(found.first, known.start), found.last + 1)
@@ -161,7 +162,7 @@ class Following:
 
     @staticmethod
     def _index(partition: Partition, known: Followed, where: str) -> None:
-        """Checks that the index of aborted transactions says what the markers in the log say."""
+        """Checks that the index of aborted transactions agrees with the markers in the log."""
         if partition.log.cleaned_to:
             return
         start, end = partition.log_start_offset, partition.log_end_offset
@@ -199,7 +200,7 @@ class Following:
             key = (header.producer_id, header.producer_epoch, header.base_sequence, bytes(raw[HEADER_SIZE:]))
             earlier = known.sent.setdefault(key, batch)
             if where.startswith("__"):
-                return  # the coordinator's batches in transactions all have the sequence 0
+                return  # all transactional batches of the group coordinator have the sequence 0
             if (
                 earlier is not batch
                 and now - max(earlier.latest, 0) < EXPIRY_MS
@@ -245,7 +246,7 @@ def nobody_left_waits(world: World) -> None:
     """Checks that no request of a client that has left waits for records. Raises Finding."""
     engine = world.engine
     if engine.turns.waiting or engine.turns.offloads:
-        return  # a request may be about to notice that its client has left
+        return  # the request's next slice may notice that the client has left
     waiting: list[Any] = [each for partition in engine.cluster.partitions() for each in partition.waiting]
     for _, _, timer in engine.timers._heap:
         watched: Any = getattr(getattr(timer.action, "__self__", None), "_watched", ())

@@ -1,8 +1,8 @@
-"""What clients send next by themselves, because of what was sent and answered before.
+"""The requests that clients send by themselves, because of earlier requests and responses.
 
 A library finds its coordinator, joins a group with the id that it got, sends SyncGroup, joins again when other members join or
-leave, goes on with its fetch session, and ends its transactions. And a rival sends again what another client has sent. Without
-them, few groups of a schedule would become stable, and few sessions and transactions would have more than one request.
+leave, goes on with its fetch session, and ends its transactions. A rival repeats requests of another client. Without habits and
+rivals, few groups of a schedule would become stable, and few sessions and transactions would have more than one request.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ OFFSET: Json = {"partition_index": 0, "committed_offset": 3, "committed_leader_e
 SINCE_SESSIONS = 7
 """The first version of Fetch with sessions."""
 EPOCHS = ("member_epoch", "session_epoch", "share_session_epoch")
-"""The fields in which −1 stands for the end."""
+"""The epoch fields in which −1 ends a session or a membership."""
 MOST_DUE, LATEST = 6, 8
-"""The most requests that wait to be sent, and the requests that a rival sends again. Older ones are forgotten."""
+"""At most MOST_DUE requests wait to be sent, and a rival repeats only the LATEST latest requests."""
 BY_HABIT, BY_RIVALS = 0.5, 0.1
-"""How often a client sends a request that is due, and how often a rival does the same as another client."""
+"""The probability that a client sends a due request, and the probability that a rival repeats another client's request."""
 Due = tuple[str, Ask]
 """A subject and its request."""
 
 
 class Habits:
-    """The requests that follow from others. `next` returns them, one after the other."""
+    """The requests that follow from earlier requests. `next` returns them, one after the other."""
 
     def __init__(self) -> None:
         self._due: deque[Due] = deque(maxlen=MOST_DUE)
@@ -41,7 +41,7 @@ class Habits:
         """The ends of open transactions, by transactional id and producer id."""
         self._latest: deque[Due] = deque(maxlen=LATEST)
         self._joined: dict[str, dict[str, Due]] = {}
-        """For each group the last JoinGroup of each member."""
+        """For each group: the last JoinGroup of each member."""
         self._sharing: set[tuple[str, str]] = set()
         """The groups and members of share groups that have fetched."""
 
@@ -54,7 +54,8 @@ class Habits:
         return _rival(*chance.choice(self._latest), chance) if self._latest and chance.random() < BY_RIVALS else None
 
     def sent(self, subject: str, ask: Ask) -> None:
-        """A request is sent. A new member of a group lets all others join again, and a member of a share group joins it."""
+        """Note that a request is sent. After a new member's JoinGroup, all other members of the group join again. A new member
+        of a share group sends a heartbeat."""
         if ask.api != "Produce" or all("seq" in batch for batch in _batches(ask)):
             self._latest.append((subject, ask))
         if ask.api == "JoinGroup" and ask.body["member_id"] not in self._members(ask.body["group_id"]):
@@ -65,7 +66,7 @@ class Habits:
             self._due.append((subject, Ask(0, "ShareGroupHeartbeat", 1, names | SHARING)))
 
     def heard(self, subject: str, ask: Ask, told: Json) -> None:
-        """A request got this response."""
+        """Note the response to a request."""
         text = str(told)
         if NOT_COORDINATOR in text:
             self._due.extend((subject, each) for each in _finding(ask.body))
@@ -105,7 +106,7 @@ class Habits:
         return self._joined.setdefault(group, {})
 
     def _join_beside(self, group: str) -> None:
-        """A second member joins a group of one."""
+        """If a group has one member, let a second member join."""
         if len(members := self._members(group)) == 1:
             subject, ask = next(iter(members.values()))
             body = ask.body | {"member_id": ""}
@@ -126,7 +127,7 @@ def _finding(body: Json) -> Iterator[Ask]:
 
 
 def _following(ask: Ask, told: Json) -> Iterator[Ask]:
-    """Yields the requests that follow an accepted one."""
+    """Yields the requests that follow an accepted request."""
     if ask.api == "Fetch" and ask.version >= SINCE_SESSIONS and told.get("session_id"):
         session = {"session_id": told["session_id"], "session_epoch": ask.body.get("session_epoch", -1) + 1}
         yield replace(ask, body=ask.body | session)
@@ -160,8 +161,8 @@ def _batches(ask: Ask) -> Iterator[Json]:
 
 
 def _rival(subject: str, ask: Ask, chance: Random) -> Due:
-    """Returns what another client sends after this request: the same, a commit of the same offsets without a transaction, or
-    the end of the session or of the membership."""
+    """Returns the request that another client sends after this request: the same request, a commit of the same offsets without
+    a transaction, or the end of the session or of the membership."""
     leaving = next((name for name in EPOCHS if name in ask.body), None)
     if ask.api == "TxnOffsetCommit" and chance.random() < 0.7:
         topics = [

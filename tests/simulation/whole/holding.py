@@ -1,11 +1,11 @@
 """Conditions that must hold in every world.
 
-Safety: acknowledged records are there, in order and once, unless Kafka would lose them, too; the offsets of a log are in order;
-the brokers describe what was done, and describe the same after a restart.
+Safety: acknowledged records are stored, in order and once, unless Kafka would lose them, too; a log's offsets are in order; the
+brokers describe the effects of the accepted requests, and describe the same state after a restart.
 
 Liveness: every request gets its response, or its connection is closed; timers fire and work continues only up to a bound.
 
-Conservation: when everything is deleted and all clients have left, the engine is as large as a new one.
+Conservation: when everything is deleted and all clients have left, the engine is as large as a new engine.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from wirebroker.core.partition import Partition
 
 MOST_FIRED = 5000
-"""How often one timer may fire in one step. A step moves the clock by at most a month."""
+"""One timer may fire this many times in one step. A step moves the clock by at most a month."""
 CLOSES = (
     "acks=0", "the broker restarts", "was killed", "was stopped", "session has expired", "authenticat", "the fault close",
     "is upgraded",
 )  # fmt: skip
-"""Parts of the reasons for which Kafka, too, closes a connection."""
+"""Parts of the reasons with which a broker may close a connection, because Kafka does so, too."""
 WAITS = (SECOND, MINUTE, 11 * MINUTE)
-"""The clock moves by these times before the check that every request has its response."""
+"""Before the check that every request has its response, the clock moves forward by these times."""
 LONGEST_WAIT = 2**31
 MONTH_MS = 30 * DAY
 
@@ -53,7 +53,7 @@ MONTH_MS = 30 * DAY
 
 
 def after_step(world: World, fired: Counter[str]) -> None:
-    """Checks what must hold after each step. Raises Finding."""
+    """Checks the conditions that must hold after each step. Raises Finding."""
     for name, times in fired.items():
         if times > MOST_FIRED:
             raise Finding(f"{name} fires too often", f"{times} times in one step")
@@ -63,7 +63,7 @@ def after_step(world: World, fired: Counter[str]) -> None:
 
 
 def closed(world: World, sent: Sent | None, reason: str) -> None:
-    """Checks the reason for which a broker has closed a connection. Raises Finding."""
+    """Checks the reason with which a broker has closed a connection. Raises Finding."""
     if not reason.strip():
         raise Finding("a connection is closed without a reason", str(sent))
     if not (world.expects_closes or world.in_trouble or any(part in reason for part in CLOSES)):
@@ -74,7 +74,7 @@ def closed(world: World, sent: Sent | None, reason: str) -> None:
 
 
 def finish(world: World) -> None:
-    """Checks what must hold in the end. Raises Finding."""
+    """Checks the conditions that must hold in the end. Raises Finding."""
     guarding = world.watch.guarding
     with guarding("repairing", lenient=True):
         world.repair()
@@ -98,7 +98,7 @@ def finish(world: World) -> None:
 
 
 def grows(world: World) -> None:
-    """Adds partitions to a topic, and restarts the brokers, before the groups learn of the partitions."""
+    """Adds partitions to a topic, and restarts the brokers before the groups notice the new partitions."""
     chance = Random(f"grows {world.setting.seed}")
     name = chance.choice(["t", "u"])
     if (topic := world.engine.cluster.topics.get(name)) is not None and chance.random() < 0.4:
@@ -123,13 +123,13 @@ def live(world: World) -> None:
 
 
 def _left(world: World) -> int:
-    """Returns the number of requests that have not arrived plus the number of requests without a response. A quota can hold a
-    connection back after each request."""
+    """Returns the number of requests that have not arrived plus the number of requests without a response. A quota can delay
+    the next request of a connection."""
     return sum(len(link.arrived) + len(link.awaited) for link in world.links.values())
 
 
 def at_rest(world: World) -> None:
-    """Checks that nothing is under way after everything has had time to end."""
+    """Checks that no work is in progress after enough time to complete all work."""
     engine = world.engine
     for name, transaction in engine.transactions.transactions.items():
         if transaction.state.ending:
@@ -141,7 +141,7 @@ def at_rest(world: World) -> None:
     for partition in engine.cluster.partitions():
         if partition.leader == NO_LEADER:
             if partition.eligible and not {*partition.eligible} & {*partition.replicas}:
-                continue  # as in Kafka, after a reassignment only brokers that have no replica are eligible
+                continue  # as in Kafka, after a reassignment it is possible that no replica is eligible
             raise Finding("a partition has no leader", f"{partition.topic}-{partition.index}")
         if partition.high_watermark != partition.log_end_offset:
             told = f"{partition.topic}-{partition.index}: {partition.high_watermark}, expected {partition.log_end_offset}"
@@ -150,7 +150,7 @@ def at_rest(world: World) -> None:
 
 
 def _no_transaction_hangs(world: World, partition: Partition) -> None:
-    """Checks that the coordinator knows each transaction that is open in a partition, and so will end it."""
+    """Checks that the coordinator knows each open transaction of a partition. Otherwise nobody would end the transaction."""
     where = (partition.topic, partition.index)
     known = {each.producer_id for each in world.engine.transactions.transactions.values() if where in each.partitions}
     open_ones = [key for key, state in partition.producers.items() if open_since(state) >= 0 and key not in known]
@@ -178,13 +178,13 @@ def as_the_rules_say(world: World) -> None:
     refuted = judge(world.judged, id_expiration_ms=7 * DAY)
     if refuted is not None:
         raise Finding(f"{refuted.exchange.api}: against the rules", str(refuted))
-    if world.setting.brokers == 1:  # with several brokers, batches that only the leader has acknowledged may be lost
+    if world.setting.brokers == 1:  # with several brokers, batches that only the leader had may be lost
         for anomaly in anomalies_of(world.judged):
             raise Finding(f"anomaly: {anomaly.kind}", anomaly.sentence)
 
 
 def logs(world: World) -> None:
-    """Checks that the logs have what was acknowledged, and that no offsets are missing."""
+    """Checks that the logs have all acknowledged batches, and that no offsets are missing."""
     done = world.done
     for topic in world.engine.cluster.topics.values():
         for partition in topic.partitions:
@@ -204,7 +204,7 @@ def logs(world: World) -> None:
 
 
 def describes_what_was_done(world: World) -> dict[Key, Any]:
-    """Checks that the brokers describe what the accepted requests have done. Returns what they describe."""
+    """Checks that the brokers describe the effects of the accepted requests. Returns the state that they describe."""
     told = shown(world)
     for difference in world.done.differences(told):
         raise Finding(f"not as it was done: {difference.split(',')[0].strip('(')}", difference)
@@ -234,7 +234,7 @@ def aged(world: World) -> None:
 
 
 def restarted(world: World, before: dict[Key, Any]) -> None:
-    """Restarts the brokers, and checks that they describe what `before` has."""
+    """Restarts the brokers, and checks that they describe the state `before`."""
     chance = Random(world.setting.seed)
     mode = chance.choice(["clean", "kill"])
     world.say(f"the brokers restart ({mode})")

@@ -1,4 +1,4 @@
-"""The kinds of steps, and how often each is drawn."""
+"""The kinds of steps, and the weights by which they are drawn."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ OFTEN = {
     "StreamsGroupHeartbeat": 3, "DeleteRecords": 2, "CreateTopics": 2, "DeleteTopics": 1, "IncrementalAlterConfigs": 3,
     "Heartbeat": 2, "SaslAuthenticate": 2, "AddPartitionsToTxn": 2, "CreateAcls": 2, "CreateDelegationToken": 2,
 }  # fmt: skip
-"""The weights of requests that do more than others. Any request that is neither here nor in `SELDOM` has the weight 1."""
+"""The weights of requests with many effects. A request that is neither here nor in `SELDOM` has the weight 1."""
 SELDOM = dict.fromkeys(
     ("UnregisterBroker", "UnregisterController", "AddRaftVoter", "RemoveRaftVoter", "DescribeCluster", "DescribeQuorum",
      "ListConfigResources", "UpdateFeatures", "ApiVersions"), 0.2
@@ -177,7 +177,7 @@ THEMES: dict[str, tuple[str, ...]] = {
         "StreamsGroupHeartbeat", "Produce", "EndTxn", "Fetch", "clock: seconds",
     ),
 }  # fmt: skip
-"""Themes: kinds that concern the same things. A schedule may have themes, whose kinds are more frequent in it."""
+"""Each theme has kinds that concern the same things. In a schedule with themes, the kinds of these themes are more frequent."""
 KINDS = list(WEIGHTS)
 """The kinds of steps."""
 SETUP_KINDS = [

@@ -1,8 +1,8 @@
-"""Which pairs of kinds have been met, and which can be met. A pair is met if its second kind follows the first within a few
-steps. Some pairs concern the same thing, other pairs concern different things.
+"""The pairs of kinds that have been met, and the pairs that can be met. A pair is met if its second kind follows the first
+within a few steps. Some pairs concern the same thing, other pairs concern different things.
 
-Every timer counts as concerning the whole cluster, because its name does not show more. The timers that fired in a step follow
-the step, in their order.
+Every timer counts as concerning the whole cluster, because its name does not show its thing. The timers that fired in a step
+follow the step, in their order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from simulation.whole.things import CLUSTER, SORTS, Things, sorts_of
 from simulation.whole.timers import PREFIX, TIMERS
 
 WITHIN = 6
-"""The most steps from the first kind of a pair to the second."""
+"""The second kind of a pair follows the first within this many steps."""
 Pair = tuple[str, str, bool]
 """The first kind, the second kind, and whether both were about the same thing."""
 Deed = tuple[str, Things]
@@ -32,7 +32,7 @@ class Met:
         self._latest: deque[Sequence[Deed]] = deque(maxlen=WITHIN)
 
     def begin(self) -> None:
-        """Note that a schedule begins, so no step has come before."""
+        """Note that a schedule begins. Pairs across two schedules do not count."""
         self._latest.clear()
 
     def note(self, done: Sequence[Deed]) -> None:

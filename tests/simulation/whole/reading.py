@@ -1,4 +1,4 @@
-"""Checks what readers get: compares each response to Fetch and ListOffsets with the logs and with its request."""
+"""Checks the data that readers get: compares each response to Fetch and ListOffsets with the logs and with its request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 INITIAL, FINAL = 0, -1
 LARGE = 1 << 20
-"""More bytes than all logs of a world together have."""
+"""A number of bytes that is larger than all logs of a world together."""
 EARLIEST, LATEST = -2, -1
 SINCE_SESSIONS, BY_TOPIC_ID = 7, 13
 """The first versions of Fetch with sessions, and with topic ids."""
@@ -85,7 +85,8 @@ class Readers:
             raise Finding("a Fetch does not get all partitions", f"{sent}: {told}, expected {[*asked]}")
 
     def update(self, world: World, node: int, request: Any, version: int, chance: Random) -> None:
-        """Changes a request so that it continues a fetch session and fetches the whole of one of its partitions."""
+        """Changes a request so that it continues a fetch session, and fetches one of the session's partitions without a
+        limit."""
         by_id = version >= BY_TOPIC_ID
         known = [
             key

@@ -1,4 +1,4 @@
-"""Checks what brokers remember over a restart."""
+"""Checks that brokers keep their state over a restart."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def restarting(world: World, mode: str, restart: Callable[[str], None]) -> None:
 
 
 def remembers(world: World, mode: str, before: Mapping[Key, Any]) -> None:
-    """Checks that the brokers describe what they described before a restart."""
+    """Checks that the brokers describe the same state as before a restart."""
     after = shown(world)
     for key in sorted(before.keys() | after.keys(), key=repr):
         if before.get(key, ABSENT) != after.get(key, ABSENT) and not _may_change(world, mode, key, before, after):
@@ -63,12 +63,12 @@ def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], af
         forgets = partition is not None and partition.log_start_offset > 0
         return ending or (mode == "kill" and key not in before) or forgets
     if key[0] == "transaction" and key in before:
-        if key not in after:  # an id that could not be written has no epoch; Kafka lists it, too
+        if key not in after:  # before the restart the broker listed an id that it could not write, as Kafka does
             return bool(before[key][1] == NO_EPOCH)
         (producer_id, epoch, _, state, _), (now_id, now_epoch, *_) = before[key], after[key]
         return state in ("PrepareCommit", "PrepareAbort") and producer_id == now_id and epoch <= now_epoch
     if key[0] == "members":  # a classic group that was in a rebalance has the members of its last generation
-        # as in Kafka, a group becomes empty even if that cannot be written
+        # as in Kafka, a group becomes empty even if the broker cannot write this
         unwritten = ("Empty",) if world.disk_had_failed else ()
         return key in before and before[key][0] in ("PreparingRebalance", "CompletingRebalance", *unwritten)
     return False

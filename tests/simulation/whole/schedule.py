@@ -1,8 +1,8 @@
 """A schedule: a setting and a list of steps. It stays valid if steps are removed.
 
-A step has a kind and a seed. When the step is played, its seed decides what it does with the objects that exist then, so it
-does not need other steps. The seed of a schedule also chooses two kinds, the focus, which often follow each other. If there are
-n kinds, each of the first n² seeds has another focus. Other schedules follow a plan instead.
+A step has a kind and a seed. When the step is played, its seed chooses among the objects that exist then. So the step does not
+depend on other steps. The seed of a schedule also chooses its focus: two kinds that often follow each other. If there are n
+kinds, each of the first n² seeds has another focus. Other schedules follow a plan instead.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ class Setting:
     warm: bool = True
     traced: bool = False
     judged: bool = False
-    """Whether the model of Kafka's rules judges the history of the clients."""
+    """Tells whether the model of Kafka's rules judges the history of the clients."""
     release: str = ""
     tries: int = 20
-    """How many requests a subject generates at most until one of them has the wanted kind."""
+    """A subject generates at most this many requests until one of them has the wanted kind."""
     planned: bool = False
-    """Whether a plan leads to a pair of kinds. Then requests are as in the dialogues, and no client leaves by itself."""
+    """Tells whether the schedule follows a plan. Then requests are as in the dialogues, and no client leaves by itself."""
     static: bool = False
-    """Whether the new members of a plan's groups are static and have short rebalance timeouts."""
+    """Tells whether the new members of a plan's groups are static and have short rebalance timeouts."""
     alike: bool = False
-    """Whether most steps are about the same topic, the same group and the same transactional id."""
+    """Tells whether most steps are about the same topic, the same group and the same transactional id."""
 
 
 class Schedule(NamedTuple):
@@ -65,7 +65,7 @@ class Schedule(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a planned schedule must have (`steering`)."""
+    """The requirements for a planned schedule (`steering`)."""
 
     setting: Mapping[str, Any]
     """The settings that are not left to chance."""
@@ -117,8 +117,8 @@ def _planned(seed: int, plan: Plan) -> Schedule:
 
 
 def _drawn(setting: Setting, chance: random.Random) -> list[str]:
-    """Draws kinds by weight, and more often those of the schedule's themes. Leaves out the kinds of some other themes, because
-    a schedule of fewer kinds goes further with each."""
+    """Draws kinds by weight, where kinds of the schedule's themes have larger weights. Leaves out the kinds of some other
+    themes, because with fewer kinds, each kind occurs more often."""
     upgrades = bool(setting.release)
     fits = {"the disk": setting.data, "replicas": setting.brokers > 1, "security": setting.secured, "upgrades": upgrades}
     themes = chance.sample([each for each in THEMES if fits.get(each, True)], k=chance.choice([0, 1, 1, 2]))

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 ROUNDS = 10
 """The number of heartbeats that each member sends."""
 PAUSE_MS = 2000
-"""After the last heartbeat, more than the 10 s have passed that a new regular expression waits at most for its topics."""
+"""The pause in ms between two heartbeats. Together the pauses are longer than 10 s, the longest wait of a new regular
+expression for its topics."""
 MEDDLING = ("InitializeShareGroupState", "WriteShareGroupState")
 """Requests that only brokers should send. As in Kafka, a group cannot initialize states that already have a later epoch."""
 SETTLING = {"consumer": "ConsumerGroupHeartbeat", "share": "ShareGroupHeartbeat"}
@@ -51,10 +52,10 @@ def _described(world: World, group: str, kind: str) -> Any:
 def _beat(world: World, group: str, kind: str, member: Any) -> None:
     fields: dict[str, Any] = {"group_id": group, "member_id": member.member_id, "member_epoch": member.member_epoch}
     if kind == "consumer":
-        if member.member_type == 0 or member.member_epoch < 0:  # a member with JoinGroup, or a static member that is away
+        if member.member_type == 0 or member.member_epoch < 0:  # the member uses JoinGroup, or is a static member that is away
             return
         target = {each.topic_id: each.partitions for each in member.target_assignment.topic_partitions}
-        held = [  # the member gives up what it should not own
+        held = [  # the member gives up partitions that it should not own
             {"topic_id": each.topic_id, "partitions": [index for index in each.partitions if index in target[each.topic_id]]}
             for each in member.assignment.topic_partitions
             if each.topic_id in target

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from simulation.whole.world import World
 
 OWN_SOURCES = {TOPIC: 1, METRICS: 7, GROUP: 8}
-"""The source of the settings that a request has set, by the type of their resource. For brokers, see `_is_own`."""
+"""For each type of resource: the source of settings that a request has set. For brokers, see `_is_own`."""
 EARLIEST, LATEST = -2, -1
 DESCRIBE = {
     "classic": "DescribeGroups", "consumer": "ConsumerGroupDescribe", "share": "ShareGroupDescribe",
@@ -78,7 +78,8 @@ def _settings(world: World, names: list[str]) -> Iterator[tuple[Key, Any]]:
 
 
 def _is_own(source: int, resource: Any) -> bool:
-    """Whether a setting is the resource's own. A broker's own settings have source 2; those of all brokers have source 3."""
+    """Tells whether a setting is the resource's own. A broker's own settings have source 2; settings for all brokers have
+    source 3."""
     kind = resource.resource_type
     return source == (OWN_SOURCES[kind] if kind != BROKER else 2 if resource.resource_name else 3)
 
@@ -142,7 +143,7 @@ def _logs(world: World) -> Iterator[tuple[Key, Any]]:
         for producer_id, state in partition.producers.items():
             entry = unpack(state)
             if entry.last_timestamp <= expired and entry.current_txn_first_offset < 0:
-                continue  # a truncation brings back expired producers; as in Kafka, they go at a start or by the timer
+                continue  # a truncation brings back expired producers; as in Kafka, a start or the timer removes them
             told = (entry.producer_epoch, entry.last_sequence, entry.current_txn_first_offset)
             yield ("producer", *where, producer_id), told
         yield ("log", *where), (partition.log_start_offset, partition.last_stable_offset, partition.high_watermark,

@@ -1,7 +1,7 @@
 """Steering: plans schedules that meet new pairs of kinds.
 
-A plan is a list of kinds of steps, which a schedule contains in this order. As its next kind, a plan gets the kind that makes
-the most new pairs with the kinds before it. Each time that a pair was planned but not met, it counts less.
+A plan is a list of kinds of steps, which a schedule contains in this order. The next kind of a plan is the kind that makes the
+most new pairs with the kinds before it. A pair counts less each time that it was planned but not met.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BEFORE = {
     "acl: remove_acl": ("acl: add_acl",), "quota: remove": ("quota: set",), "SyncGroup": ("JoinGroup",),
     "a client leaves": ("Metadata",), "state: truncate": ("Produce",), "topic: create_topic": ("topic: delete_topic",),
 }  # fmt: skip
-"""The kinds without which the key's kind is mostly impossible."""
+"""The key's kind is mostly impossible unless these kinds come before it."""
 SETTINGS: list[dict[str, Any]] = [
     {"data": data, "brokers": brokers, "secured": secured} | more
     for more in ({}, EARLIER, {"sync": "interval"}, {**EARLIER, "sync": "interval"})
@@ -60,7 +60,7 @@ class Steering:
 
     def __init__(self, met: Iterable[Pair]) -> None:
         self._wanted: dict[str, Counter[str]] = {kind: Counter() for kind in EVERY_KIND}
-        """How many pairs of two kinds are wanted: 2 if a pair about the same thing is wanted and one about different things."""
+        """The number of wanted pairs of two kinds: at most one pair about the same thing, and one about different things."""
         self._planned: Counter[tuple[str, str]] = Counter()
         for before, kind, _ in set(all_pairs()).difference(met):
             self._wanted[before][kind] += 1
@@ -96,8 +96,9 @@ class Steering:
         return Plan({**setting, "alike": chance.random() < 0.6}, growing.found)
 
     def _about_a_timer(self, chance: Random) -> Plan:
-        """Returns a plan in which steps set a timer; some wanted kinds come before and after the timer fires. Kinds that come
-        after the timer is set may undo it, such as a restart. So in every second plan, the kinds come before it is set."""
+        """Returns a plan in which steps set a timer, and wanted kinds come before and after the timer fires. A kind after the
+        timer is set, such as a restart, may remove the timer. So in about half of the plans, the wanted kinds come before the
+        timer is set."""
         focus = self._focus({*RARE}, chance)
         timer = TIMERS[focus.removeprefix(PREFIX)]
         setting = {"data": chance.random() < 0.4, "brokers": 1, "secured": True} | dict(NEEDS.get(focus, {}))
@@ -116,7 +117,7 @@ class Steering:
         return Plan(setting, growing.found[lead:], timer.seed, growing.found[:lead])
 
     def _grow(self, growing: Growing, able: set[str], focus: str, chance: Random, length: int) -> None:
-        """Add the best kinds until the plan has `length` steps."""
+        """Add the kinds with the most new pairs until the plan has `length` steps."""
         while len(growing.found) < length:
             best = self._best(growing.window, able, focus, chance)
             steps = _steps(best)
@@ -135,7 +136,7 @@ class Steering:
                 self._planned.update((earlier, kind) for kind in done)
 
     def _focus(self, able: set[str], chance: Random) -> str:
-        """Returns the timer that the plan tries to meet often. Many pairs with this timer are wanted."""
+        """Returns the timer that the plan tries to meet often, because many pairs with this timer are wanted."""
         wanted = {timer: 1 + self._wanted[timer].total() + sum(each[timer] for each in self._wanted.values()) for timer in RARE}
         timers = [timer for timer in RARE if timer in able]
         return chance.choices(timers, [wanted[timer] ** 2 for timer in timers])[0]

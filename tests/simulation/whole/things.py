@@ -17,7 +17,7 @@ FAMILIES = {
     "Acl": "ACLs", "Quota": "quotas", "Scram": "users", "Token": "tokens", "Sasl": "users", "Telemetry": "metrics",
     "Feature": "features", "Raft": "the quorum", "Quorum": "the quorum", "Config": "settings",
 }  # fmt: skip
-"""The thing that a request concerns if the request does not name a thing. The key is a part of the API's name."""
+"""For requests that name no thing: the thing that the request concerns. The key is a part of the API's name."""
 
 
 def topic_thing(name: str) -> str:
@@ -38,19 +38,19 @@ NAMING: dict[str, tuple[Entity, ...]] = {
 """For each sort of thing that requests name, the entity types of the fields with its name or id."""
 
 INTERNAL = {"DescribeQuorum"}
-"""The requests whose topic is that of the metadata log, which no other request names."""
+"""The requests about the topic of the metadata log, which no other request names."""
 RESOURCES = {"Config": {2: "topic", 32: "group"}, "Acl": {2: "topic", 3: "group", 5: "transaction"}}
 """The sorts of resources by their type. The key is a part of the API's name."""
 NEWEST = 2**15 - 2
-"""Later than every version that a request has."""
+"""A version that is later than all versions of requests."""
 SORTS = frozenset({*NAMING, "broker"})
 """The sorts of things of which a cluster can have several."""
 
 
 @cache
 def sorts_of(api: str) -> frozenset[str]:
-    """Returns the sorts of things that a request can be about: sorts of which there are several things, families, and the whole
-    cluster. A request that has no name, or in which null stands for all names, can concern everything."""
+    """Returns the sorts of things that a request can be about: sorts with several things, families, and the whole cluster. A
+    request that has no name, or in which null stands for all names, can concern everything."""
     if api in INTERNAL:
         return frozenset({_family(api)})
     cls = request_class(KEYS[api])

@@ -1,4 +1,4 @@
-"""The timers of the broker, by the names of their actions: how a schedule meets each timer, or why no schedule can."""
+"""The timers of the broker, by the names of their actions: how a schedule meets a timer, or why no schedule can meet it."""
 
 from __future__ import annotations
 

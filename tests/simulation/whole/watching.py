@@ -1,4 +1,4 @@
-"""Watches an engine while it works: what raises, what is logged, which timers fire, and whether it ends at all."""
+"""Watches an engine while it works: its exceptions, its log messages, the timers that fire, and whether each step ends."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from wirebroker.core.purgatory import Periodic, Timers, name_of
 HANG_S = 20.0
 """Seconds of CPU time after which a step is interrupted. This is the last resort: it finds loops without timers and slices."""
 MOST_AGAIN = 500
-"""How often a timer may set itself again before the broker holds it back. The broker's own limit would take too long to
-reach."""
+"""A timer may set itself again this many times before the broker holds it back. The broker's own limit is too high for a
+test."""
 MOST_SLICES = 20_000
-"""The most slices of long work in one step."""
+"""One step runs at most this many slices of long work."""
 
 
 PERIODIC = name_of(Periodic._begin)
@@ -70,7 +70,7 @@ class Watch(logging.Handler):
         purgatory._Work.proceed = proceed_and_count  # type: ignore[method-assign]
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         Timers._fire = self._fire  # type: ignore[method-assign]
         Periodic._begin = self._begin  # type: ignore[method-assign]
         purgatory._Work.proceed = self._proceed  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""An engine, its clients, its disk and the time. `play` does one step, and then checks what must always hold."""
+"""An engine, its clients, its disk and the time. `play` does one step, and then checks the conditions that must always hold."""
 
 from __future__ import annotations
 
@@ -65,21 +65,22 @@ SECURED = {
     "super.users": "User:ANONYMOUS;User:admin", "allow.everyone.if.no.acl.found": "true",
 }  # fmt: skip
 JUDGED_MS = 3 * 86_400_000
-"""The time after which the model of Kafka's rules does not judge any more."""
+"""After this time in ms, the model of Kafka's rules stops judging."""
 FAULTY = 4
-"""How many steps a fault stays loaded."""
+"""A fault stays loaded for this many steps."""
 SLICES = 3
-"""How many slices of long requests run between two steps, if they run in slices."""
+"""If long requests run in slices, this many slices run between two steps."""
 
 UNWRITTEN = "the change cannot be written"
-"""Part of the reason for which a broker closes the connection of a client whose request it did not do."""
+"""A part of the reason with which a broker closes a connection because it did not carry out the client's request."""
 LEAVING, LEAVING_SLICED = 0.04, 0.2
-"""How often a client leaves before its request has a response, and how often if requests run in slices."""
+"""The probability that a client leaves before its request has a response, and the same probability if requests run in
+slices."""
 LONGEST_SLICED = 24
-"""The most slices that run before a client leaves."""
+"""At most this many slices run before a client leaves."""
 
 FIRST: dict[Any, dict[Key, Any]] = {}
-"""The facts of a new cluster that do not concern topics. The key has the settings on which they depend."""
+"""The facts of a new cluster, without facts about topics. The key has the settings that determine these facts."""
 
 
 @dataclass(eq=False)
@@ -123,7 +124,7 @@ class Judging(Tap):
     """Records the history of an engine until it stops."""
 
     def stop(self, known: int) -> None:
-        """Record no more, and forget what came after the first `known` entries of the history."""
+        """Stop recording, and forget all entries of the history after the first `known` entries."""
         kept, self.history = self.history, []
         del kept[known:]
 
@@ -151,11 +152,11 @@ class World:
         self.kept: dict[Key, Any] = {}
         """The state that the brokers described at the time of the snapshot."""
         self.at_repair: list[Callable[[], object]] = []
-        """Functions that undo what acts have broken."""
+        """The functions that repair what acts have broken."""
         self.expects_closes = self.disk_failed = self.disk_had_failed = self.forgot_transactions = False
         self._kind = ""
-        """The kind of the present step. If a subject has sent another request than was wanted, this is the kind of that
-        request."""
+        """The kind of the present step. If a subject has sent a request of another kind than the step's, this is that other
+        kind."""
         self._faulty = 0
         self.following = Following()
         self.sessions, self.readers = Sessions(), Readers()
@@ -206,7 +207,7 @@ class World:
         return [self._folder / "data", *([self._folder / "more"] if self.setting.seed % 2 else [])]
 
     def _shorten_slices(self) -> None:
-        """Ends a slice of long work after each element, because nothing in the world is long."""
+        """Makes each slice of long work end after one element, because this world has no long lists."""
         pattern = slices._pattern
         self._patch.setattr(slices, "_pattern", lambda _: pattern(1))
         for function in (slices.weighted_pauses, slices.sliced):
@@ -246,7 +247,7 @@ class World:
 
     @staticmethod
     def pick(chance: Random, among: Sequence[T]) -> T:
-        """Chooses one of `among` by hash, so that the choice mostly stays the same when another element is missing."""
+        """Chooses an element of `among` by hash. So the choice mostly stays the same if another element is missing."""
         if not among:
             raise LookupError("there is nothing to choose from")
         salt = chance.getrandbits(32)
@@ -255,7 +256,7 @@ class World:
     # Steps
 
     def play(self, step: Step) -> None:
-        """Do one step, and check what must always hold. Raises Finding."""
+        """Do one step, and check the conditions that must always hold. Raises Finding."""
         chance = Random(step.seed)
         self.expects_closes = False
         self._faulty = self._faulty + 1 if self.engine.faults is not None else 0
@@ -281,7 +282,7 @@ class World:
 
     @property
     def in_trouble(self) -> bool:
-        """Whether the disk has failed or faults are loaded, so that errors are logged and connections are closed."""
+        """Tells whether the disk has failed or faults are loaded. Then the broker logs errors and closes connections."""
         return self.disk_failed or self.engine.faults is not None or bool(self.at_repair)
 
     def _act(self, kind: str, chance: Random) -> Things | None:
@@ -367,7 +368,7 @@ class World:
         return [link.number for link in self.links.values() if link.connection.session.mechanism]
 
     def _node_for(self, request: Any, chance: Random) -> int | None:
-        """Returns the broker that a client would ask, and in some cases another one. Returns None if all brokers are down."""
+        """Returns the broker that a client would ask, or in some cases another broker. Returns None if all brokers are down."""
         cluster = self.engine.cluster
         live = sorted(cluster.live_brokers)
         if not live:
@@ -470,7 +471,7 @@ class World:
                 self._perform()
 
     def _without_response(self, link: Link) -> None:
-        """Notes that requests with acks=0 are done."""
+        """Notes that the broker has handled the requests with acks=0."""
         while link.awaited and not link.arrived and link.connection.parked is None:
             if getattr(link.awaited[0].request, "acks", 1) != 0:
                 break
@@ -490,7 +491,7 @@ class World:
                 store.run_jobs()
             except DataError:
                 raise
-            except OSError as failure:  # as in the server (`StorageJobs`), the later jobs still run
+            except OSError as failure:  # the later jobs still run, as in the server (`StorageJobs`)
                 store.failed(failure)
         if moves:
             self._tick(self.now + moves)
@@ -576,7 +577,7 @@ class World:
         self.engine.clear_faults()
 
     def mend(self) -> None:
-        """Every log can be written again."""
+        """Make every log writable again."""
         for undo in self.at_repair:
             undo()
         self.at_repair.clear()
@@ -632,7 +633,7 @@ class World:
 
 
 def _nothing() -> None:
-    """`settle` runs the slices."""
+    """Does nothing, because `settle` runs the slices."""
 
 
 def run(setting: Setting, steps: Sequence[Step], met: Met | None = None) -> World:

@@ -60,7 +60,7 @@ class Capture:
 
 
 def capture_in(file: BinaryIO) -> Capture:
-    """A capture in this open file."""
+    """Returns a capture in this open file."""
     file.write(start_of_file())
     return Capture(lambda block, _: file.write(block), file.close)
 

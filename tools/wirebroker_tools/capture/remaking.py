@@ -94,7 +94,7 @@ class Remaker:
         )  # fmt: skip
 
     def _producer(self, producer_id: int, epoch: int) -> tuple[int, int]:
-        """The id and epoch of a recorded producer. A producer whose InitProducerId was not recorded gets a new id."""
+        """Returns the id and epoch of a recorded producer. A producer whose InitProducerId was not recorded gets a new id."""
         if producer_id < 0:
             return producer_id, epoch
         if (producer_id, epoch) not in self._producers:

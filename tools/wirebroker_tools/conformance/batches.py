@@ -34,7 +34,7 @@ def record_data(step: Step, timestamp: int) -> bytes | None:
 
 
 def batch(step: Step, timestamp: int) -> bytes:
-    """One batch, with the step's alterations."""
+    """Returns one batch, with the step's alterations."""
     return altered(_well_formed(step, timestamp), step)
 
 

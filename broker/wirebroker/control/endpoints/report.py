@@ -86,7 +86,7 @@ async def report(controlled: ControlledBroker) -> Report:
     """
     engine = controlled.engine
     rows = engine.trace.events()
-    # The search takes time. In a thread, it does not keep the broker from serving its clients.
+    # The search takes time. It runs in a thread, so the broker continues to serve its clients.
     made = failure_report.Report(engine, rows, await asyncio.to_thread(failure_report.findings_in, rows, engine.now))
     tests = [row.name for row in rows if isinstance(row, TestRow)]
     sections = [Section(title, text) for title, text in made.sections().items()]
