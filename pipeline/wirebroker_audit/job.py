@@ -299,9 +299,9 @@ class _Audit:
             return findings, {}
         known = {(each["topic"], each["partition"]): (each["first"], each["end"]) for each in ranges}
         unread = batches.where("problem = 'unreadable'").select(*PARTITION).distinct()
-        for row in collected(unread) if self.problems else ():  # the problems name each part that was not read
+        for row in collected(unread) if self.problems else ():  # the report's problems name each unread part
             if (where := (row["topic"], row["partition"])) in known:
-                known[where] = (known[where][0], FOREVER)  # the part that was not read may be its end
+                known[where] = (known[where][0], FOREVER)  # the end of the log may be the part that was not read
         passed = pipelines.passed_by(seen.jumps, followed)
         told = list(groups.findings_of(seen, known, int(self.began.timestamp() * 1000), passed))
         if told:

@@ -173,7 +173,7 @@ class _Table:
         return self._read(self._folders.current())
 
     def log_starts(self) -> DataFrame | None:
-        """`starts` as a DataFrame."""
+        """Returns `starts` as a DataFrame."""
         columns = "topic string, partition int, log_start long"
         return self._spark.createDataFrame(self.starts, columns) if self.starts else None
 

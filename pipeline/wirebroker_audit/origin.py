@@ -131,7 +131,7 @@ class Origin(ABC):
         return None
 
     def bounds_frame(self) -> DataFrame:
-        """`bounds` as a DataFrame."""
+        """Returns `bounds` as a DataFrame."""
         rows = ((*each, each[0] not in self.unsure) for each in self.bounds)
         return local_rows(self._spark, rows, schema.BOUNDS)
 
@@ -229,7 +229,7 @@ class Cluster(Origin):
         self, spark: SparkSession, bootstrap: str, topics: tuple[str, ...], access: Access = PLAINTEXT,
         turns: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
-        """The higher the number of a topic in `turns`, the later its end offsets are requested."""
+        """The end offsets of topics with a higher number in `turns` are requested later."""
         super().__init__(spark)
         self.name, self._turns = bootstrap, turns or {}
         self._topics, self._access = topics, access

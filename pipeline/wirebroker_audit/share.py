@@ -8,7 +8,7 @@ from collections.abc import Mapping
 UNSURE = 5.0
 """No estimate is made before this many seconds. A stage without an expected time counts as this many seconds."""
 ALMOST = 0.95
-"""While a stage runs, at most this part of it counts as done, because its last tasks are not yet known."""
+"""While a stage runs, at most this part of the stage counts as done, because its last tasks are not yet known."""
 
 
 class Share:
@@ -61,7 +61,7 @@ class Share:
 
 
 def duration(seconds: float) -> str:
-    """`40 s`, `3 min`, `2 h 5 min`."""
+    """Returns a duration such as `40 s`, `3 min` or `2 h 5 min`."""
     if seconds < 59.5:
         return f"{max(seconds, 1):.0f} s"
     minutes = round(seconds / 60)

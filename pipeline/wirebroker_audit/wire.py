@@ -352,7 +352,7 @@ def _only(leader: str, topics: list[Any]) -> Any:
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Host and port. Raises BrokerError."""
+    """Returns the host and the port of an address. Raises BrokerError."""
     try:
         return wire_client.address_of(text)
     except ValueError as wrong:

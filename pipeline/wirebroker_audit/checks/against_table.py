@@ -99,8 +99,8 @@ def read_description(path: str) -> Description:
 
 
 def read_output(path: str) -> Description:
-    """Returns the description of the table that a pipeline writes. `key` is what a row has in common with its input. Raises
-    BadTable, OSError."""
+    """Returns the description of the table that a pipeline writes. `key` is the part that a row has in common with its input.
+    Raises BadTable, OSError."""
     given = _settings(path, ("key",))
     for name in ("topic", "topic_from", "time", "value", "grace"):
         if name in given:

@@ -57,7 +57,7 @@ def summed(folded: DataFrame) -> dict[tuple[str, int], Row]:
 
 
 def with_compaction(bounds: DataFrame, folded: DataFrame) -> DataFrame:
-    """Increases `cleaned_until` in the bounds if the batches show that compaction got farther."""
+    """Increases `cleaned_until` in the bounds if the batches show that compaction has progressed further."""
     shown = folded.groupBy(*PARTITION).agg(sf.max("compacted_to").alias("shown")).where("shown >= 0")
     known = bounds.join(sf.broadcast(shown), [*PARTITION], "left")
     cleaned_until = sf.greatest("cleaned_until", sf.coalesce("shown", sf.lit(-1)))

@@ -68,7 +68,7 @@ class Pipeline:
     """transactions"""
     aborted: int = 0
     first_commits: int = 0
-    """partitions whose earliest known commit is in a transaction: how many inputs that commit passed is not known"""
+    """partitions whose earliest known commit is in a transaction: the number of inputs that this commit passed is unknown"""
     inputs: int = 0
     """the number of input offsets that committed transactions passed; first commits are not counted"""
     again: int = 0

@@ -151,7 +151,7 @@ def closer(stretches: DataFrame, batches: DataFrame, part: Column) -> DataFrame:
 
 
 def in_sequence(stretches: DataFrame) -> DataFrame:
-    """Stretches of consecutive sequences with the columns that the checks need; `with_copies` adds the others.
+    """Returns stretches of consecutive sequences with the columns that the checks need; `with_copies` adds further columns.
 
     `place`, `tail_place`: the unwrapped first sequence of the first and the last batch · `end`: the last sequence · `order` in
     the log, within the epoch · `reach`: the `tail` of the stretch that has the highest end of all stretches with a lower place
@@ -250,7 +250,8 @@ def gaps(ordered: DataFrame) -> DataFrame:
 
 
 def late_starts(ordered: DataFrame) -> DataFrame:
-    """Reports new epochs of a known producer that do not begin at sequence 0, so the first sequences are missing. As `gaps`."""
+    """Reports new epochs of a known producer that do not begin at sequence 0, so the first sequences are missing. The rows have
+    the same form as the rows of `gaps`."""
     rows = ordered.where((ROW.number == 1) & RULES.is_late_start(ROW.place, ROW.lower.producer_epoch, ROW.producer_epoch))
     return rows.select(
         *ABOUT, "place", sf.struct(*(f"lower.{name}" for name in PLACE)).alias("before"),

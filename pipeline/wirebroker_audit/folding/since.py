@@ -255,7 +255,8 @@ class Earlier:
         self._goes_on = spark.createDataFrame(rows, "topic string, partition int, seam string, at long, log_start long")
 
     def batches(self) -> DataFrame:
-        """Returns its batches. Damage after the last sound batch is read again, because more may have been written there."""
+        """Returns the report's batches. Damage after the last sound batch is read again, because a broker may have written
+        there since."""
         rows = self._read(BATCHES, schema.BATCHES.names, "last_offset")
         before = sf.struct(*LOG_ORDER) < sf.struct(sf.col("seam").alias("segment"), sf.col("at").alias("position"))
         rows = rows.where(sf.col("problem").isNull() | (sf.col("problem") == "offset_regression") | before)

@@ -118,7 +118,7 @@ def _made(held: dict[str, pa.Array], forms: dict[str, str]) -> dict[str, pa.Arra
 
 
 def _bytes(column: pa.Array, form: str) -> pa.Array:
-    """Raises ValueError."""
+    """Returns the bytes of keys or values that have this form. Raises ValueError."""
     if form.endswith("_base64"):
         return pa.array(
             [None if each is None else base64.b64decode(each, validate=True) for each in column.to_pylist()], pa.binary()

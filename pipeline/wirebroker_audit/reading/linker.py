@@ -5,8 +5,8 @@ no pause after which the broker forgets the producer. A marker belongs to the ru
 few runs, however many batches and transactions it has, so the checks look at runs first.
 
 The function `follows` has the rule for whether a run continues. The *events* of `follows` are batches while a piece is read,
-and whole runs when runs of several pieces are joined. A run may always be divided, because each check finds the same in two
-parts of a run as in the whole run.
+and whole runs when runs of several pieces are joined. A run may always be divided, because each check has the same findings for
+two parts of a run as for the whole run.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ class Ahead:
 
 
 def _marks_in(file: BinaryIO, mark: Mark) -> Iterator[tuple[Mark, int]]:
-    """Marks in the segment that is being written."""
+    """Yields marks in the segment that is being written."""
     begin = mark.position
     for each in _sound_batches(file, begin):
         last = int(each.begins[-1])

@@ -63,6 +63,6 @@ def kept(rows: Iterable[pa.RecordBatch], path: Path, schema: pa.Schema) -> Itera
 
 
 def counted(rows: Iterable[pa.RecordBatch], path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Writes the rows into a Parquet file, as `kept`, and yields their number."""
+    """Writes the rows into a Parquet file, like `kept`, and yields their number."""
     number = sum(each.num_rows for each in kept(rows, path, schema))
     yield pa.RecordBatch.from_pylist([{"rows": number}], schema=COUNTED)

@@ -84,7 +84,7 @@ class RemotePath(PurePosixPath):
         return bool(self._info().type != fs.FileType.NotFound)
 
     def stat(self) -> Any:
-        """Its `st_size`; `st_ino` is 0."""
+        """Returns the file's size as `st_size`; `st_ino` is 0."""
         info = self._info()
         if info.type == fs.FileType.NotFound:
             raise FileNotFoundError(2, os.strerror(2), str(self))

@@ -33,8 +33,7 @@ from wirebroker_audit.reading.walking import Walk, walk
 CHUNK = 8 * 1024 * 1024
 """This many bytes are read at a time."""
 BATCHES = 8192
-"""A `Chunk` has at most this many batches, so few that their headers stay in the cache of the processor until the rows are
-made."""
+"""A `Chunk` has at most this many batches, so that their headers stay in the processor's cache until the rows are made."""
 _LENGTH = struct.Struct(">i")
 _OLD = struct.Struct(">qiIb")
 """The beginning of a message of magic 0 or 1: offset, length, CRC-32 of all bytes after the CRC, magic."""

@@ -1,5 +1,5 @@
 """Reads batches that have a single, uncompressed record: all such batches of a chunk at once. Such batches are small, so
-reading them one by one in Python would mostly cost overhead."""
+reading them one by one in Python would be slow."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def find_singles(view: Buffer, places: Array) -> Singles:
 
     size, at = number(places + HEADER_SIZE)
     good &= at + size == stop
-    timestamp_delta, at = number(at + 1)  # skips the attributes: none of their bits is defined
+    timestamp_delta, at = number(at + 1)  # this skips the attributes, whose bits are not defined
     offset_delta, at = number(at)
     key_size, at = number(at)
     key, at = at, at + np.maximum(key_size, 0)

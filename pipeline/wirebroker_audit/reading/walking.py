@@ -40,7 +40,8 @@ class Walk(NamedTuple):
 
 
 def walk(data: bytes, pos: int, stop: int, most: int = maxsize) -> Walk:
-    """Walk over at most `most` batches, while each begins before `stop`, is whole, and looks like a batch."""
+    """Walk over at most `most` batches. Stop at a batch that begins at or after `stop`, is not whole, or does not look like a
+    batch."""
     limits = batch_limits(data, pos, min(stop - 1, len(data) - HEADER_SIZE), most)
     count = len(limits) - 1
     crcs = np.fromiter(of_each(crc32c, data, limits, CRC_START), np.int64, count)

@@ -101,7 +101,7 @@ def shortened(name: str, letters: int) -> str:
 
 def _svg(title: str, height: float, draw: Callable[[Figure, Axes, Size], None], size: Size) -> str:
     out = io.StringIO()
-    with mpl.rc_context({**_STYLE, "svg.hashsalt": f"{title} {size.name}"}):  # so that no two pictures share an id
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": f"{title} {size.name}"}):  # otherwise two pictures could share an id
         figure = Figure(figsize=(size.width, height), layout="constrained")
         draw(figure, figure.add_subplot(), size)
         with warnings.catch_warnings(action="ignore"):  # a letter that the measuring font lacks

@@ -105,7 +105,7 @@ def verdict(counts: Mapping[str, int]) -> tuple[str, str]:
 
 
 def _are(count: int, what: str = "") -> str:
-    """`1 finding is`, `2 findings are`."""
+    """Returns `1 finding is` or `2 findings are`."""
     return f"{plural(count, what) if what else f'{count:,}'} {'is' if count == 1 else 'are'}"
 
 

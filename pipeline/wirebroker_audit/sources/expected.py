@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from wirebroker_audit.reading.pieces import Piece
 
 REPORT = 6.0
-"""Seconds to write a report, however small it is."""
+"""The time in seconds to write even the smallest report."""
 BATCH_BYTES, JOURNAL_BYTES, RECORD_OFFSETS = 500, 150, 200
 """Typical sizes, to estimate numbers of rows before anything is read: the bytes of a small batch, the bytes of a journal's row,
 and the bytes of a record in a live cluster's log."""

@@ -1,9 +1,9 @@
 """Handles Ctrl-C and SIGTERM while Spark is at work, so that the audit ends without the stack traces of two languages.
 
-A signal may arrive during the main thread's call to the JVM. Leaving that call would break the connection for later calls,
-and the handler cannot make another call, although PySpark's own handler tries. So a thread silences Spark and cancels its
-jobs, which ends the call; then the main thread raises KeyboardInterrupt. Spark raises some exception for a cancelled job, so
-code that catches an exception looks at `number` first. A second signal takes effect at once.
+A signal may arrive during the main thread's call to the JVM. If the main thread left that call, the connection would be broken
+for later calls. The handler itself cannot make another call, although PySpark's own handler tries to. So a thread silences
+Spark and cancels its jobs, which ends the call; then the main thread raises KeyboardInterrupt. Spark raises some exception for
+a cancelled job, so code that catches an exception looks at `number` first. A second signal takes effect at once.
 """
 
 from __future__ import annotations

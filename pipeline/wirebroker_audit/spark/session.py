@@ -68,7 +68,8 @@ class _Members:
 
 
 def _remember_functions(context: SparkContext) -> None:
-    """PySpark asks the JVM for the class and the method of every column that it makes, and an audit makes thousands."""
+    """Makes PySpark remember the JVM's functions. For every column, PySpark asks the JVM for the class and the method, and an
+    audit makes thousands of columns."""
     jvm: Any = context._jvm
     jvm.PythonUtils, functions = _Members(jvm.PythonUtils), _Members(jvm.functions)
     for name in ("functions", "org.apache.spark.sql.functions"):

@@ -86,7 +86,7 @@ def settled(rows: DataFrame) -> DataFrame:
             few = limited._jdf.collectAsList()
         if few.size() <= FEW:
             return _relation(spark, few, java.schema())
-    held = rows.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)  # in memory, a few million rows would fill the heap
+    held = rows.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)  # a few million rows in memory would fill the heap
     few = held._jdf.takeAsList(FEW + 1)
     return held if few.size() > FEW else _relation(spark, few, java.schema())
 

@@ -55,8 +55,8 @@ class Results:
         self._file.write(json.dumps(result) + "\n")
 
     def add(self, result: Result) -> None:
-        """Write a result and its files. Readers of the file see this result in place of an earlier result with the same id.
-        OSError."""
+        """Write a result and its files. Readers of the file use this result instead of an earlier result with the same id.
+        Raises OSError."""
         for name, text in result.pop("files", {}).items():
             path = self.path.parent / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -120,7 +120,7 @@ def findings(results: Sequence[Result], found: Mapping[Place, Sequence[Asked]]) 
 
 def _cause(outcome: str, result: Result, found: Mapping[Place, Sequence[Asked]]) -> Cause:
     """Returns the usual cause of an outcome after this fault."""
-    if outcome == "check_failed":  # a check finds what is lost or stored twice
+    if outcome == "check_failed":  # a check finds lost records and records that are stored twice
         outcome = next((name for name, word in (("lost", "missing"), ("doubled", "doubled")) if result.get(word)), outcome)
     if "open_transaction" in result["outcomes"]:
         return WITHOUT_ABORT

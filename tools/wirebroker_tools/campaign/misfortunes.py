@@ -1,8 +1,7 @@
 """Makes a table of cases from the requests of a run without faults; each case has one fault at one request.
 
-Requests of the same client, API and topic are one class: the client is in the same state at each of these requests, except at
-the first and the last. A case puts a fault at the first, the second or the last request of a class, or at each request of the
-class.
+Requests of the same client, API and topic are one class: at all these requests, except the first and the last, the client is in
+the same state. A case puts a fault at the first, the second or the last request of a class, or at each request of the class.
 """
 
 from __future__ import annotations
@@ -39,7 +38,8 @@ TAKING_EFFECT = frozenset({"Produce", "EndTxn", "OffsetCommit", "TxnOffsetCommit
 """After a request of one of these APIs, a client that gives up does not know whether the request has taken effect."""
 THROTTLE_MS = 500
 BUSY_MS = 6000
-"""A busy broker handles a request so late. Many applications have timeouts of 5 s, which are shorter than the client's own."""
+"""A busy broker handles a request this many ms late. Many applications have timeouts of 5 s, shorter than the client's own
+timeouts."""
 LATE_MS = 100
 """An error is delayed by this many ms. In this time the client sends further batches."""
 HANDSHAKES = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})

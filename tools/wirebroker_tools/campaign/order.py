@@ -1,4 +1,4 @@
-"""The order in which cases are tried: a budget buys the likely culprits first.
+"""The order in which cases are tried: within a time budget, the likely culprits come first.
 
 The requests of one client, API and topic have a queue of cases. A queue begins with one fault of each sort: an error that is
 final, a lost response for which the client waits until its timeout, a retriable error, an error from which clients recover. The
@@ -25,7 +25,7 @@ RANKS = (
 )  # fmt: skip
 """The sorts with which a queue begins, the likely culprits first."""
 ANOTHER, LATER = 9, 6.5
-"""A further fault of the same sort comes this many ranks later, and a fault at a later request comes this many ranks later."""
+"""A further fault of the same sort comes ANOTHER ranks later. A fault at a later request comes LATER ranks later."""
 WRITE, OTHER, QUESTION, HANDSHAKE = 1.0, 1.5, 3.0, 6.0
 """The distance between two turns of a queue, by kind of API."""
 QUESTIONS = READING - {"Fetch"} | {"InitProducerId", "LeaveGroup"}

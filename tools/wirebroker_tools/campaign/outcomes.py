@@ -60,7 +60,7 @@ class Expectation:
 
     topics: dict[str, Expected] = field(default_factory=dict)
     lanes: dict[Lane, list[Hashable]] = field(default_factory=dict)
-    """the records of each lane, as far as both plain runs stored them in the same order"""
+    """for each lane: the records that both plain runs stored in the same order"""
     by_client: bool = True
     """whether lanes distinguish clients; false if the clients' ids differ from run to run"""
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)

@@ -188,7 +188,7 @@ class _Cut:
     def take(self, data: bytes) -> Iterator[bytes]:
         """Yields the pieces that these bytes complete."""
         frames = self._frames
-        data = bytes(frames.taken(memoryview(data)) or b"")  # the whole frame: `keep` may need any byte
+        data = bytes(frames.taken(memoryview(data)) or b"")  # keep the whole frame, because `keep` may need any byte
         while data:
             if self._lost >= 0:
                 yield hidden(data, self._lost)

@@ -152,7 +152,7 @@ class Remaker:
             self._compare_lists(getattr(one, name) or [], getattr(other, name) or [], around)
 
     def _compare_lists(self, one: list[Any], other: list[Any], around: _Around) -> None:
-        """Compare the topics and partitions in two lists. The order of a group's members in a response means nothing."""
+        """Compare the topics and partitions in two lists. The order of a group's members in a response has no meaning."""
         by_name = {self._names(each, around, self._current)[2:]: each for each in other}
         for each in one:
             name = self._names(each, around, self._recorded)[2:]

@@ -8,7 +8,7 @@ from wirebroker_tools.decode.dissector import lua
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print it: 0."""
+    """Print the dissector. Returns 0."""
     for line in lua():
         print(line)
     return 0

@@ -202,7 +202,7 @@ def _follow(file: BinaryIO, selection: Selection) -> int:
 
 
 def appended(file: BinaryIO) -> Iterator[bytes]:
-    """Yields the lines of a file and, without an end, the lines that are appended to the file.
+    """Yields the lines of a file, and then, without an end, each line that is appended to the file.
 
     If the file is truncated, it is read again from its start. After a rotation the new file is read.
     """

@@ -52,7 +52,7 @@ def _transaction_log(run: Run, step: Json) -> Json:
 
 
 def _voter(run: Run, step: Json) -> Json:
-    """AddRaftVoter or RemoveRaftVoter; `directory` is the last byte of a voter's directory id."""
+    """Sends AddRaftVoter or RemoveRaftVoter; `directory` is the last byte of a voter's directory id."""
     fields = {"voter_directory_id": bytes(15) + bytes([step.get("directory", 0)]), "cluster_id": None} | step["fields"]
     response = run.ask(step["api"], step, 0, **fields)
     return {"error": shown(response.error_code), "message": response.error_message}

@@ -55,7 +55,7 @@ class OwnBroker:
         self.kafka.stop()
 
     def now(self) -> int:
-        """ms since the epoch, by the broker's clock."""
+        """Returns the time of the broker's clock, in ms since the epoch."""
         return self.kafka.clock.now()
 
     def sleep(self, seconds: float) -> None:

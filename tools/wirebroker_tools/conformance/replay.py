@@ -76,7 +76,7 @@ class RemoteBroker:
         self.retries = RETRIES
 
     def now(self) -> int:
-        """ms since the epoch, by this machine's clock."""
+        """Returns the time of this machine's clock, in ms since the epoch."""
         return time.time_ns() // 1_000_000
 
     def sleep(self, seconds: float) -> None:

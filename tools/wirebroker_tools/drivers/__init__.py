@@ -22,7 +22,7 @@ Report = Callable[[str, int, str], None]
 The callback gets the value, the offset (−1 if there is none) and the error ("" if there is none).
 """
 BLOCK = 2.0
-"""A call may block for this many seconds; this is set in each client that has such a setting."""
+"""A call may block for this many seconds. Each client gets this limit, if it has such a setting."""
 PACKAGES: dict[ClientName, str] = {
     "kafka-python": "kafka-python", "aiokafka": "aiokafka", "confluent": "confluent-kafka", "wire": "wirebroker",
 }  # fmt: skip
@@ -87,13 +87,13 @@ class Producer(Protocol):
         """Wait up to `timeout` seconds until the outcome of every record is reported."""
 
     def begin(self) -> None:
-        """begin_transaction"""
+        """Call begin_transaction."""
 
     def commit(self) -> None:
-        """commit_transaction"""
+        """Call commit_transaction."""
 
     def abort(self) -> None:
-        """abort_transaction"""
+        """Call abort_transaction."""
 
     def send_offset(self, reader: Any, offset: int) -> None:
         """Call send_offsets_to_transaction for partition 0 of the reader's topic."""
@@ -131,7 +131,7 @@ class Reader(Protocol):
         """Commit the group's offset."""
 
     def close(self) -> None:
-        """Close it."""
+        """Close the consumer."""
 
 
 def client_version(client: ClientName) -> str:

@@ -1,4 +1,4 @@
-"""The `wire` client: a good idempotent producer on one page, without a library.
+"""The `wire` client: a good idempotent producer in one short module, without a library.
 
 The client follows Kafka's rules (KIP-98, KIP-360). The client sends unacknowledged batches again, unchanged and in order. After
 OUT_OF_ORDER_SEQUENCE_NUMBER the client sends the batch again if an earlier batch failed. If no earlier batch failed, the client

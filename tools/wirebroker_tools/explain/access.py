@@ -120,8 +120,8 @@ class TlsFailures(Detector):
             yield Finding("tls_failed", sentence, cause, look_at, where, evidence, evidence.count, Shot("sequence", "", where))
 
     def _others(self, listener: str, failed: Evidence) -> str:
-        """Returns the remark that clients which have logged in at the listener accept its certificate, or "" if no client has
-        logged in."""
+        """If clients have logged in at the listener, returns a remark that they accept its certificate. Otherwise returns
+        ""."""
         passed = self._passed.get(listener)
         if passed is None:
             return ""
@@ -319,7 +319,7 @@ class UnsupportedVersions(Detector):
         """For each open connection, the requests that may be refused; None if the broker has answered such a request."""
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row. A version that the broker answers is supported, also if Kafka 4 no longer reads the version. Errors of
+        """Take a row. If the broker answers a version, the version is supported, even if Kafka 4 no longer reads it. Errors of
         ApiVersions are ignored. Such errors are normal, because a client first sends ApiVersions in the newest version that the
         client knows."""
         if isinstance(row, ConnectionRow):
@@ -415,7 +415,7 @@ class Throttling(Detector):
         self._found: Known[tuple[Client, str, str, float], _Waits] = Known(_Waits)
         self._of_clients: Known[Client, list[_Waits]] = Known(list)
         self._by_faults: Known[tuple[Client, str], _Waits] = Known(_Waits)
-        """For each client and each rule, how a fault of the rule throttled the client."""
+        """For each client and each rule: the throttling by the rule's faults."""
         self._faults: Known[tuple[int, int, int], list[_Waits]] = Known(list)
         """For each node, connection and correlation id, the throttling by a fault."""
 

@@ -54,7 +54,8 @@ class Outage(Struct):
     """the number of times that each reason occurred"""
     unanswered: dict[str, None] = {}
     closes: deque[tuple[int, ConnectionRow]] = field(default_factory=lambda: deque(maxlen=NAMED))
-    """the latest connections that the broker closed while no request was unanswered; this is normal unless a loss follows"""
+    """the latest connections that the broker closed while no request was unanswered; such a close is normal, unless a loss
+    follows"""
 
     def add(self, number: int, row: ConnectionRow) -> None:
         """Take a row about a connection. Only a row about the end of the connection counts."""
@@ -159,7 +160,8 @@ class _Question(Struct):
 
     @property
     def is_missing(self) -> bool:
-        """Tells whether the coordinator is considered missing: there were many requests for it, over a long enough time."""
+        """Tells whether the coordinator is considered missing: the client sent many requests for it, over a long enough
+        time."""
         often = max(self.by_connection.values(), default=0) >= ASKED or self.evidence.count >= ASKED_IN_ALL
         rarely = self.evidence.count >= ENDLESS and self.evidence.span >= LASTS
         return (often and self.evidence.span >= FOR) or rarely

@@ -1,5 +1,5 @@
-"""Tells what an error code means for the client that gets the error: is the client's work refused for good, and what is the
-usual cause?"""
+"""The meaning of an error code for the client that gets it: whether the error refuses the client's work for good, and the usual
+cause."""
 
 from __future__ import annotations
 

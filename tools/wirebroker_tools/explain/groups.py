@@ -121,13 +121,13 @@ class Rejoins(Detector):
                 member.reasons.update(dict.fromkeys(sorted(gone)))
         elif _leaves(row):
             member.left[place] = number, row
-            member.forget(str(details.get("member_id", "")))  # its late requests fail because of the same rejoin
+            member.forget(str(details.get("member_id", "")))  # the client's late requests fail because of the same rejoin
             if len(member.gave_up) < NAMED:
                 member.gave_up.update(dict.fromkeys(filter(None, member.assigned.split(", "))))
             if len(member.left) > NAMED:
                 member.left.pop(next(iter(member.left)))
         elif row.api in OF_MEMBERS and not row.errors:
-            member.removed.pop(str(details.get("member_id", "")), None)  # in KIP-848 it rejoins with the same member id
+            member.removed.pop(str(details.get("member_id", "")), None)  # in KIP-848 the client rejoins with the same member id
             if member.away:
                 member.evidence.extend(row.time)
                 member.away = False

@@ -194,7 +194,7 @@ class Refusals(Detector):
         """The hosts with failed logins."""
 
     def begin_run(self) -> None:
-        """In a new run, connections have other numbers, and all connections of the former run are closed."""
+        """Forget the connections: a new run has other connection numbers, and all connections of the former run are closed."""
         for each in (*self._errors.values(), *self._verdicts.values()):
             for errors in each.values():
                 errors.connection = -1

@@ -55,12 +55,12 @@ def ms(length: int) -> str:
 
 
 def times(count: int) -> str:
-    """Once, twice, 1,272 times."""
+    """Returns `once`, `twice` or `1,272 times`."""
     return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
 
 
 def counted(count: int, what: str) -> str:
-    """1 response, 1,272 responses."""
+    """Returns `1 response` or `1,272 responses`."""
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 

@@ -26,7 +26,7 @@ from wirebroker_tools.explain.findings import Finding
 from wirebroker_tools.traces.saved import BLOCK, Numbered, Parts, SavedRows, Search, window
 
 SLICE_S = 0.05
-"""The thread takes turns: it indexes for this time in seconds, then searches for the same time."""
+"""The thread alternately indexes and searches, each for this time in seconds."""
 IDLE_S = 0.05
 EXPLAINED_S = 0.5
 MOST_DRAWN = 50_000

@@ -63,7 +63,7 @@ class Step(Struct):
     rows: list[int] = []
     """the numbers of the other rows of this step"""
     spans: tuple[int, int, int, int] = (-1, -1, -1, -1)
-    """of a batch that was stored: the first and the last sequence, and the first and the last offset"""
+    """for a stored batch: the first and the last sequence, and the first and the last offset"""
     place: str = ""
     """the first name in the request"""
     answer: Step | None = None

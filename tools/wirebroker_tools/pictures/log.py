@@ -62,7 +62,7 @@ class Batch(Struct):
     at: int = 0
     """the log's end offset when the batch arrived"""
     more: int = 0
-    """the number of later batches that share its mark"""
+    """the number of later batches that share this batch's mark"""
     until: int = -1
     """the last offset of these later batches"""
 
@@ -160,8 +160,8 @@ def log(rows: Sequence[Numbered], first: int, width: int, of: str) -> Picture:
 
 
 def _read(rows: Sequence[Numbered], first: int, name: str, share: int) -> Story:
-    """Collects the events of a partition. One mark may stand for a batch and `share` more batches that were stored directly
-    after it."""
+    """Collects the events of a partition. A batch and up to `share` batches that were stored directly after it may have one
+    common mark."""
     topic, _, index = name.rpartition("-")
     partition = int(index) if index.isdigit() else -1
     story, open_, struck, transactional = Story(), {}, {}, {}  # type: ignore[var-annotated]
@@ -242,7 +242,7 @@ def _aborted(story: Story, open_: dict[int, Transaction], producer_id: int, time
 
 
 def _place_markers(story: Story, offset: int) -> None:
-    """If the markers of aborted transactions would exactly fill the gap before the next batch, put them there."""
+    """If the markers of aborted transactions would exactly fill the gap before the next batch, put the markers there."""
     if story.unmarked and offset - story.end == len(story.unmarked):
         for each in story.unmarked:
             each.last = max(each.last, story.end)

@@ -120,7 +120,7 @@ Line = Step | Pair | Fold
 
 
 def sequence(rows: Sequence[tuple[int, Row]], width: int = 1000, lines: int = 60) -> Picture:
-    """Draws numbered rows in at most about `lines` lines."""
+    """Draws numbered rows in about `lines` lines or fewer."""
     drawn = _folded(steps_of(rows), lines) if len(rows) <= DETAILED else list(_counted(rows, lines))
     lanes = _Lanes(drawn, width)
     marks, height = _drawn(drawn, lanes)
@@ -184,7 +184,7 @@ def _pairs(steps: Sequence[Step], lines: int) -> Iterator[Line]:
 
 
 def _alike(steps: Sequence[Step], lines: int) -> Iterator[Line]:
-    """If at least three exchanges of one API follow each other, fold them."""
+    """Fold the exchanges of one API if at least three follow each other."""
     for _, each in groupby(steps, key=_key):
         run = list(each)
         if run[0].interest == STRIKING or (run[0].interest == PLAIN and len(run) < 6):

@@ -31,7 +31,7 @@ class Counts:
     untold: int = 0
     """records whose outcome the client never reported"""
     displaced: int = 0
-    """stored after a record that the same producer sent later to the same partition"""
+    """records stored after a record that the same producer sent later to the same partition"""
     torn: int = 0
     """missing records of a transaction whose other records are visible"""
     open: int = 0

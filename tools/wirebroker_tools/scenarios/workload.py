@@ -279,7 +279,7 @@ class Workload:
         return found
 
     def _known(self) -> int:
-        """Reads the input offsets that the results contain, and returns the offset after the last of them."""
+        """Reads the input offsets in the results, and returns the offset after the last input offset."""
         if not self._kafka.records(RESULTS):
             return 0
         reader = self._reader(RESULTS, "results")
@@ -392,9 +392,7 @@ class _Held:
         self._open: list[str] = []
 
     def tell(self, value: str, offset: int, error: str) -> None:
-        """The callback for the outcome of a record. Inside a transaction the outcome is known only when the transaction
-        ends.
-        """
+        """Called with the outcome of a record. In a transaction, the outcome is known only when the transaction ends."""
         if self.dead:
             return
         if self.transactional:

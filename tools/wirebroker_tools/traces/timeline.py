@@ -73,7 +73,7 @@ def timelines(rows: Iterable[Row], colour: bool = False, chosen: Callable[[Row],
     """Yields lines, which form a picture for each producer epoch on each partition. The pictures come in the order of their
     first batches.
 
-    Only the chosen rows are drawn as lines. The summary with the counts, such as the number of rejected batches, covers all
+    Only the chosen rows are drawn as lines. The counts in the summary, such as the number of rejected batches, include all
     rows.
     """
     rows = list(rows)
