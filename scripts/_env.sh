@@ -21,6 +21,18 @@ python_for_venv() {
     return 1
 }
 
+# constraints: prints the versions of uv.lock for pip, which cannot read that file.
+constraints() {
+    .venv/bin/python - <<'END'
+import tomllib
+
+for package in tomllib.load(open("uv.lock", "rb"))["package"]:
+    if "registry" in package["source"]:
+        markers = " or ".join(f"({each})" for each in package.get("resolution-markers", ()))
+        print(f"{package['name']}=={package['version']}" + f" ; {markers}" * bool(markers))
+END
+}
+
 # ensure_env GROUP: installs the project with an extra (demo or audit, and the control) or with a dependency group (dev,
 # compile, docs). A second call does nothing.
 ensure_env() {
@@ -51,10 +63,10 @@ ensure_env() {
         if [ -n "$is_group" ]; then
             .venv/bin/python -m pip install --quiet --disable-pip-version-check "pip>=25.1" >&2
             extras=; [ "$group" != dev ] || extras="[demo,codecs,control,uvloop]"
-            .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".$extras" --group "$group" >&2
+            .venv/bin/python -m pip install --quiet --disable-pip-version-check -c <(constraints) -e ".$extras" --group "$group" >&2
         else
             [ "$group" != audit ] || echo "fetching PySpark and a Java runtime, some 500 MB ..." >&2
-            .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$group,control]" >&2
+            .venv/bin/python -m pip install --quiet --disable-pip-version-check -c <(constraints) -e ".[$group,control]" >&2
         fi
     fi
     touch "$stamp"

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 import sampling
 
@@ -163,6 +164,18 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("pyproject.toml", "uv.lock"):
         shutil.copy(ROOT / name, folder)
     return folder
+
+
+def test_without_uv_an_environment_has_the_versions_of_the_lock(clone: Path) -> None:
+    (clone / ".venv").symlink_to(sys.prefix)
+    try:
+        command = ["bash", "-c", "source scripts/_env.sh; constraints"]
+        lines = subprocess.run(command, cwd=clone, capture_output=True, text=True, check=True).stdout.splitlines()
+    finally:
+        (clone / ".venv").unlink()
+    here = [each.name for each in map(Requirement, lines) if each.marker is None or each.marker.evaluate()]
+    packages = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
+    assert sorted(here) == sorted({each["name"] for each in packages if "registry" in each["source"]})
 
 
 @pytest.mark.parametrize("name", scripts())
