@@ -16,8 +16,11 @@ from kafkawire.messages.get_telemetry_subscriptions import (
 )
 from kafkawire.messages.push_telemetry import PushTelemetryRequest
 from wirebroker import MockKafka, ProxyKafka
-from wirebroker.client.wire import Connection, ConnectionClosed, address_of
+from wirebroker.client.wire import Connection, address_of
 from wirebroker.core.telemetry import KEPT_BYTES, KEPT_PUSHES, Push, Pushes
+from wirebroker_tools.conformance.own_broker import OwnBroker
+from wirebroker_tools.conformance.recording import Scenario, load
+from wirebroker_tools.conformance.replay import replay
 
 NOBODY = bytes(16)
 GZIP = 1
@@ -54,15 +57,20 @@ def push(
     return code
 
 
-def test_the_apis_are_there_only_with_a_receiver(kafka: MockKafka) -> None:
+def test_the_apis_are_announced_only_with_a_receiver(kafka: MockKafka) -> None:
     hello = ApiVersionsRequest(client_software_name="test", client_software_version="1")
     assert {71, 72} <= {each.api_key for each in connect(kafka).request(hello, 3).api_keys}
     with MockKafka() as other:
         assert not {71, 72} & {each.api_key for each in connect(other).request(hello, 3).api_keys}
-        with pytest.raises(ConnectionClosed):
-            ask(connect(other))
+        assert ask(connect(other)).error_code == 0, "without a receiver, the APIs are served, too"
         with pytest.raises(RuntimeError, match="telemetry=True"):
             other.telemetry.subscribe()
+
+
+@pytest.mark.parametrize("scenario", [each for each in load() if each.telemetry], ids=lambda each: each.name)
+def test_a_broker_without_a_receiver_gives_the_same_responses(scenario: Scenario) -> None:
+    with OwnBroker(scenario.settings) as broker:
+        assert replay(scenario, broker)[1] == []
 
 
 def test_a_client_gets_an_id_and_what_is_wanted_of_it(kafka: MockKafka) -> None:

@@ -7,11 +7,12 @@ waits           how long a Fetch waits
 share_waits     how long a ShareFetch waits
 lists           requests whose lists of topics and partitions are empty, or name something twice
 unusual         requests with unusual values of other fields
+versions        requests of APIs and in versions that the broker does not announce
 """
 
 from collections.abc import Callable
 
-from situations import lists, recreated, recreated_shares, share_waits, unusual, waits
+from situations import lists, recreated, recreated_shares, share_waits, unusual, versions, waits
 from situations.side import Side
 
 Play = Callable[[Side], dict[str, str]]
@@ -22,6 +23,7 @@ TABLES: dict[str, Play] = {
     "share waits": share_waits.play,
     "lists": lists.play,
     "unusual": unusual.play,
+    "versions": versions.play,
 }
 """Each function plays all situations of a table, and returns the response to each as a text."""
 SETTINGS = {"auto.create.topics.enable": "false", "fetch.max.bytes": "2000"}

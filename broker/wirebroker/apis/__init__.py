@@ -47,7 +47,7 @@ SERVED = (
 )  # fmt: skip
 """The APIs that have a handler."""
 TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
-"""The APIs that Kafka offers only if a receiver of client metrics is configured."""
+"""The APIs that Kafka always serves, but announces only if a receiver of client metrics is configured."""
 IN_ZOOKEEPER = (
     "LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "AlterPartition", "AllocateProducerIds",
 )  # fmt: skip
@@ -70,11 +70,11 @@ def handler_of(key: int) -> Handler:
     return handler
 
 
-def served_versions(rules: Rules, max_versions: Mapping[int, int], *, telemetry: bool = False) -> dict[int, tuple[int, int]]:
+def served_versions(rules: Rules, max_versions: Mapping[int, int]) -> dict[int, tuple[int, int]]:
     """Returns the served versions by API key: the versions of the profile's release, up to the user's `max_versions`."""
     own, served = release(rules.release), {}
     offered = {KEYS[name]: own.read(KEYS[name]) for name in (*SERVED, *IN_ZOOKEEPER) if KEYS[name] in own.announced}
-    if telemetry and HAS_TELEMETRY.of(own):
+    if HAS_TELEMETRY.of(own):
         offered |= {KEYS[name]: versions(KEYS[name]) for name in TELEMETRY}
     for key, (oldest, newest) in offered.items():
         newest = min(newest, max_versions.get(key, newest))

@@ -1,10 +1,10 @@
 """ApiVersions, versions 0–5.
 
-ApiVersions returns the APIs that this broker serves. The response to a request in an unsupported version has version 0, and
-names only the versions of ApiVersions itself (KIP-511). From version 3 on, invalid software names and versions get
-INVALID_REQUEST. Old clients look for versions 0 to 2 of Produce. Like Kafka 4, the broker announces these versions but does not
-serve them. A client of version 5 may name the expected cluster and node (KIP-1242), and gets REBOOTSTRAP_REQUIRED if it has
-reached another broker.
+ApiVersions returns the APIs that this broker serves. The response omits the APIs for clients' metrics unless a receiver of
+metrics is configured. The response to a request in an unsupported version has version 0, and names only the versions of
+ApiVersions itself (KIP-511). From version 3 on, invalid software names and versions get INVALID_REQUEST. Old clients look for
+versions 0 to 2 of Produce. Like Kafka 4, the broker announces these versions but does not serve them. A client of version 5
+may name the expected cluster and node (KIP-1242), and gets REBOOTSTRAP_REQUIRED if it has reached another broker.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from kafkawire.messages.api_versions import (
     SupportedFeatureKey,
 )
 from kafkawire.registry import API_VERSIONS, KEYS, versions
+from wirebroker.apis import TELEMETRY
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.features import ELIGIBLE_REPLICAS, GROUP, KRAFT, SHARE, STREAMS, TRANSACTION
 from wirebroker.core.releases import Release, release
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 NO_NODE = -1
+TELEMETRY_KEYS = tuple(KEYS[name] for name in TELEMETRY)
 FEATURES_FROM_ZERO = 4
 """From this version of ApiVersions on, a feature's minimum level may be 0; older clients cannot read a 0 (KAFKA-17492)."""
 
@@ -52,7 +54,8 @@ def handle(request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsRespon
     exchange.engine.authenticator.versions_told(exchange.connection)
     levels = exchange.cluster.configs.features
     own = exchange.cluster.brokers[exchange.node_id].release
-    keys, features = _offer(own.name, tuple(exchange.connection.versions.items()))
+    hidden = () if exchange.engine.telemetry.announced else TELEMETRY_KEYS
+    keys, features = _offer(own.name, tuple(exchange.connection.versions.items()), hidden)
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=keys.copy(),
@@ -75,8 +78,10 @@ def _misdirected(request: ApiVersionsRequest, exchange: Exchange) -> ErrorCode:
 
 
 @lru_cache(maxsize=8)
-def _offer(name: str, served: tuple[tuple[int, tuple[int, int]], ...]) -> tuple[list[ApiVersion], list[SupportedFeatureKey]]:
-    """Returns the APIs and features of a broker of this release that serves these versions.
+def _offer(
+    name: str, served: tuple[tuple[int, tuple[int, int]], ...], hidden: tuple[int, ...]
+) -> tuple[list[ApiVersion], list[SupportedFeatureKey]]:
+    """Returns the APIs and features of a broker of this release that serves these versions, without the APIs in `hidden`.
 
     The result is cached, because every client asks for it first.
     """
@@ -84,6 +89,7 @@ def _offer(name: str, served: tuple[tuple[int, tuple[int, int]], ...]) -> tuple[
     keys = [
         ApiVersion(api_key=key, min_version=_first(own, key, oldest), max_version=newest)
         for key, (oldest, newest) in sorted(served)
+        if key not in hidden
     ]
     features = [
         SupportedFeatureKey(name=name, min_version=feature.oldest, max_version=feature.newest)

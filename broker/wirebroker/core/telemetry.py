@@ -148,8 +148,8 @@ class Telemetry(Struct):
     """The receiver of clients' metrics in a cluster."""
 
     configs: BrokerConfigs
-    on: bool = False
-    """Tells whether the broker accepts metrics from clients."""
+    announced: bool = False
+    """Tells whether the broker announces that it accepts metrics. It accepts them anyway, as in Kafka."""
     pushes: Pushes = field(default_factory=Pushes)
     _clients: dict[tuple[int, bytes], Client] = {}
     _connections: dict[int, tuple[int, bytes]] = {}

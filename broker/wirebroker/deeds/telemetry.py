@@ -24,7 +24,7 @@ class TelemetryDeeds(Deeds):
         Kafka would refuse the subscription.
         """
         engine = self._engine
-        if not engine.telemetry.on:
+        if not engine.telemetry.announced:
             raise RuntimeError(
                 "this broker does not ask clients for metrics; start it with MockKafka(telemetry=True) or serve --telemetry"
             )

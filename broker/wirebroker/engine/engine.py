@@ -136,7 +136,7 @@ class Engine:
         self.configs = BrokerConfigs(
             settings or {}, brokers=len(nodes), of=release(self.rules.release), kafkas_defaults=kafkas_defaults
         )
-        self._max_versions, self._offers_telemetry = max_versions or {}, telemetry
+        self._max_versions = max_versions or {}
         self._served: dict[Rules, Mapping[int, tuple[int, int]]] = {}
         """For each set of rules, the APIs that a broker with these rules serves, with the oldest and the newest version of
         each."""
@@ -164,7 +164,7 @@ class Engine:
         """The fault plan if it has rules, else None."""
         self._seed = seed
         self._plan: FaultPlan | None = None
-        self.telemetry = Telemetry(self.configs, on=telemetry)
+        self.telemetry = Telemetry(self.configs, announced=telemetry)
         self.effects: list[Effect] = []
         self.turns = Turns(self._settled)
         self.connections: set[Connection] = set()
@@ -312,8 +312,7 @@ class Engine:
             parked.left()
         self.connections.discard(connection)
         self.shares.disconnected(connection.number, self.now)
-        if self.telemetry.on:
-            self.telemetry.disconnected(connection.number)
+        self.telemetry.disconnected(connection.number)
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
         """Close the connection. `reason` is a sentence for the log. With `reset`, responses that are not sent yet are
@@ -644,7 +643,7 @@ class Engine:
     def run_release(self, broker: Broker, rules: Rules) -> None:
         """Change the release of a broker to the release of `rules`. The broker must have no connections."""
         if rules not in self._served:
-            self._served[rules] = served_versions(rules, self._max_versions, telemetry=self._offers_telemetry)
+            self._served[rules] = served_versions(rules, self._max_versions)
         broker.rules, broker.versions = rules, self._served[rules]
 
     def become(self, rules: Rules) -> None:
