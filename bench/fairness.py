@@ -79,7 +79,7 @@ def recorded(found: dict[str, Any], row: Row, name: str) -> Iterator[list[dict[s
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Host and port."""
+    """Returns the host and the port of an address."""
     host, _, port = text.rpartition(":")
     return host, int(port)
 

@@ -166,7 +166,7 @@ def commit(group: str, partitions: Sequence[int], topics: Sequence[str] = (ANY,)
 
 
 def many_groups(client: WireClient, count: int = 10_000) -> None:
-    """Groups that have committed one offset each."""
+    """Make groups that have committed one offset each."""
     find_coordinator(client, COMMITTING)
     deadline = time.monotonic() + WITHIN
     while code := client.request(commit(COMMITTING, [0]), 8, timeout=WITHIN).topics[0].partitions[0].error_code:

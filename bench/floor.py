@@ -359,7 +359,7 @@ async def serve(port: int) -> None:
 
 
 def main() -> None:
-    """The command line."""
+    """Parse the command line, and serve."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--walk", action="store_true", help="walk over the lengths of the records")

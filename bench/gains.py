@@ -69,7 +69,7 @@ def write_log(folder: Path) -> None:
     script.write_log(folder / "orders-0", BATCHES, VALUE)
 
 
-# Each load imports what it needs, warms up if it must, yields, and then does the measured work
+# Each load imports its modules, warms up if necessary, yields, and then does the measured work
 
 
 def simulate(_: Path) -> Iterator[None]:

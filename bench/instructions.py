@@ -44,7 +44,7 @@ SYSTEM_CALL = re.compile(rb"^SYSCALL\[\d+,\d+\]\( *\d+\) sys_(?!clock_gettime|ge
 """Matches the beginning of a system call in Valgrind's log. Reads of the clock are left out, because without Valgrind they need
 no system call."""
 WARM, RUNS, EACH = 40, 5, 20
-"""This many requests come before the count begins; then come this many counted runs, each with this many requests."""
+"""The first WARM requests are not counted. Then come RUNS counted runs, each with EACH requests."""
 LARGE, FEWER = "0.9 MB", 5
 """For a row with this text in its name, the number of requests is divided by `FEWER`."""
 READY_WITHIN = 120.0

@@ -113,7 +113,7 @@ class Producer:
 
 
 def main() -> None:
-    """The command line."""
+    """Parse the command line, and send the load."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     for name, default in (("bytes", 1024), ("records", 16), ("record-bytes", 0), ("requests", 0), ("warmup", 200),
                           ("version", 9), ("pid", 0)):  # fmt: skip

@@ -45,7 +45,8 @@ WORDS = ("paid", "shipped", "returned", "express", "gift", "invoice", "refund", 
 def measure(
     entered: Field, only: Sequence[str], chosen: Sequence[str], rounds: int, share: float, say: Callable[[str], None]
 ) -> tuple[list[Case], list[Missing]]:
-    """Measures all cases, round by round, and lists what cannot run. `only` and `chosen` name rows and contenders by prefix."""
+    """Measures all cases, round by round, and lists the clients and contenders that cannot run. `only` and `chosen` name rows
+    and contenders by prefix."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="wirebroker-bench-")))
         running = [*own(folder), *entered.named(KFAKE)]

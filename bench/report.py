@@ -52,7 +52,7 @@ def throughput(case: Case) -> str:
 
 
 def startup(found: dict[str, Any]) -> str:
-    """Startup times."""
+    """Returns the table of startup times."""
     rows = [[f"{name}: process start to first Metadata response" if name != "bare interpreter" else
              "bare interpreter, start to end", *_times(times)]
             for name, times in found["processes"].items()]  # fmt: skip
@@ -71,7 +71,7 @@ def startup(found: dict[str, Any]) -> str:
 
 
 def memory(rows: Sequence[dict[str, Any]]) -> str:
-    """Resident memory."""
+    """Returns the table of resident memory."""
     lines = []
     for row in rows:
         batches = f"{row['records_per_batch']} in a batch"

@@ -56,7 +56,7 @@ def some_of(known: Mapping[str, object]) -> Callable[[str], list[str]]:
 
 
 def add_release_flags(parser: argparse.ArgumentParser) -> None:
-    """Flags that name releases, and the file for the table."""
+    """Add the flags that name releases, and the flag for the table's file."""
     parser.add_argument("--releases", type=some_of(RELEASES), metavar="X.Y,Z.W", help="run on each of these releases of Kafka")
     parser.add_argument(
         "--beside-kafka",
@@ -75,8 +75,8 @@ def check_release_flags(parser: argparse.ArgumentParser, chosen: argparse.Namesp
 
 
 def compare(console: Console, chosen: argparse.Namespace, row: str, play: Play) -> int:
-    """Run everything on each release, print the table and write it. `row` names what a row stands for. Returns 1 if a check
-    that should pass fails on wirebroker. Raises ServerFailed and KafkaUnavailable.
+    """Run everything on each release, print the table and write it. `row` is the heading of the column with the rows' names.
+    Returns 1 if a check that should pass fails on wirebroker. Raises ServerFailed and KafkaUnavailable.
     """
     rows: dict[str, list[str]] = {}
     agree = True

@@ -27,7 +27,7 @@ class ZooKeeper:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it unless it runs, and wait until it listens. Raises KafkaUnavailable."""
+        """Start the server unless it runs, and wait until it listens. Raises KafkaUnavailable."""
         if self._process is not None:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ class ZooKeeper:
             raise KafkaUnavailable(f"user {name} could not be made: {(done.stdout + done.stderr).strip()[-800:]}")
 
     def stop(self) -> None:
-        """End it."""
+        """End the server."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()

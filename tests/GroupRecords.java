@@ -1,5 +1,5 @@
 // Reads records of __consumer_offsets with Kafka's own classes and writes them again: java -cp 'JARS/*' GroupRecords.java
-// From stdin a record a line, key and value in hexadecimal, "-" for none; to stdout the record's kind, or what is wrong.
+// Each line on stdin is a record: key and value in hexadecimal, or "-" for none. Stdout gets the record's kind, or the error.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;

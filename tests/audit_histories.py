@@ -26,7 +26,7 @@ ALONE = (
     "open_transaction",
     "marker_without_data",
 )
-"""Faults in what a producer writes."""
+"""Faults in the batches that a producer writes."""
 AFTERWARDS = ("crc", "bad_batch", "unreadable", "torn_tail", "offset_regression", "offset_gap")
 """Faults of the stored data."""
 FAULTS = ALONE + AFTERWARDS

@@ -32,7 +32,8 @@ for waiting in (*vars(Waits).values(), ProxyKafka.wait_until):
 
 @pytest.fixture
 def caplog(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    """Pytest's fixture without what clients log. Threads that a client of an earlier test has left behind still log."""
+    """Pytest's fixture, without the log messages of clients. Threads that a client of an earlier test has left behind still
+    log."""
     caplog.handler.addFilter(lambda record: record.name.partition(".")[0] not in ("kafka", "aiokafka"))
     return caplog
 

@@ -326,7 +326,8 @@ def create_ledger(wire: WireClient) -> None:
 
 
 def compare_balances(committed: dict[int, int], found: dict[int, int], number: int) -> None:
-    """Checks that each key's last number is its last committed one or a later one, and is not from an aborted transaction."""
+    """Checks that each key's last number is its last committed number or a later number, and is not from an aborted
+    transaction."""
     assert found.keys() >= committed.keys()
     for key, last in found.items():
         assert committed.get(key, 0) <= last <= number, (key, last, committed.get(key))

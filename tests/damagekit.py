@@ -443,7 +443,7 @@ def judge(damage: Damage, made: Made, place: Path) -> Outcome:
 
 
 def differences(truth: Truth, found: Truth) -> list[str]:
-    """Returns a sentence for each difference between the truth and what the broker serves."""
+    """Returns a sentence for each difference between the truth and the state that the broker serves."""
     wrong = [
         f"{topic}-{index}: expected the batches {rows}, found {found.batches.get((topic, index))}"
         for (topic, index), rows in truth.batches.items()

@@ -1,4 +1,4 @@
-"""Returns the keys of the containers in an engine's state. With them, tests find what the engine never removes."""
+"""Returns the keys of the containers in an engine's state. With these keys, tests find state that the engine never removes."""
 
 from __future__ import annotations
 

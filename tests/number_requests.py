@@ -1,8 +1,8 @@
 """Sends requests with numbers out of range to a real Kafka (`scripts/record-oracle --numbers`) and to wirebroker.
 
 `CASES` has valid requests of every API that has numeric fields. `play` changes one number of a request at a time, and returns
-the responses as plain data, without what differs between clusters. Each request acts on topics, groups, transactional ids and
-members of its own, because most of the requests change them.
+the responses as plain data, without values that differ between clusters. Each request acts on topics, groups, transactional ids
+and members of its own, because most of the requests change them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WITHIN_S = 20.0
 SIZES = {"int8": 1 << 7, "int16": 1 << 15, "uint16": 1 << 16, "int32": 1 << 31, "int64": 1 << 63}
 """The number types, each with its first number that is too large."""
 BEYOND = {"partition": 2, "isolation_level": 2, "acks": 2, "key_type": 3, "type": 9, "operation": 16, "epoch": 1, "offset": 7}
-"""A number just above the valid ones, for each field whose name ends in the key."""
+"""For each field whose name ends in the key: a number just above the valid numbers."""
 FLOATS = (-2.0, -1.0, 0.0, 0.5, float("inf"), float("nan"), 1.7e308)
 LEFT_OUT = frozenset({"throttle_time_ms", "total_bytes", "usable_bytes"})
 BLANK = re.compile("host|port|cluster_id|log_dir|token_id|hmac|client_instance_id|.*timestamp.*|.*(append|start)_time_ms")
@@ -611,7 +611,7 @@ class Slot(NamedTuple):
 
 
 def slots(struct: Struct, version: int, path: str = "") -> Iterator[Slot]:
-    """Yields the numbers of a request, and of each list only those of its first element."""
+    """Yields the numbers of a request. Of each list, yields only the numbers of the first element."""
     for field in struct.__wire__:
         name, value = f"{path}{field.name}", getattr(struct, field.name)
         spec: Any = field.spec[0] if isinstance(field.spec, list) else field.spec
@@ -645,7 +645,7 @@ def versions(api: str, of_release: str) -> list[int]:
 
 
 def fitting(request: Message, world: World, version: int) -> Any:
-    """Returns the request with the ids of its topics, and without what this version does not have."""
+    """Returns the request with the ids of its topics, and without fields that this version does not have."""
     _fit(request, world, version)
     return request
 
@@ -725,7 +725,7 @@ def _response(world: World, request: Message, version: int) -> Any:
 
 
 def _shown(value: Any, world: World, field: Field | None) -> Any:
-    """Returns a part of a response as plain data, without what differs between clusters."""
+    """Returns a part of a response as plain data, without values that differ between clusters."""
     if isinstance(value, Struct):
         fields = [each for each in value.__wire__ if each.name not in LEFT_OUT]
         return {each.name: _shown(getattr(value, each.name), world, each) for each in fields}

@@ -499,7 +499,7 @@ def test_alterations_that_kafka_refuses(
 
 REFUSALS = json.loads(lzma.decompress((Path(__file__).parent / "data/setting-refusals.json.xz").read_bytes()))
 """Kafka's responses when each dynamic setting is altered to each of 25 values, by release and kind of resource. Settings with
-Java classes and listeners, and those of tiered storage, are left out."""
+Java classes and listeners, and the settings of tiered storage, are left out."""
 
 
 @pytest.mark.parametrize(("release", "kind"), [(each, int(kind)) for each, told in REFUSALS.items() for kind in told])

@@ -629,7 +629,7 @@ def test_a_dead_broker_refuses_connections_until_it_is_started(start: Start) -> 
     with pytest.raises(ConnectionClosed):
         cluster.wire(1).request(plain("DescribeCluster"), 2)  # this request uses the old connection
     with pytest.raises(ConnectionClosed):
-        cluster.wire(1).request(plain("DescribeCluster"), 2)  # and on a new one
+        cluster.wire(1).request(plain("DescribeCluster"), 2)  # this request uses a new connection
     shown = cluster.wire(2).request(plain("DescribeCluster"), 2)
     assert ([broker.broker_id for broker in shown.brokers], shown.controller_id) == ([2, 3], 2)
     fenced = cluster.wire(2).request(plain("DescribeCluster", include_fenced_brokers=True), 2)

@@ -1,4 +1,4 @@
-"""`wirebroker demo` shows the verdicts, and fails if the broker's verdicts are not the expected ones."""
+"""`wirebroker demo` shows the verdicts, and fails if the broker's verdicts differ from the expected verdicts."""
 
 from __future__ import annotations
 

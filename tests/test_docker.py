@@ -47,7 +47,7 @@ def stages() -> dict[str, list[Instruction]]:
 
 
 def instructions(target: str = "broker") -> list[Instruction]:
-    """Returns all instructions that build an image, including those of its base images."""
+    """Returns all instructions that build an image, including the instructions of its base images."""
     known = stages()
     (_, base), *own = known[target]
     return [*(instructions(base) if base in known else [("FROM", base)]), *own]

@@ -131,7 +131,8 @@ FORMS: dict[str, tuple[str, int] | str] = {
     "kafka:99999": "is not host:port", "kafka:-1": "is not host:port", "my kafka:9093": "is not host:port",
     "http://kafka:9093": "is not", "kafka:x": "is not host:port",
 }  # fmt: skip
-"""Forms of an address, and what the broker advertises, or why the broker does not start. Port 0 becomes the bound port."""
+"""Forms of an address, each with the advertised address, or the reason why the broker does not start. Port 0 becomes the bound
+port."""
 
 
 @pytest.mark.parametrize("way", WAYS)

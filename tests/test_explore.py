@@ -105,7 +105,8 @@ def test_what_breaks_an_application_is_written_down(
 
 @pytest.mark.parametrize(("arguments", "outcome"), [("", "lost"), ("asserting", "check_failed")])
 def test_a_fault_outlives_the_reset_before_each_test(arguments: str, outcome: str, explore: Explore) -> None:
-    """The second test empties the broker. Yet the records of both tests are compared, and a fault can hit the second test."""
+    """The second test empties the broker. Nevertheless, the records of both tests are compared, and a fault can hit the second
+    test."""
     code, found = explore(f"attached.py {arguments}", "--api", "Produce", "--faults", "INVALID_RECORD")
     assert code == 1
     assert found["plain"]["stored"] == {"orders": 2}

@@ -1,4 +1,4 @@
-"""A fault causes exactly its failure at exactly the chosen request, and is counted. Some tests show what clients then do."""
+"""A fault causes exactly its failure at exactly the chosen request, and is counted. Some tests show the clients' reactions."""
 
 from __future__ import annotations
 

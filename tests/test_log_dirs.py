@@ -1,4 +1,5 @@
-"""Several log directories on disk: where partitions are, how they are moved, and what is left after a kill during a move."""
+"""Several log directories on disk: where partitions are, how they are moved, and which files are left after a kill during a
+move."""
 
 from __future__ import annotations
 

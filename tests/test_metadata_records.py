@@ -1,7 +1,7 @@
 """The metadata log has the records that Kafka's controller writes for the same deeds, in the same batches and order.
 
-The expected records for 4.4 are those that `kafka-dump-log --cluster-metadata-decoder` shows of a Kafka 4.4.0, without no-op
-records. There is one difference: after a restart Kafka writes the new leaders with the record that unfences the broker.
+`kafka-dump-log --cluster-metadata-decoder` of Kafka 4.4.0 showed the expected records for 4.4. No-op records are left out.
+There is one difference: after a restart Kafka writes the new leaders with the record that unfences the broker.
 """
 
 from __future__ import annotations

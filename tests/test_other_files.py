@@ -1,5 +1,5 @@
-"""Each command that takes a file is run with all kinds of files. The command reads the file, or prints one sentence that says
-what the file is."""
+"""Each command that takes a file is run with all kinds of files. The command reads the file, or prints one sentence about the
+kind of file."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_a_transaction_that_was_fenced_or_lived_too_long_is_over(kafka: MockKafk
 def consumer(proxy: ProxyKafka, **settings: Any) -> KafkaConsumer:
     own = {"group_id": "team", "enable_auto_commit": False, "auto_offset_reset": "earliest", "heartbeat_interval_ms": 300}
     made = KafkaConsumer("orders", bootstrap_servers=proxy.bootstrap_servers, **(own | settings))
-    made.partitions_for_topic("orders")  # kafka-python can wait for ever if it joins before it knows the topic
+    made.partitions_for_topic("orders")  # kafka-python can wait for ever if it joins the group before it knows the topic
     return made
 
 

@@ -1,4 +1,4 @@
-"""The pytest plugin: its fixtures, its marker, and what it adds to the report of a failed test."""
+"""The pytest plugin: its fixtures, its marker, and its part of the report of a failed test."""
 
 from __future__ import annotations
 

@@ -123,7 +123,8 @@ class Response(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """The batch as it is stored: the max timestamp and attributes in its header, and what differs from the sent batch."""
+    """The batch as it is stored: the max timestamp and attributes in its header, and the other differences from the sent
+    batch."""
 
     max_timestamp: int = NOW
     attributes: int = 0

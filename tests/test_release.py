@@ -1,4 +1,5 @@
-"""Tests the files that a release publishes. `scripts/build-wheel` and `scripts/build-zipapp` also try what they build."""
+"""Tests the files that a release publishes. `scripts/build-wheel` and `scripts/build-zipapp` also try the files that they
+build."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_a_session_of_clients_brings_about_the_same_on_another_cluster(
 ) -> None:
     session = recorded(tmp_path / "a.pcapng", produce_and_consume, brokers=before)
     with MockKafka(brokers=now, random_seed=99, trace="all") as kafka:
-        producer = RawProducer(kafka)  # after this, all ids and offsets differ from those in the recording
+        producer = RawProducer(kafka)  # after this, all ids and offsets differ from the recording
         kafka.create_topic("other", 1)
         kafka.create_topic("orders", 2)
         for index in (0, 1):

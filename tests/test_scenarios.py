@@ -51,7 +51,7 @@ FINDINGS = {
     ("coordinator-dies", "aiokafka"): {"hangs"},
     ("missing-batch", "aiokafka"): {"fails cleanly"},
 }
-"""What clients do differently from a good client, by scenario and client. docs/reference/clients-table.md has the versions."""
+"""The differences of clients from a good client, by scenario and client. docs/reference/clients-table.md has the versions."""
 SLOW = {pair for pair, outcomes in FINDINGS.items() if "hangs" in outcomes}
 """Scenarios in which a client hangs until the time limit. They are not played here."""
 

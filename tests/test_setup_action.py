@@ -41,7 +41,7 @@ class Runner:
         self.processes: list[subprocess.Popen[str]] = []
 
     def run(self, sha256: str, topics: str) -> str:
-        """Runs the action's script. Returns what it has printed."""
+        """Runs the action's script. Returns the script's output."""
         (self.folder / "temp").mkdir()
         given = {
             "VERSION": "9.9.9", "SHA256": sha256, "TOPICS": topics, "URL": self.folder.as_uri(), "RUNNER_OS": "Linux",

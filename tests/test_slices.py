@@ -96,7 +96,7 @@ class World:
         return True
 
     def response(self) -> bytes:
-        """Runs the remaining slices of the request. Returns the response, which must be the only one."""
+        """Runs the remaining slices of the request. Returns the only response. Fails if there are several responses."""
         self.go_on()
         (response,) = self.engine.take_effects()
         assert isinstance(response, Respond)
@@ -140,7 +140,7 @@ class Wide(World):
         self.slices = 0
 
     def after(self, request: Message, version: int) -> tuple[object, ...]:
-        """Sends a request and runs all its slices. Returns the state after it."""
+        """Sends a request and runs all its slices. Returns the state after the request."""
         self.send(request, version)
         self.go_on()
         self.engine.tick(NOW + 10)

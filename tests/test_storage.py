@@ -1,4 +1,5 @@
-"""--data: what a data directory keeps after restarts and crashes, and why a broker refuses a directory."""
+"""--data: the state that a data directory keeps after restarts and crashes, and the reasons why a broker refuses a
+directory."""
 
 from __future__ import annotations
 

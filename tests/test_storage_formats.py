@@ -1,4 +1,4 @@
-"""Each kind of file in a data directory: what is written can be read again, and damage is reported."""
+"""Each kind of file in a data directory: a written file can be read again, and damage is reported."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def test_kafkas_tools_read_every_file(ours: MockKafka, tmp_path: Path) -> None:
 
 
 def test_we_serve_its_directory_and_it_serves_ours(tmp_path: Path) -> None:
-    """Kafka fills a directory. wirebroker serves a copy of it and writes more batches. Kafka then continues after those
+    """Kafka fills a directory. wirebroker serves a copy of it and writes more batches. Kafka then continues after wirebroker's
     batches.
     """
     with KafkaServer(SETTINGS, data=tmp_path / "kafka") as kafka:

@@ -1,4 +1,4 @@
-"""Transactions over the wire: ids and fencing, commits and aborts, what consumers read, and what expires."""
+"""Transactions over the wire: ids and fencing, commits and aborts, the records that consumers read, and expiration."""
 
 from __future__ import annotations
 

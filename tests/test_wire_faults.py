@@ -1,5 +1,5 @@
-"""Faults of the wire: responses that arrive in pieces, truncated, slowly or damaged, connection resets, and what clients then
-do.
+"""Faults of the wire: responses that arrive in pieces, truncated, slowly or damaged, connection resets, and the clients'
+reactions.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def python(module: str, program: str) -> Callable[[], Command]:
 
 
 def java(version: str = VERSION, program: str = "Interop") -> Command:
-    """Kafka's own client, from the jars of a real Kafka."""
+    """Returns Kafka's own client, from the jars of a real Kafka."""
     tool("java")
     try:
         jars = fetch_jars(version)
@@ -121,13 +121,14 @@ def old_java(version: str) -> Callable[[], Command]:
 
 
 def old_kafka_python(pinned: str = "") -> Command:
-    """kafka-python of 2020, in its own environment. `pinned` is "yes" to use the API versions of Kafka 0.8.2 to 0.11."""
+    """Returns kafka-python of 2020, in its own environment. `pinned` is "yes" to use the API versions of Kafka 0.8.2 to
+    0.11."""
     interpreter = environment_of("kafka-python", OLD_KAFKA_PYTHON)
     return Command([interpreter, PROGRAMS / "python" / "old_kafka_python.py"], {"PYTHONPATH": "", "PINNED": pinned})
 
 
 def old_confluent() -> Command:
-    """confluent-kafka of 2022 on librdkafka of the same version. This release has no wheel for Python 3.11, so both are
+    """Returns confluent-kafka of 2022 on librdkafka of the same version. This release has no wheel for Python 3.11, so both are
     compiled."""
     for name in ("make", "gcc"):
         tool(name)
@@ -188,7 +189,7 @@ def jars_of(folder: Path, group: str, name: str, version: str) -> Path:
 
 
 def kafka_streams() -> Command:
-    """Kafka Streams with its dependencies, beside the jars of a real Kafka."""
+    """Returns Kafka Streams with its dependencies, beside the jars of a real Kafka."""
     command, folder = java(), jars_of(streams_folder(), "org.apache.kafka", "kafka-streams", VERSION)
     *words, _, program = command.words
     return Command([*words, f"{folder}/*{os.pathsep}{jar_folder()}/*", Path(program).with_name("Streams.java")])
@@ -251,7 +252,7 @@ def kcat() -> Command:
 
 
 def pyspark() -> Command:
-    """PySpark in an environment of its own; Spark fetches the connector's jars itself when it starts."""
+    """Returns PySpark in an environment of its own; Spark fetches the connector's jars itself when it starts."""
     tool("java")
     interpreter = str(environment_of("pyspark", PYSPARK))
     environment = {"CONNECTOR": CONNECTOR, "IVY": str(cache() / "ivy"), "PYSPARK_PYTHON": interpreter, "PYTHONPATH": ""}

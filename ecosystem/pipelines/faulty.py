@@ -93,7 +93,7 @@ class Application:
     def transform(
         self, records: Sequence[Message], outputs: Sequence[Message] | None = None, *, offsets: bool = True
     ) -> list[Expected]:
-        """One transaction with these inputs and outputs. Returns the places of the outputs."""
+        """Run a transaction with these inputs and outputs. Returns the places of the outputs."""
         self.producer.begin_transaction()
         places = [self.out(each) for each in (records if outputs is None else outputs)]
         if offsets:
@@ -252,7 +252,7 @@ def reads_uncommitted_records(app: Application) -> list[Expected]:
 
 @fault
 def is_killed_before_its_commit(app: Application) -> list[Expected]:
-    """At least once, without transactions."""
+    """At least once, without transactions: the application is killed after its outputs and before its commit."""
     first = app.read(20)
     for each in first:
         app.out(each, app.plain)

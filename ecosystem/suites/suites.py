@@ -456,7 +456,8 @@ def node_only(name: str) -> dict[str, str]:
 
 
 def npm_install(folder: Path) -> None:
-    """Install the dependencies of a checkout, also those for development, without running their scripts. Raises Missing."""
+    """Install the dependencies of a checkout, including its development dependencies, without running their scripts. Raises
+    Missing."""
     options = ["--ignore-scripts", "--legacy-peer-deps", "--no-audit", "--no-fund", "--silent"]
     call([tool("npm"), "install", *options], folder, f"`npm install` for {folder.parent.name}")
 

@@ -1,4 +1,4 @@
-"""`python -m wirebroker_audit`, for spark-submit; the flags are those of `wirebroker audit`."""
+"""`python -m wirebroker_audit`, for spark-submit; it has the flags of `wirebroker audit`."""
 
 import sys
 

@@ -1,8 +1,9 @@
 """Audits a growing log: Structured Streaming over the same sources keeps the findings current.
 
 Each micro-batch writes its batches and their runs under its own number. Then the micro-batch runs the checks again, over the
-runs of all micro-batches and the batches of suspicious producers. So its findings equal those of a whole audit. After a crash a
-micro-batch is repeated with the same number and the same batches, and writes the same files: nothing is lost or doubled.
+runs of all micro-batches and the batches of suspicious producers. So its findings equal the findings of a whole audit. After a
+crash a micro-batch is repeated with the same number and the same batches, and writes the same files: nothing is lost or
+doubled.
 
     OUT/live/batches/micro=7   OUT/live/runs/micro=7   OUT/live/anew.json   OUT/live/checkpoint   OUT/findings.json
 

@@ -59,7 +59,7 @@ class Origin(ABC):
     """The origin has all unclean elections since this time. It is set when the replicas are compared, and stays −1 if the
     origin has no elections, like a live cluster."""
     unsure: frozenset[str] = frozenset()
-    """topics of which no file or broker says whether they are compacted; compaction may explain missing offsets in these
+    """topics for which no file or broker says whether they are compacted; compaction may explain missing offsets in these
     topics"""
     is_small: bool = False
     """whether the driver can read the log as fast as the executors; set by `pin`"""

@@ -299,7 +299,7 @@ def by_the_old_protocol(shop: Shop) -> list[Expected]:
 
 @planted
 def outputs_without_offsets_by_the_old_protocol(shop: Shop) -> list[Expected]:
-    """The second transaction has no offsets. Its marker separates its outputs from those of the first transaction."""
+    """The second transaction has no offsets. Its marker separates its outputs from the outputs of the first transaction."""
     shop.policy["match"] = "transaction"
     shop.transform(*range(4), upto=4, version=11)
     time.sleep(0.01)
@@ -463,7 +463,7 @@ def an_aborted_input(shop: Shop) -> None:
 
 @clean
 def one_key_many_times(shop: Shop) -> None:
-    """Inputs are matched by key, and the values of outputs differ from those of their inputs."""
+    """Inputs are matched by key, and the values of outputs differ from the values of their inputs."""
     shop.policy["match"] = "key"
     shop.out(*range(12))
     shop.commit(12)

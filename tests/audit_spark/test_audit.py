@@ -144,8 +144,8 @@ def check_report(out: Path, result: Result, findings: list[Finding]) -> None:
 
 
 def check_against_oracle(logs: Path, findings: list[Finding]) -> None:
-    """Compares the findings with those of the in-memory audit. A partition with a wrong batch length is not compared, because
-    the in-memory audit does not find the batch after it.
+    """Compares the findings with the findings of the in-memory audit. A partition with a wrong batch length is not compared,
+    because the in-memory audit does not find the batch after it.
     """
     for partition in find_partitions(logs):
         where = (partition.topic, partition.partition)

@@ -61,7 +61,7 @@ def test_joined_runs_are_those_of_the_whole_segment(splits: list[Piece], breadth
         positions = rows_of(split)["position"].to_pylist()[1:]
         ends = sorted(dice.sample(positions, min(len(positions), dice.randint(1, 30))))
         parts: list[Any] = [runs_of(part) for part in parts_of(split, ends)]
-        while len(parts) > 1:  # joins groups of parts until one is left, as a stream joins folders
+        while len(parts) > 1:  # join groups of parts until one part is left, as a stream joins folders
             some = [pa.concat_tables(parts[at : at + breadth]) for at in range(0, len(parts), breadth)]
             parts = [joined(each, EXPIRATION_MS) for each in some]
         assert without_number(parts[0]) == without_number(runs_of(split)), split.segment

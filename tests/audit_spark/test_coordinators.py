@@ -1,4 +1,4 @@
-"""Open transactions, and what their coordinators know about them."""
+"""Open transactions, and their states at their coordinators."""
 
 from __future__ import annotations
 

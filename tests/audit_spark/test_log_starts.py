@@ -67,7 +67,8 @@ def scanned(folder: Path, begin: Mark, end: Mark) -> list[pa.RecordBatch]:
 
 
 def micro_batches_of(logs: Path, starts: list[LogStart], dice: random.Random, *, whole: bool) -> list[pa.Table]:
-    """Returns the rows that a stream reads in each micro-batch or, with `whole`, those that an audit reads of each segment."""
+    """Returns the rows that a stream reads in each micro-batch or, with `whole`, the rows that an audit reads of each
+    segment."""
     log_start = {f"{topic}-{partition}": start for topic, partition, start in starts}
     steps = []
     for folder in sorted(logs.iterdir()):

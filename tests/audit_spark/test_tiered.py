@@ -204,7 +204,7 @@ def log(segments: int = 6, batches: int = 4) -> Writer:
 
 
 def rows(tiering: Tiering) -> list[tuple[Any, ...]]:
-    """Returns what is read of each batch, but not its position."""
+    """Returns the rows that are read, without their positions."""
     names = ("base_offset", "last_offset", "crc_stored", "problem", "detail")
     pieces = directory_pieces(tiering.folders)
     read = [row for piece in pieces for chunk in read_piece(piece) for row in chunk.rows.to_pylist()]

@@ -1,4 +1,4 @@
-// Sends orders, or writes an invoice for each: "send" and "transactions" are right, the others have a bug each.
+// Sends orders, or reads orders and writes invoices. "send" and "transactions" are correct; each other function has a bug.
 package main
 
 import (
@@ -23,7 +23,7 @@ func client(options ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-// soon is without franz-go's waits between retries, and with short timeouts.
+// soon returns options that shorten franz-go's waits between retries, and its timeouts.
 func soon(options []kgo.Opt) []kgo.Opt {
 	return append(options,
 		kgo.SeedBrokers(os.Getenv("WIREBROKER_BOOTSTRAP")), kgo.MetadataMinAge(50*time.Millisecond),

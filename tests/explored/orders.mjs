@@ -1,4 +1,4 @@
-// Sends orders, or writes an invoice for each: "send" is right, the others have a bug each.
+// Sends orders, or reads orders and writes invoices. "send" is correct; each other way has a bug.
 import kafkajs from 'kafkajs'
 
 const way = process.argv[2]
@@ -11,11 +11,11 @@ const kafka = new kafkajs.Kafka({
 })
 
 const ways = {
-  // Waits for each order, idempotently.
+  // Waits for the result of each order. The producer is idempotent.
   send: () => send({ idempotent: true, maxInFlightRequests: 1 }),
-  // Lets the client send again what may be stored.
+  // Not idempotent: the client may send a stored order again.
   'not-idempotent': () => send({}),
-  // Looks at no error.
+  // Ignores all errors.
   unseen: () => send({ idempotent: true, maxInFlightRequests: 1 }, () => {}),
   // Commits an order's offset before its invoice is stored.
   'not-awaited': invoices,

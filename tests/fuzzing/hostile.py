@@ -103,7 +103,7 @@ class HostileCase:
         (self.outside / "folder-0").mkdir()
         shutil.copytree(self.data / "orders-0", self.outside / "orders-0")
         for _ in range(self.random.randint(1, 3)):
-            with suppress(OSError, WireError):  # an earlier change may prevent this one
+            with suppress(OSError, WireError):  # an earlier change may prevent this change
                 self.random.choice(self.kinds)(self)
         before, touched = _seen(place), set[str]()
         try:

@@ -1,4 +1,4 @@
-"""What the fuzzer knows about the broker from its responses: topics, members, producers and offsets."""
+"""The facts that the fuzzer has learned from the broker's responses: topics, members, producers and offsets."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Known:
         return list(self._pools.get(kind, ()))
 
     def learn(self, request: Message | None, response: Message) -> None:
-        """Remembers those values of a response that later requests can use."""
+        """Remembers the values of a response that later requests can use."""
         self._walk(response)
         if request is not None and getattr(response, "error_code", 0) in (
             0,

@@ -264,7 +264,7 @@ class RelayCase:
         self._perform()
 
     def _perform(self) -> None:
-        """Applies what the proxy wants to send or close, and checks it."""
+        """Performs the proxy's effects (data to send, connections to close), and checks them."""
         for effect in self.proxy.take_effects():
             link = self.links[effect[0]]
             if isinstance(effect, Forward):

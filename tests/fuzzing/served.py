@@ -58,7 +58,7 @@ SHARED = "good"
 
 
 class Server:
-    """A process of `wirebroker serve`. `log` is what it wrote to stderr."""
+    """A process of `wirebroker serve`. `log` is its output on stderr."""
 
     def __init__(self, place: Path, *, data: bool) -> None:
         self._place, self._data = place, data
@@ -83,7 +83,7 @@ class Server:
 
     @property
     def log(self) -> str:
-        """Returns what the server has written to stderr."""
+        """Returns the server's output on stderr."""
         return self._errors.read_text(errors="replace")
 
     def cpu(self) -> float:

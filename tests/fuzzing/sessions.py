@@ -24,7 +24,7 @@ CHOSEN = st.tuples(st.sampled_from(sorted(APIS)), st.integers(0, 20), st.integer
 
 
 def frames_of(chosen: Chosen) -> tuple[int, bytes, bytes]:
-    """Makes a request and its response in a version. Both are empty if one of them cannot be encoded."""
+    """Makes a request and its response in a version. Both are empty if the request or the response cannot be encoded."""
     key, number, seed = chosen
     known = [each for each in versions_of(request_class(key)) if each in versions_of(response_class(key))]
     version = known[number % len(known)]

@@ -13,7 +13,7 @@ names.
     processed_twice   two committed transactions have read the same input for the same group
 
 Only readers of committed records count for G1a, G1b, G1c and read_skew. Values must be unique. Kafka promises no order of the
-transactions of different ids, so G0 compares those of one id.
+transactions of different ids, so G0 compares the transactions of one id.
 """
 
 from __future__ import annotations
@@ -172,7 +172,8 @@ def _write_cycles(seen: Observed) -> Iterator[Anomaly]:
 
 
 def _orders(seen: Observed, one: Transaction, other: Transaction) -> Iterator[bool]:
-    """Yields for each pair of values on one partition whether the value of the first transaction is before the other."""
+    """For each pair of values on one partition, yields whether the first transaction's value is before the second transaction's
+    value."""
     places = [
         [(send.where, offset) for send in seen.parts[each.name] if (offset := seen.offset_of(send)) is not None]
         for each in (one, other)

@@ -1,4 +1,5 @@
-"""What the requests of a history ask, and what their responses say. A code is None if there is no response."""
+"""The events of a history: the effects that requests ask for, and the results in their responses. A code is None if there is no
+response."""
 
 from __future__ import annotations
 
@@ -106,7 +107,7 @@ class Mark(NamedTuple):
 
 
 class Describe(NamedTuple):
-    """What DescribeTransactions or ListTransactions says about one transactional id."""
+    """The result of DescribeTransactions or ListTransactions for one transactional id."""
 
     transactional_id: str
     state: str | None
@@ -115,7 +116,7 @@ class Describe(NamedTuple):
 
 
 class DescribeProducer(NamedTuple):
-    """What DescribeProducers says about one producer of a partition."""
+    """The result of DescribeProducers for one producer of a partition."""
 
     where: Where
     producer_id: Id

@@ -1,7 +1,7 @@
 """A history of one cluster as plain data: requests in the order in which the cluster handled them, with their responses.
 
 A history comes from a recorded dialogue (`of_dialogue`), or from a running engine (`Tap`). Messages are dicts with the fields'
-names; a field that is absent has its default. An `Act` is what happened to the cluster without a request, such as a restart.
+names; a field that is absent has its default. An `Act` is an event of the cluster without a request, such as a restart.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Tap:
             setattr(engine, method, self._noted(getattr(engine, method), name))
 
     def act(self, name: str) -> None:
-        """Notes what happened without a request."""
+        """Notes an event without a request."""
         self.history.append(Act(name, self._now))
 
     def _noted(self, act: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -97,7 +97,7 @@ class Tap:
 
     def _received(self, connection: Any, frame: Any, now: int, *arguments: Any) -> Any:
         self._count, self._now = self._count + 1, now
-        with suppress(ProtocolError, KeyError):  # the engine refuses what cannot be read
+        with suppress(ProtocolError, KeyError):  # the engine refuses unreadable requests
             header = read_request_header(frame)
             request, _ = decode(request_class(header.api_key), bytes(frame), header.api_version, header.end)
             names = {topic_id: topic.name for topic_id, topic in self._engine.cluster.topics_by_id.items()}

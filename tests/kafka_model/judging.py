@@ -94,7 +94,7 @@ class Model:
                 self._forget(event)
 
     def act(self, name: str, now: int) -> None:
-        """Applies what happened to the cluster without a request."""
+        """Applies an event of the cluster without a request."""
         self.now = max(self.now, now)
         self._time_out()
         for ids in self.ids.values():  # after loading, a coordinator does not know the former epoch
@@ -192,8 +192,8 @@ class Model:
         self._refute(f"{part.where} {batch}", seen, allowed)
 
     def _seen(self, part: Part) -> Outcome:
-        """Returns what the response says. An offset before the log's end is the offset of a batch that was stored before, so
-        the batch is a retry."""
+        """Returns the outcome in the response. An offset before the log's end is the offset of a batch that was stored before,
+        so the batch is a retry."""
         if part.code:
             return refused(part.code)
         return Outcome(STORED if part.offset >= self.ends[part.where] else REPEATED, part.offset)

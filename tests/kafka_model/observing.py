@@ -1,4 +1,4 @@
-"""Reads from a history of requests what clients have seen: their sends with their transactions, and their polls."""
+"""Reads the observations of clients from a history of requests: their sends with their transactions, and their polls."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ ANYBODY = Producer(vague=True)
 
 
 def append(producer: Producer, batch: Batch, seen: Outcome, verified: bool) -> Iterator[tuple[Outcome, Producer]]:
-    """Yields what the partition may do with a sound batch. `verified`: the coordinator has confirmed the batch's
+    """Yields the possible outcomes of a sound batch on the partition. `verified`: the coordinator has confirmed the batch's
     transaction."""
     offset = seen.detail if seen.what == STORED and isinstance(seen.detail, int) else -1
     after = producer.stored(batch, offset)

@@ -3,5 +3,5 @@
 symbols   messages as JSON, in which ids and names are symbols
 replay    a recorded dialogue, and replaying it on a broker
 playing   makes a random dialogue while it runs on several brokers at once
-asking    what all subjects share; `subjects` lists the subjects
+asking    the common part of all subjects; `subjects` lists the subjects
 """

@@ -1,4 +1,4 @@
-"""The base class of all subjects. It has a seeded random generator, and remembers what responses say."""
+"""The base class of all subjects. It has a seeded random generator, and remembers values in responses."""
 
 from __future__ import annotations
 

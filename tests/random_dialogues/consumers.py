@@ -1,4 +1,4 @@
-"""Random dialogues of members of consumer groups (KIP-848), static ones too, which follow the protocol or break it."""
+"""Random dialogues of members of consumer groups (KIP-848). Members may be static, and follow the protocol or break it."""
 
 from __future__ import annotations
 

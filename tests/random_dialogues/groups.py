@@ -62,7 +62,7 @@ class Groups(Asking):
             self._joining[ask.connection] = ask.body["group_id"], ask.body.get("group_instance_id")
 
     def _choose_member(self) -> None:
-        """Chooses the sender's member id, instance id and generation, which mostly are those of a member."""
+        """Chooses the sender's member id, instance id and generation. Mostly, these belong to a member."""
         known = self._members[self._group] or [""]
         self._member = self._random.choices([self._random.choice(known), "bogus", ""], [12, 1, 1])[0]
         self._instance = self._random.choices([None, "i1", "i2", "ix"], [12, 2, 2, 0.5])[0]
@@ -207,8 +207,8 @@ class Groups(Asking):
     # The responses
 
     def fence(self, ask: Ask) -> Ask | None:
-        """Returns a LeaveGroup with an unknown member. It changes nothing, and Kafka responds to it only after all earlier
-        writes.
+        """Returns a LeaveGroup with an unknown member. The request changes nothing, and Kafka responds to it only after all
+        earlier writes.
         """
         group = ask.body.get("group_id", "")
         return Ask(ask.connection, "LeaveGroup", 2, {"group_id": group, "member_id": "nobody"}) if group else None

@@ -1,4 +1,4 @@
-"""The frame reader finds the frames in a connection's data, in whatever pieces the data arrives."""
+"""The frame reader finds the frames in a connection's data, even if the data arrives in pieces of any size."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ import "syscall"
 
 const madvHugepage = 14
 
-// reserve makes sure that the kernel has free memory at hand: it touches this much memory and gives it back. The host of a
+// reserve makes sure that the kernel has free memory: it touches this much memory and gives it back. The host of a
 // virtual machine may have taken unused memory away. It takes twenty times as long to use a page that must first come back, and
 // this would be measured as the server's time.
 func reserve(megabytes int) {

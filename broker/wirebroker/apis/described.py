@@ -1,4 +1,4 @@
-"""What ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe have in common: they refuse a group for the same
+"""The common part of ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe: they refuse a group for the same
 reasons, and describe it with the same fields.
 """
 

@@ -186,7 +186,7 @@ class Exchange(AnyExchange):
         """Returns the response after faults and the interceptor, or None if the response is not sent now. Afterwards the
         request is not parked any more."""
         connection = self.connection
-        if connection.parked is self:  # does what `unpark` does, without a call
+        if connection.parked is self:  # the same as `unpark`, without a call
             connection.parked = None
         if self.matches is not None:
             left = self.engine.plan.on_response(response, self)

@@ -34,7 +34,7 @@ FINDS_COMMITTED_PARTITIONS = since("2.0", "commits of offsets refuse unknown par
 
 P = TypeVar("P")
 TopicName = tuple[str, bytes]
-"""A topic's name and id. In each version of a request, one of them is empty."""
+"""A topic's name and id. In each version of a request, either the name or the id is empty."""
 
 
 class Known(NamedTuple):

@@ -23,7 +23,7 @@ LIMITS_METRICS = since("4.3", "decompressed metrics of clients are limited by te
 
 logger = logging.getLogger("wirebroker")
 MOST_BYTES = 16 << 20
-"""The largest size in bytes of decompressed metrics, in releases that have no setting for it."""
+"""The largest size in bytes of decompressed metrics, in releases without a setting for this size."""
 RESERVED = (bytes(16), bytes(15) + b"\1")
 """Ids that no client may have (Kafka's Uuid.RESERVED)."""
 

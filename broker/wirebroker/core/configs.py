@@ -75,8 +75,8 @@ class Entry(NamedTuple):
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:
-    """Returns the names of the broker settings that can give this setting its value in Kafka. This setting itself is one of
-    them."""
+    """Returns the names of the broker settings that can give this setting its value in Kafka. The result includes this setting
+    itself."""
     for group in _SAME:
         if name in group:
             return group

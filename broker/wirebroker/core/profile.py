@@ -66,8 +66,8 @@ class Rules(Struct, frozen=True):
     stale: Literal["45", "46", "acknowledge"] = "45"
     """the response to a retry of a batch older than the window: an error, or a duplicate with offset −1"""
     gap: Literal["45", "45_until_new_id", "accept"] = "45"
-    """the response to a sequence after the next one; with `45_until_new_id`, all later batches of the producer are refused,
-    too"""
+    """the response to a batch that leaves a gap in the sequences; with `45_until_new_id`, all later batches of the producer are
+    refused, too"""
     duplicate: Literal["original_offset", "dropped"] = "original_offset"
     """the offset in the response to a recognised retry: the offset of the stored batch, or −1"""
     key: Literal["producer_id", "client_id"] = "producer_id"

@@ -193,7 +193,7 @@ class Timers:
         """Run `action(when)` at the time `when`."""
         if self.runs:
             return self._set_by_timer(when, action)
-        timer = Timer(when, action)  # does what `add` does, without a call
+        timer = Timer(when, action)  # the same as `add`, without a call
         heapq.heappush(self._heap, (when, next(self._order), timer))
         if len(self._heap) > self._tidy_at:
             self._tidy()

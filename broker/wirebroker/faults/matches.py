@@ -54,6 +54,6 @@ class Matches(Struct):
 
     @property
     def needs_outcome(self) -> bool:
-        """Tells whether a rule has to act immediately after the request was handled. This is so for a failing write, a slow
-        write and a crash."""
+        """Tells whether a rule has to act immediately after the request was handled. Failing writes, slow writes and crashes
+        are such rules."""
         return bool(self.failing) or self.crashes or self.slow_rule is not None

@@ -169,8 +169,8 @@ class FaultPlan:
         self._keys = frozenset(KEYS[api] for rule in self.rules for api in rule.apis)
 
     def concerns(self, key: int) -> bool:
-        """Tells whether requests of the API `key` must be passed to the plan. This is so if rules may match them, if they may
-        have to wait, or if other requests may wait for them."""
+        """Tells whether requests of the API `key` must be passed to the plan. They must be passed if rules may match them, if
+        they may have to wait, or if other requests may wait for them."""
         return key in self._keys or bool(self._held or self._waiting or self._seen_parts)
 
     def arrived(self, key: int) -> bool:

@@ -1,4 +1,4 @@
-"""Fault rules. A rule determines which requests it matches, on which matches it fires, and what it does then.
+"""Fault rules. A rule determines which requests it matches, on which matches it fires, and its effect.
 
 Each kind of fault is one subclass of `Rule` (see `kinds`). The annotations of the subclass are the options of the fault, the
 methods carry out the fault, and the docstring is the text in the documentation. All other forms are derived from the class: the

@@ -161,8 +161,8 @@ class Relay:
         self._is_served = False
         """Tells whether the broker has responded to a request that only an authenticated client may send."""
         self._may_ask = False
-        """Tells whether the relay may send DescribeProducers. This is so if the proxy sends requests of its own, and the broker
-        supports this API."""
+        """Tells whether the relay may send DescribeProducers. It may do so if the proxy sends requests of its own, and the
+        broker supports this API."""
         self._acknowledged: tuple[int, bytes] = -1, b""
         """The version of the last Produce with acks ≠ 0, and the bytes of this request from its client id to its acks."""
         self._nameless = NamelessResponses()

@@ -81,7 +81,7 @@ class SegmentSettings(NamedTuple):
     """The settings of indexes, and the callbacks and other objects that all segments of a store share.
 
     `interval` is index.interval.bytes; the largest numbers of index entries follow from segment.index.bytes. A segment calls
-    `written` after it has been written to, so that it will be synced.
+    `written` after each write, so that the segment will be synced.
     """
 
     interval: int

@@ -19,7 +19,7 @@ __tracebackhide__ = True  # pytest shows the caller's line
 
 
 class _Control(Protocol):
-    """What this module needs of the HTTP control."""
+    """The part of the HTTP control that this module uses."""
 
     @property
     def url(self) -> str: ...

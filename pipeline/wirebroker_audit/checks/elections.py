@@ -24,7 +24,7 @@ KIND = "unclean_election"
 
 
 class _Doubt(NamedTuple):
-    """The offsets whose records an election may have lost, and what the replicas show about these records."""
+    """The offsets whose records an election may have lost, and the replicas' evidence about these records."""
 
     severity: Severity
     first: int

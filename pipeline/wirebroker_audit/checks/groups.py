@@ -26,7 +26,8 @@ from wirebroker_audit.reading.scan import Chunk
 OFFSETS_TOPIC = "__consumer_offsets"
 COMMITS = {1: GROUP_RECORDS[1]}
 BACK_LIMIT = 1000
-"""A task lists at most this many commits whose offset is below the previous commit, and only counts the others."""
+"""A task lists at most this many commits whose offset is below the previous commit, and only counts further commits of this
+kind."""
 JUMP_LEAST, JUMP_TIMES = 100, 10
 """A commit is a jump if it passes at least `JUMP_LEAST` records, and at least `JUMP_TIMES` times as many as any earlier
 commit."""
@@ -285,9 +286,8 @@ def _is_another_topic(one: bytes, other: bytes) -> bool:
 def findings_of(
     seen: Seen, ranges: Mapping[Key, tuple[int, int]], began_ms: int, passed: Mapping[Step, int] | None = None
 ) -> Iterator[Finding]:
-    """Returns the findings about groups. `ranges` has each partition's log start and end, as they were at `began_ms` or
-    later; `passed` has, for each jump of a group whose pipeline is known, the number of inputs without output that the jump has
-    passed."""
+    """Returns the findings about groups. `ranges` has each partition's log start and end, as they were at `began_ms` or later;
+    `passed` has the number of inputs without output that each jump has passed, for groups with a known pipeline."""
     for before, commit, _ in seen.back:
         if (commit.topic, commit.partition) in ranges:
             yield _went_back(before, commit)

@@ -73,7 +73,7 @@ class _Comparison:
         self.ids = self._by_id()
 
     def _policies(self) -> DataFrame:
-        """Returns a row for each pipeline: what the pipeline promises, and what is known about the pipeline."""
+        """Returns a row for each pipeline: the pipeline's promises, and the known facts about the pipeline."""
         named: list[dict[str, Any]] = [
             {
                 "pipeline": number, "name": each.name, "group": known.group or "", "least": each.fan_out[0],

@@ -151,7 +151,7 @@ class Ahead:
         return fresh.at_segment(_covering(self.segments, folder.log_start))
 
     def _again(self, mark: Mark) -> Mark | None:
-        """Returns the mark in the current segments, or None if the log ends before it."""
+        """Returns the mark in the current segments, or None if the log ends before the mark."""
         paths = dict(self.segments)
         if mark.segment in paths:
             with open_to_read(paths[mark.segment]) as file:
@@ -169,7 +169,7 @@ class Ahead:
         return mark._replace(segment=first, position=position, offset=offset, last=last, crc=-1, label=mark.offset)
 
     def marks(self) -> Iterator[tuple[Mark, int]]:
-        """Yields each next mark, and the number of bytes up to it."""
+        """Yields each next mark, and the number of bytes up to this mark."""
         if not self.segments:
             return
         position = self.mark.position

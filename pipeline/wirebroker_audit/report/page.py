@@ -22,7 +22,7 @@ from wirebroker_tools.pictures.marks import STYLE as PICTURE_STYLE
 
 PAGE = "report.html"
 OPEN = 5
-"""This many findings of each kind are visible; the reader unfolds the others."""
+"""This many findings of each kind are visible; the reader can unfold further findings."""
 CHOICES = 50
 """The page shows which replica was read for at most this many partitions."""
 DRAWN = 5
@@ -124,7 +124,7 @@ def _against_table(table: Mapping[str, Any] | None) -> Iterable[str]:
 
 
 def _coverage(coverage: Mapping[str, Any]) -> Iterable[str]:
-    """Yields what was proven for each topic, and the digest of all read batches."""
+    """Yields the proven facts about each topic, and the digest of all read batches."""
     yield "<h2>What was proven</h2>"
     rows = []
     tiered = any(each[name] for each in coverage["topics"].values() for name in REMOTE.values())

@@ -46,7 +46,7 @@ def producer_snapshot_bytes(producers: Iterable[ProducerState]) -> bytes:
 
 
 def read_producer_snapshot(path: Path) -> list[ProducerState]:
-    """Returns the producers in a snapshot. Raises DamagedFile wherever Kafka refuses the file too."""
+    """Returns the producers in a snapshot. Raises DamagedFile if Kafka would also refuse the file."""
     raw = read_whole(path)
     if len(raw) < _HEAD.size:
         raise DamagedFile(path, f"a producer snapshot has at least {_HEAD.size} bytes, this one has {len(raw)}")

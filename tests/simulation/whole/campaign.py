@@ -100,7 +100,7 @@ class Ledger:
         self.pairs |= {(before, kind, same) for before, kind, same in result["pairs"]}
 
     def merge(self, other: Ledger) -> None:
-        """Note what another ledger has."""
+        """Add the seeds and the pairs of another ledger."""
         self.seeds, self.planned = _merged(self.seeds + other.seeds), _merged(self.planned + other.planned)
         self.requests += other.requests
         self.pairs |= other.pairs

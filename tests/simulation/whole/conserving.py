@@ -1,4 +1,4 @@
-"""Conservation: when everything is deleted and all clients have left, the engine is as large as a new one."""
+"""Conservation: when everything is deleted and all clients have left, the engine is as large as a new engine."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def conserved(world: World) -> None:
 
 
 def left_behind(world: World) -> Held:
-    """Deletes everything, lets everything expire, and returns what the engine still holds."""
+    """Deletes everything, lets everything expire, and returns the keys that the engine still holds."""
     for where in list(world.links):
         world.leave(where)
     _delete_everything(world)

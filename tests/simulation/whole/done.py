@@ -140,7 +140,7 @@ class Done:
     # What was asked
 
     def learn(self, api: str, request: Any, response: Any, version: int) -> None:
-        """Note what an accepted request has done."""
+        """Note the effects of an accepted request."""
         self._count += 1
         learner = getattr(self, f"_{api}", None)
         if learner is not None and not getattr(request, "validate_only", False):
@@ -432,7 +432,7 @@ class Done:
     # The comparison
 
     def differences(self, shown: Mapping[Key, Any]) -> Iterator[str]:
-        """Yields a text for each fact that differs from what the requests have done."""
+        """Yields a text for each fact that differs from the effects of the requests."""
         known = {key for key in self.facts if key[0] in COMPLETE}
         for key in sorted(known | {key for key in shown if key[0] in COMPLETE}, key=repr):
             found = shown.get(key, ABSENT)

@@ -36,7 +36,7 @@ class Met:
         self._latest.clear()
 
     def note(self, done: Sequence[Deed]) -> None:
-        """Note what happened in a step: the step itself, and then the timers that fired."""
+        """Note the events of a step: the step itself, and then the timers that fired."""
         before = [each for step in self._latest for each in step]
         for kind, things in done:
             for earlier, others in before:

@@ -117,7 +117,7 @@ class Link:
     arrived: deque[bytes] = field(default_factory=deque)
     awaited: deque[Sent] = field(default_factory=deque)
     answers: list[bytes] | None = None
-    """The responses to an administrator, or None if the connection is that of a client."""
+    """The responses to an administrator, or None if the connection belongs to a client."""
 
 
 class Judging(Tap):

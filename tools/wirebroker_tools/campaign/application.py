@@ -40,7 +40,7 @@ STORM_RATE, STORM_LEAST, STORM_FACTOR = 200, 1000, 20
 `STORM_FACTOR` times the requests of the plain run.
 """
 LAST_BYTES_S = 1.0
-"""Seconds to wait for the bytes that the command sent before it ended."""
+"""When the command has ended, wait this many seconds for bytes that it sent earlier."""
 
 
 class CannotRun(RuntimeError):

@@ -89,7 +89,7 @@ class Finding(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The faults, and what happened in the first run."""
+        """The faults, and the outcome of the first run."""
         first = self.results[0]
         return f"{self.what} … {first['sentence']}{f'; {again}' if (again := first.get('again')) else ''}"
 

@@ -272,7 +272,7 @@ class Upstream:
             time.sleep(PAUSE_S)
 
     def _abort(self, transactional_id: str) -> None:
-        """Abort a transaction: the coordinator does so when another producer begins with the transactional id."""
+        """Abort a transaction. To make the coordinator abort it, begin another producer with the transactional id."""
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=10_000)
         coordinator = self._coordinator(TRANSACTION, transactional_id)
         self._retried("InitProducerId", lambda: self._brokers.request(request, 2, coordinator), lambda each: each.error_code)

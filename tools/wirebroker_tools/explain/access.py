@@ -196,7 +196,7 @@ OF_TOKENS = {
         "callback; a client that changes its user needs a new connection",
     )
 }
-"""The causes and settings for OAUTHBEARER, where they differ from those in `ADVICE_ON_LOGINS`."""
+"""The causes and settings for OAUTHBEARER, where they differ from `ADVICE_ON_LOGINS`."""
 
 
 def _advice_on_login(reason: str, mechanism: str) -> tuple[str, str]:

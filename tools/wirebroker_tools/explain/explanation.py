@@ -28,7 +28,7 @@ Exchange = tuple[int, int, int]
 
 
 class Explanation:
-    """Reads the rows of a trace, the oldest first, and finds what went wrong. The memory that this needs does not grow with the
+    """Reads the rows of a trace, the oldest first, and finds problems. The memory that this needs does not grow with the
     trace."""
 
     def __init__(self) -> None:

@@ -60,7 +60,7 @@ ABOUT: Mapping[str, Callable[[Row], Iterable[Any]]] = {
 
 
 class Shot(NamedTuple):
-    """A picture of a finding: the kind of picture, what it draws, and the filter for its rows."""
+    """A picture of a finding: the kind of picture, its subject, and the filter for its rows."""
 
     kind: Literal["sequence", "log", "groups", "windows"]
     of: str = ""

@@ -235,7 +235,7 @@ def _folds(steps: Sequence[Step]) -> Iterator[Line]:
 def _add(fold: Fold, step: Step) -> None:
     fold.last, fold.ended = max(step.number, fold.last), max(step.time, fold.ended)
     fold.is_idle = fold.is_idle and step.interest == QUIET
-    told = step  # an exchange is counted at its request, and so is its error
+    told = step  # an exchange and its error are counted at the request
     if step.way == ASKED or (step.way == ANSWERED and not fold.counts[step.api]):
         fold.counts[step.api] += 1
         fold.place = step.place if step.place == fold.place else ""

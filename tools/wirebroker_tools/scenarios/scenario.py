@@ -55,7 +55,7 @@ class Expect:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a scenario: what one run plays."""
+    """One part of a scenario. A run plays one part."""
 
     name: str
     broker: BrokerSettings

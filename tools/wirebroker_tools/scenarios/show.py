@@ -282,8 +282,8 @@ def response_text(row: ProduceRow, unanswered: bool = False) -> str:
 
 
 def reason(row: ProduceRow) -> str:
-    """Returns the explanation in the row, without what the printed line shows already: the producer, the sequences, the
-    verdict.
+    """Returns the explanation in the row, without the producer, the sequences and the verdict, which the printed line shows
+    already.
     """
     who = f"producer {row.producer_id} epoch {row.producer_epoch} on {row.topic}-{row.partition}"
     text = row.explain.partition(": ")[2].partition("; batches in the window")[0]

@@ -480,7 +480,7 @@ class Group(AnyGroup):
         self._await_heartbeat(member, member.session_timeout, now)
 
     def _await_heartbeat(self, member: Member, timeout: int, now: int) -> None:
-        if member.heartbeat is not None:  # does what `stop_timer` does, without a call for each heartbeat
+        if member.heartbeat is not None:  # the same as `stop_timer`, without a call for each heartbeat
             member.heartbeat.cancel()
 
         def expire(when: int) -> None:

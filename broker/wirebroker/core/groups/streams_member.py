@@ -67,7 +67,7 @@ class StreamsMember(ModernMember, frozen=True):
 
 
 class Holders(NamedTuple):
-    """Three functions. Each function returns the processes that have a given task, by what the group knows."""
+    """Three functions. Each function returns the processes that have a given task, according to the group's state."""
 
     active: Callable[[TaskId], str | None]
     standby: Callable[[TaskId], Collection[str]]

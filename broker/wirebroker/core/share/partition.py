@@ -236,7 +236,7 @@ class SharePartition:
             self.completed += step * (last - max(first, self.start_offset) + 1)
 
     def tell(self, what: ShareEvent, first: int, last: int, member_id: str, record: InFlight, why: str = "") -> None:
-        """Report what has happened to records, if `watch` is set."""
+        """Report the changes of records, if `watch` is set."""
         watch = self._watched.watch
         if watch is not None:
             state = record.state.name.lower()

@@ -89,7 +89,7 @@ class TransactionCoordinator:
         self._retrying: set[Transaction] = set()
         """The transactions for which a timer is set to write the missing markers again."""
         self._runs: dict[Transaction, object] = {}
-        """For each transaction, the latest run of `_finishing`. An earlier run stops when a later one has begun."""
+        """For each transaction, the latest run of `_finishing`. An earlier run stops when a later run has begun."""
         self._set_timers(now)
 
     def restart(self, now: int) -> None:

@@ -29,7 +29,7 @@ def record(topic: str, number: int) -> dict[str, Any]:
 
 
 class Plain:
-    """Idempotent."""
+    """An idempotent producer without transactions."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.topic, self.number, self.sent, self.lost = topic, time.time_ns() // 1_000_000, 0, 0

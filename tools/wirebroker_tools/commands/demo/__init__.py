@@ -1,6 +1,6 @@
 """`wirebroker demo`: real clients and raw retries against a broker in this process, and the reason for each verdict.
 
-`clients` and the scenarios define in advance what is expected. The exit code is 1 if anything differs from what is expected.
+`clients` and the scenarios define the expected results. The exit code is 1 if a result differs.
 """
 
 from __future__ import annotations

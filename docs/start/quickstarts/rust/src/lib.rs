@@ -7,7 +7,7 @@ use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 
-/// What became of the record. `flush` returns well even if the record could not be delivered, so this must be read, too.
+/// The outcome of the record. `flush` succeeds even if the record could not be delivered, so a caller must read this, too.
 #[derive(Default)]
 struct Outcome(Mutex<Option<KafkaResult<()>>>);
 
