@@ -58,8 +58,8 @@ FORMS = {INSTRUCTIONS: ",.0f", SYSTEM_CALLS: ".2f", COPIED: ",.0f"}
 SPARE = {INSTRUCTIONS: 0.0, SYSTEM_CALLS: 0.25, COPIED: 100.0}
 """A count may always exceed its budget by this amount, because the allocator takes memory now and then."""
 SPARE_IF_LARGE = {INSTRUCTIONS: 0.0, SYSTEM_CALLS: 1.5, COPIED: 64_000.0}
-"""The same amount for rows with large batches. It is larger, because the client and the system decide in how many pieces a
-batch arrives."""
+"""The larger amount for rows with large batches, because the client and the system decide in how many pieces a batch
+arrives."""
 COMMAND = "scripts/bench --only instructions --write-budgets"
 LIBRARIES = ("crc32c", "cramjam")
 

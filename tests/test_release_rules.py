@@ -824,8 +824,8 @@ def test_old_clients_do_not_see_storage_errors(profile: str, produce: dict[int, 
      ("kafka-3.8", 1, True, False)],
 )  # fmt: skip
 def test_what_a_fetch_waits_for(profile: str, least: int, past_end: bool, waits: bool) -> None:
-    """Since 2.5, a Fetch waits for at most max_bytes. Since 3.8, a Fetch of an offset after the last stable offset does not
-    wait."""
+    """Since 2.5, a Fetch does not wait for more than max_bytes, even if min_bytes is larger. Since 3.8, a Fetch of an offset
+    after the last stable offset does not wait."""
     broker = InProcess(profile=profile, topics={"orders": 1})
     wire = client(broker)
     if past_end:

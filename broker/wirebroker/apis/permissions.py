@@ -356,8 +356,8 @@ def _seen_metadata(
 
 
 def _may_be_made(name: str, request: Any, access: Access) -> bool:
-    """Tells whether the client may name this topic. A client that may not create topics may not name a topic that its request
-    would create."""
+    """Tells whether the client may name this topic. The client may not do so if its request would create the topic, and the
+    client may not create topics."""
     cluster = access.exchange.cluster
     if name in cluster.topics or not (request.allow_auto_topic_creation and cluster.configs.value("auto.create.topics.enable")):
         return True

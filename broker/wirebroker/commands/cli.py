@@ -178,7 +178,7 @@ def _watching(add: Callable[..., argparse.Action]) -> None:
 
 
 def _needs_of_watching(parser: Parser) -> None:
-    """Declare which flags of `_watching` do nothing without another flag."""
+    """Declare which flags of `_watching` have no effect without another flag."""
     parser.needs("--control", "--control-allow-host")
     parser.needs("--trace --control --capture", "--trace-level")
     parser.needs("--trace --capture", "--rotate")

@@ -4,7 +4,7 @@ responses.
 All connections of a host receive into one common buffer, because each read is handled before the next read begins. The bytes of
 an incomplete frame are copied. A frame that is too large for the common buffer is received into a buffer of its own, which the
 log can keep without a copy. Such a buffer uses no memory before bytes are written to it. So a client that announces a frame of
-90 MB and sends nothing costs nothing.
+90 MB and sends no data uses no memory.
 """
 
 from __future__ import annotations

@@ -71,8 +71,8 @@ class InProcess(Generic[H]):
         self._thread = thread
 
     def stop(self) -> None:
-        """Close all connections and listeners. Does nothing if nothing is running, or in a forked process. Raises RuntimeError
-        if it is called in the host's event loop."""
+        """Close all connections and listeners. Does nothing if the host is not running, or in a forked process. Raises
+        RuntimeError if it is called in the host's event loop."""
         with self._stopping:
             if os.getpid() != self._process or not self.running:
                 self._forget()

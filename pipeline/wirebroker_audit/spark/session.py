@@ -18,9 +18,9 @@ LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1500m",  # the heap; the whole JVM stays below 2 GiB
     "spark.log.level": "ERROR",
-    "spark.python.sql.dataFrameDebugging.enabled": "false",  # `true` calls the JVM eight times for each column in a query
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # with `true`, PySpark calls the JVM eight times for each column
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.limit.initialNumPartitions": "1000",  # so that a single job finds out whether a table has a row
+    "spark.sql.limit.initialNumPartitions": "1000",  # a single job then finds out whether a table has a row
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
 }

@@ -117,7 +117,7 @@ class SharePartition:
         self._watched = watched
 
     def load(self, start_offset: int, state_epoch: int, batches: Iterable[StateBatch]) -> None:
-        """Load the state that was written down. Raises Broken if the batches are not possible after `start_offset`."""
+        """Load the state that was written down. Raises Broken if the batches contradict `start_offset` or each other."""
         self.start_offset, self.state_epoch = start_offset, state_epoch
         before, gap = start_offset - 1, -1
         for batch in batches:
