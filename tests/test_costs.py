@@ -46,7 +46,7 @@ SEARCHING = frozenset(
      "GetTelemetrySubscriptions", "ListGroups", "ListTransactions", "ListPartitionReassignments", "DescribeLogDirs", "Metadata",
      "ListConfigResources", "OffsetFetch"}
 )  # fmt: skip
-"""The APIs that can ask for all topics, groups and so on. They look at all of them, even if the response has only a few."""
+"""The APIs for which the broker may look at all topics, groups and so on, even if the response has only a few."""
 copyreg.pickle(memoryview, lambda view: (memoryview, (bytes(view),)))  # type: ignore[arg-type]  # so that requests can be copied
 
 

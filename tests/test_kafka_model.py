@@ -66,7 +66,8 @@ def scenarios() -> list[Scenario]:
 
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
 def test_a_scenario_is_as_the_rules_say(scenario: Scenario) -> None:
-    """test_conformance shows that these responses are the same as Kafka's. So this test judges Kafka's responses, too."""
+    """The model allows the responses in a scenario. test_conformance shows that these responses are the same as Kafka's, so
+    this test judges Kafka's responses, too."""
     expires = {
         "expiration_ms": int(scenario.settings.get("producer.id.expiration.ms", 86_400_000)),
         "id_expiration_ms": int(scenario.settings.get("transactional.id.expiration.ms", 604_800_000)),

@@ -55,8 +55,8 @@ def unwritable(kafka: MockKafka, topic: str) -> Iterator[None]:
 
 
 def known(kafka: MockKafka) -> dict[str, Any]:
-    """Returns the coordinators' state. As in Kafka, the log does not have transactional ids without an epoch, so they are left
-    out.
+    """Returns the coordinators' state. Transactional ids without an epoch are left out, because the log does not have these
+    ids, as in Kafka.
     """
     state: dict[str, Any] = kafka._call(state_of)
     state["transactions"] = {name: held for name, held in state["transactions"].items() if held[1] >= 0}

@@ -92,7 +92,7 @@ def _left_behind(out: Path, *, follows: bool) -> str:
 
 
 class Refused(Exception):
-    """Raised if the command cannot carry out the audit. The text gives the reason."""
+    """Raised if the command cannot carry out the audit. The message gives the reason."""
 
 
 def _run(options: argparse.Namespace, err: Console, interruption: Interruption) -> int:

@@ -41,7 +41,7 @@ REFUSALS = (
 
 
 class CannotAudit(Exception):
-    """Raised if the audit cannot be carried out. The text gives the reason and the remedy."""
+    """Raised if the audit cannot be carried out. The message gives the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)

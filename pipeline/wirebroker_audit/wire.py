@@ -36,8 +36,8 @@ default."""
 FETCH_BYTES, LEAST_FETCH_BYTES = 16 * 1024 * 1024, 64 * 1024
 WAIT_MS = 500
 THROTTLED_S, THROTTLED_IN_ALL_S = 30.0, 600.0
-"""If a broker throttles this client, the longest wait in seconds before the next request, and the longest wait in all without a
-result."""
+"""Two limits, in seconds, if a broker throttles this client: the longest wait before the next request, and the longest total of
+the waits before a request succeeds."""
 EARLIEST, LATEST = -2, -1
 NEWEST = {0: 12, 1: 12, 2: 7, 3: 12, 18: 0, 32: 4, 60: 0, 61: 0, 65: 0, 66: 0}
 """The newest version that the client sends, by API key; Produce 13 and Fetch 13 name topics by id."""
@@ -59,7 +59,7 @@ NEEDS_CONFIG = "; a listener with TLS or SASL needs --command-config"
 
 
 class BrokerError(Exception):
-    """Raised if the broker is unreachable or responds with an error. The text names the broker, the request and the
+    """Raised if the broker is unreachable or responds with an error. The message names the broker, the request and the
     reason."""
 
 

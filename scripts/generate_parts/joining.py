@@ -87,7 +87,8 @@ def _structs(definition: Json) -> dict[str, list[Json]]:
 
 
 def _inlined(fields: list[Json], structs: dict[str, list[Json]]) -> list[Json]:
-    """Copy the fields, and put the fields of a struct into each field that has the struct as its type."""
+    """Returns a copy of the fields. If the type of a field is a named struct, the copy of this field contains the struct's
+    fields."""
     copies = []
     for field in fields:
         inside = field.get("fields") or structs.get(field["type"].removeprefix("[]"))

@@ -396,8 +396,8 @@ def overlapping(log: Writer) -> None:
 
 
 def scattered(log: Writer) -> None:
-    """The first and the last sequences of a batch are already stored: first the last ones, then the first ones. The other
-    sequences are new."""
+    """The first and the last sequences of a batch are already stored. The last sequences were stored before the first
+    sequences. The other sequences are new."""
     pid, first = 8018, log.rng.choice((0, WRAP - 5))
     resend(log, pid, first + 6, 2)
     apart(log)

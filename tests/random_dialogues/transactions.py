@@ -104,9 +104,10 @@ class Transactions(Asking):
         return known[-1] if self._chance(0.9) else self._random.choice(known)
 
     def _identity(self, producer: Producer, *, right: float = 0.9, nameless: bool = True) -> tuple[str, str | int, int]:
-        """Returns the transactional id, the producer id and the epoch for a request. In some cases one of them is wrong.
+        """Returns the transactional id, the producer id and the epoch for a request. In some cases one of these three values is
+        wrong.
 
-        `nameless` allows the empty transactional id. All dialogues share it, and Kafka's transaction verification refuses
+        `nameless` allows the empty transactional id. All dialogues share this id, and Kafka's transaction verification refuses
         simultaneous requests of two producers with the same transactional id.
         """
         named, pid, epoch = f"@{producer.transactional_id}", producer.pid, producer.epoch

@@ -41,7 +41,7 @@ class Side:
     def _wait(self) -> None:
         self._broker.clock.advance(milliseconds=WAIT_MS)
 
-    # What all sides have
+    # Common to all sides
 
     @contextmanager
     def link(self) -> Iterator[Connection]:

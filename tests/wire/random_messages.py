@@ -43,7 +43,7 @@ BETWEEN_NODES = {
     52: (0, 2), 53: (0, 1), 54: (0, 1), 56: (2, 3), 58: (0, 0), 59: (0, 1), 62: (0, 4), 63: (0, 2), 67: (0, 0), 70: (0, 0),
     73: (0, 0), 82: (0, 0),
 }  # fmt: skip
-"""The versions in Kafka 4.3.1 of the APIs with which brokers and controllers speak to controllers."""
+"""The lowest and highest versions, in Kafka 4.3.1, of the APIs that only brokers and controllers send to controllers."""
 
 
 def release_of(cls: type[Message], version: int) -> str:

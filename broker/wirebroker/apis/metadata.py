@@ -141,9 +141,11 @@ def _find(requested: MetadataRequestTopic, request: MetadataRequest, exchange: E
 
 
 def auto_create(cluster: Cluster, name: str, exchange: Exchange) -> ErrorCode:
-    """Create a topic with a valid name if auto.create.topics.enable allows it. Returns the error code of this request.
+    """Create a topic with a valid name if auto.create.topics.enable allows it. Returns the topic's error code for this Metadata
+    request.
 
-    The code does not show whether there are enough brokers for the topic's replicas, because only the controller checks this.
+    The error code does not depend on the number of brokers: only the controller checks whether there are enough brokers for the
+    topic's replicas.
     """
     if not cluster.configs.value("auto.create.topics.enable"):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -142,7 +142,7 @@ class LogDirs:
             self._preferred[node_id, (topic, index)] = path
 
     def restarted(self) -> None:
-        """A broker has restarted: forget the directories that were chosen for replicas that do not exist yet."""
+        """After a restart of a broker, forget the directories that were chosen for replicas that do not exist yet."""
         self._preferred.clear()
 
     # Replicas that exist

@@ -54,7 +54,7 @@ _WORDS = {
 
 
 class PatternError(ValueError):
-    """Raised if a pattern is refused. The text is RE2/J's message."""
+    """Raised if a pattern is refused. The exception has RE2/J's message."""
 
 
 class Pattern:

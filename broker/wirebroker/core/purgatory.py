@@ -61,7 +61,7 @@ class Timer:
 
 
 class _AtOnce(Timer):
-    """A timer that another timer has set, and that was due immediately."""
+    """A timer that was set by another timer, and was already due when it was set."""
 
     __slots__ = ()
 

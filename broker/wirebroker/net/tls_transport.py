@@ -300,6 +300,6 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         return self._socket.get_write_buffer_size()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Returns the TLS object of the connection for `ssl_object`. For any other name, returns the result of the socket's
-        transport."""
+        """For the name `ssl_object`, returns the connection's TLS object. For any other name, returns the result of the
+        socket's transport."""
         return self._tls if name == "ssl_object" else self._socket.get_extra_info(name, default)

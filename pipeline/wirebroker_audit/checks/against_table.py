@@ -50,7 +50,7 @@ _FIELDS = {
 
 
 class BadTable(Exception):
-    """Raised if a file does not describe a table or the table cannot be read. The text gives the reason."""
+    """Raised if a file does not describe a table or the table cannot be read. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)

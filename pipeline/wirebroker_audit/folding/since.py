@@ -33,7 +33,7 @@ FORMAT = 2
 
 
 class BadReport(Exception):
-    """Raised if a report cannot be continued. The text gives the reason and the next step."""
+    """Raised if a report cannot be continued. The message gives the reason and the next step."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ LOOKED_AT = 20_000
 
 
 class BadJournal(Exception):
-    """Raised if a line or a file is not a journal. The text names the line or file, and the reason."""
+    """Raised if a line or a file is not a journal. The message names the line or file, and the reason."""
 
 
 def check_journal(path: str) -> None:

@@ -26,7 +26,7 @@ _FIELDS = (
 
 
 class BadPipeline(Exception):
-    """Raised if a text or a file does not describe a pipeline. The text gives the reason."""
+    """Raised if a text or a file does not describe a pipeline. The message gives the reason."""
 
 
 def read_pipelines(given: Iterable[str], match: str | None) -> tuple[Pipeline, ...]:

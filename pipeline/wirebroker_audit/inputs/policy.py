@@ -35,7 +35,7 @@ IGNORED = "ignored"
 
 
 class BadPolicy(Exception):
-    """Raised if a file is not a policy. The text names the file, the place and the reason."""
+    """Raised if a file is not a policy. The message names the file, the place and the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ ROWS = StructType(
 
 
 class BadTrace(Exception):
-    """Raised if a file is not a trace. The text gives the reason."""
+    """Raised if a file is not a trace. The message gives the reason."""
 
 
 def read_trace(spark: SparkSession, path: str, topics: tuple[str, ...] = ()) -> tuple[DataFrame, int]:

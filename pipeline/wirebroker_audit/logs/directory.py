@@ -45,7 +45,7 @@ LOST_AND_FOUND = "lost+found"
 
 
 class NotALogDirectory(Exception):
-    """Raised if the directory holds nothing to audit. The text names what is missing."""
+    """Raised if the directory holds nothing to audit. The message gives the reason."""
 
 
 class LogDirectory(NamedTuple):

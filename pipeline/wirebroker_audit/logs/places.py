@@ -13,7 +13,7 @@ _ADDRESS = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
 
 
 class BadPlace(Exception):
-    """Raised for an address of another machine. The text names the address, and says what to do."""
+    """Raised for an address of another machine. The message names the address, and says what to do."""
 
 
 def is_elsewhere(text: str) -> bool:

@@ -124,7 +124,7 @@ def with_remote(folders: Sequence[PartitionFolder], root: Path, store: Path) -> 
 
 def _files_in(place: Path | None) -> dict[str, int]:
     """Returns the names and sizes of a partition's files in the store; nothing if the store has no folder for the partition,
-    as before the first copy. Raises OSError."""
+    for example because no segment was copied yet. Raises OSError."""
     try:
         return {} if place is None else files_in(place)
     except FileNotFoundError:

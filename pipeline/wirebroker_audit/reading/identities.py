@@ -37,7 +37,7 @@ _SCHEMA_ID = 5
 
 
 class BadPart(ValueError):
-    """Raised if a text does not name a part of a record. The text gives the reason."""
+    """Raised if a text does not name a part of a record. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ RESTARTED = -1
 
 
 class Mark(NamedTuple):
-    """The end of the part of a partition that was read: the end of a batch. A mark in a cluster has no segment."""
+    """The end of the part of a partition that was read: the end of a batch. A mark in a live cluster's partition has no
+    segment."""
 
     offset: int = 0
     """the offset after the last batch that was read"""

@@ -33,7 +33,7 @@ def is_ours(out: Path, own: str) -> bool:
 
 
 class CannotWrite(Exception):
-    """Raised if a report cannot be written. The text gives the reason."""
+    """Raised if a report cannot be written. The message gives the reason."""
 
 
 def partial_of(out: Path) -> Path:

@@ -218,7 +218,7 @@ def _shortened(body: Json, chance: Random) -> Json:
 
 def _alike(body: Json) -> Json:
     """Returns a request with the names of `ALIKE`. If `ALIKE` has the same name for several names of the request, the request
-    keeps them."""
+    keeps its names."""
     found = set[tuple[bool, str]]()
 
     def note(field: str, text: str) -> str:

@@ -1,8 +1,8 @@
 """Explores a test: runs it twice without faults, then once for each fault, each time with new fixtures.
 
 A run breaks the test if an assertion of the test fails, or if the test passes and the log differs. Any other exception counts
-as a failure that the application reported. An unexpected HTTP status, such as 503, also counts as one. Each case is a subtest
-(pytest 9 or newer). The test itself fails if a case breaks it.
+as a failure that the application reported. An unexpected HTTP status, such as 503, also counts as a reported failure. Each case
+is a subtest (pytest 9 or newer). The test itself fails if a case breaks it.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from wirebroker_tools.campaign.errors import (
 
 SILENT = "silence"
 TRANSACTION = "transaction "
-"""This prefix precedes a transactional id in the subject of a row of the trace."""
+"""If the subject of a trace row is a transactional id, the subject begins with this prefix."""
 LOST = 4
 """This many responses are lost, one after the other, so that a client gives up."""
 TAKING_EFFECT = frozenset({"Produce", "EndTxn", "OffsetCommit", "TxnOffsetCommit"})

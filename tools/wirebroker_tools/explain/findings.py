@@ -56,7 +56,7 @@ ABOUT: Mapping[str, Callable[[Row], Iterable[Any]]] = {
     "transaction": NAMES["transaction"],
     "topic": lambda row: [topic for topic, partition in topics_of(row) if partition is not None or hasattr(row, "topic")],
 }
-"""Maps a field of filters to the function that returns such names in a row."""
+"""For each field of filters: the function that returns the field's values in a row."""
 
 
 class Shot(NamedTuple):

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
 
     Returns the exit code: 0 if everything went as expected, else 1.
     """
-    silence()  # the libraries complain when the broker stops, which is not the demo's subject
+    silence()  # otherwise the libraries would print errors when the broker stops
     with MockKafka() as kafka:
         code = demonstrate(kafka, Screen())
         if options.no_spark or find_spec("pyspark") is None:
