@@ -77,7 +77,7 @@ def _equal(number: int, size: int) -> list[Record]:
 
 
 def _mixed(number: int) -> list[Record]:
-    """Returns records like those of a real load. Each record is 1 ms later than the record before it."""
+    """Returns records like the records of a real load. Each record is 1 ms later than the record before it."""
     found = []
     for i, line in zip(range(number), lines(), strict=False):
         key, header, value = line.encode().split(b"\t", 2)

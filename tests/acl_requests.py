@@ -420,7 +420,7 @@ Element = tuple[str | None, str]
 
 
 def mixes(ids: Mapping[str, bytes]) -> Iterator[Asked]:
-    """Yields requests of `MIXED` whose names and ids are those of seen, hidden and absent topics, in every combination."""
+    """Yields requests of `MIXED` with the names and ids of seen, hidden and absent topics, in every combination."""
     names, keys = (None, *NAMES, "mine-gone"), ("", "mine", "seen", "hidden", "unknown")
     elements: list[Element] = [(name, key) for name in names for key in keys]
     alone = [[element] for element in elements]

@@ -81,7 +81,7 @@ class Clock:
         return self._now
 
     def advance(self, **parts: float) -> None:
-        """Move the clock forward, and run the timers that expire. The arguments are those of `timedelta`."""
+        """Move the clock forward, and run the timers that expire. The arguments are the same as for `timedelta`."""
         self._now += round(timedelta(**parts) / timedelta(milliseconds=1))
         self._broker.engine.tick(self._now)
         self._broker.deliver()

@@ -1,7 +1,7 @@
 """The admin APIs, tested with encoded requests.
 
-Error codes and messages in the tables were recorded from Kafka 4.3.1 (one broker, node 1). Where the order in Kafka's response
-is that of a hash map, the tables have wirebroker's order.
+Error codes and messages in the tables were recorded from Kafka 4.3.1 (one broker, node 1). Where Kafka's response has the order
+of a hash map, the tables have wirebroker's order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Every recorded scenario is replayed on wirebroker. In each step, wirebroker's response is the same as that of Kafka 4.3.1."""
+"""Every recorded scenario is replayed on wirebroker. In each step, wirebroker's response is the same as the recorded response
+of Kafka 4.3.1."""
 
 from __future__ import annotations
 

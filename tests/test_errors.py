@@ -1,4 +1,4 @@
-"""The error codes are those of Kafka. Any other code also has a name for display."""
+"""The error codes are the same as Kafka's. Any other code also has a name for display."""
 
 from __future__ import annotations
 

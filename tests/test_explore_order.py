@@ -1,6 +1,6 @@
 """The order of an exploration's cases: each planted bug is met within the first 60 runs.
 
-The requests are those of the programs in tests/explored/planted.py without faults. The programs themselves do not run here: for
+The requests were sent by the programs in tests/explored/planted.py without faults. The programs themselves do not run here: for
 each bug a function tells which faults reveal it.
 """
 

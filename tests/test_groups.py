@@ -58,7 +58,7 @@ def group_state(broker: InProcess) -> ClassicGroupState:
 
 
 def stable_pair(broker: InProcess) -> tuple[ClassicMember, ClassicMember]:
-    """Makes a stable group with two members, of which the first is the leader."""
+    """Makes a stable group with two members. The first member is the leader."""
     one, two = ClassicMember(broker), ClassicMember(broker)
     one.join()
     assert one.sync({one.member: b"all"}) == (0, b"all")

@@ -136,7 +136,7 @@ def test_a_batch_without_a_producer_id_is_in_no_transaction(version: int) -> Non
 
 
 def test_a_rebalance_without_a_timeout_may_wait_for_another_request_of_the_same_time() -> None:
-    """Two static members join, and the first one returns. Kafka 4.4 responds in both ways: its timer of 0 ms comes before or
+    """Two static members join, and the first member returns. Kafka 4.4 responds in both ways: its timer of 0 ms comes before or
     after the last request."""
     broker = InProcess(clock="frozen")
     connections, tap = client(broker), Tap(broker.engine)

@@ -709,7 +709,7 @@ def saved(tmp_path: Path) -> Iterator[Callable[[Path], str]]:
 
 
 def large(path: Path, rows: int) -> Path:
-    """Writes a trace with `rows` rows, of which row 70,001 has an error."""
+    """Writes a trace with `rows` rows. Row 70,001 has an error."""
     with path.open("w") as file:
         for number in range(rows):
             errors = ("NOT_COORDINATOR",) if number == 70_000 else ()

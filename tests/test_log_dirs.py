@@ -354,6 +354,6 @@ def test_a_directory_that_is_missing_is_named(dirs: list[Path]) -> None:
 
 @pytest.mark.parametrize(("release", "code"), [("2.1", 3), ("2.3", 17), ("4.4", 17)])
 def test_a_move_of_an_unknown_partition_with_a_long_name(dirs: list[Path], release: str, code: int) -> None:
-    """The responses are those of real brokers."""
+    """Real brokers gave these responses."""
     with MockKafka(data=dirs, profile=f"kafka-{release}") as kafka:  # type: ignore[arg-type]
         assert ask_to_move(kafka, dirs[1], "x" * 249) == code

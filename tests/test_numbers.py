@@ -1,4 +1,4 @@
-"""Numbers out of range: whichever number of a request is changed, the response is that of a real Kafka."""
+"""Numbers out of range: whichever number of a request is changed, wirebroker responds like a real Kafka."""
 
 from __future__ import annotations
 

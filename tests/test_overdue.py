@@ -1,4 +1,4 @@
-"""Requests whose timeout has passed when they reach the controller. The responses are those of Kafka 4.3.1."""
+"""Requests whose timeout has passed when they reach the controller. Kafka 4.3.1 gave these responses."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def test_a_request_for_all_offsets_concerns_each_partition(version: int) -> None
     assert [(part.error_code, part.committed_offset) for part in topic.partitions] == [(0, 7), (REFUSED, -1), (0, 7)]
 
 
-# Requests of which only a part is refused
+# Requests that are refused only in part
 
 
 def test_a_refused_offset_is_not_committed_and_the_others_are() -> None:

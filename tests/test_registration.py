@@ -1,4 +1,4 @@
-"""Brokers are unregistered. Requests that add or remove voters are refused. The responses are those of a real Kafka 4.3.1."""
+"""Brokers are unregistered. Requests that add or remove voters are refused. A real Kafka 4.3.1 gave these responses."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def assign(kafka: MockKafka, name: str, *replicas: list[int]) -> None:
 
 
 def test_a_running_broker_that_is_unregistered_leads_nothing_until_it_starts_again() -> None:
-    """The responses were recorded on two real brokers, one of which was unregistered, killed and restarted."""
+    """The responses were recorded on two real brokers. One of these brokers was unregistered, killed and restarted."""
     with MockKafka(brokers=2) as kafka:
         assign(kafka, "a", [1, 2], [2, 1])
         assign(kafka, "b", [2], [1])

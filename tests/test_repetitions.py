@@ -1,4 +1,4 @@
-"""If a request has the same name twice, the response is that of Kafka 4.3.1."""
+"""If a request has the same name twice, wirebroker responds like Kafka 4.3.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which old records of __share_group_state are deleted, and when. The offsets are those of a real Kafka 4.3.1."""
+"""Which old records of __share_group_state are deleted, and when. The offsets are from a real Kafka 4.3.1."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Ids that become too long for Kafka's formats. As in Kafka, each invalid byte of UTF-8 becomes U+FFFD, which has three bytes.
 
 If an id is too long for a record, the response has UNKNOWN_SERVER_ERROR, and no state changes. If an id is too long for a
-response, the API's error response is sent. The expected error codes are those of Kafka 4.3.1 for the same requests.
+response, the API's error response is sent. Kafka 4.3.1 returned the expected error codes for the same requests.
 """
 
 from __future__ import annotations

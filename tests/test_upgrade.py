@@ -1,6 +1,6 @@
 """A rolling upgrade: brokers of two releases in one cluster, features that are finalized after the upgrade, and downgrades.
 
-The announced and refused versions are those of Kafka 3.9.2 and 4.3.1, which ran one after the other on a data directory, and
+The announced and refused versions are from Kafka 3.9.2 and 4.3.1, which ran one after the other on a data directory, and
 together in a cluster.
 """
 

@@ -50,7 +50,7 @@ REFRESH, EVERY = 0.25, 60.0
 PLACES, INPUTS = ("out", "policy", "since", "command_config", "junit", "sarif", "prometheus"), ("trace", "intended")
 """Flags with a path that this process reads, and flags with a path that Spark reads (`INPUTS`)."""
 ONCE_ONLY = ("policy", "since", "findings-table", "pipeline", "remote-store")
-"""Flags that cannot be used with --follow, in addition to those of `Exports`."""
+"""Flags that cannot be used with --follow, in addition to the flags of `Exports`."""
 JAVA_CLASS = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: ")
 """Matches the name of a Java exception's class before its message."""
 COLOURS = {"certain": "red", "likely": "yellow", "info": "bright_black"}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def in_java(what: Callable[[], None]) -> Callable[[], None]:
-    """Returns a function that calls `what`. The function's module name is that of py4j's calls to the JVM."""
+    """Returns a function that calls `what`. The function has the module name of py4j's calls to the JVM."""
     module = {"__name__": "py4j.clientserver", "what": what}
     exec("def call(): what()", module)
     return module["call"]  # type: ignore[return-value]

@@ -137,7 +137,7 @@ def without_batches(response: Any) -> Any:
 
 
 def throttled(response: Any) -> Any:
-    """Returns a response like that of Kafka's FetchContext.getThrottledResponse."""
+    """Returns a response like the response of Kafka's FetchContext.getThrottledResponse."""
     return SimpleNamespace(throttle_time_ms=700, error_code=0, session_id=0, responses=[])
 
 

@@ -2,7 +2,7 @@
 
 The group's partition of __consumer_offsets must be part of the transaction. AddOffsetsToTxn adds the partition; from version 5
 (transaction version 2) TxnOffsetCommit itself adds it. Each partition has its own result, as in OffsetCommit. Version 6 names
-topics by their ids. Its errors for an unknown group and for an old epoch of a member differ from those of earlier versions.
+topics by their ids. For an unknown group, and for an old epoch of a member, version 6 has other errors than earlier versions.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The settings with which wirebroker's own client reaches a cluster: TLS, SASL and a rate limit, from a client properties file
-like those of Kafka's tools.
+"""The settings with which wirebroker's own client reaches a cluster: TLS, SASL and a rate limit, from a client properties file,
+which Kafka's tools also read.
 
     security.protocol=SASL_SSL
     ssl.truststore.type=PEM
@@ -47,7 +47,7 @@ REFUSED = frozenset(
     }
 )  # fmt: skip
 """Settings with which Kafka's clients run other code to log in or to check certificates. wirebroker refuses these settings. All
-other settings that it does not support, such as those of consumers and producers, have no effect."""
+other settings that it does not support, such as the settings of consumers and producers, have no effect."""
 SPELLING = 0.9
 """An unknown name with at least this similarity (0 to 1) to a supported name counts as misspelt."""
 CLIENT_ID, TIMEOUT_MS = "wirebroker-audit", 30_000

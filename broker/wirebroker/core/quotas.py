@@ -220,7 +220,7 @@ class Quotas:
             for key in by_entity[entity].keys() & self.keyed.keys():
                 self.keyed[key].set(entity, held.get(key))
         buckets = buckets_for(len(self.limits) + len(added), count)
-        if buckets != self._buckets:  # Kafka fills a new HashMap in the order of the old one
+        if buckets != self._buckets:  # Kafka fills a new HashMap in the order of the old HashMap
             self.limits = {entity: self.limits[entity] for entity in self.in_order(self.limits)}
             self._buckets = buckets
         self.limits |= added

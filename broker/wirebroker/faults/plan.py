@@ -223,7 +223,7 @@ class FaultPlan:
                 return
 
     def arriving(self, connection: Connection, part: Buffer, now: int) -> None:
-        """Close the connection if a rule fires on a request of which only a part has arrived. `part` does not include the size
+        """Close the connection if a rule fires on a request that has arrived only in part. `part` does not include the size
         field."""
         for rule in self.rules:
             if rule.injection_point is not InjectionPoint.ARRIVAL or rule.arrival_bytes > len(part) + SIZE_BYTES:

@@ -1,9 +1,9 @@
 """Replaces the brokers' addresses in responses by the proxy's addresses. A client that learned a broker's own address would
 bypass the proxy.
 
-The responses of seven APIs contain addresses of brokers. Responses that name controllers, such as those to DescribeQuorum and
-Vote, are not changed, because clients do not connect to controllers through the proxy. If the proxy cannot read a version of
-one of the seven APIs, the response to ApiVersions must not offer this version.
+The responses of seven APIs contain addresses of brokers. Responses that name controllers, such as the responses to
+DescribeQuorum and Vote, are not changed, because clients do not connect to controllers through the proxy. If the proxy cannot
+read a version of one of the seven APIs, the response to ApiVersions must not offer this version.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finds records that are stored twice, by their content. In a log with too many records it compares whole batches.
 
-A *unit* is a record, or all records of a batch. The rules are those of `wirebroker.audit.reconcile`: units are compared within
-their topic, and only if a read_committed consumer sees them.
+A *unit* is a record, or all records of a batch. The rules are the same as in `wirebroker.audit.reconcile`: units are compared
+within their topic, and only if a read_committed consumer sees them.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ RESOURCES = {"Config": {2: "topic", 32: "group"}, "Acl": {2: "topic", 3: "group"
 NEWEST = 2**15 - 2
 """A version that is later than all versions of requests."""
 SORTS = frozenset({*NAMING, "broker"})
-"""The sorts of things of which a cluster can have several."""
+"""The sorts of things that can exist several times in a cluster."""
 
 
 @cache

@@ -1,8 +1,8 @@
 """The order in which cases are tried: within a time budget, the likely culprits come first.
 
 The requests of one client, API and topic have a queue of cases. A queue begins with one fault of each sort: an error that is
-final, a lost response for which the client waits until its timeout, a retriable error, an error from which clients recover. The
-queues take turns. Queues of the APIs whose loss matters most get more turns.
+final, a lost response for which the client waits until its timeout, a retriable error, and an error from which clients recover.
+The queues take turns. Queues of the APIs whose loss matters most get more turns.
 """
 
 from __future__ import annotations
