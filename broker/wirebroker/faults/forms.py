@@ -42,7 +42,7 @@ def check_value(kind: str, word: str, value: Any, hint: Any) -> None:
 
 
 def schema_of(hint: Any) -> dict[str, Any]:
-    """Returns the JSON schema of a hint. The schema does not allow None, because None only means that the word is not given."""
+    """Returns the JSON schema of a hint. None is not part of the schema: it means that the word is absent."""
     if get_origin(hint) in (Union, UnionType):
         hint = Union[tuple(each for each in get_args(hint) if each is not NoneType)]  # noqa: UP007
     return msgspec.json.schema(hint)

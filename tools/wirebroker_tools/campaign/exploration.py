@@ -149,7 +149,7 @@ class Exploration:
             raise
 
     def _elsewhere(self) -> Exploration:
-        """Returns a copy of this exploration that plays cases in another process. The two processes share nothing but files."""
+        """Returns a copy of this exploration that plays cases in another process. The two processes share only files."""
         application = replace(self.application, cwd=self.application.cwd or os.getcwd(), thread=None, processes=set())
         return replace(self, application=application, plain=replace(self.plain, rows=[], stored={}), places={}, table=[])
 

@@ -137,7 +137,7 @@ def label(x: float, y: float, words: str, kind: str, end: bool = False) -> list[
 
 
 def legend(pieces: Iterable[str], x: float, y: float, right: float) -> tuple[list[Mark], float]:
-    """Returns two values: the marks of a legend, in as many lines as it needs, and the y coordinate below its last line."""
+    """Returns the marks of a legend, which may need several lines, and the y coordinate below its last line."""
     lines = [""]
     for piece in pieces:
         longer = f"{lines[-1]} · {piece}".removeprefix(" · ")
