@@ -14,6 +14,7 @@ import pytest
 
 from kafkawire.registry import KEYS
 from random_dialogues.replay import Dialogue, Step, describe, load, prefix_for, replay, save
+from random_dialogues.symbols import Symbols
 from wirebroker import MockKafka
 from wirebroker.apis import SERVED
 from wirebroker.core.java_order import abs_hash
@@ -70,6 +71,10 @@ def test_kafka_responds(dialogue: Dialogue, broker: OwnBroker, another_broker: O
     difference = replay(dialogue, where.address).difference
     if difference is not None:
         pytest.fail(describe(difference), pytrace=False)
+
+
+def test_an_id_that_a_broker_makes_from_a_name_of_the_dialogue_has_no_random_part() -> None:
+    assert Symbols("dialogue-").symbol("dialogue-u-92be7f77-b917-40f4-a9e1-7bf6922dbbf9") == "@u-(random)"
 
 
 def test_the_recordings_are_whole() -> None:

@@ -108,7 +108,7 @@ class Symbols:
             return self._symbols[real]
         if isinstance(real, str):
             own = real.startswith(self.prefix)
-            return NAME + real.removeprefix(self.prefix) if own else _RANDOM.sub("(random)", real)
+            return _RANDOM.sub("(random)", NAME + real.removeprefix(self.prefix) if own else real)
         return real
 
 
