@@ -42,7 +42,7 @@ GROUPS, IDS = ("g-mine", "g-other"), ("tx-mine", "tx-other")
 SHARE_GROUP = "g-share"
 """A share group with offsets in `mine` and `hidden`."""
 SHARED = "g-other:AAAAAAAAAAAAAAAAAAAAAQ:0"
-"""A share partition's key."""
+"""The key of a share partition: its group, topic id and partition."""
 DIFFERS = frozenset(
     {"port", "host", "cluster_id", "log_append_time_ms", "throttle_time_ms", "producer_id", "controller_id", "node_id",
      "timestamp", "leader_id", "records", "log_dir", "total_bytes", "usable_bytes", "last_caught_up_timestamp",
@@ -59,7 +59,8 @@ OF_OTHER_RELEASES = {"old_style_offsets", "is_default"}
 SIZES = ("total_bytes", "usable_bytes")
 """Fields that are −1 if a broker keeps its logs in memory."""
 NOTHING = (None, -1, 0, "", b"", bytes(16), [])
-"""Values of `DIFFERS_HERE` fields in a refusal. Every cluster sends the same values there, so the test compares them."""
+"""In a refusal, each `DIFFERS_HERE` field has one of these values. All clusters send the same value, so the test compares
+it."""
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, IDEMPOTENT_WRITE = 2, 3, 4, 5, 6, 7, 8, 12
 ANY = {
@@ -113,7 +114,7 @@ NAMED: dict[int, tuple[str, ...]] = {
     TOPIC: ("mine",), GROUP: ("g-mine", "g-none", SHARE_GROUP), CLUSTER: (CLUSTER_NAME,), TRANSACTIONAL_ID: ("tx-mine",),
     ResourceType.DELEGATION_TOKEN: ("*",), ResourceType.USER: ("User:bob",),
 }  # fmt: skip
-"""The resources of each type on which alice gets a single right."""
+"""The resources on which alice gets a single right, by type."""
 
 
 OTHERS = {
@@ -160,7 +161,7 @@ FILTERS: dict[str, Plain] = {
 
 
 def plain_request(api: str, body: Plain) -> Message:
-    """Returns a request with these fields and the defaults of all other fields."""
+    """Returns a request with these fields. All other fields have their defaults."""
     return message_of(request_class(KEYS[api]), body, lambda _, path: b"")
 
 
@@ -416,7 +417,7 @@ def _admin() -> Iterator[tuple[str, int, Plain]]:
 MIXED = ("Metadata", "DeleteTopics", "ConsumerGroupHeartbeat")
 """The APIs that have a version in which a request may have both the names and the ids of topics."""
 Element = tuple[str | None, str]
-"""The name and the key in `ids` of a topic in a request. The key "" means no id."""
+"""A topic in a request: its name, and its key in `ids`. The key "" means that the request has no id for it."""
 
 
 def mixes(ids: Mapping[str, bytes]) -> Iterator[Asked]:
@@ -587,7 +588,7 @@ def grant(admin: Client, acls: list[Plain]) -> Any:
 
 
 def once(asked: list[Asked]) -> list[Asked]:
-    """Returns the first request of each name."""
+    """For each step's name, returns its first request."""
     return list({each[0]: each for each in reversed(asked)}.values())[::-1]
 
 
@@ -648,5 +649,5 @@ def _names(response: Any) -> set[str]:
 
 
 def recorded_by(broker: str) -> str:
-    """Returns the name of the file in tests/data that has a broker's responses."""
+    """Returns the name of the file in tests/data in which the responses of this broker are recorded."""
     return f"acls-{broker}.json.xz"

@@ -134,7 +134,8 @@ class ClassicConsumer(ClassicMember):
         self.owned: Told = {}
 
     def join(self, *protocols: tuple[str, bytes]) -> Any:
-        """Join with the given protocols, or else with `range` and a subscription that has the member's owned partitions."""
+        """Join with the given protocols. By default, join with `range` and a subscription that lists the member's
+        partitions."""
         held = [{"topic": topic, "partitions": owned} for topic, owned in self.owned.items()]
         subscription = from_plain(ConsumerProtocolSubscription, {"topics": ["orders"], "owned_partitions": held})
         self.ask_to_join(protocols or [("range", b"\0\1" + encode(subscription, 1))], session_ms=45_000)

@@ -21,7 +21,7 @@ Answers = dict[str, dict[str, Any]]
 
 
 class Difference(NamedTuple):
-    """A field in an API's response that has different values in the two clusters."""
+    """A fact in the response of an API that differs between the two clusters."""
 
     api: str
     place: str
@@ -30,7 +30,8 @@ class Difference(NamedTuple):
 
 
 def answers(bootstrap: str, access: Access | None = None) -> Answers:
-    """Returns a cluster's description of itself, by API and place, without addresses, generated ids and secrets."""
+    """Returns the facts that a cluster tells about itself, by API and name. Addresses, generated ids and secrets are left
+    out."""
     with closing(Brokers(access)) as brokers:
         asked = Asked(brokers, bootstrap, lambda *_: None)
         told: Answers = {"ApiVersions": _versions(asked), "Metadata": _metadata(asked), "DescribeConfigs": _configs(asked)}

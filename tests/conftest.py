@@ -15,7 +15,8 @@ from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.testing.waits import Waits
 
 PATIENCE = 60.0
-"""The longest time, in seconds, that a test waits by default. A busy machine needs longer than users want to wait."""
+"""The longest time, in seconds, that a test waits by default. It is longer than the default for users, because the machine may
+be busy."""
 os.environ.setdefault("WIREBROKER_EXIT_WITH_PARENT", "1")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts a command in the background without SIGINT, and the processes of the tests would inherit this.
@@ -74,7 +75,7 @@ def pytest_sessionstart() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Freezes the collected tests and their imports, so that the garbage collector does not scan them in each run."""
+    """Freezes the collected tests and their imports, so that the garbage collector does not scan them each time it runs."""
     gc.disable()
     try:
         return (yield)

@@ -4,8 +4,8 @@
     Dialogue(broker) >> seq(0, 2) << accepted(at=0)
     broker.clock.advance(seconds=8)
 
-The broker handles requests in the order in which tests send them, over all connections, and before `send` returns. Therefore
-tests do not wait.
+The broker handles requests in the order in which tests send them, whichever connection they use. It handles each request before
+`send` returns, so tests do not wait.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class InProcess(TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDeeds):
         return self._links[-1]
 
     def deliver(self) -> None:
-        """Passes each response to its connection. Then the broker handles requests that were waiting for a response."""
+        """Passes each response to its connection. The connection then lets the broker handle its next request."""
         while effects := self.engine.take_effects():
             for effect in effects:
                 for link in self._links:

@@ -475,7 +475,7 @@ def _feature(name: str, level: int) -> Any:
 
 
 def _topics(world: World, api: str, key: str = "name", **fields: Any) -> Any:
-    """Returns a request about a topic of its own."""
+    """Returns a request about a topic that no other request uses."""
     return plain(api, topics=of.named([world.topic()], key, **fields), timeout_ms=5000)
 
 
@@ -590,7 +590,7 @@ CASES: dict[str, Callable[[World], Message]] = {
     "UpdateFeatures of transactions": lambda w: _feature("transaction.version", 2),
     "PushTelemetry": _push,
 }
-"""A valid request by the name of each case, which begins with the API's name."""
+"""For each case, a function that makes a valid request. The name of a case begins with the API's name."""
 
 
 def _flat(transaction: tuple[str, of.Producer]) -> tuple[str, int, int]:
@@ -602,7 +602,7 @@ def _flat(transaction: tuple[str, of.Producer]) -> tuple[str, int, int]:
 
 
 class Slot(NamedTuple):
-    """A number in a request: a field of a struct, or the first element of a list."""
+    """A number in a request: a field of a struct, or the first element in a list of numbers."""
 
     path: str
     spec: str
@@ -665,7 +665,7 @@ def _fit(struct: Struct, world: World, version: int) -> None:
 
 
 def recorded(of_release: str) -> dict[tuple[Any, ...], Any]:
-    """Returns Kafka's responses, by the other fields of a `Step`."""
+    """Returns Kafka's recorded responses. The key has all other fields of the `Step`."""
     steps = json.loads(lzma.decompress(_file(of_release).read_bytes()))
     return {tuple(step[:-1]): step[-1] for step in steps}
 
@@ -693,7 +693,8 @@ def prepare(broker: Broker) -> dict[bytes, str]:
 
 
 def play(broker: Broker, of_release: str, cases: Iterable[str] = CASES) -> Iterator[Step]:
-    """Sends the valid requests of these cases, and each request with each of its numbers changed to each of the `values`."""
+    """Sends the valid request of each case. Then changes one number at a time to each of its `values`, and sends the request
+    again."""
     ids, number = prepare(broker), 100
     for case in cases:
         for version in versions(case.split()[0], of_release):

@@ -14,7 +14,8 @@ LEVELS = (
 
 
 def parts(response: Any) -> list[Any]:
-    """Returns the elements of the innermost of these arrays. If the response has no such array, returns the response itself."""
+    """Returns the elements of the innermost array named in `LEVELS`. If the response has no such array, returns the response
+    itself."""
     levels = [getattr(response, name) for name in LEVELS if hasattr(response, name)]
     if not levels:
         return [response]

@@ -81,8 +81,8 @@ KINDS = {
 
 
 class Duty(NamedTuple):
-    """Work of `.ci/run` other than the tests. It is done on one of `turns` pushes, and if a path that matches `code` has
-    changed."""
+    """Work of `.ci/run` other than the tests. It is done on each push that changes a path that matches `code`, and also on one
+    of `turns` other pushes."""
 
     turns: int
     code: str

@@ -102,7 +102,7 @@ def values(count: int, partition: int = 0) -> Rows:
 
 
 def batch(name: str, pid: int, epoch: int = 0, first: int | None = None, now: int | None = None) -> bytes:
-    """Returns a batch of the flow. A batch with the same name has the same records. `now` is in ms since the epoch."""
+    """Returns a batch of the flow. Batches with the same name have the same records. `now` is in ms since the epoch."""
     now = time.time_ns() // 1_000_000 if now is None else now
     start, end = BATCHES[name]
     records = [Record(i, 0, None, b"%s%d" % (name.encode(), n)) for i, n in enumerate(range(start, end + 1))]

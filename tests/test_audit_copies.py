@@ -1,4 +1,5 @@
-"""`copied` finds batches that were already stored, partly or completely: the same batches as a comparison of all pairs."""
+"""`copied` finds batches whose sequences are stored already, all or some of them. It finds the same batches as a slow
+comparison."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ Extents = list[tuple[int, int]]
 
 
 def compared(extents: Extents) -> list[Copied]:
-    """Returns a slow model of the function under test, which checks each sequence."""
+    """Returns the result that `copied` must return. This slow model checks each sequence."""
     owners: dict[int, int] = {}
     found = []
     for batch, (start, end) in enumerate(extents):

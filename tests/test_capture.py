@@ -64,7 +64,7 @@ def capture_of(packets: list[Packet]) -> bytes:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[tuple[str, int, int, int]]]:
-    """The capture of a session that has a duplicate and a rejected batch, and the broker's verdicts."""
+    """Captures a session with a duplicate batch and a rejected batch. Returns the capture, and the broker's verdicts."""
     path = tmp_path_factory.mktemp("capture") / "session.pcapng"
     with MockKafka(topics={"orders": 1}, capture=path) as kafka:
         producer = RawProducer(kafka)
@@ -174,7 +174,8 @@ def test_big_endian_pcapng_with_another_resolution_is_read(packets: list[Packet]
 
 
 def resent(packets: list[Packet], size: int, change: Callable[[list[Packet]], list[Packet]]) -> bytes:
-    """Returns a capture of the same session in TCP segments of this size. `change` can reorder or repeat the packets."""
+    """Returns a capture of the session in `packets`, sent again in TCP segments of `size` bytes. `change` can reorder or repeat
+    the new packets."""
     lines: dict[frozenset[tuple[str, int]], Line] = {}
     clients: dict[frozenset[tuple[str, int]], tuple[str, int]] = {}
     made: list[Packet] = []
@@ -355,7 +356,7 @@ def test_no_password_of_a_setting_is_in_a_capture(version: int) -> None:
 
 
 def captured(*frames: bytes) -> bytes:
-    """Returns a capture in which each of these requests arrives in two pieces."""
+    """Returns a capture of these requests, each of which arrives in two pieces."""
     file = io.BytesIO()
     conversation = capture_in(file).opened(CLIENT, SERVER, 0)
     for frame in frames:

@@ -123,7 +123,8 @@ def test_c4_c5_c6_eight_days_run_every_timer_in_order(mock_kafka: MockKafka, ste
 
 @pytest.mark.mock_kafka(topics={"orders": 1})
 def test_moving_the_clock_makes_no_connection_idle(mock_kafka: MockKafka) -> None:
-    """No real time passes for the client, so connections.max.idle.ms does not apply to its pause."""
+    """Only the broker's clock moves. No real time passes for the client, so the broker does not count its connection as
+    idle."""
     wire = client(mock_kafka)
     wire.request(MetadataRequest(topics=[]), 9)
     mock_kafka.clock.advance(days=8)

@@ -106,7 +106,7 @@ def test_d2_a_failover_of_three_recorded_nodes_step_by_step(start: Start) -> Non
 
 
 def wait_until_stored(cluster: Cluster, node: int, topic: str, end: int) -> None:
-    """Waits until the leader has stored a batch and not yet responded to its Produce request."""
+    """Waits until the leader's log ends at `end` and a Produce request waits for its response."""
 
     def taken() -> bool:
         waits = cluster.kafka._call(lambda e: sum(c.parked is not None for c in e.connections if c.node_id == node))

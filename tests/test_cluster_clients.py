@@ -228,8 +228,8 @@ def test_d3_not_enough_replicas_is_tried_again_until_there_are(
 
 
 def consume_kafka_python(address: str, group: str, stop: threading.Event, got: list[bytes]) -> None:
-    """Reads without rebalancing after new metadata, because kafka-python 3.0.12 forgets such a rebalance if SyncGroup fails or
-    is slow.
+    """Reads the topic's metadata before it joins, so that new metadata causes no rebalance. If SyncGroup fails or is slow,
+    kafka-python 3.0.12 forgets such a rebalance.
     """
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=address, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False,

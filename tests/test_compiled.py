@@ -1,4 +1,4 @@
-"""Compiled modules behave exactly as their sources: they have the same results, exceptions, messages and responses."""
+"""Compiled modules behave exactly like their sources: they have the same results, exceptions, messages and responses."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_verdicts_and_states(seed: int) -> None:
 
 
 def transcript(seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bytes], str]:
-    """Returns all responses of a fuzzer's case, and its finding. The limits on durations are switched off."""
+    """Plays a case of the fuzzer without limits on durations. Returns all responses, and the fuzzer's finding."""
     for limit in ("SLOW", "SLICE"):
         monkeypatch.setattr(import_module("fuzzing.world"), limit, 600.0)
     case, responses = import_module("fuzzing.cases").Case(seed), []

@@ -56,7 +56,8 @@ CLIENTS_WRITE = {
 
 
 def lz4_frame(data: bytes, *, linked: bool = False, checksum: bool = True) -> bytes:
-    """Returns an lz4 frame that cramjam writes, with or without linked blocks and a content checksum."""
+    """Returns an lz4 frame that cramjam writes. `linked` means that its blocks are linked, `checksum` that it has a content
+    checksum."""
     machine = cramjam.lz4.Compressor(block_linked=linked, content_checksum=checksum)
     machine.compress(data)
     return bytes(machine.finish())

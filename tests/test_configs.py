@@ -207,8 +207,8 @@ def test_defaults_are_kafka_s_except_where_a_test_should_not_wait() -> None:
 
 
 def test_the_defaults_are_those_that_a_recorded_kafka_tells(mock_kafka_factory: Callable[..., MockKafka]) -> None:
-    """If wirebroker uses another value than Kafka's default, the value is a static setting. The synonyms still show the
-    default.
+    """If wirebroker uses a value other than Kafka's default, DescribeConfigs shows it as a static setting. Its synonyms still
+    show Kafka's default.
     """
     recorded = json.loads((Path(__file__).parent / "data" / "defaults-4.3.1.json").read_text(encoding="utf-8"))
     found = defaults(client(mock_kafka_factory(topics=["t"], profile="kafka-4.3")))

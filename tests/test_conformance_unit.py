@@ -38,7 +38,7 @@ TEXTS = ("message", "m")
 
 
 def _doctored(value: Any, key: str) -> Any:
-    """Returns another value, which stays different after normalising."""
+    """Returns a value that differs from the given value, also after both are normalised."""
     if key in TEXTS:
         return None if value is not None else "a text"
     if isinstance(value, bool):

@@ -17,7 +17,7 @@ from wirebroker.core.groups.metadata_hash import metadata_hash
 from wirebroker.core.profile import ProfileName
 
 RECORDED = json.loads(lzma.decompress((Path(__file__).parent / "data/coordinator-records.json.xz").read_bytes()))
-"""The name of each deed with the records that a real Kafka wrote, by profile."""
+"""For each profile: the names of the deeds, and the records that a real Kafka wrote for each deed."""
 
 
 @pytest.mark.parametrize("profile", RECORDED)

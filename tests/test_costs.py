@@ -130,7 +130,7 @@ def lists_in(struct: Struct, at: Path = ()) -> Iterator[Path]:
 
 def grown(request: Message, path: Path, count: int, ids: list[bytes]) -> Message:
     """Returns the request with `count` elements in the list at this path, and with one element in each outer list. The elements
-    name different topics, groups, users …, which exist if the broker has as many."""
+    name different topics, groups, users …. These exist if the broker has at least `count` of them."""
     whole: Any = deepcopy(request)
     around: Any = whole
     for name in path[:-1]:
@@ -142,7 +142,7 @@ def grown(request: Message, path: Path, count: int, ids: list[bytes]) -> Message
 
 
 def _another(element: Any, number: int, ids: list[bytes]) -> Any:
-    """Returns a copy of a list's element, which is about another topic, group, user … …"""
+    """Returns a copy of a list's element that names another topic, group, user …"""
     if isinstance(element, str):
         return f"{element.rstrip('0123456789-')}-{number}"
     if isinstance(element, bytes):
@@ -165,7 +165,7 @@ def _another(element: Any, number: int, ids: list[bytes]) -> Any:
 
 
 class Cost(NamedTuple):
-    """The lines that a request runs, and the sizes of the request and its response in bytes."""
+    """The number of lines that a request runs, and the sizes of the request and its response in bytes."""
 
     lines: int
     asked: int

@@ -51,7 +51,7 @@ def at(served: Served) -> Any:
 
 
 def full(served: Served, now: bool = True) -> None:
-    """Makes every write that enlarges a file fail, as on a full disk (with another message). `now=False` ends this."""
+    """Makes every write that enlarges a file fail, as on a full disk, but with another error message. `now=False` ends this."""
     size = 1 if now else resource.RLIM_INFINITY
     resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 

@@ -90,7 +90,7 @@ def test_without_listeners_a_broker_listens_at_the_advertised_ports() -> None:
     assert {name: where for name, (where, _) in places(arguments, settings).items()} == {
         "PLAINTEXT": ("127.0.0.1", 29092), "HOST": ("127.0.0.1", 9093),
     }  # fmt: skip
-    arguments, settings, _ = read(told, "--host", "0.0.0.0")  # the image's
+    arguments, settings, _ = read(told, "--host", "0.0.0.0")  # as in the image's command
     assert {host for (host, _), _ in places(arguments, settings).values()} == {"0.0.0.0"}
     assert "listeners" not in read(told, "--port", "9092")[1]
     with pytest.raises(UsageError, match="HOSTNAME_COMMAND and PORT_COMMAND are not supported; write the address"):
@@ -119,8 +119,8 @@ WAYS: dict[str, Callable[[str], tuple[dict[str, str], list[str]]]] = {
     "--advertise NAME": lambda address: ({"KAFKA_ADVERTISED_HOST_NAME": "other"}, ["--advertise", f"plaintext={address}"]),
     "--listener": lambda address: ({"KAFKA_ADVERTISED_PORT": "1"}, ["--listener", f"INSIDE=SSL://127.0.0.1:0@{address}"]),
 }  # fmt: skip
-"""Ways to give the advertised address: the variables and the flags. If they also name another address, the given address
-wins."""
+"""Ways to give `serve` the advertised address: each returns variables and flags. If these also name another address, the
+advertised address is still `address`."""
 TWO_PARTS = ("KAFKA_ADVERTISED_HOST_NAME", "--config of 2.8")
 """Ways that take the host and the port separately, so that the port may be missing."""
 HERE = "this.machine"

@@ -59,8 +59,8 @@ ANSWERS = {
     "AlterPartitionReassignments": {"NO_REASSIGNMENT_IN_PROGRESS"},
     "ApiVersions": {"UNSUPPORTED_VERSION"},
 }
-"""Errors by which an administrator learns that there is nothing to do or to show. In ApiVersions, clients ask with their newest
-version first."""
+"""Errors by which an administrator learns that there is nothing to do or to show. A client first sends its newest version of
+ApiVersions, which the broker may not know."""
 
 
 def reply(api: str, client: int, second: float, *errors: str, about: tuple[str, ...] = ("orders-0",)) -> ReplyRow:

@@ -36,7 +36,7 @@ Explore = Callable[..., tuple[int, dict[str, Any]]]
 
 @pytest.fixture
 def explore(tmp_path: Path) -> Explore:
-    """Returns a function that explores an application of tests/explored. It returns the exit code and the content of
+    """Returns a function that explores an application of tests/explored. The function returns the exit code and the content of
     explore.json.
     """
 

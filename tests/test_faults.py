@@ -322,7 +322,8 @@ def test_a_rule_that_never_fired_fails_the_test(mock_kafka: MockKafka) -> None:
 
 
 def test_a_rule_that_never_fired_lists_what_came_instead(mock_kafka: MockKafka) -> None:
-    """The message has requests that nearly matched and the reason why they did not, similar names, and all requests."""
+    """The message counts all requests that arrived. It says why some nearly matched but did not, and suggests a similar
+    name."""
     wrong = mock_kafka.faults.add(faults.lose_ack(api="Produce", topic="oders", partition=0))
     later = mock_kafka.faults.add(faults.lose_ack(api="Fetch", topic="orders"))
     with pytest.raises(NotFired, match="no request has arrived since the rule was loaded"):

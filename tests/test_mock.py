@@ -596,8 +596,8 @@ def test_wait_until_notices_a_condition_outside_the_broker() -> None:
 
 
 def test_waiting_in_another_loop_than_the_brokers() -> None:
-    """The broker runs in a thread. The client runs in the test's event loop. Waits must not block the loop, and must wake it at
-    once.
+    """The broker runs in a thread. The client runs in the test's event loop. A wait must not block the loop, and must end as
+    soon as its condition holds.
     """
 
     async def scenario(kafka: MockKafka) -> None:

@@ -67,7 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def files(folder: Path) -> dict[Path, str]:
-    """Maps each file to a part of the sentence about it; "" for files that some commands read."""
+    """Maps each file to words that are in the sentence about it. The words are "" if some commands can read the file."""
     trace, capture, noise = (
         (folder / "trace.jsonl").read_bytes(),
         (folder / "good.pcapng").read_bytes(),

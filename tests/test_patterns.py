@@ -1,4 +1,4 @@
-"""Clients' regular expressions are valid and match as in RE2/J, and no expression takes long."""
+"""wirebroker accepts and matches clients' regular expressions as RE2/J does, and no expression takes long."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ BOMBS = {
 
 
 def said_of(pattern: str) -> str:
-    """Returns a digit for each text in the table (1 if the pattern matches it), or the message that refuses the pattern."""
+    """Returns a digit for each text in the table: 1 if the pattern matches it, or else 0. If the pattern is refused, returns
+    the message."""
     try:
         compiled = compile_pattern(pattern)
     except PatternError as fault:

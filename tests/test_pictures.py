@@ -479,8 +479,8 @@ def test_a_long_name_turns_no_head_upright(names: list[str]) -> None:
 
 
 def test_a_stored_log_shows_what_an_audit_found_at_its_offsets() -> None:
-    """A finding is drawn as brackets at its offsets and at the offsets of the first copy. Findings of other partitions are not
-    drawn.
+    """A duplicate is drawn as two brackets: at its own offsets, and at the offsets of the first copy. A finding outside the log
+    is not drawn.
     """
     batches = [
         Stored(0, 4, "producer 7 epoch 0", 0, 4), Stored(5, 9, "producer 8 epoch 0", 0, 4),

@@ -1,4 +1,4 @@
-"""Tests the validator alone, with rows of stored batches, a received batch and the expected verdict."""
+"""Tests the validator alone. Each row has the stored batches, a received batch, and the expected verdict."""
 
 from __future__ import annotations
 

@@ -61,8 +61,8 @@ def test_the_last_verdicts_join_the_report_of_a_failed_test(pytester: pytest.Pyt
 
 
 def test_the_report_names_pictures_that_are_beside_it(pytester: pytest.Pytester) -> None:
-    """The plugin writes pictures only into the folder, whatever the test's name is. If the test fails again, new pictures
-    replace them."""
+    """The plugin writes pictures only into its own folder, whatever the test's name is. If the test fails again, new pictures
+    replace the old ones."""
     pytester.makepyfile(
         """
         import pytest

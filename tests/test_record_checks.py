@@ -1,8 +1,9 @@
 """The checks of a batch that come before the check of its sequence (A17).
 
 The batches in `ANSWERS` were sent to a broker of Kafka 4.3.1 over the wire. Each row has Kafka's response, and how Kafka stored
-the batch if it accepted it. There are exceptions, whose responses follow from Kafka's LogValidator: three rows depend on a
-single millisecond, which a broker with a running clock cannot show, and a transactional batch was not sent.
+the batch if it accepted it. For four rows the response follows from the source of Kafka's LogValidator instead. Three of these
+rows depend on a single millisecond, which a broker with a running clock cannot show. The fourth is a transactional batch, which
+was not sent.
 
 The title "the size before the CRC" means that the size is checked before the CRC.
 """
@@ -538,7 +539,7 @@ def test_a_bomb_is_refused_within_bounded_memory(monkeypatch: pytest.MonkeyPatch
     """Decompressed, the batch is a thousand times larger. Kafka reads it in pieces. wirebroker refuses it at a limit."""
     bomb = of_body(b"", 1, GZIP, compress(GZIP, bytes(1 << 20)) * 200)
     limit = 4 << 20
-    for module in ("kafkawire.batches", "wirebroker.core.record_checks"):  # the second, if compiled, has the first's value
+    for module in ("kafkawire.batches", "wirebroker.core.record_checks"):  # a compiled module keeps its own copy
         monkeypatch.setattr(f"{module}.DECOMPRESSED_LIMIT", limit)
     tracemalloc.start()
     found = checked(bomb, DEFAULT)

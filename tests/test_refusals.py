@@ -301,7 +301,7 @@ def test_a_refused_part_does_not_wait_for_a_slow_write() -> None:
 
 @pytest.mark.parametrize("api", ["AlterClientQuotas", "LeaveGroup"])
 def test_an_error_response_repeats_a_name_that_is_null(api: str) -> None:
-    """A null name is the default entity of a quota, or a member that is not static."""
+    """A null name stands for the default entity of a quota, or for a member that is not static."""
     key = KEYS[api]
     version = versions(key)[1]
     request = filled(request_class(key), version, bytes(16))

@@ -1,4 +1,4 @@
-"""Long requests: the effects of events between two slices on these and on other requests."""
+"""Long requests are handled in slices. An event between two slices can affect the long request and other requests."""
 
 from __future__ import annotations
 

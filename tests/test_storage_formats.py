@@ -272,7 +272,7 @@ def test_the_records_of_a_difference_lead_from_one_image_to_the_next(seed: int, 
 def test_metadata_that_was_begun_is_never_empty(tmp_path: Path) -> None:
     log = MetadataLog(tmp_path)
     log.create()
-    # Until `begun`, the log counts as missing, because the broker can be killed before that.
+    # Until its first record is written, the log counts as missing, because the broker can be killed before that.
     assert not MetadataLog(tmp_path).exists
     log.begin_epoch(LeaderChangeMessage(version=0, leader_id=1, voters=[], granting_voters=[]), 0, 5)
     assert log.begun()

@@ -341,7 +341,8 @@ def test_a_rule_that_cannot_be_read() -> None:
 
 
 def attribute(identifier: str, value: str, kind: _ASN1Type | None = None) -> x509.NameAttribute:
-    """Returns an attribute of a name, with the usual type of string or with the given type."""
+    """Returns an attribute of an X.509 name. Its value has the ASN.1 string type `kind`, by default the attribute's usual
+    type."""
     return x509.NameAttribute(x509.ObjectIdentifier(identifier), value, kind, _validate=kind is None)
 
 

@@ -1,4 +1,4 @@
-"""The broker runs without the tools, and names the missing package."""
+"""The broker runs if the tools are not installed. If a user asks for a tool, the error names the missing package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Ids that become too long for Kafka's formats. As in Kafka, each invalid byte of UTF-8 becomes U+FFFD, which has three bytes.
+"""Ids that become too long for Kafka's formats. As in Kafka, each byte that is not valid UTF-8 becomes U+FFFD, which takes
+three bytes.
 
 If an id is too long for a record, the response has UNKNOWN_SERVER_ERROR, and no state changes. If an id is too long for a
 response, the API's error response is sent. Kafka 4.3.1 returned the expected error codes for the same requests.

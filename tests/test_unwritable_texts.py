@@ -67,7 +67,7 @@ WRITTEN = {
     "CreateTopics", "CreatePartitions", "DeleteTopics", "AlterConfigs", "IncrementalAlterConfigs", "CreateAcls", "DeleteAcls",
     "AlterClientQuotas", "AlterUserScramCredentials", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
 }  # fmt: skip
-"""The requests of `metadata_requests` that change the state that a broker with these settings describes."""
+"""Each of these requests of `metadata_requests` changes state that the broker of these tests can describe."""
 
 
 class Client:

@@ -74,7 +74,7 @@ class Application:
         self._ended.set()
 
 
-@pytest.mark.parametrize("client", ["aiokafka", "confluent"])  # kafka-python 3.0.12 can wait for ever if a broker left
+@pytest.mark.parametrize("client", ["aiokafka", "confluent"])  # kafka-python 3.0.12 can wait for ever after a broker has left
 @pytest.mark.parametrize(("profile", "to"), [("kafka-3.9", "kafka-4.3"), ("kafka-2.8", "kafka-4.3")])
 def test_clients_live_through_an_upgrade(
     client: ClientName, profile: str, to: str, mock_kafka_factory: Callable[..., MockKafka]

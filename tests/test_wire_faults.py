@@ -206,7 +206,7 @@ def test_a_connection_closes_some_time_later_by_the_brokers_clock(mock_kafka: Mo
 
 @pytest.mark.parametrize("size", [100, 600_000], ids=["small", "large"])
 def test_a_request_is_cut_while_it_arrives(mock_kafka: MockKafka, size: int) -> None:
-    """The broker does not handle the request, and counts it once. It does not matter whether the client sends the rest of the
+    """The broker does not handle the request, and the rule counts it once, whether or not the client sends the rest of the
     request.
     """
     cut = mock_kafka.faults.add(faults.cut(64, request=True, api="Produce", nth=2))

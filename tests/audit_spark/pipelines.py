@@ -21,7 +21,7 @@ from wirebroker import MockKafka
 
 
 class Expected(NamedTuple):
-    """An expected finding. `side` says whether its offsets are of inputs or of outputs."""
+    """An expected finding. `side` says whether its offsets are the offsets of inputs or of outputs."""
 
     kind: str
     side: str
@@ -163,7 +163,7 @@ def invented(shop: Shop) -> list[Expected]:
 
 @planted
 def read_uncommitted(shop: Shop) -> list[Expected]:
-    """The consumer reads an input before its transaction is aborted, and writes an output for it."""
+    """The consumer reads an input whose transaction is later aborted, and writes an output for this input."""
     assert shop._producer.init() == 0
     shop.send(shop.source, 40)
     assert shop._producer.end(False) == 0
@@ -289,7 +289,7 @@ def another_writer(shop: Shop) -> list[Expected]:
 
 @planted
 def by_the_old_protocol(shop: Shop) -> list[Expected]:
-    """Before transaction version 2, all transactions of a producer have the same epoch."""
+    """The pipeline does not use transaction version 2, so all transactions of a producer have the same epoch."""
     shop.policy["match"] = "transaction"
     for first in (0, 4, 8):
         shop.transform(*range(first, first + (4 if first != 4 else 2)), upto=first + 4, version=11)
@@ -299,7 +299,7 @@ def by_the_old_protocol(shop: Shop) -> list[Expected]:
 
 @planted
 def outputs_without_offsets_by_the_old_protocol(shop: Shop) -> list[Expected]:
-    """The second transaction has no offsets. Its marker separates its outputs from the outputs of the first transaction."""
+    """The second transaction commits no offsets. Only markers separate the outputs of the three transactions."""
     shop.policy["match"] = "transaction"
     shop.transform(*range(4), upto=4, version=11)
     time.sleep(0.01)
@@ -416,7 +416,7 @@ def any_number_of_outputs(shop: Shop) -> None:
 
 @clean
 def merged(shop: Shop) -> None:
-    """Like a table of Kafka Streams with a cache, the pipeline writes only the latest output of each key."""
+    """The pipeline writes only the latest output of each key, as Kafka Streams does for a table that has a cache."""
     shop.policy |= {"match": "key", "may_merge": True}
     shop.out(8, 9, 10, 11)
     shop.commit(12)
@@ -463,7 +463,7 @@ def an_aborted_input(shop: Shop) -> None:
 
 @clean
 def one_key_many_times(shop: Shop) -> None:
-    """Inputs are matched by key, and the values of outputs differ from the values of their inputs."""
+    """Inputs are matched by key, and no output has the same value as its input."""
     shop.policy["match"] = "key"
     shop.out(*range(12))
     shop.commit(12)

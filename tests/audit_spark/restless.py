@@ -1,4 +1,4 @@
-"""A partition's folder that changes as under a running Kafka: segments grow, are rolled, cleaned, merged and deleted.
+"""A partition's folder that changes as if Kafka were running: segments grow, are rolled, cleaned, merged and deleted.
 
 Tests check the audit with this module. So, like the module `synthetic`, it shares no code with the audit.
 """
@@ -14,7 +14,7 @@ ID_FILE = "partition.metadata"
 
 
 class Restless:
-    """A partition's folder, and which batches are stored or removed. `act` performs one random operation."""
+    """A partition's folder, with lists of its stored and its removed batches. `act` performs one random operation."""
 
     def __init__(self, root: Path, rng: random.Random, name: str = "orders-0", topic_id: str = "") -> None:
         self.folder, self.rng = root / name, rng
@@ -26,7 +26,7 @@ class Restless:
         """Tells whether all batches have the same size. If so, a rewritten segment can have other batches at the same
         positions."""
         self.segments: dict[int, dict[int, bytes]] = {0: {}}
-        """The batches of each segment, by base offset; the segments are keyed by their first offset."""
+        """The segments by their first offset. Each segment has its batches by their base offset."""
         self.removed: set[int] = set()
         """The base offsets of batches that the cleaner or retention has removed."""
         self.path(0).touch()
@@ -64,7 +64,7 @@ class Restless:
         swap.write_bytes(b"".join(kept.values()))
         for first in firsts:
             old = self.path(first)
-            if old.exists():  # if not, an unfinished compaction has left a `.swap` file
+            if old.exists():  # if it does not, an unfinished compaction has left a `.swap` file
                 old.rename(self.path(first, ".deleted"))
             elif first != firsts[0]:
                 self.path(first, ".swap").unlink()

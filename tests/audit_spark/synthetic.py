@@ -43,7 +43,7 @@ def batch(
     offset: int, values: list[bytes], *, pid: int = -1, epoch: int = -1, seq: int = -1, time: int = 0,
     attributes: int = 0, key: bytes | None = None, count: int | None = None, left: list[int] | None = None,
 ) -> bytes:  # fmt: skip
-    """Returns a batch of these values. `count` replaces the number of records in the header, so that it is wrong. With `left`,
+    """Returns a batch of these values. `count` makes the header's number of records wrong. With `left`,
     the batch has only the records with these indexes, as if the cleaner had removed the other records.
     """
     kept = range(len(values)) if left is None else left
@@ -84,7 +84,8 @@ class Writer:
     sequences: dict[tuple[int, int], int] = field(default_factory=dict)
     written: int = 0
     segments: list[tuple[int, int]] = field(default_factory=list)
-    """For each segment after the first, its first offset, and the index of its first piece in `pieces`."""
+    """One element for each segment after the first: the segment's first offset, and the index of its first piece in
+    `pieces`."""
 
     def fault(self, kind: str, sequence: int = -1, offset: int = -1) -> None:
         self.faults.append(Fault(kind, self.topic, self.partition, sequence, offset))
@@ -350,8 +351,8 @@ def application_duplicate(log: Writer) -> None:
 
 
 def resend(log: Writer, pid: int, first: int, count: int, *, known: int | None = None) -> int:
-    """Writes a batch whose records depend only on the producer and the sequences. Returns the batch's offset. `known` is the
-    first of the batch's sequences that are already stored. The audit must report a duplicate from this sequence on.
+    """Writes a batch whose records depend only on the producer and the sequences. Returns the batch's offset. If sequences of
+    the batch are already stored, `known` is the first such sequence. The audit must report a duplicate from there on.
     """
     values = [f"{log.topic}-{log.partition} {pid} {(first + each) % WRAP}".encode() for each in range(count)]
     at = log.data(pid, seq=first % WRAP, values=values, advance=False)
@@ -361,7 +362,7 @@ def resend(log: Writer, pid: int, first: int, count: int, *, known: int | None =
 
 
 def apart(log: Writer) -> None:
-    """In some cases writes a batch of another producer, or begins a segment, so that a producer's batches are not adjacent."""
+    """Makes a producer's batches not adjacent: sometimes writes a batch of another producer, and sometimes begins a segment."""
     if log.rng.random() < 0.3:
         log.data(log.partition * 100)
     if log.rng.random() < 0.3:

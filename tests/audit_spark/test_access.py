@@ -1,4 +1,5 @@
-"""How the audit connects to a secured cluster: client properties, TLS, SASL, and the limit of its rate. No Spark here."""
+"""How the audit connects to a secured cluster: client properties, TLS, SASL, and the limit on the rate of its reads. No Spark
+here."""
 
 from __future__ import annotations
 
@@ -54,8 +55,8 @@ def test_a_login_is_read_and_never_shown(tmp_path: Path) -> None:
 
 
 def test_many_partitions_take_few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client sends each leader one request for all its partitions. It then sends another request for a partition whose
-    response has an error.
+    """The client sends each broker one request for all partitions that the broker leads. If the response has an error for a
+    partition, the client asks for this partition again.
     """
     with MockKafka(brokers=3, topics={f"t{number}": 40 for number in range(10)}) as kafka:
         kafka.produce("t7", value="x", partition=11)

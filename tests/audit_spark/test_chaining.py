@@ -42,7 +42,7 @@ def without_number(runs: pa.Table) -> Counter[str]:
 
 @pytest.fixture(scope="module")
 def splits(tmp_path_factory: pytest.TempPathFactory) -> list[Piece]:
-    """Segments with all kinds of faults, except missing offsets and damage, because these would end a stretch."""
+    """Segments with all kinds of faults, except missing offsets and damage, because no run crosses these."""
     path = tmp_path_factory.mktemp("logs") / "logs"
     make_directory(path, seed=11, partitions=60)
     found = []

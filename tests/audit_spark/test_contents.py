@@ -240,7 +240,7 @@ def test_lines_that_only_together_are_json_stay_malformed(lines: list[bytes]) ->
 
 
 def test_names_are_odd_unless_they_occur_once_on_both_sides() -> None:
-    """The arrays give the same result as a slow count, however the rows are divided among tasks."""
+    """`odd_of` finds the same names as a slow count, however the rows are divided among tasks."""
     rng = random.Random(3)
     for buckets in (1, 7):
         rows = [

@@ -1,4 +1,5 @@
-"""The audit compares the commits of groups with the logs: commits that go back, skipped records, consume-transform-produce."""
+"""The audit compares the commits of groups with the logs. It finds commits that go back and offsets outside the log, and counts
+the inputs and outputs of pipelines."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def covered(logs: Path) -> ReportState:
 
 
 def left(logs: Path, state: ReportState) -> tuple[Onward, list[tuple[str, int]]]:
-    """Returns the segment and the base offset of each batch that a next audit reads."""
+    """Returns the segment and the base offset of each batch that the next audit reads."""
     found = onward(state, find_partitions(logs), find_pieces(logs))
     rows = [row for split in found.pieces for chunk in read_piece(split) for row in chunk.rows.to_pylist()]
     assert {row["problem"] for row in rows} <= {None}

@@ -141,7 +141,7 @@ class Followed:
         self.stream.partitions(self.at, self.at)  # as Spark does
 
     def take(self, again: int = 0) -> list[dict[str, Any]]:
-        """Reads one micro-batch. Before that, the stream reads the same micro-batch `again` times, and each time is killed
+        """Reads and commits one micro-batch. Before that, reads this micro-batch `again` times with a stream that is killed
         before the commit."""
         end = self.stream.latestOffset()
         for _ in range(again):

@@ -93,7 +93,8 @@ def test_without_the_store_the_audit_says_what_it_did_not_read(spark: SparkSessi
 
 
 LOST = {0: ("offset_gap", 0, 30), 7: ("gap", 210, 241), -2: ("gap", 510, 541)}
-"""For each lost segment of `orders`, the finding. A producer's gap is reported if its sequences show which records are gone."""
+"""The expected finding for each segment of `orders` that a test loses. It is a gap if a producer's sequences show which records
+are gone."""
 
 
 @pytest.mark.parametrize("index", LOST, ids=["first", "middle", "last before the local log"])

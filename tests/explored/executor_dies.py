@@ -1,5 +1,5 @@
 """Sends three records. The first run on a Spark executor creates a file and kills the executor (SIGKILL). Later runs find the
-file and do not kill it.
+file and let the executor live.
 """
 
 import os

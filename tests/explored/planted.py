@@ -50,7 +50,7 @@ def send(sender: Producer, topic: str, order: Message, seen: Callable[[object], 
 
 
 def second_topic_unread() -> None:
-    """Nobody reads the results of sending invoices."""
+    """The program ignores whether an invoice was stored."""
     consumer, sender = reader(), producer("writer")
     for order in orders(consumer):
         send(sender, "audit", order)
@@ -70,7 +70,7 @@ def commit_before_processing() -> None:
 
 
 def retries_without_idempotence() -> None:
-    """The producer of the invoices repeats batches without idempotence."""
+    """Idempotence is off for the producer of invoices, so its retries may store an invoice twice."""
     consumer, sender = reader(), producer("writer")
     careless = producer("careless", **{"enable.idempotence": False})
     for order in orders(consumer):
@@ -125,7 +125,7 @@ def in_transactions(after_error: Callable[[Producer, KafkaException], None]) -> 
 
 
 def fatal_error_ignored() -> None:
-    """A fatal error (47, 90) is logged like any other error, and the orders after it are skipped."""
+    """A fatal error (code 47 or 90) is logged like any other error, and all later orders are skipped."""
 
     def go_on(sender: Producer, error: KafkaException) -> None:
         print(error)

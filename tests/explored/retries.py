@@ -1,4 +1,4 @@
-"""Sends six records with retries, and checks every result. The producer is idempotent only with "idempotent"."""
+"""Sends six records with retries, and checks every result. With "idempotent", the producer is idempotent."""
 
 import os
 import sys

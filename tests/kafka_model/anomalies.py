@@ -1,5 +1,5 @@
-"""Anomalies in the values that clients have sent and read. The names with G are Adya's, as in Elle; the audit has the other
-names.
+"""Anomalies in the values that clients have sent and read. The names that begin with G are Adya's, which Elle also uses. The
+audit uses the other names.
 
     duplicate         a value is read at two offsets, or on two partitions
     lost              a value that was acknowledged or committed is missing at an offset that a reader has passed
@@ -96,7 +96,7 @@ class Observed:
         return committed and send.acknowledged
 
     def reads(self) -> Iterator[tuple[Poll, Send]]:
-        """Yields the values of transactions that readers of committed records have read, each with its poll."""
+        """Yields each transactional value that a reader of committed records has read, with the poll that read it."""
         for poll in self.polls:
             for _, value in poll.records if poll.committed else ():
                 if (send := self.sends.get(value)) is not None and send.transaction is not None:

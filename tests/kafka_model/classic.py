@@ -182,8 +182,7 @@ class Group:
 
 
 class Groups:
-    """The classic groups of a cluster in which a group's first member waits for nobody (group.initial.rebalance.delay.ms is
-    0)."""
+    """The classic groups of a cluster. group.initial.rebalance.delay.ms is 0, so a group's first member waits for nobody."""
 
     def __init__(self) -> None:
         self.held: dict[str, Group] = {}

@@ -1,7 +1,7 @@
 """A group whose members send ConsumerGroupHeartbeat (KIP-848): epochs never fall, and a partition has one owner.
 
-A member owns the partitions that its last response has assigned. After the coordinator has taken back a partition, the member
-still owns it until the member sends a heartbeat whose list of partitions does not have it.
+A member owns the partitions that the last response to it has assigned. After the coordinator has taken back a partition, the
+member still owns it until the member sends a heartbeat that does not list it.
 """
 
 from __future__ import annotations

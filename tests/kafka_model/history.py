@@ -33,7 +33,7 @@ class Exchange:
     asked: int = 0
     answered: int = -1
     names: dict[Any, str] | None = None
-    """The names of the topics that the history has, by topic id."""
+    """The names of the history's topics, by topic id."""
 
     def __str__(self) -> str:
         asked = f"request {self.asked} on connection {self.connection}: {self.api} v{self.version}"

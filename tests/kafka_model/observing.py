@@ -13,7 +13,7 @@ from kafka_model.reading import code_of, events_of
 from kafkawire.batches import iter_batches, iter_records, read_header
 
 AGAIN = frozenset({3, 5, 6, 7, 13, 14, 15, 16, 19, 20, 41, 45, 51, 56, 100})
-"""After these errors a producer sends again, and the value may be stored by another request."""
+"""After these errors a producer sends the value again, so another request may store it."""
 
 
 class _Begun(NamedTuple):

@@ -118,8 +118,8 @@ def _producer_error(state: State, producer_id: Id, epoch: int) -> int:
 
 
 def add(state: State, asked: Add | CommitOffsets, partitions: frozenset[Where], now: int) -> Iterator[tuple[Outcome, State]]:
-    """Applies AddPartitionsToTxn, AddOffsetsToTxn, or the request that a partition sends when a client of version 2 writes to
-    it."""
+    """Applies AddPartitionsToTxn or AddOffsetsToTxn. In transaction version 2, a partition itself sends AddPartitionsToTxn when
+    a client writes to it."""
     code = _producer_error(state, asked.producer_id, asked.epoch)
     if code or state is None:
         yield refused(code), state

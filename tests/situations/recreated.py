@@ -13,8 +13,8 @@ KINDS = (
     "full", "full beside", "new session", "new session beside", "session", "session beside", "session named",
     "session forgets beside",
 )  # fmt: skip
-"""Kinds of Fetch. With `beside`, there is also a partition of a topic that exists. `named` requests name the topic, although
-their session already has it."""
+"""Kinds of Fetch. With `beside`, the request also has a partition of a topic that exists. `named` requests name the topic,
+although their session already has it."""
 BY_NAME, BY_ID = 12, 17
 MADE = 2
 """The number of records in the topic that is made again."""

@@ -13,8 +13,8 @@ KINDS = (
     "new session", "new session beside", "next", "next beside", "next named", "next named beside", "next acknowledges",
     "next acknowledges beside", "next forgets beside", "acknowledge", "acknowledge beside", "final", "final acknowledges",
 )  # fmt: skip
-"""Kinds of requests. With `beside`, there is also a partition of a topic that exists. `next` and `final` requests continue and
-end a session; `acknowledge` is a ShareAcknowledge."""
+"""Kinds of requests. With `beside`, the request also has a partition of a topic that exists. `next` and `final` requests
+continue and end a session; `acknowledge` is a ShareAcknowledge."""
 MEMBER = "A" * 22
 GROUP_RESOURCE, SET, ACCEPT, VERSION = 32, 0, 1, 2
 

@@ -69,7 +69,7 @@ class Side:
         return self.take(wire)
 
     def until(self, request: Any, version: int, is_done: Callable[[Any], bool]) -> Any:
-        """Repeat a request until its response is as wanted, and return the response."""
+        """Repeat a request until `is_done` returns true for the response, and return this response."""
         for _ in range(TRIES):
             if is_done(response := self.wire.request(request, version)):
                 return response

@@ -1,5 +1,5 @@
 """Requests with unusual values: blanks of Java and of Unicode, empty texts, topics without an id, changes of settings whose
-order matters, and overdue requests in which no topic reaches the controller."""
+order matters, and overdue requests whose topics never reach the controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of each API that the broker does not announce, and in each version that it does not announce."""
+"""Requests in versions that the broker does not announce, for each API that it announces and for other APIs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wirebroker.client.wire import ConnectionClosed
 
 KEYS = range(-1, max(APIS) + 3)
 BESIDE = 2
-"""So many versions after the newest known version are asked."""
+"""The number of versions that are tried after the newest known version."""
 BODY = bytes(64)
 """The body of requests whose form is not known: Kafka does not read it."""
 CLIENT = "client"

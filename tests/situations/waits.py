@@ -50,7 +50,7 @@ def asked(side: Side, request: Any) -> str:
 
 
 def meanwhile(side: Side, request: Any, happens: Callable[[], Any]) -> str:
-    """Sends a request, makes something happen while it waits, and returns the response."""
+    """Sends a request, calls `happens` while the request waits, and returns the response."""
     with side.link() as wire:
         wire.send(request, VERSION)
         side.settle()
