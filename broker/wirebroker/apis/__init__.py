@@ -59,7 +59,7 @@ TOGETHER = {
     **dict.fromkeys(("AddRaftVoter", "RemoveRaftVoter"), "refused"),
     **dict.fromkeys((name for name in SERVED if "ShareGroupState" in name), "share_group_state"),
 }
-"""The APIs that share a module."""
+"""For each API that shares a module with other APIs, the name of this module."""
 
 
 def handler_of(key: int) -> Handler:

@@ -1,8 +1,8 @@
 """AlterClientQuotas, versions 0–1.
 
-Sets and removes quotas of users, client ids, pairs of these, and addresses; each entity gets its own result. An entity named
-twice, a quota named twice for an entity, and an invalid quota value get INVALID_REQUEST. With validate_only nothing changes
-(ClientQuotaControlManager).
+Sets and removes quotas of users, of client ids, of pairs of a user and a client id, and of addresses. Each entity gets its own
+result. An entity named twice, a quota named twice for an entity, and an invalid quota value get INVALID_REQUEST. With
+validate_only nothing changes (ClientQuotaControlManager).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ FINDS_MOVED_PARTITIONS = since("2.1", "AlterReplicaLogDirs of an unknown partiti
 
 LONGEST_NAME = 255
 FUTURE_SUFFIX = len(".") + 32 + len("-future")
-"""The folder of a partition's future log has the name of the partition's folder, and this many characters more."""
+"""The name of a future log's folder is this many characters longer than the name of the partition's folder."""
 
 
 def handle(request: AlterReplicaLogDirsRequest, exchange: Exchange) -> Steps:

@@ -46,7 +46,7 @@ def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
         for member, target in held:
             yield from pause(MEMBER + len(member.topics) + len(member.assigned) + len(target))
             response.members.append(_member(member, target, exchange))
-    if len(known) < len(request.group_ids):  # a thread encodes the response if it repeats groups
+    if len(known) < len(request.group_ids):  # if the response repeats groups, a thread encodes it
         yield None
     # As in Kafka, empty ids come first: Kafka refuses an empty id at once, and asks the coordinators for the other ids.
     return ConsumerGroupDescribeResponse(groups=[known[group_id] for group_id in sorted(request.group_ids, key=bool)])

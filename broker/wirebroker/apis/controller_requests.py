@@ -56,7 +56,7 @@ def handle(request: Any, exchange: Exchange) -> Message:
 def refuse(request: Any, code: ErrorCode, exchange: Exchange) -> Message:
     """Respond to the request with this error.
 
-    The responses to LeaderAndIsr and StopReplica also have the error for each partition.
+    The responses to LeaderAndIsr and StopReplica have the error a second time, for each partition.
     """
     if isinstance(request, LeaderAndIsrRequest):
         return _led(code, [(each, code) for each in _states(request)], exchange)

@@ -20,7 +20,7 @@ from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.security.session import Session
 
 STRICT_TOKENS = since("3.6", "RenewDelegationToken with a period of 0 ms uses the default period", "KAFKA-15219")
-"""If a request is refused, the expiry time in the response is 0 instead of −1."""
+"""From this release on, the response to a refused request also has 0 instead of −1 as the expiry time."""
 
 KEY = "delegation.token.secret.key"
 
@@ -57,7 +57,7 @@ def is_allowed(session: Session) -> bool:
 
 
 def lifetimes(exchange: Exchange) -> Lifetimes:
-    """Returns the lifetimes of tokens."""
+    """Returns the lifetimes of tokens that the broker's settings allow."""
     configs = exchange.cluster.configs
     return Lifetimes(configs.integer("delegation.token.expiry.time.ms"), configs.integer("delegation.token.max.lifetime.ms"))
 

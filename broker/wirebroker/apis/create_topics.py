@@ -91,7 +91,7 @@ def _in_time(
 
 
 def _wants_too_many(topics: Iterable[CreatableTopic], cluster: Cluster) -> bool:
-    """Tells whether Kafka's controller refuses the request before it looks at any topic."""
+    """Tells whether the request asks for so many partitions that Kafka's controller refuses it before it checks any topic."""
     usual, wanted = cluster.configs.integer("num.partitions"), 0
     for topic in topics:
         count = len(topic.assignments) or topic.num_partitions

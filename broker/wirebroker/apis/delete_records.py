@@ -1,10 +1,10 @@
 """DeleteRecords, versions 0–2.
 
 Deletes all records before an offset; −1 stands for the high watermark. The response has the partition's new log start offset,
-which never moves back. Compact-only partitions and the coordinators' topics keep their records: the request gets
-POLICY_VIOLATION for the partitions, and INVALID_TOPIC_EXCEPTION for the topics. The response is sent when all live replicas
-have deleted the records. If the timeout is over first, the response has REQUEST_TIMED_OUT and the smallest log start offset of
-the replicas.
+which never moves back. Two kinds of partitions keep their records: a partition with the cleanup policy `compact` alone gets
+POLICY_VIOLATION, and a partition of a coordinator's topic gets INVALID_TOPIC_EXCEPTION. The response is sent when all live
+replicas have deleted the records. If the timeout is over first, the response has REQUEST_TIMED_OUT and the smallest log start
+offset of the replicas.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ UNKNOWN_LOW_WATERMARK = -1
 
 
 class Awaited(NamedTuple):
-    """The result of a partition, which becomes valid when all live replicas have reached a log start offset."""
+    """The result of a partition. The result becomes valid when all live replicas have reached the requested log start
+    offset."""
 
     partition: Partition
     required_offset: int

@@ -1,8 +1,7 @@
 """DeleteTopics, versions 1–6.
 
 Deletes topics by name, from version 6 also by id. A topic named twice in the request, by name or id, gets INVALID_REQUEST with
-KRaft. With delete.topic.enable=false every topic gets TOPIC_DELETION_DISABLED (INVALID_REQUEST before
-version 3).
+KRaft. With delete.topic.enable=false every topic gets TOPIC_DELETION_DISABLED (before version 3 INVALID_REQUEST).
 """
 
 from __future__ import annotations
@@ -148,7 +147,7 @@ def _in_zookeeper(requested: list[DeleteTopicState], exchange: Exchange) -> Gene
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if nameless else ErrorCode.UNKNOWN_TOPIC_ID
             responses.append(_failed(None, each.topic_id, code))
             continue
-        if name in results:  # in Kafka, only the first result shows that the topic was not deleted
+        if name in results:  # as in Kafka, only the topic's first result has the error of the quota
             throttled = results[name].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
             code = ErrorCode.NONE if throttled else ErrorCode(results[name].error_code)
             responses.append(_failed(name, each.topic_id, code))

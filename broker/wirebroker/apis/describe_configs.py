@@ -184,10 +184,10 @@ def _result(
 class Shown:
     """Builds the settings in one DescribeConfigs response.
 
-    Topics share the entries of settings that they do not override, so each entry is built only once.
+    Topics share the `Entry` of a setting that they do not override, so the result for this `Entry` is built only once.
 
-    The key of a built entry is the `id()` of the setting's entry. `Shown` also keeps the setting's entry: as long as the entry
-    exists, no other object gets the same id.
+    The key of a built result is the `id()` of its `Entry`. `Shown` also keeps the `Entry`: as long as it exists, no other
+    object gets this id.
     """
 
     def __init__(self, include_synonyms: bool, include_documentation: bool) -> None:

@@ -37,7 +37,8 @@ def all_group_operations(exchange: Exchange) -> int:
 
 
 def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
-    """Describe each group. As in Kafka, a group that is named several times is described once, and repeated in the response."""
+    """Describe each group. As in Kafka, if the request names a group several times, the response repeats one description of the
+    group."""
     unasked = NO_OPERATIONS.of(exchange.cluster.configs.release)
     operations = all_group_operations(exchange) if request.include_authorized_operations else unasked
     pause_for_id, pause = pauses(IDS), pauses(MEMBERS)
@@ -59,7 +60,7 @@ def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
                 response.members.append(described)
     if not REPEATS_DESCRIBED_GROUPS.of(exchange.cluster.configs.release):
         return DescribeGroupsResponse(groups=list(known.values()))
-    if len(known) < len(request.groups):  # a thread encodes the response if it repeats groups
+    if len(known) < len(request.groups):  # if the response repeats groups, a thread encodes it
         yield None
     return DescribeGroupsResponse(groups=[known[group_id] for group_id in request.groups])
 

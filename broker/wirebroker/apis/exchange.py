@@ -47,7 +47,7 @@ class Offload(NamedTuple):
 
 
 UNMETERED = frozenset({KEYS["WriteTxnMarkers"]})
-"""The APIs whose requests no quota counts."""
+"""No quota counts the requests of these APIs."""
 Steps = Generator["Offload | None", Any, "Message | Outcome"]
 """A handler that works in slices.
 
@@ -101,8 +101,8 @@ class EngineParts(Protocol):
         """Change the levels of features."""
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
-        """After a topic is deleted, forget the coordinator's records if the topic was a coordinator's topic, or otherwise the
-        committed offsets of groups (`groups.forget_topics`).
+        """Called after a topic was deleted. If the topic was a coordinator's topic, forget the coordinator's records. Otherwise
+        forget the offsets that groups committed for the topic (`groups.forget_topics`).
         """
 
     def close(self, connection: Connection, reason: str) -> None:
@@ -206,7 +206,7 @@ class Exchange(AnyExchange):
         return None
 
     def _go_on(self) -> None:
-        """Send nothing, but let the connection's next request continue."""
+        """Send no response, but let the host handle the connection's next request."""
         if self.alive:
             self.engine.effects.append(Respond(self.connection, []))
 
@@ -278,8 +278,8 @@ class Exchange(AnyExchange):
         self.engine.timers.at(self.engine.now + ms, lambda _: self.send(response, parts))
 
     def cannot_say(self, wrong: EncodeError) -> None:
-        """Respond with UNKNOWN_SERVER_ERROR, as Kafka does. The reason is that the response cannot be encoded in its version,
-        or that a text in the request cannot be stored.
+        """Respond with UNKNOWN_SERVER_ERROR, as Kafka does, because the response cannot be encoded in its version, or because a
+        text in the request cannot be stored.
 
         If a long name is the reason, an error response that repeats the name cannot be encoded, either. Kafka then sends no
         response, and the client waits; this broker closes the connection.

@@ -125,7 +125,7 @@ def _failed(request: FetchRequest, exchange: Exchange) -> FetchResponse:
 
 def _compares_names(results: Results) -> bool:
     """Tells whether Kafka compares a topic's name with the name of the topic before. Kafka does so if the topic before has no
-    id. Such a topic has no name either, so that Kafka fails (FetchResponse.matchingTopic)."""
+    id. Then the topic before has no name either, and Kafka fails (FetchResponse.matchingTopic)."""
     return any(topic == ZERO_UUID for (topic, _), _ in results[:-1])
 
 
@@ -458,7 +458,8 @@ class Fetch:
         return response if kept is None else self._within_quota(response, kept)
 
     def _within_quota(self, response: FetchResponse, kept: Kept, size: int | None = None) -> FetchResponse:
-        """If a quota throttles the client, so that it gets no results, restore the earlier state of the session."""
+        """Returns the response, or an empty response to a throttled client. The session of a throttled client gets back its
+        earlier state."""
         limited = within_quota(response, self.request, self.exchange, size)
         if limited is not response:
             self.exchange.engine.fetch_sessions.restore(self.context, kept, self.node_id)

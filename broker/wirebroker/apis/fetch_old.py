@@ -1,9 +1,9 @@
 """Fetch, versions 0–9: results for consumers that do not know all errors, codecs and formats.
 
-For versions 0–3 batches are converted to magic 0 (versions 0 and 1) or 1.
+Batches are converted to magic 0 for versions 0 and 1, and to magic 1 for versions 2 and 3.
 
-The converted records have the size of the batches before the conversion, or of the first converted batch if it is larger.
-Converted messages beyond this size are left out. If the converted messages are smaller, the rest is filled with the beginning
+The result is as long as the batches were before the conversion, or as long as the first converted batch if that is longer.
+Converted messages beyond this length are left out. If the converted messages are shorter, the rest is filled with the beginning
 of a message that is longer than the response. Consumers drop such a message (KIP-283, LazyDownConversionRecords). Control
 batches and headers are left out.
 """
@@ -44,7 +44,8 @@ messages of magic 1."""
 def convert(
     data: PartitionData, partition: Partition | None, requested: FetchPartition, version: int, release: Release
 ) -> PartitionData:
-    """Returns a partition's result before version 10. `partition` is None if this broker has no replica of the partition.
+    """Returns a partition's result as versions before 10 have it. `partition` is None if this broker has no replica of the
+    partition.
 
     Before version 3, the caller has left out the first batch if this batch is larger than the limits.
     """

@@ -1,8 +1,8 @@
 """The checks of CreateTopics, in the order of the release.
 
 With KRaft the controller checks a topic (ReplicationControlManager): its name, its settings, then the placement of its
-partitions. With ZooKeeper the active broker checks the topic (ZkAdminManager). The active broker checks the name later, and
-does not check that the brokers of an assignment exist.
+partitions. With ZooKeeper the active broker checks the topic (ZkAdminManager). The active broker checks the name only after the
+numbers of partitions and replicas, and does not check that the brokers of an assignment exist.
 """
 
 from __future__ import annotations

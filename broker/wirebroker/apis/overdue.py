@@ -1,4 +1,4 @@
-"""Overdue requests: their timeout is over when they reach the controller, which does not carry them out.
+"""Overdue requests: the controller does not carry out a request that arrives after its timeout is over.
 
 The field timeout_ms limits the time in which the controller may carry out the request. With a timeout of 0 or less every part
 of the request gets REQUEST_TIMED_OUT, and nothing is checked (QuorumController.appendWriteEvent; ControllerRequestContext).

@@ -274,7 +274,8 @@ def both(*rules: Rule) -> Rule:
 
 
 def _share_offsets(request: Any, access: Access) -> Slices[Any]:
-    """The group is checked even if no topic remains. If access to the group is refused, the whole response is this refusal.
+    """If the client may read none of the topics, returns the request without topics, so that the handler still checks the
+    group. If the handler refuses the group, the whole response is this refusal.
 
     As in Kafka, a refused AlterShareGroupOffsets shows the id of a topic that the client may not read.
     """
@@ -612,7 +613,7 @@ def _offsets(request: Any, access: Access) -> Slices[Any]:
 
 
 def _unseen_offsets(request: Any, access: Access) -> Slices[Any]:
-    """Returns the response for the topics of a request that the client may not see."""
+    """Returns the response for those topics in the request that the client may not see."""
     response: Any = yield from refuse_in_slices(request, CODES[_R.TOPIC], access.exchange, access.pause)
     yield from access.tell(response, MESSAGES[_R.TOPIC])
     if isinstance(response, DescribeShareGroupOffsetsResponse):

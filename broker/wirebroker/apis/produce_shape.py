@@ -87,7 +87,7 @@ def _cut_response(shape: ProduceShape, data: TopicProduceData, version: int) -> 
 
 
 def response_of(index: int, appended: Appended) -> PartitionProduceResponse:
-    """Returns the response of a partition with this verdict."""
+    """Returns the partition's part of the response for the verdict `appended`."""
     response = PartitionProduceResponse(
         index=index,
         error_code=appended.error_code,

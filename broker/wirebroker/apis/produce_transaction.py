@@ -1,8 +1,8 @@
 """The checks of a Produce with transactional batches, before a batch is stored.
 
 A request is transactional if its batches are transactional. The partitions of these batches must be part of a transaction that
-the coordinator knows. Versions before 12 verify the partitions; from 12 on (transaction version 2) the request itself adds
-them.
+the coordinator knows. In versions before 12, the coordinator verifies this. From 12 on (transaction version 2), the request
+itself adds the partitions to the transaction.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ NOT_FORESEEN = (ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexp
 
 
 def broken_records(request: ProduceRequest, exchange: Exchange) -> str | None:
-    """If the release closes the connection because the request's record data breaks a rule, returns this rule
+    """Returns the rule that the request's record data breaks, if the release closes the connection because of that; else None
     (ProduceRequest)."""
     release = exchange.cluster.configs.release
     if RESPONDS_TO_CUT_RECORDS.of(release):
@@ -159,7 +159,7 @@ def _speaks(version: int) -> Speaks:
 
 
 def produce_error(code: ErrorCode, version: int) -> ErrorCode:
-    """Returns the coordinator's error in the form that Produce returns."""
+    """Returns the error in the response to a Produce if the coordinator returned the error `code`."""
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and version >= IMPLICIT_ADDS_FROM:
         return code
     return ErrorCode.NOT_ENOUGH_REPLICAS if code in RETRIED_AS else code

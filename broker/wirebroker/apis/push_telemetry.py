@@ -1,9 +1,9 @@
 """PushTelemetry, version 0 (KIP-714).
 
 As in Kafka, the API is announced only with a receiver of clients' metrics (`telemetry`), and served also without a receiver. A
-push gets THROTTLING_QUOTA_EXCEEDED if it arrives too early, UNKNOWN_SUBSCRIPTION_ID for another subscription,
-TELEMETRY_TOO_LARGE above telemetry.max.bytes, and INVALID_RECORD if it cannot be decompressed. After a push that the client
-marks as its last push (`terminating`), every further push gets INVALID_REQUEST.
+push gets THROTTLING_QUOTA_EXCEEDED if it arrives too early, UNKNOWN_SUBSCRIPTION_ID if it names another subscription,
+TELEMETRY_TOO_LARGE if it exceeds telemetry.max.bytes, and INVALID_RECORD if it cannot be decompressed. After a push that the
+client marks as its last push (`terminating`), every further push gets INVALID_REQUEST.
 """
 
 from __future__ import annotations

@@ -28,5 +28,5 @@ def handle(request: SaslHandshakeRequest, exchange: Exchange) -> SaslHandshakeRe
     response = SaslHandshakeResponse(error_code=code, mechanisms=authenticator.mechanisms(connection.session.listener))
     if failure is None:
         return response
-    unheard = connection.session.mechanism != ""  # Kafka closes an already authenticated connection at once
+    unheard = connection.session.mechanism != ""  # Kafka closes an authenticated connection without a response
     return exchange.engine.unauthenticated(exchange, None if unheard else response, failure.cause)

@@ -591,7 +591,7 @@ def _read(held: Held, limit: int, at_least_one: bool) -> Read:
     log, visible = partition.log, _visible(held)
     try:
         found = log.read(offset, visible, min(limit, FIRST_READ), at_least_one)
-        if limit > FIRST_READ and not len(found.data) and found.available:  # the first batch is larger
+        if limit > FIRST_READ and not len(found.data) and found.available:  # the first batch is larger than `FIRST_READ`
             found = log.read(offset, visible, limit, at_least_one)
         return Read(offset, found, limit)
     except OSError:  # the data directory cannot be read, or is damaged
@@ -655,7 +655,7 @@ def _aborted(data: memoryview, batches: list[BatchSpan], transactions: list[Abor
 
 
 def _cut(data: memoryview, batches: list[BatchSpan], acquired: list[Acquired]) -> memoryview:
-    """Returns the batches from the first to the last with acquired records.
+    """Returns the batches from the first batch with acquired records to the last batch with acquired records.
 
     If `data` has a single batch, returns all of `data`, including the bytes after the batch.
     """

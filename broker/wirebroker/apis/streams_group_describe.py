@@ -68,8 +68,8 @@ def _description(group: StreamsGroup) -> tuple[int, TopologyDescription | None]:
 
 
 def _topology(group: StreamsGroup, known: Configured | None) -> Topology | None:
-    """Returns the topology as the application sent it. If all topics of the topology exist, they have the properties of the
-    existing topics instead."""
+    """Returns the topology as the application sent it. If all its topics exist, the topology shows the properties of the
+    existing topics instead of the properties that the application sent."""
     if group.topology is None:
         return None
     configured = known.subtopologies if known is not None and known.told is None else None

@@ -27,7 +27,7 @@ def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> Steps:
     ]
     asked = {
         exchange.node_id: cluster.brokers[exchange.node_id]
-    }  # this broker counts even if it was unregistered and no other broker is live
+    }  # the features of this broker count even if it was unregistered and no other broker is live
     supported = {node_id: broker.release.features for node_id, broker in (asked | cluster.live_brokers).items()}
     controller = cluster.brokers.get(cluster.controller_id)  # in a rolling upgrade, the controller's release counts
     release = cluster.configs.release if controller is None else controller.release

@@ -29,7 +29,7 @@ def spread(left: str, right: str) -> str:
 
 
 class Row(Struct, frozen=True):
-    """An event."""
+    """An event, as a row of the trace."""
 
     event: ClassVar[str]
 

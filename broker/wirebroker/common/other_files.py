@@ -14,7 +14,8 @@ COMPRESSED = {
     b"\x1f\x8b": ("gzip", "gunzip"), b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"), b"\xfd7zXZ\0": ("xz", "unxz"),
     b"BZh": ("bzip2", "bunzip2"), b"\x04\x22\x4d\x18": ("lz4", "unlz4"), b"PK\3\4": ("zip", "unzip"),
 }  # fmt: skip
-"""The first bytes of compressed files, the format, and the command that unpacks it."""
+"""For each format of compressed files: the first bytes of such a file, the name of the format, and the command that unpacks the
+file."""
 CAPTURES = {
     b"\xa1\xb2\xcd\x34": "in a modified form of pcap", b"\x34\xcd\xb2\xa1": "in a modified form of pcap",
     b"snoop\0\0\0": "of snoop", b"GMBU": "of Microsoft Network Monitor",

@@ -54,7 +54,7 @@ def weighted_pauses(every: int = TOPICS) -> Callable[[int], End]:
 
 
 def after(done: Sized) -> Generator[None, Any, None]:
-    """End the slice if the number of elements `done` fills a slice (`TOPICS`): `yield from after(topics)`."""
+    """End the slice if the elements in `done` fill a slice (`TOPICS`): `yield from after(topics)`."""
     if len(done) >= TOPICS:
         yield
 

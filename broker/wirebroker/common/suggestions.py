@@ -21,7 +21,7 @@ def did_you_mean(word: str, known: Iterable[str], likeness: float = 0.5) -> str:
     word, names = word[:LONGEST], list(known)
     close = get_close_matches(word, names, 1, likeness)
     begins = {name[: len(word)]: name for name in reversed(names) if len(name) > len(word)} if likeness <= BY_BEGINNING else {}
-    for begin in get_close_matches(word, begins, 1, ALMOST):  # NOT_LEADR is the beginning of NOT_LEADER_OR_FOLLOWER
+    for begin in get_close_matches(word, begins, 1, ALMOST):  # NOT_LEADR is almost the beginning of NOT_LEADER_OR_FOLLOWER
         if not close or SequenceMatcher(None, close[0], word).ratio() < SequenceMatcher(None, begin, word).ratio() - 0.05:
             close = [begins[begin]]
     return f"; did you mean {close[0]!r}?" if close else ""

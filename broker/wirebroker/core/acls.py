@@ -25,7 +25,7 @@ NEWEST_RESOURCE = (
     .then("3.7", 16, "client metrics have settings", "KIP-714")
     .then("4.0", 32, "groups have settings", "KIP-848")
 )
-"""Kinds of resources up to this number in DescribeConfigs have settings."""
+"""In each release, the kinds of resources whose number in DescribeConfigs is not larger than this have settings."""
 
 
 class ResourceType(IntEnum):
@@ -150,8 +150,8 @@ class Filter(NamedTuple):
         return None if known else "entryFilter"
 
     def matches(self, acl: Acl) -> bool:
-        """Tells whether the filter matches this ACL. The pattern MATCH selects all ACLs that apply to the resource of this
-        name."""
+        """Tells whether the filter matches this ACL. With the pattern type MATCH, the filter's name is the name of a resource,
+        and the filter matches all ACLs that apply to this resource."""
         exact = (
             self.resource_type in (ResourceType.ANY, acl.resource_type)
             and self.principal in (None, acl.principal)

@@ -211,8 +211,8 @@ class Cluster:
         self.growing: set[str] = set()
         """Topics that are being created or extended in slices."""
         self.stillborn: dict[str, int] = {}
-        """The number of partitions of each topic in ZooKeeper whose replicas are all on brokers that do not exist. No broker
-        has such a topic, but the topic's name is taken."""
+        """With ZooKeeper: the topics that have all their replicas on brokers that do not exist, each with its number of
+        partitions. No broker has such a topic, but the topic's name is taken."""
         self.refused_settings: dict[str, dict[str, str]] = {}
         """By topic name: the settings of a refused CreateTopics, which the next topic with this name gets."""
         self._due: dict[str, int] = {}
@@ -417,7 +417,7 @@ class Cluster:
         log."""
         if not self.auto_creation_ms:
             self.create_default_topic(name, now)
-        elif self._due.get(name, now) <= now:  # the creation is not due yet, or a restart has lost the timer
+        elif self._due.get(name, now) <= now:  # no creation is planned, or a restart has lost the timer
             self._due[name] = now + self.auto_creation_ms
             self.timers.at(self._due[name], lambda when: self.create_default_topic(name, when))
 

@@ -111,7 +111,7 @@ class Alteration:
 
     def alter(self, *, validate_only: bool, controller_fails: bool = False) -> Refusal | None:
         """Make all changes. If one change is invalid, make no change. Returns the Refusal of an invalid change, else None. With
-        `validate_only`, only checks the changes.
+        `validate_only`, only check the changes.
 
         `controller_fails` tells whether `fails_controller` is True for any resource of the request.
         """

@@ -201,7 +201,8 @@ class BrokerConfigs(Configs):
     def _merged(
         self, dynamic: Mapping[int | None, Mapping[str, str]], static: Mapping[str, str] | None = None
     ) -> dict[str, str]:
-        """Merges the settings of all layers. As in Kafka, a setting in a later layer hides its synonyms in earlier layers."""
+        """Merges the static and the dynamic settings. As in Kafka, a dynamic setting hides its synonyms among the settings of
+        lower precedence."""
         props = dict(self.static if static is None else static)
         for node in sorted(dynamic, key=lambda node: (node is not None, -(node or 0))):
             for name, raw in dynamic[node].items():
@@ -364,8 +365,8 @@ class BrokerConfigs(Configs):
         self.restore({**cleaned, None: whole})
 
     def without_eligible_replicas(self, whole: Mapping[str, str]) -> None:
-        """Remove min.insync.replicas from the dynamic settings of all brokers. If the cluster has eligible leader replicas, or
-        if `whole` has the setting, nothing is removed."""
+        """Remove min.insync.replicas from the dynamic settings of all brokers. Keep the setting if the cluster has eligible
+        leader replicas, or if the settings `whole` contain min.insync.replicas."""
         if not self.features[ELIGIBLE_REPLICAS] and MIN_IN_SYNC not in whole:
             self.alter({MIN_IN_SYNC: None})
 

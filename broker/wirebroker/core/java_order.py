@@ -27,7 +27,7 @@ SMALLEST = 16
 FIBONACCI = -7046029254386353131
 LONG = 0xFFFFFFFFFFFFFFFF
 REMEMBERED = 249
-"""The hashes of texts up to this length are remembered: the length of the longest topic name."""
+"""The hashes of texts up to this length are remembered. This is the length of the longest topic name."""
 
 
 def java_hash(text: str) -> int:

@@ -13,7 +13,7 @@ EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -3, -4,
 
 
 class TimestampedOffset(NamedTuple):
-    """A response to ListOffsets."""
+    """The result of ListOffsets for one partition."""
 
     offset: int
     timestamp: int

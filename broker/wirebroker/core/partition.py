@@ -164,7 +164,7 @@ class Partition:
         self.rolled: Callable[[Partition, int], None] | None = None
         """Called when a segment of a compacted topic is closed."""
         self.write_fails = 0
-        """The number of next writes that will fail; see `fail_next_write`."""
+        """This many writes will fail, beginning with the next write; see `fail_next_write`."""
         self.offline_at: int | None = None
         """The broker whose directory with this partition has failed; see `go_offline`."""
         self.epochs = LeaderEpochs([(0, 0)])

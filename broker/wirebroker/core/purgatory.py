@@ -251,8 +251,8 @@ class Timers:
         return bool(self._heap) and self._heap[0][0] <= now
 
     def begin_move(self) -> None:
-        """Note that a move of the clock begins, which consists of several runs. All these runs together have the limits of one
-        run. In these runs, work always ends before later timers run."""
+        """Note that a move of the clock begins. The move consists of several runs, and the limits of one run apply to all these
+        runs together. In these runs, work always ends before later timers run."""
         self._again.clear()
         self._moves = True
 

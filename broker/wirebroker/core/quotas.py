@@ -20,7 +20,8 @@ from wirebroker.core.releases.changes import since, until
 
 POSITIVE_QUOTAS = since("3.5", "a quota of 0, or a quota that is too large for its type, is refused")
 STRICT_QUOTAS = since("3.3", "AlterClientQuotas refuses a request that names an entity or a quota twice", "KIP-833")
-"""A filter that contradicts itself is refused, too. The quota controller_mutation_rate counts requests with validate_only."""
+"""From this release on, a filter that contradicts itself is refused, too, and the quota controller_mutation_rate counts
+requests with validate_only."""
 WHOLE_RATES = until("3.3", "quotas of bytes and connections need not be kept as whole numbers", "KIP-833")
 QUOTAS_FOR_MUTATIONS = since("2.7", "quotas may have a controller_mutation_rate", "KIP-599")
 QUOTAS_FOR_ADDRESSES = since("2.8", "quotas may belong to IP addresses", "KIP-612")
@@ -282,7 +283,7 @@ class Rate:
         return sum(sample.value for sample in self._samples) / (size / 1000)
 
     def window_size(self, window: Window, now: int) -> int:
-        """Returns the time in ms over which the rate is measured: at least the length of all samples minus one sample."""
+        """Returns the time in ms over which the rate is measured: at least the length of all samples but one."""
         for sample in self._samples:
             if now - sample.last_event >= window.samples * window.ms:
                 sample.reset(now)

@@ -350,7 +350,7 @@ def ignored_patterns() -> Mapping[str, Sequence[str]]:
 
 
 def ignored(names: Iterable[str]) -> list[str]:
-    """Returns the topic and broker settings, among `names`, that have no effect in wirebroker."""
+    """Returns those topic and broker settings in `names` that have no effect in wirebroker."""
     from fnmatch import fnmatchcase
 
     patterns = [pattern for some in ignored_patterns().values() for pattern in some]

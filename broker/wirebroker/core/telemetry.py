@@ -2,7 +2,7 @@
 ClientMetricsManager).
 
 Each broker remembers the clients that have asked it for a subscription or pushed metrics to it. A client pushes the metrics of
-all subscriptions that match the client, at the shortest interval of these subscriptions. Times are ms.
+all subscriptions that match the client, at the shortest interval of these subscriptions. Times are in ms.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The methods by which faults change a broker: every deed, and changes that only faults make.
 
-In Kafka, some of these changes (expiration, fencing, the loss of the end of a log) happen only after days, or because of a
-second client.
+In Kafka, some of these changes happen only after days, or because of a second client. Examples are expiration, fencing, and the
+loss of the end of a log.
 """
 
 from __future__ import annotations

@@ -39,14 +39,14 @@ class Snapshot:
     now: int
     """The time of the snapshot on the broker's clock, in ms since the epoch."""
     of: object = field(repr=False)
-    """The host (the object that runs the engine) of the broker from which the snapshot was taken."""
+    """The host from which the snapshot was taken. A host is the object that runs a broker's engine."""
     image: Image = field(repr=False)
     """The cluster's metadata without its topics."""
     topics: tuple[TopicCopy, ...] = field(repr=False)
     passwords: Mapping[str, str] = field(repr=False)
     rules: Rules = field(repr=False)
     run: Mapping[int, Rules] = field(repr=False)
-    """For each broker, the rules (with the release) that it runs."""
+    """For each broker, the rules of the release that it runs."""
     random_bytes: Callable[[int], bytes] = field(repr=False)
     """The generator of random ids. The snapshot keeps the generator, so that ids in the snapshot are not generated a second
     time."""

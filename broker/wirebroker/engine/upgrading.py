@@ -111,8 +111,8 @@ class Upgrading:
         self._engine.timers.at(now + self._manner.get("pause_ms", 0), self.go_on)
 
     def go_on(self, now: int) -> None:
-        """Proceed for a timer or a fault. A timer or a fault cannot report an error, so if the disk refuses the new feature
-        levels, the log says so."""
+        """Like `proceed`, for a timer or a fault. A timer or a fault cannot report an error, so if the disk refuses the new
+        feature levels, the log reports this."""
         try:
             self.proceed(now)
         except OSError as refused:

@@ -152,7 +152,7 @@ class Refuse(NamedTuple):
 class Delay(NamedTuple):
     """Handle the request, and send its response after a delay of `ms`. The response names `ms` as its throttle time.
 
-    The connection's later requests wait until then.
+    The connection's later requests wait until the response is sent.
     """
 
     ms: int
@@ -169,7 +169,8 @@ class Ignore(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Respond to a token without a request header: send a token of the broker, preceded by its size and without a header."""
+    """Answer a token that the client sent without a request header. The broker's token is sent with its size, and without a
+    header."""
 
     token: bytes
 

@@ -82,7 +82,7 @@ def overwrite(response: Any, code: int, only: Where | None, received: Received, 
     topics in `only`.
 
     Without `only`, each partition gets the error. In a response without partitions, the whole response gets the error.
-    Exceptions are the session errors of Fetch and the group errors of OffsetFetch: they go to the top level or to the group.
+    There are two exceptions: session errors of Fetch go to the top level, and group errors of OffsetFetch go to the group.
     `about` lists all partitions of a Fetch, because the response may leave out unchanged partitions.
     """
     if isinstance(response, FetchResponse):

@@ -42,7 +42,8 @@ class Changes:
         self._versions = None
 
     def write(self, now: int, only: Sequence[Partition] = ()) -> None:
-        """Write the changes since the last write. With `only`, no other partitions have changed. Raises OSError."""
+        """Write the changes since the last write. If `only` names partitions, the caller knows that no other partition has
+        changed. Raises OSError."""
         known, self._versions = self._versions, None
         added = None if known is None else self._only_added(known)
         if known is None or (added is None and not only):

@@ -37,7 +37,8 @@ from wirebroker.storage.recovery import Known
 
 METADATA = "__cluster_metadata", 0
 NOT_DATA = frozenset({LOCK, SECOND_LOCK, META_PROPERTIES + ".tmp", "lost+found"})
-"""Files that a directory without data may contain, because its first start was killed or the file system made them."""
+"""A directory without data may contain these files: a first start that was killed has left them, or the file system made
+them."""
 DIGITS = 10
 """The largest number of digits in a broker's id."""
 

@@ -83,7 +83,8 @@ class Loading:
             )
 
     def _check_count(self, image: Image) -> None:
-        """Raises DamagedFile if the metadata names more partitions without a folder than a start may create folders."""
+        """Raises DamagedFile if this start would have to create more than `FOLDERS_MADE` folders for the partitions in the
+        metadata."""
         count = sum(len(topic.partitions) for topic in image.topics.values())
         folders = sum(1 for _ in self._directories.partitions()) if count > FOLDERS_MADE else 0
         if count - folders > FOLDERS_MADE:
@@ -149,7 +150,8 @@ class Loading:
         cluster.restore_topic(topic.name, topic_id, known, stored, now)
 
     def directory_of(self, topic: str, index: int, topic_id: bytes, dirs: Mapping[int, str]) -> LogDirectory:
-        """Returns the log directory that has a partition's folder, or the directory of the first replica.
+        """Returns the log directory that has a partition's folder. If no directory has the folder, returns the directory of the
+        first replica.
 
         A partition's folder stays in the directory where it was made, even if the partition's replicas move to other brokers.
         Raises DataError if two directories have the folder.

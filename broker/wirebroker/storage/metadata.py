@@ -144,8 +144,8 @@ class MetadataLog:
             self._fd = files.open_to_append_at(self.path, self._size)
 
     def begun(self) -> bool:
-        """Sync the log at the directory's first start, and return True. After the first start the log is never empty, so a
-        later start that finds an empty log has lost records.
+        """At the directory's first start, sync the log and return True; at later starts, return False. After the first start
+        the log is never empty, so a later start that finds an empty log has lost records.
         """
         if not self.exists:
             files.replace(self.folder / PARTITION_METADATA, partition_metadata_text(METADATA_TOPIC_ID).encode())

@@ -1,9 +1,9 @@
 """Moves of partitions' folders between the log directories of a broker (Kafka's ReplicaAlterLogDirsThread).
 
-A folder in the new directory whose name ends in `-future` marks a move in progress. A start that finds such a folder finishes
-the move or begins it again. A move within a volume renames the partition's folder. A move to another volume copies the files
-while clients read and write the partition. `partition.metadata` is copied last, so a folder with this file is a complete copy.
-If the broker is killed at any moment of a move, no acknowledged record is lost.
+During a move, the new directory has a folder whose name ends in `-future`. A start that finds such a folder finishes the move
+or begins it again. A move within a volume renames the partition's folder. A move to another volume copies the files while
+clients read and write the partition. `partition.metadata` is copied last, so a folder with this file is a complete copy. If the
+broker is killed at any moment of a move, no acknowledged record is lost.
 """
 
 from __future__ import annotations

@@ -465,8 +465,8 @@ def _is_snapshot(path: Path) -> bool:
 
 
 def cut_of(walk: Walk, damage: Damage, *, followed: bool, clean: bool) -> str:
-    """Returns the log message about a torn tail, which the caller then cuts off. Raises DamagedFile if a crash cannot explain
-    the damage.
+    """Returns the log message about a torn tail. The caller then cuts off the tail. Raises DamagedFile if a crash cannot
+    explain the damage.
 
     After a `clean` stop any damage raises DamagedFile.
     """

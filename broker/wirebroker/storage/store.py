@@ -68,7 +68,7 @@ class FolderStore(Upkeep):
         self._uncleanable: set[FolderLog] = set()
         """Logs whose compaction has failed. As in Kafka, only the next start tries these logs again."""
         self._syncing = False
-        """Tells whether the timer has made a job that is not done yet."""
+        """Tells whether a sync that the timer has begun is not done yet."""
         self._cluster: Cluster | None = None
         self._changes: Changes
         self._moves: Moves
@@ -142,8 +142,8 @@ class FolderStore(Upkeep):
             raise failure
 
     def settle(self, now: int, only: Sequence[Partition] = ()) -> None:
-        """Write the changes of the cluster to the metadata log. With `only`, no other partitions have changed. Raises OSError,
-        and other exceptions for changes that cannot be encoded.
+        """Write the changes of the cluster to the metadata log. If `only` names partitions, the caller knows that no other
+        partition has changed. Raises OSError, and other exceptions for changes that cannot be encoded.
         """
         try:
             self._changes.write(now, only)

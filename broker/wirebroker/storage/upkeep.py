@@ -132,10 +132,11 @@ class Upkeep:
         self._dirty.pop(log, None)
 
     def rolled(self, log: Syncable, end: int) -> None:
-        """Sync the segments before `end`, so that a recovery can begin after the closed segment. Like Kafka, do this with every
-        `--sync` setting.
+        """Sync the segments before `end`, so that a recovery can begin after the closed segment. As in Kafka, this happens with
+        every `--sync` setting.
 
-        With `--sync always` no extra sync is needed: the next responses wait for a sync that includes the closed segment.
+        With `--sync always` this method does nothing, because the next responses wait for a sync that includes the closed
+        segment.
         """
         if not self.holds_responses:
             self.jobs.append(self._sync_job({log: end}, []))

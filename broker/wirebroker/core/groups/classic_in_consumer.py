@@ -1,4 +1,4 @@
-"""The members of consumer groups that use the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""
+"""Handles JoinGroup, SyncGroup, Heartbeat and LeaveGroup of members that use the classic protocol in a consumer group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TELLS_BAD_SUBSCRIPTIONS = since("4.4", "a classic member with an unreadable subs
 
 
 class ClassicMembers:
-    """The members of consumer groups that use the classic protocol."""
+    """The members that use the classic protocol in consumer groups."""
 
     def __init__(self, groups: ConsumerGroups) -> None:
         self._groups = groups

@@ -30,7 +30,7 @@ REBALANCES_FOR_PENDING = since(
 
 
 class ClassicGroups:
-    """The classic groups of the cluster, and the members of consumer groups that use the classic protocol."""
+    """The classic groups of the cluster, and the members that use the classic protocol in consumer groups."""
 
     def __init__(self, registry: Registry, members: ClassicMembers) -> None:
         self._registry = registry

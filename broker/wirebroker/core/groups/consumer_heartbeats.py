@@ -59,7 +59,7 @@ class GroupHeartbeat(NamedTuple):
     client_id: str
     client_host: str
     sees: Callable[[str], bool] | None = None
-    """Tells whether the client may see a topic, so that its regular expression can match the topic.
+    """Tells whether the client may see a topic. The member's regular expression matches only such topics.
 
     None means that the client may see all topics.
     """
@@ -197,8 +197,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
     def step(
         self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, replaces: str | None
     ) -> Generator[None, Any, ConsumerStep | Refusal]:
-        """Computes the change of the group in which `new` replaces `old`. Returns a refusal if a new regular expression does
-        not compile."""
+        """Computes how the group changes when `new` replaces `old`. Returns a refusal if a new regular expression does not
+        compile."""
         bumps = not group.epoch or old.topics != new.topics or self._chooses_otherwise(group, old, new)
         forgotten = None
         if old.regex != new.regex:

@@ -24,7 +24,7 @@ Claimed = Sequence[tuple[bytes, Sequence[int]]]
 
 
 class ClassicSide(Struct, frozen=True):
-    """The data of a consumer group's member that uses the classic protocol. The timeout is in ms."""
+    """The data about a member of a consumer group, if the member uses the classic protocol. The timeout is in ms."""
 
     session_timeout: int
     protocols: Sequence[tuple[str, bytes]]
@@ -33,7 +33,8 @@ class ClassicSide(Struct, frozen=True):
 class ConsumerMember(ModernMember, frozen=True):
     topics: frozenset[str] = frozenset()
     regex: str = ""
-    """The regular expression for topic names to which the member subscribes, or an empty string."""
+    """The member subscribes to the topics whose names match this regular expression. If this is empty, the member has no
+    regular expression."""
     assignor: str | None = None
     assigned: Owned = {}
     revoking: Owned = {}

@@ -1,7 +1,7 @@
 """The hash of the topics to which a group subscribes, as in the records of a group's epoch (KIP-1101, Kafka's Utils).
 
-The hash is XXH3 with 64 bits, over the topics' own hashes in the order of their names. A topic's hash covers its id, its name,
-its number of partitions and the racks of its replicas.
+The hash is XXH3 with 64 bits, over the hashes of the single topics, in the order of the topics' names. A topic's hash covers
+its id, its name, its number of partitions and the racks of its replicas.
 """
 
 from __future__ import annotations

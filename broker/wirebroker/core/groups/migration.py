@@ -127,8 +127,8 @@ def make_classic(
 def downgraded(
     group: ConsumerGroup, leaving: Sequence[ConsumerMember], joining: ConsumerMember | None, made: Group, cluster: Cluster
 ) -> None:
-    """Fill a new classic group with the members of a consumer group, except the members in `leaving`. `joining` replaces the
-    member with the same group.instance.id."""
+    """Fill a new classic group with the members of a consumer group, except the members in `leaving`. If a member has the
+    group.instance.id of `joining`, `joining` replaces this member."""
     gone = {member.member_id for member in leaving}
     stay = [group.members[member_id] for member_id in group.in_order() if member_id not in gone]
     if joining is not None:

@@ -300,7 +300,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
 
     @abstractmethod
     def replay_other(self, key: Message, value: Any) -> None:
-        """Apply a record that only this type of group has, or the fields of a record that only this type has."""
+        """Apply a record that only this type of group has, or those fields of a common record that only this type has."""
 
     # Timers
 

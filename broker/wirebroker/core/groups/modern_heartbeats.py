@@ -1,8 +1,8 @@
 """Request handling shared by consumer, share and streams groups: heartbeats, timers, and the removal of members.
 
 The rules come from Kafka's GroupMetadataManager. The result of a heartbeat (`Step`) is first computed, then written to the log,
-then applied to the group. A request is refused before the last step, so a refused request changes nothing. Requests about many
-topics run in slices.
+then applied to the group. A request can be refused only before the result is applied, so a refused request changes nothing.
+Requests about many topics run in slices.
 """
 
 from __future__ import annotations

@@ -33,14 +33,14 @@ class Format(NamedTuple):
     """The kinds of records of one type of group."""
 
     metadata: OfMember
-    """The fields that a member has sent, which are read into the member (`read(member, value)`)."""
+    """The kind of record with the fields that a member has sent. `read(member, value)` puts these fields into the member."""
     current: OfMember
-    """A member's epochs and assignment, which are also read into the member."""
+    """The kind of record with a member's epochs and assignment, which `read(member, value)` puts into the member, too."""
     target: OfMember
-    """A member's target assignment (`read(value)`)."""
+    """The kind of record with a member's target assignment, which `read(value)` returns."""
     epoch: OfGroup
     assignment: OfGroup
-    """The epoch and the time of the target assignment."""
+    """The kind of record with the epoch and the time of the target assignment."""
     group_keys: tuple[type[Any], ...]
     """The keys of the records about the group itself, in the order in which their tombstones are written."""
     other_keys: tuple[type[Any], ...] = ()

@@ -25,7 +25,7 @@ from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases.changes import since
 
 FULL_STREAMS_GROUPS = since("4.4", "streams groups have static members and task offsets", "KIP-1071")
-"""A member keeps a task while the task's kind changes."""
+"""From this release on, a member also keeps a task while the task's kind changes."""
 
 DELAY = "delay"
 MOST_ERRORS = 1000
@@ -107,7 +107,7 @@ class CreationErrors:
             self._held[topic] = (why, now + 2 * self._interval(group_id))
 
     def of(self, topics: Iterable[str], now: int) -> dict[str, str]:
-        """Returns the topics, among the given topics, whose creation has recently failed, each with the reason."""
+        """Returns the reason for each of these topics whose creation has recently failed."""
         return {name: self._held[name][0] for name in topics if name in self._held and self._held[name][1] > now}
 
 

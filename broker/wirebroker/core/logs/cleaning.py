@@ -2,7 +2,7 @@
 
 A round of compaction reads the closed segments before the first open transaction. First the round reads the segments that were
 closed after the last round, to learn the last offset of each key. Then it reads all closed segments and drops each record whose
-key has a later record. The offsets of the other records do not change. These batches are kept, too:
+key has a later record. The offsets of the other records do not change. A round also keeps:
 
 * tombstones, and the markers of transactions without batches: for delete.retention.ms after the first round that read them
 * the last batch of each producer, without its records: at startup the producer's sequences are read from this batch
@@ -228,7 +228,8 @@ class Cleaning(Generic[S]):
             yield group
 
     def left(self, batch: memoryview) -> Steps[memoryview | bytes]:
-        """Returns the batch after compaction: the same batch, a new batch with fewer records or without records, or None."""
+        """Returns the batch after compaction: the same batch, a new batch with fewer records or without records, or no bytes if
+        the batch is removed."""
         header, now = read_header(batch), self.task.now
         unneeded = self.known.discards(header, batch)
         horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else None

@@ -102,8 +102,8 @@ class Log(Protocol):
         """Close the active segment and begin a new one. An empty active segment stays, and only its time changes."""
 
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
-        """Returns at most `max_bytes` of batches before the offset `limit`, from the batch that contains `offset` on. The last
-        batch may be incomplete.
+        """Returns at most `max_bytes` of batches: starts with the batch that contains `offset`, and stops before the offset
+        `limit`. The last batch may be incomplete.
 
         If the first batch is larger than `max_bytes`, returns this batch if `at_least_one` is set, and otherwise nothing. The
         slice may be shorter than requested.
@@ -113,10 +113,10 @@ class Log(Protocol):
         """Returns an offset that is at least `size` bytes after the start of the batch that contains `offset`."""
 
     def batches(self, start_offset: int = 0) -> Iterable[memoryview]:
-        """Returns every batch from the batch that contains `start_offset` on. Each batch is a separate buffer."""
+        """Returns all batches, beginning with the batch that contains `start_offset`. Each batch is a separate buffer."""
 
     def batches_since(self, timestamp: int, from_offset: int) -> Iterable[memoryview]:
-        """Returns the batches from `from_offset` on whose largest timestamp is at least `timestamp`, in order."""
+        """Returns the batches at or after `from_offset` whose largest timestamp is at least `timestamp`, in order."""
 
     def drop_segments_below(self, offset: int) -> None:
         """Delete all segments that end at or before `offset`, except the active segment."""

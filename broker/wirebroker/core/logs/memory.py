@@ -203,8 +203,8 @@ class MemoryLog:
         self.segments.append(self.active)
 
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
-        """Returns at most `max_bytes` of batches before the offset `limit`, from the batch that contains `offset` on. The last
-        batch may be incomplete.
+        """Returns at most `max_bytes` of batches: starts with the batch that contains `offset`, and stops before the offset
+        `limit`. The last batch may be incomplete.
 
         As in Kafka, the slice does not continue into the next segment. A slice of COPIED bytes or more does not continue into
         the next buffer, either. If the first batch is larger than `max_bytes`, returns this batch if `at_least_one` is set, and
@@ -249,14 +249,14 @@ class MemoryLog:
         return self.end_offset if segment is self.active else self._segment_behind(segment).base_offset
 
     def batches(self, start_offset: int = 0) -> list[memoryview]:
-        """Returns every batch from the batch that contains `start_offset` on. Each batch is a separate buffer."""
+        """Returns all batches, beginning with the batch that contains `start_offset`. Each batch is a separate buffer."""
         found = []
         for segment in self.segments[self._segment_of(start_offset) :]:
             found += [segment.batch(i) for i in range(segment.find(start_offset), len(segment.bases))]
         return found
 
     def batches_since(self, timestamp: int, from_offset: int) -> list[memoryview]:
-        """Returns the batches from `from_offset` on whose largest timestamp is at least `timestamp`, in order."""
+        """Returns the batches at or after `from_offset` whose largest timestamp is at least `timestamp`, in order."""
         found = []
         for segment in self.segments[self._segment_of(from_offset) :]:
             if segment.max_timestamp >= timestamp:

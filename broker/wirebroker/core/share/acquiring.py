@@ -43,8 +43,8 @@ class Acquisition:
         self.acquired: list[Acquired] = []
 
     def acquire(self, fetch_offset: int, max_records: int) -> list[Acquired]:
-        """Acquire up to `max_records` records. In the mode "batch_optimized", all records of the last record's batch are
-        acquired."""
+        """Acquire up to `max_records` records. In the mode "batch_optimized", the rest of the batch that contains the last
+        record is acquired, too."""
         partition, fetched = self._partition, self._batches
         if not fetched or max_records <= 0 or fetched[-1].last < partition.start_offset:
             return []
@@ -125,7 +125,7 @@ class Acquisition:
 
     @property
     def _throttle(self) -> int:
-        """If a record has at least this delivery count, fewer records are acquired together with this record."""
+        """The least delivery count of a record with which fewer other records are acquired."""
         return max(MINIMUM_THROTTLE, (self.limits.deliveries + 1) // 2)
 
     def _is_throttled(self, batch: InFlightBatch) -> bool:
