@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from wirebroker_audit.report.coverage import Compared
 
 COMMITS_MS = 60_000
-"""If a transaction ended less than this time before the audit, the commit of its offsets may not have been read."""
+"""If a transaction ended less than this many ms before the audit, the commit of its offsets may not have been read."""
 OPEN_LIMIT = 10_000
 """At most this many open transactions are joined with the states of their coordinators."""
 SAID = 20
@@ -314,7 +314,8 @@ class _Audit:
         return findings, summary | {"followed": followed.rows}
 
     def _with_findings(self, findings: DataFrame) -> DataFrame:
-        """Append findings to the table, by the policies of their topics. Returns the whole table."""
+        """Append findings to the table, with the severities that the policies of their topics name and without the findings
+        that these policies ignore. Returns the whole table."""
         chosen = self.policies.severities({topic for topic, *_ in self.origin.bounds})
         if chosen:
             rules = local_rows(self.spark, chosen, _RULES)

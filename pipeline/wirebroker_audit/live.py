@@ -60,7 +60,7 @@ def start(
     expiration_ms: int = EXPIRATION_MS,
     seconds: float = 1,
 ) -> StreamingQuery:
-    """Start, or continue where an earlier run with the same `out` ended or was killed."""
+    """Start the stream, or continue where an earlier run with the same `out` ended or was killed."""
     origin.options["expiration"] = str(expiration_ms)
     folder = out.resolve() / LIVE
     state = LiveState(spark, folder, expiration_ms)

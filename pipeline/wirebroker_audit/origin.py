@@ -278,7 +278,7 @@ class Cluster(Origin):
         client = Client(self.name, self._access)
         try:
             return client.partitions((topic,))
-        except BrokerError:  # no group has ever committed, or this user may not read them
+        except BrokerError:  # no group has ever committed, or this user may not read the commits
             return []
         finally:
             client.close()

@@ -143,7 +143,7 @@ class Client:
         return found
 
     def produce(self, topic: str, partition: int, batch: bytes) -> None:
-        """Append a batch, acknowledged by all replicas in sync."""
+        """Append a batch, and wait until all in-sync replicas have acknowledged it."""
 
         def ask(leader: str) -> tuple[int, Any]:
             part = PartitionProduceData(index=partition, records=batch)

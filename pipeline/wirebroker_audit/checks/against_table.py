@@ -37,9 +37,9 @@ STATES = ("stored", "missing", "pending", "gone", "beyond", "unnamed")
 records; unnamed: no row has its key.
 """
 BUCKETS = 60
-"""Rows are counted for at most this many intervals."""
+"""The rows are counted by intervals of time. There are at most this many intervals."""
 WIDTHS = tuple(1000 * seconds for seconds in (1, 5, 15, 60, 300, 900, 3600, 6 * 3600, 86_400, 7 * 86_400, 30 * 86_400))
-"""The lengths of an interval in milliseconds; larger intervals are multiples of the last length."""
+"""The lengths that an interval may have, in milliseconds. A longer interval is a multiple of the last length."""
 _FACTS = StructType(
     [StructField("topic", StringType()), *(StructField(name, LongType()) for name in ("begins", "ends", "compacted"))]
 )
@@ -178,7 +178,7 @@ def _rows(spark: SparkSession, described: Description) -> DataFrame:
 
 
 def _bytes(rows: DataFrame, expression: str) -> Column:
-    """Returns binary columns unchanged, and other columns as UTF-8 text."""
+    """Returns the column as bytes: a binary column unchanged, any other column as its text in UTF-8."""
     kind = rows.select(sf.expr(expression).alias("it")).schema["it"].dataType.typeName()
     return sf.expr(expression) if kind == "binary" else sf.expr(expression).cast("string").cast("binary")
 
@@ -191,7 +191,7 @@ def _milliseconds(rows: DataFrame, expression: str) -> Column:
 
 def paired(rows: DataFrame, units: DataFrame) -> DataFrame:
     """Joins rows and records into pairs. A record without a row has a null `time`; a row without a record has a null
-    `timestamp`. `rows` and `records` count the rows and records with the same name.
+    `timestamp`. `rows` and `records` count all rows and all records that have the pair's name (`NAME`).
     """
     wanted = rows.select(*NAME, ROW.time.alias("at"), sf.lit(0).alias("side"), sf.lit(-1).cast("bigint").alias("base_offset"))
     stored = units.select(*NAME, ROW.timestamp.alias("at"), sf.lit(1).alias("side"), "base_offset")
@@ -215,9 +215,9 @@ def paired(rows: DataFrame, units: DataFrame) -> DataFrame:
 
 
 def facts_of(units: DataFrame, bounds: list[tuple[str, int, int, int]]) -> DataFrame:
-    """Returns a row for each topic. `begins` is the time from which all partitions of the topic have records, null if nothing
-    was removed at their beginning. `ends` is the time of the topic's latest record. `compacted` tells whether the topic was
-    compacted.
+    """Returns a row for each topic. `begins` is the time from which all partitions of the topic have records; it is null if
+    nothing was removed from the beginning of any partition. `ends` is the time of the topic's latest record. `compacted` tells
+    whether the topic was compacted.
     """
     times = units.groupBy("topic", "partition").agg(sf.min("timestamp").alias("first"), sf.max("timestamp").alias("last"))
     seen = {(row["topic"], row["partition"]): row for row in times.collect()}
@@ -258,7 +258,7 @@ def lost(judged: DataFrame) -> DataFrame:
 
 
 def width_for(first: int, last: int) -> int:
-    """Returns the length in milliseconds of each interval between these times."""
+    """Returns the length of an interval, in milliseconds, if intervals cover the time from `first` to `last`."""
     needed = (last - first) // BUCKETS + 1
     return next((width for width in WIDTHS if width >= needed), -(-needed // WIDTHS[-1]) * WIDTHS[-1])
 

@@ -32,7 +32,7 @@ _SAME = np.dtype([("base", "i8"), ("last", "i8"), ("crc", "i8")])
 
 
 def at_the_ends(folder: PartitionFolder) -> Iterator[Finding]:
-    """Reports each replica that ends before the high watermark in its broker's checkpoint."""
+    """Reports each replica whose log ends below the high watermark that its broker's checkpoint records."""
     read = folder if folder.others else folder.with_tail(tail_of(folder.path))
     for each in (read, *read.others):
         if 0 <= each.tail.end < each.high_watermark:
@@ -48,10 +48,10 @@ def at_the_ends(folder: PartitionFolder) -> Iterator[Finding]:
 
 
 def _truncated(folder: PartitionFolder) -> Finding:
-    """Returns the finding about a log that ends below the high watermark in its broker's checkpoint.
+    """Returns the finding about a log that ends below the high watermark that its broker's checkpoint records.
 
-    A broker that is shut down writes the checkpoint last. A copy of a running broker's directory may have a checkpoint newer
-    than its log.
+    When a broker shuts down, it writes the checkpoint last. In a copy of a running broker's directory, the checkpoint may be
+    newer than the log.
     """
     end, mark = folder.tail.end, folder.high_watermark
     words = (
@@ -147,7 +147,7 @@ class _Stretch:
     count: int = 0
 
     def add(self, rows: Array) -> None:
-        """Yields only batches whose offsets are above the offsets of all earlier batches."""
+        """Adds these batches."""
         if len(rows):
             at = int(rows[:, BASE].argmin())
             if self.first < 0:
@@ -168,8 +168,8 @@ def _differ(found: _Stretch, pair: Pair, theirs: Array, ours: Array) -> None:
 def _limit(pair: Pair) -> int:
     """Returns the offset below which both replicas must have the same batches.
 
-    In one leader epoch only the leader appends, so followers have only the leader's batches. In an older leader epoch,
-    the other replica's records count only up to its high watermark: later records were never committed.
+    In one leader epoch only the leader appends, so followers have only the leader's batches. If the other replica is in an
+    older leader epoch, only its records below its high watermark are compared: later records were never committed.
     """
     read, other = pair.read.tail, pair.other.tail
     if other.leader_epoch >= read.leader_epoch:
@@ -184,8 +184,8 @@ def _files(folder: PartitionFolder) -> list[tuple[int, Path]]:
 
 
 def _batches(files: Sequence[tuple[int, Path]], first: int, stop: int) -> Iterator[tuple[Array, int | None]]:
-    """Yields groups of batches from the segments that may hold these offsets. If bytes that are not a batch precede a group,
-    the position of these bytes comes with the group."""
+    """Yields groups of batches from the segments that may hold these offsets. Each group comes with None, or with the position
+    of bytes before the group that are not a batch."""
     for (start, path), (following, _) in zip(files, [*files[1:], (stop, Path())], strict=True):
         if following <= first or start >= stop:
             continue

@@ -63,7 +63,8 @@ def outputs(spark: SparkSession, batches: DataFrame, seen: Seen) -> Mapping[int,
 def ended(batches: DataFrame) -> DataFrame:
     """Returns the batches of data. The `end` of a batch is its producer's next marker (offset and time), null if there is
     none."""
-    # In log order, the frame would end at the last row, and Spark would read all later rows again for each row.
+    # The window is sorted backwards. In log order, each row's frame would reach from the next row to the last row, and Spark
+    # would read all of these rows again for each row.
     backwards = Window.partitionBy(*PARTITION, "producer_id").orderBy(*(sf.col(name).desc() for name in LOG_ORDER))
     after = backwards.rowsBetween(Window.unboundedPreceding, -1)
     marker = sf.struct("marker", sf.col("base_offset").alias("offset"), sf.col("max_timestamp").alias("at_ms"))

@@ -136,7 +136,7 @@ def bad_records(problems: DataFrame) -> DataFrame:
 
 
 def deleted(batches: DataFrame, bounds: DataFrame) -> DataFrame:
-    """Returns the number of offsets that retention, DeleteRecords and compaction removed from each partition."""
+    """Returns, for each partition, the number of offsets that retention, DeleteRecords and compaction removed."""
     bounds = settled(bounds)
     if (compacted := bounds.where("cleaned_until > 0")).isEmpty():
         return bounds.select(*PARTITION, sf.col("log_start").alias("deleted"))
@@ -232,10 +232,10 @@ def packed_batches(data: DataFrame, topics: Sequence[str], buckets: int) -> Data
 
 
 def repeated_batches(batches: DataFrame, topics: Sequence[str], count: int) -> DataFrame:
-    """Returns batches whose checksum occurs repeatedly in their topic, one batch for each checksum. `count` is the
-    approximate number of such batches.
+    """Returns the batches whose checksum occurs repeatedly in their topic. `count` is the approximate number of all batches of
+    these topics.
 
-    Spark sends the checksums as arrays, at a small part of the cost of comparing rows.
+    Spark shuffles the checksums as arrays, which costs much less than shuffling rows.
     """
     buckets = max(1, min(count // BUCKET, MOST_BUCKETS))
     data = data_batches(batches).where(sf.col("topic").isin(*topics))
@@ -269,7 +269,8 @@ def told_apart(alike: DataFrame, repeats: Mapping[str, Repeats]) -> DataFrame:
 
 
 def copies(units: DataFrame) -> DataFrame:
-    """Returns all repeated units except the originals, each with the `first` copy to compare it with."""
+    """Returns all repeated units except the originals. `first` is the unit to compare a copy with: the first one in the copy's
+    own partition, or the original if the copy is itself the first one there."""
     alike = ("topic", "content")
     ranked = units.withColumn("rank", sf.row_number().over(Window.partitionBy(*alike, "partition").orderBy("base_offset")))
     order = Window.partitionBy(*alike).orderBy("rank", "timestamp", "partition", "base_offset")
@@ -300,8 +301,8 @@ def untold(again: DataFrame, told: DataFrame) -> DataFrame:
 
 
 def stored_again(again: DataFrame) -> DataFrame:
-    """Makes one finding for each stretch of copies. In a stretch the copies are adjacent, their originals are adjacent, and
-    producers and epochs are equal."""
+    """Makes one finding for each stretch of copies. In a stretch the copies are adjacent and their originals are adjacent. All
+    copies have the same producer and epoch, and so do all originals."""
     likeness = (
         "topic", "partition", "kind", "severity", "producer_id", "producer_epoch", "first_partition", "first_producer_id",
         "first_producer_epoch",

@@ -134,8 +134,8 @@ class Coordinators:
         )
 
     def _severity(self, opened: Open, state: TransactionLogValue) -> Severity:
-        """Compares times in the logs, not this machine's clock: a copy of a directory may be audited long after the copy was
-        made."""
+        """Returns info if the transaction is younger than its timeout, else certain. The age comes from times in the logs, not
+        from this machine's clock: a copy of a directory may be audited long after the copy was made."""
         since_ms = state.transaction_last_update_timestamp_ms
         if state.transaction_status == ONGOING:
             since_ms = state.transaction_start_timestamp_ms
@@ -157,8 +157,8 @@ def _partitions(state: TransactionLogValue) -> set[tuple[str, int]]:
 
 
 def _has_all(folders: Sequence[PartitionFolder]) -> bool:
-    """Tells whether `folders` has every partition of the topic that the cluster's metadata names. A single broker may lack some
-    partitions."""
+    """Tells whether `folders` has as many partitions of `__transaction_state` as the cluster's metadata. The directory of a
+    single broker may lack some of these partitions."""
     images = [written.image for each in {each.path.parent for each in folders} if (written := written_image(each)) is not None]
     counts = [len(each.partitions) for image in images for each in image.topics.values() if each.name == TRANSACTION_TOPIC]
     return bool(counts) and len(folders) >= max(counts)

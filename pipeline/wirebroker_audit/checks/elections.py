@@ -1,8 +1,8 @@
 """Reports the unclean elections in the cluster's metadata, and the offsets whose records they may have lost. No Spark here.
 
-The new leader's epoch begins at the end of the new leader's log; its leader-epoch-checkpoint has this offset. The records that
-the former leader had stored from that offset on are lost. When the former leader comes back, it deletes these records; then
-only the metadata shows that there was an election.
+The new leader's epoch begins at the end of the new leader's log; the leader-epoch-checkpoint of that log records this offset.
+The records that the former leader had stored from that offset on are lost. When the former leader comes back, it deletes these
+records; then only the metadata shows that there was an election.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ from wirebroker_audit.reading.scan import Chunk
 OFFSETS_TOPIC = "__consumer_offsets"
 COMMITS = {1: GROUP_RECORDS[1]}
 BACK_LIMIT = 1000
-"""A task lists at most this many commits whose offset is below the previous commit, and only counts further commits of this
-kind."""
+"""A task lists at most this many commits that go back, to an offset below the previous commit. It only counts further commits
+that go back."""
 JUMP_LEAST, JUMP_TIMES = 100, 10
 """A commit is a jump if it passes at least `JUMP_LEAST` records, and at least `JUMP_TIMES` times as many as any earlier
 commit."""
@@ -121,9 +121,9 @@ PASSED = pa.schema(
         pa.field("holes", pa.int64()),
     ]
 )  # fmt: skip
-"""The offsets that a commit passed: from `start`, −1 if no earlier commit is known, up to `stop`. `reached` is the highest
-offset that was committed before this commit; `number` counts the partition's batches; `holes` counts the holes before `start`,
-where compaction may have removed commits."""
+"""The offsets that a commit passed: from `start` up to `stop`, which is excluded. `start` is −1 if no earlier commit is known.
+`reached` is the highest offset that was committed before this commit. `number` is the number of the commit's batch in its
+partition. `holes` counts the holes in the partition before the earlier commit; compaction may have removed commits there."""
 PASSED_ROWS = 20_000
 
 

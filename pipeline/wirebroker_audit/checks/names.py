@@ -1,8 +1,8 @@
 """Finds the *odd* names: the names that do not occur exactly once in the journal and once in the log.
 
 A name is two 64-bit hashes (see `naming`). Tasks write these hashes beside the rows. Spark shuffles names as arrays, which
-costs much less than rows, in buckets that tasks sort one after the other. So memory grows neither with the journal nor with the
-log, nor with the copies of one name.
+costs much less than shuffling rows. Tasks sort the names bucket by bucket. So memory grows neither with the journal nor with
+the log, nor with the copies of one name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BUCKET = 500_000
 """About this many names are sorted together."""
 MOST_BUCKETS = 10_000
 MOST_HIDDEN = 100_000
-"""Each task holds the places of at most this many batches without a commit."""
+"""Each task holds the places of at most this many batches whose transaction is not committed."""
 NAME = np.dtype([("hash", "<i8"), ("check", "<i8"), ("partition", "<i4"), ("failed", "i1"), ("stored", "i1")])
 """`check` distinguishes names with the same hash. `partition` is −1 if the journal names no partition, `failed` is 1 if sending
 was reported as failed, `stored` is 1 for a stored record and 0 for an intended record."""

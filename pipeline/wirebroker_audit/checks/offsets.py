@@ -32,7 +32,8 @@ def damages(troubled: DataFrame) -> DataFrame:
 
 
 def offset_regressions(troubled: DataFrame, between: DataFrame) -> DataFrame:
-    """Reports batches whose base offset is not above the previous last offset, within a split and `between` splits."""
+    """Reports batches whose base offset is not above the last offset of the batch before, in the same split (`troubled`) or at
+    the end of an earlier split (`between`)."""
     fallen = RULES.is_offset_regression(ROW.base_offset, ROW.last_before)
     ends = between.where(fallen).withColumn("detail", sf.col("last_before").cast("string"))
     within = troubled.where("problem = 'offset_regression'")

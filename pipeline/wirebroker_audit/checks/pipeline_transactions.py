@@ -1,7 +1,7 @@
 """Consume, transform, produce: the inputs that each transaction passes, and the outputs that it has.
 
 A group's commit passes the inputs since the group's previous commit. These checks count records by batch headers, and read no
-records. A producer has a new epoch in each transaction since KIP-890, so offsets and outputs with the same epoch belong
+records. Since KIP-890 a producer has a new epoch in each transaction, so offsets and outputs with the same epoch belong
 together. Under an older protocol, the brokers' clocks show which offsets and outputs belong together: the offsets of a
 transaction are stored before its first marker, and after the last marker of the previous transaction. Clocks are weaker
 evidence than epochs, so findings under an older protocol have only the severity `likely`.

@@ -28,8 +28,8 @@ COUNTS = ("inputs", "outputs", "dropped", "in_flight", "before_begin", "unproces
           "out_of_order", "inputs_removed", "outputs_removed", "inputs_unread", "outputs_unread", "inputs_without_id",
           "outputs_without_id")  # fmt: skip
 """The numbers of records in the summary. in_flight: inputs without output that the group has not committed. before_begin:
-inputs before the first input that was processed. …_removed: records that retention or compaction may have removed on that side.
-…_unread: records that may be in a part of that side's topics that could not be read.
+inputs before the first input that was processed. …_removed: records of the named side that retention or compaction may have
+removed. …_unread: records that may be in an unreadable part of the named side's topics.
 """
 _BOUND = StructType(
     [
@@ -104,8 +104,8 @@ class _Comparison:
         )  # fmt: skip
 
     def _by_id(self) -> DataFrame:
-        """Adds up the counts of each identity. `short` is the number of inputs that have too few outputs; `over` is the number
-        of outputs above the number that the inputs may have."""
+        """Adds up the counts of each identity. `short` is the number of inputs that have too few outputs. `over` is the number
+        of surplus outputs, beyond the greatest number that the inputs may have."""
         sums = [sf.sum(name).alias(name) for name in ("ins", "outs", "droppable")]
         ids = self._with_policy(self.parts.groupBy(*ID).agg(*sums, sf.max("input").alias("input")))
         merged = sf.when(ROW.outs >= ROW.least, ROW.ins).otherwise(0)
@@ -165,7 +165,7 @@ class _Comparison:
         return counts
 
     def _unidentified(self, counts: list[dict[str, int]]) -> tuple[list[str], list[str]]:
-        """Notices and problems about records without an identity."""
+        """Returns notices and problems about records without an identity."""
         notices, problems = [], []
         for pipeline, each in zip(self.pipelines, counts, strict=True):
             parts = {"inputs": pipeline.match, "outputs": pipeline.match_out or pipeline.match}
@@ -245,8 +245,8 @@ class _Comparison:
         return _found(stretches, ROW.kind, evidence, words, (ROW.group != "") & ~ROW.few_outputs)
 
     def _twice(self, among: list[int]) -> DataFrame:
-        """Reports surplus outputs: outputs above the number that the inputs of their identity may have. Each finding has the
-        first output and an input."""
+        """Reports surplus outputs: an identity has more outputs than its inputs may have. Each finding has the first output and
+        one input of the identity."""
         over = self.ids.where((ROW.over > 0) & ROW.pipeline.isin(among)).drop("droppable", "short", "over", "whole", "needed")
         copies = Window.partitionBy(*ID).orderBy("timestamp", *PLACE)
         rows = (
@@ -319,8 +319,8 @@ def _with(counts: Sequence[Mapping[str, int]], name: str) -> list[int]:
 
 def _explained(pipeline: Pipeline, known: Facts, counts: Mapping[str, int], most_ins: int) -> dict[str, int]:
     """Returns the counts that change because removed or unread records explain the missing records. Removed records are an
-    explanation if at least as many offsets were removed. A topic that was not read completely explains any number of missing
-    records.
+    explanation if at least as many offsets were removed as records are missing. A topic that was not read completely explains
+    any number of missing records.
 
     If an output has too few inputs, it may belong to a removed input, unless each identity has a single input.
     """
@@ -355,7 +355,7 @@ def _flat(rows: DataFrame, name: str, fields: Sequence[str], prefix: str | None 
 
 
 def _range(name: str) -> Column:
-    """Returns the offsets of the adjacent records on another side, such as the inputs of these outputs."""
+    """Returns the offsets of the adjacent records on the other side, such as the inputs of a stretch of outputs."""
     names = {f"{name}_{each}": each for each in PARTITION}
     names |= {f"{name}_offset": "first_offset", f"last_{name}_offset": "last_offset"}
     return sf.struct(*(sf.col(column).alias(field) for column, field in names.items())).alias(name)

@@ -1,8 +1,8 @@
 """Compares the stored records with the application's journal: lost records, further copies, and records whose sending failed.
 
 A journal names a record by topic, key and value. Most names occur once in the journal and once in the log. `names` finds these
-names; only the rows of other names are read again, and only names that occur on both sides are matched one by one.
-The rows have a `hash` and a `check`, see `naming.with_names`.
+names; only the rows of all other names are read again, and only the names that occur on both sides are matched one by one. The
+rows have a `hash` and a `check`, see `naming.with_names`.
 """
 
 from __future__ import annotations

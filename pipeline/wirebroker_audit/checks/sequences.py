@@ -218,7 +218,7 @@ def _numbers(told: Sequence[Copied | None], name: str) -> pa.Array:
 
 
 def epoch_regressions(heads: DataFrame) -> DataFrame:
-    """Reports batches whose epoch is older than the previous epoch."""
+    """Reports batches whose epoch is older than the epoch of their producer's previous batch."""
     fallen = heads.where(RULES.is_epoch_regression(ROW.producer_epoch, ROW.before.producer_epoch))
     before = sf.struct("before.producer_epoch", "before.base_offset", "before.last_offset")
     words = WORDS.epoch_regression(ROW, is_marker(), ROW.before)

@@ -1,4 +1,5 @@
-"""Folds batches into runs. Whole audits, audits since a report, and streams all fold their pieces in this way.
+"""Folds batches into runs; `reading.linker` says what a run is. Whole audits, audits since a report, and streams all fold their
+pieces in this way.
 
 A table of runs is the state of the fold. `merged` adds runs up; it is commutative and associative, so parts of a log may be
 folded in any order and grouping, anywhere. `folded` merges chunk by chunk in the workers, so Spark gets a few rows and not

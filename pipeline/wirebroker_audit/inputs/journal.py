@@ -88,7 +88,7 @@ class Journal(NamedTuple):
 
 
 def read_journal(spark: SparkSession, path: str, keep: Path, topics: Sequence[str] = ()) -> Journal:
-    """Reads the journal, or its rows about these topics. Spark's tasks write its rows into the new folder `keep`. Raises
+    """Reads the journal, or its rows about these topics. Spark's tasks write the rows into the new folder `keep`. Raises
     BadJournal."""
     keep.mkdir()
     rows, made = _parquet(spark, path) if _is_parquet(path) else _lines(spark, path)

@@ -29,7 +29,7 @@ from typing import Any
 from wirebroker.audit.findings import KINDS, SEVERITIES
 
 FAIL_ON = ("certain", "likely", "never")
-"""The least severity of a finding that fails an audit."""
+"""The values of `fail_on`: the least severity of a finding that fails an audit, or never."""
 IGNORED = "ignored"
 """A finding with this severity does not count."""
 

@@ -228,7 +228,7 @@ def _read_log_dir(log_dir: Path) -> _LogDir:
     with suppress(OSError, ValueError):
         properties = read_properties(log_dir / META_PROPERTIES)
         cluster_id = properties.get(CLUSTER_ID)
-        node = int(properties.get("node.id", properties.get("broker.id", "")))  # its name in a Kafka with ZooKeeper
+        node = int(properties.get("node.id", properties.get("broker.id", "")))  # the older name is from Kafka with ZooKeeper
     stopped = (log_dir / CLEAN_SHUTDOWN).exists()
     return _LogDir(
         starts or {},

@@ -167,8 +167,8 @@ def _index_positions(path: Path) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def _prove(file: BinaryIO, begin: int, size: int) -> int | None:
-    """Returns the position of the first whole batch with a matching CRC from `begin` on, or None if the next two chunks hold
-    none."""
+    """Returns the position of the first whole batch at or after `begin` whose CRC matches, or None if the two chunks after
+    `begin` hold no such batch."""
     for length in (CHUNK // 4, CHUNK * 2):
         file.seek(begin)
         view = memoryview(file.read(min(length, size - begin)))

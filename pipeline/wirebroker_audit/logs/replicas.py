@@ -77,8 +77,8 @@ def choose(alike: Sequence[PartitionFolder], cluster: Cluster) -> Choice:
 
 
 def _newest_topic(found: list[PartitionFolder]) -> tuple[list[PartitionFolder], list[PartitionFolder]]:
-    """Returns the replicas of one topic, and the replicas of other topics. Without metadata, the topic with the newest last
-    record counts as the current topic."""
+    """Returns the replicas of the current topic, and the replicas of other topics with the same name. Without metadata, the
+    topic with the newest last record counts as the current topic."""
     ids = {each.topic_id for each in found if each.topic_id is not None}
     if len(ids) < 2:
         return found, []

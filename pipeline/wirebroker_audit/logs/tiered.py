@@ -168,8 +168,9 @@ class _Places:
                 self._by_id.setdefault(name[-22:], []).append(name)
 
     def of(self, folder: PartitionFolder) -> tuple[Path | None, bool]:
-        """Returns the folder with the partition's segments, None if there is none, and whether segments have manifests there.
-        The prefix of an object's name may end without a slash."""
+        """Returns the folder with the partition's segments, or None without such a folder, and whether the segments have
+        manifests there. In Aiven's layout, a prefix of the user's may stand before the topic's name, without a slash between
+        the two."""
         names = self._by_id.get(format_uuid(folder.topic_id), ()) if folder.topic_id else self._by_name(folder)
         for name in names:
             if name == f"{folder.name}-{name[-22:]}":

@@ -33,7 +33,7 @@ class RemoteFile(NamedTuple):
     first: int
     """the base offset"""
     until: int
-    """offsets from here on are read from another segment"""
+    """this offset and later offsets are read from another segment"""
     size: int
     """bytes"""
     manifest: str = ""
@@ -57,7 +57,8 @@ class PartitionFolder:
     cleaned_until: int
     """compaction may have removed offsets below this offset; −1 if the cleaner never ran"""
     first_segment: int = 0
-    """the first segment's base offset, local or remote. Kafka writes no checkpoint when retention deletes whole segments"""
+    """the first segment's base offset, local or remote. It may be above `log_start`, because Kafka writes no checkpoint when
+    retention deletes whole segments"""
     node: int | None = None
     """the broker's node.id; None without meta.properties"""
     topic_id: bytes | None = None
@@ -93,7 +94,7 @@ class PartitionFolder:
 
     @property
     def name(self) -> str:
-        """`orders-0`"""
+        """The name of the partition, such as `orders-0`."""
         return f"{self.topic}-{self.partition}"
 
     @property

@@ -33,7 +33,7 @@ IDENTITIES = pa.schema(
 `problem`."""
 _STEP = re.compile(r"\.([^.\[\]'\"]+)|\[(\d+)\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
 _SCHEMA_ID = 5
-"""Bytes before the value that a schema registry's serializer writes: a zero and the id of the schema."""
+"""A schema registry's serializer writes this many bytes before the value: a zero and the id of the schema."""
 
 
 class BadPart(ValueError):

@@ -1,4 +1,4 @@
-"""Finds where the batches in a buffer begin and end, and computes a digest of each.
+"""Finds where the batches in a buffer begin and end, and computes a digest of each batch.
 
 The loops run compiled if the wheel has machine code. Buffers are `bytes`, because compiled code reads `bytes` without a
 function call. Compiled modules do not import NumPy, because it is not installed where they are compiled.

@@ -32,7 +32,7 @@ DAMAGED = 1 << 16
 REMEMBERED = 200_000
 """A `Linker` keeps this many runs that may continue. A run ends when the linker no longer keeps it."""
 NO_RUN = 0xFFFF_FFFF
-"""Batches without a sequence belong to no run; these are the low 32 bits of their `run`."""
+"""A batch without a sequence belongs to no run: the low 32 bits of its `run` have this value."""
 
 
 class ArrayRules(Rules):
@@ -176,8 +176,8 @@ class Linker:
         self._last_offset = offset - 1
 
     def damaged(self, producer_id: int) -> None:
-        """End the run of this producer, because no batch can be read at this place. The producer comes from the remains of the
-        batch's header; −1 if it is unknown."""
+        """End the run of this producer, because no batch can be read at this place. `producer_id` comes from the remains of the
+        batch's header; it is −1 if the producer is unknown."""
         self._after_damage = True
         self._known = self._known.at(self._known["producer_id"] != producer_id)
 

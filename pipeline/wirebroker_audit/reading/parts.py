@@ -1,4 +1,5 @@
-"""Tasks write these tables themselves, because a row that goes through the JVM costs several times as much."""
+"""Writes tables as Parquet files. Tasks do this themselves, because a row that goes through the JVM costs several times as
+much."""
 
 from __future__ import annotations
 

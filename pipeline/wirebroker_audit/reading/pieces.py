@@ -106,7 +106,8 @@ class Piece:
     is_active: bool = False
     """whether the file is the last segment: a broker appends to it"""
     file_size: int = 0
-    """size and inode of the file when the piece was planned: if both have changed, the file was replaced; 0: unknown"""
+    """the size of the file when the piece was planned, and below it the inode: if both have changed, the file was replaced; 0:
+    unknown"""
     inode: int = 0
     until: int = EVERYTHING
     """batches from this offset on are in another piece, although they are in this file, too"""
@@ -129,7 +130,7 @@ class Piece:
 
 
 def packed(pieces: Iterable[Piece], room: int) -> list[list[Piece]]:
-    """Yields groups of successive pieces; each group has at most about this size."""
+    """Returns groups of successive pieces. The sizes in a group add up to `room` at most, unless a single piece is larger."""
     groups: list[list[Piece]] = []
     filled = 0
     for each in pieces:

@@ -100,7 +100,7 @@ def looks_like_batch(view: Buffer, pos: int) -> bool:
 
 
 def find_batch(view: memoryview, pos: int, stop: int) -> int | None:
-    """Returns the first position from `pos` and before `stop` where a CRC proves a whole batch."""
+    """Returns the first position at or after `pos`, and before `stop`, at which a whole batch begins whose CRC matches."""
     raw = np.frombuffer(view, np.uint8)
     last = min(stop, len(view) - HEADER_SIZE + 1)
     if last <= pos:

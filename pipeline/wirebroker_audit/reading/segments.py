@@ -251,7 +251,7 @@ def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[in
 
 
 def next_batch(file: BinaryIO, begin: int, size: int) -> int | None:
-    """Returns the next batch, from `begin` on, that is proven by its CRC."""
+    """Returns the position of the first whole batch at or after `begin` whose CRC matches."""
     while begin < size:
         view = memoryview(_read_at(file, begin, min(2 * CHUNK, size - begin)))
         at = find_batch(view, 0, min(len(view), CHUNK))

@@ -15,7 +15,7 @@ from wirebroker_audit.reading.linker import Array
 
 
 class Walk(NamedTuple):
-    """The result of a walk over a buffer: one entry per batch, and its end."""
+    """The result of a walk over a buffer: one entry for each batch, and the place where the walk ended."""
 
     positions: Array
     crcs: Array

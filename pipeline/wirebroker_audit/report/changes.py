@@ -24,8 +24,8 @@ def since(findings: DataFrame, report: Path) -> dict[str, Any] | None:
     """Compare the findings with the findings of an earlier report.
 
     Returns the earlier report's `time`, the numbers of findings that are `new`, `still` there and `gone`, and `gone_findings`,
-    at most `GONE_LISTED` of the gone findings. Returns None if there is no earlier report, or if the findings of that report
-    have no `id`.
+    at most `LISTED` of the gone findings. Returns None if there is no earlier report, or if the findings of that report have no
+    `id`.
     """
     try:
         time = json.loads((report / SUMMARY).read_text(encoding="utf-8"))["time"]

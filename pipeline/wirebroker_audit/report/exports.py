@@ -17,7 +17,7 @@ from wirebroker_audit.report.formats import FORMATS, Row, read_findings, write_f
 from wirebroker_audit.wire import PLAINTEXT, BrokerError, Client, ask
 
 BATCH_BYTES, BATCH_RECORDS = 512 * 1024, 1000
-"""A batch of findings has at most this many bytes; a broker accepts 1 MiB by default."""
+"""A batch of findings has at most this many bytes and this many records. By default a broker accepts a batch of 1 MiB."""
 
 
 @dataclass(frozen=True, slots=True)

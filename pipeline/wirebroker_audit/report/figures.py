@@ -32,11 +32,11 @@ class Size:
     width: float
     """inches"""
     letters: int
-    """the room for the name of a partition"""
+    """the number of letters that fit for the name of a partition"""
     producers: int
     """columns of the heat map"""
     columns: int
-    """of a legend"""
+    """columns of a legend"""
     slant: int
     """the rotation of long names at the lower axis, in degrees"""
 

@@ -30,7 +30,8 @@ def read_findings(report: Path) -> Iterator[Row]:
 
 
 def junit(summary: Summary, findings: Iterable[Row]) -> str:
-    """Writes a test case for each topic without failing findings, and for each topic and kind of failing findings."""
+    """Writes a test case for each topic without failing findings. Any other topic has a test case for each kind of its failing
+    findings."""
     shown: dict[tuple[str, str], list[str]] = {}
     for each in findings:
         texts = shown.setdefault((each["topic"], each["kind"]), [])

@@ -6,8 +6,8 @@
 
 A stream's position has an offset for each partition, and facts that identify its log. A micro-batch takes at most about
 `batch.bytes` or `batch.offsets`, and the next micro-batch continues where it ended. A read error fails the micro-batch, and a
-restart of the stream repeats it. If a log restarted, a `deleted` row at position −1 means that its earlier rows no longer
-count.
+restart of the stream repeats it. If a log restarted, its stream has a `deleted` row at position −1: the earlier rows of this
+log no longer count.
 """
 
 from __future__ import annotations

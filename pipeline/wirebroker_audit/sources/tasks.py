@@ -67,7 +67,7 @@ def _write(file: ParquetWriter, held: list[pa.RecordBatch]) -> None:
 
 
 def runs_of(rows: DataFrame) -> DataFrame:
-    """Folds batches that earlier tasks have written, in the order of the log, into runs."""
+    """Folds batches into runs. `rows` has batches that earlier tasks have written, in the order of the log."""
     return mapped(rows, folded, schema.RUNS)
 
 

@@ -104,7 +104,7 @@ class SparkExecutor(Executor):
 
 
 def _zipped(folder: Path, target: Path) -> Path:
-    """Yields the modules and packages of a folder; a package may lack `__init__`."""
+    """Writes the modules and packages of a folder into a ZIP file, and returns `target`. A package may lack `__init__`."""
     with ZipFile(target, "w") as made:
         for path in folder.rglob("*"):
             if path.suffix == ".py" or (path.is_dir() and path.name.isidentifier() and path.name != "__pycache__"):
