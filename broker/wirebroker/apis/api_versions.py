@@ -81,7 +81,8 @@ def _misdirected(request: ApiVersionsRequest, exchange: Exchange) -> ErrorCode:
 def _offer(
     name: str, served: tuple[tuple[int, tuple[int, int]], ...], hidden: tuple[int, ...]
 ) -> tuple[list[ApiVersion], list[SupportedFeatureKey]]:
-    """Returns the APIs and features of a broker of this release that serves these versions, without the APIs in `hidden`.
+    """Returns the APIs and features of a broker that runs this release and serves these versions. The APIs in `hidden` are left
+    out.
 
     The result is cached, because every client asks for it first.
     """

@@ -106,7 +106,7 @@ class EngineParts(Protocol):
         """
 
     def close(self, connection: Connection, reason: str) -> None:
-        """Close the connection, and log the reason, which is a clause such as "its request cannot be answered"."""
+        """Close the connection, and log `reason`, a clause such as "its request cannot be answered"."""
 
     def unauthenticated(self, exchange: Exchange, response: Message | None, cause: str) -> Outcome:
         """Send the response, if there is one, and close the connection after connection.failed.authentication.delay.ms."""

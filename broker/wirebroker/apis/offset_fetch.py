@@ -142,7 +142,8 @@ def _wanted(
 def _offsets(
     group_id: str, requested: Requested, exchange: Exchange, stable: bool
 ) -> Iterator[tuple[int, TopicPartition, Committed, ErrorCode]]:
-    """Yields the requested offsets, each with the index of its topic in the request, or all offsets with the index 0.
+    """Yields the requested offsets, each with the index of its topic in the request. If the request names no topics, yields all
+    offsets with the index 0.
 
     With `stable` an offset of an open transaction is an error.
     """

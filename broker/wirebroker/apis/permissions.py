@@ -366,8 +366,8 @@ def _may_be_made(name: str, request: Any, access: Access) -> bool:
 
 
 def _unseen(response: Any, name: str | None, topic_id: bytes = ZERO_UUID) -> Any:
-    """Returns the entry of a topic that the client may not see, in a response to Metadata or DescribeTopicPartitions. The entry
-    has no id if the request names the topic by name.
+    """Returns the entry for a topic that the client may not see. The entry is for a response to Metadata or
+    DescribeTopicPartitions. The entry has no id if the request names the topic by name.
     """
     made = next(field.spec[0] for field in response.__wire__ if field.name == "topics")
     return made(error_code=CODES[_R.TOPIC], name=name, topic_id=topic_id, partitions=[])
@@ -843,7 +843,7 @@ OPEN = {
     "GetTelemetrySubscriptions": "clients may send metrics without a permission",
     "PushTelemetry": "clients may send metrics without a permission",
 }
-"""The APIs that need no right before they are handled, with the reason."""
+"""The APIs whose requests are handled without an earlier check of rights, each with the reason."""
 
 
 def admit(request: Message, access: Access) -> Slices[Message | None]:

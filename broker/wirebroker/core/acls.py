@@ -25,7 +25,7 @@ NEWEST_RESOURCE = (
     .then("3.7", 16, "client metrics have settings", "KIP-714")
     .then("4.0", 32, "groups have settings", "KIP-848")
 )
-"""In each release, the kinds of resources whose number in DescribeConfigs is not larger than this have settings."""
+"""For each release, the largest number in DescribeConfigs that stands for a kind of resource with settings."""
 
 
 class ResourceType(IntEnum):
@@ -200,7 +200,7 @@ class Acls:
         self._of: dict[str, dict[Acl, None]] = {}
         """The ACLs of each principal."""
         self._prefixes: dict[int, Counter[int]] = defaultdict(Counter)
-        """For each type of resource and each length: the number of prefixes of this length in ACLs."""
+        """For each type of resource, the number of ACL prefixes of each length."""
 
     def __iter__(self) -> Iterator[Acl]:
         return iter(self.ids)

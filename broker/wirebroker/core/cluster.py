@@ -214,7 +214,7 @@ class Cluster:
         """With ZooKeeper: the topics that have all their replicas on brokers that do not exist, each with its number of
         partitions. No broker has such a topic, but the topic's name is taken."""
         self.refused_settings: dict[str, dict[str, str]] = {}
-        """By topic name: the settings of a refused CreateTopics, which the next topic with this name gets."""
+        """The settings in refused CreateTopics requests, by topic name. The next topic with the name gets these settings."""
         self._due: dict[str, int] = {}
         """The time of the automatic creation of each topic that a Metadata request has asked for."""
         self.version = 0
@@ -223,7 +223,7 @@ class Cluster:
         """The number of topics that were ever created."""
         self.decisions = Decisions(timers, lambda: (self.version, configs.version, self.producer_ids.next_block))
         self.watch: Callable[[Change], None] | None = None
-        """Called with every change, if it is set."""
+        """If this function is set, it is called with every change."""
         self.rolled: Callable[[Partition, int], None] | None = None
         """Called when a segment of a compacted topic is closed."""
 
@@ -239,7 +239,7 @@ class Cluster:
         return 1 if self.metadata_log is None else self.metadata_log.leader_epoch
 
     def report(self, change: Change) -> None:
-        """Pass the change to `watch`, if this is set."""
+        """Call `watch` with the change, if `watch` is set."""
         if self.watch is not None:
             self.watch(change)
 
@@ -267,7 +267,7 @@ class Cluster:
         return {node_id: broker for node_id, broker in self.registered_brokers.items() if self.log_dirs.takes_replicas(node_id)}
 
     def cannot_replicate(self, factor: int) -> str:
-        """Returns in Kafka's words why new partitions cannot have this many replicas, or "" if they can have this many replicas
+        """Returns in Kafka's words why new partitions cannot have this many replicas, or "" if they can
         (StripedReplicaPlacer.place).
         """
         usable = self.usable_brokers

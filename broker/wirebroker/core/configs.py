@@ -371,7 +371,8 @@ class BrokerConfigs(Configs):
             self.alter({MIN_IN_SYNC: None})
 
     def restore(self, dynamic: Mapping[int | None, Mapping[str, str]]) -> None:
-        """Use these layers of dynamic settings without checks: they were in use before, or were made from such layers."""
+        """Use these layers of dynamic settings without checks, because they were in use before, or were made from layers that
+        were in use."""
         self.dynamic = {node: dict(layer) for node, layer in dynamic.items() if layer or node is None}
         self._use(self._merged(self.dynamic))
         self.version += 1
@@ -441,8 +442,8 @@ class BrokerConfigs(Configs):
         return Entry(setting.name, self.text(setting.name), source, False, False, setting.type, synonyms)
 
     def describe(self, node: int, facts: Mapping[str, str] | None = None) -> list[Entry]:
-        """Returns all settings of one broker: first the settings that are set and are internal or unknown to Kafka, then all
-        other settings."""
+        """Returns all settings of one broker: first the internal settings that are set and the settings that Kafka does not
+        know, then all other settings."""
         return self.shown((node, *(facts or {}).items()), lambda: self._describe(node, facts))
 
     def _describe(self, node: int, facts: Mapping[str, str] | None) -> list[Entry]:

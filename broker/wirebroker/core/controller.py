@@ -83,7 +83,8 @@ class Controller:
     def broker_up(self, node_id: int, now: int) -> None:
         """Start the broker if it is down.
 
-        The broker's replicas follow and become in-sync. The replicas become the leaders of the partitions without a leader.
+        The broker's replicas follow and become in-sync. If one of their partitions has no leader, the broker's replica becomes
+        its leader.
         """
         self.finish()
         broker = self._broker(node_id)

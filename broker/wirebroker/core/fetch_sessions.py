@@ -40,7 +40,7 @@ Requested = dict[PartitionKey, FetchPartition]
 
 
 class Cached(Struct):
-    """One partition of a session, with the fields of its last request and of its last response."""
+    """One partition of a session, with the fields that the last request and the last response had for the partition."""
 
     requested: FetchPartition
     topic: str | None

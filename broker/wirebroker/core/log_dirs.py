@@ -225,5 +225,5 @@ def _in_order_of_scala_12(topic: str, indexes: Iterable[int]) -> list[int]:
 
 
 def _scala_hash(topic_hash: int, index: int) -> int:
-    """Returns the hash of a partition as a key of these hash tables, from the `java_hash` of its topic."""
+    """Returns the hash of a partition as a key of Scala's hash tables. `topic_hash` is the `java_hash` of the topic."""
     return (31 + topic_hash + 17 * index) & 0xFFFFFFFF

@@ -67,9 +67,11 @@ KEEPS_BATCHES = since("1.0", "a retry is recognised even after its transaction h
 CLEAN_RESTART_EPOCHS = ByRelease(3).then(
     "3.6", 2, "a clean restart increases the leader epoch by 2 instead of 3", "KAFKA-15021"
 )
-"""With KRaft, a clean restart of a partition's only broker increases the leader epoch by this number."""
+"""With KRaft: if a partition has only one replica, a clean restart of the replica's broker increases the leader epoch by this
+number."""
 ZOOKEEPER_RESTART_EPOCHS = ByRelease(1).then("1.1", 0, "leader epochs do not increase when the only broker restarts")
-"""With ZooKeeper, a restart of a partition's only broker increases the leader epoch by this number."""
+"""With ZooKeeper: if a partition has only one replica, a restart of the replica's broker increases the leader epoch by this
+number."""
 LISTS_EMPTY_ABORTS = until("2.8", "Fetch does not list aborted transactions without batches")
 
 _base_offset = attrgetter("base_offset")
@@ -166,7 +168,7 @@ class Partition:
         self.write_fails = 0
         """This many writes will fail, beginning with the next write; see `fail_next_write`."""
         self.offline_at: int | None = None
-        """The broker whose directory with this partition has failed; see `go_offline`."""
+        """The broker on which the directory of this partition has failed; see `go_offline`."""
         self.epochs = LeaderEpochs([(0, 0)])
         self._checkpointed_start = (now, 0)
         self._deleted: dict[Key, bytes] = {}

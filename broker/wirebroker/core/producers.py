@@ -351,7 +351,7 @@ def _judge_sequence(state: bytes, batch: BatchHeader, rules: Rules, log_end_offs
 
 
 def _judge_order(batch: BatchHeader, rules: Rules, log_end_offset: int, last: int) -> Verdict:
-    """Compare the first sequence of a batch, which is not a retry, with the last stored sequence."""
+    """Compare the first sequence of a batch that is not a retry with the last stored sequence."""
     got = batch.base_sequence
     expected = (last + 1) % SEQUENCES
     if got == expected:

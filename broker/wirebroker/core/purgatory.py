@@ -67,7 +67,7 @@ class _AtOnce(Timer):
 
 
 class _Tick(Timer):
-    """The next time at which periodic work begins. This counts as a change only if the result of the work says so."""
+    """The next time at which periodic work begins. The work counts as a change only if the result of the work says so."""
 
     __slots__ = ()
 

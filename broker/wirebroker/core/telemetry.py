@@ -149,7 +149,8 @@ class Telemetry(Struct):
 
     configs: BrokerConfigs
     announced: bool = False
-    """Tells whether the broker announces that it accepts metrics. It accepts them anyway, as in Kafka."""
+    """Tells whether the broker announces that it accepts metrics. As in Kafka, the broker accepts metrics even if it does not
+    announce this."""
     pushes: Pushes = field(default_factory=Pushes)
     _clients: dict[tuple[int, bytes], Client] = {}
     _connections: dict[int, tuple[int, bytes]] = {}

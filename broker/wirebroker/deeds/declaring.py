@@ -49,7 +49,7 @@ class Called:
 
 
 class Deeds:
-    """The base class of the classes whose methods are deeds. The object is the broker that the deeds change."""
+    """The base class of the classes whose methods are deeds. An instance stands for the broker that the deeds change."""
 
     @property
     def _engine(self) -> EngineParts:
@@ -82,10 +82,10 @@ class deed:
     The arguments that are not in the path are fields of the endpoint's body, or of its query if the HTTP method is DELETE.
     `about` describes these arguments. Sentences in the docstring that begin with Returns or Raises are for Python only.
 
-    `result` is the name of the field in which the endpoint returns the result. With `shows`, the endpoint instead returns this
-    state (`wirebroker.control.deeds.SHOWN`). `problems` maps each status that reports a problem to the reason. If the deed
-    raises a ValueError that is not an `Unfit`, the status is 409 with the reason `impossible`, or 422 without this reason. With
-    `settles`, the elections that the deed begins are done before the caller continues.
+    `result` is the name of the field in which the endpoint returns the result. With `shows`, the endpoint instead returns the
+    state with this name in `wirebroker.control.deeds.SHOWN`. `problems` maps each status that reports a problem to the reason.
+    If the deed raises a ValueError that is not an `Unfit`, the endpoint responds with the status 409 if `impossible` is given,
+    else with 422. With `settles`, the elections that the deed begins are done before the caller continues.
     """
 
     method: str = ""

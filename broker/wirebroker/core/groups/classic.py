@@ -207,7 +207,8 @@ class Group(AnyGroup):
         self._entered(self)
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Returns NONE if the group has a member with this id (and, if given, with this group.instance.id), else the error."""
+        """Returns NONE if the group has a member with this id, else the error. If a group.instance.id is given, the member must
+        have it, too."""
         if instance_id is not None:
             known = self.members.static.get(instance_id)
             if known is not None and known != member_id:
@@ -266,7 +267,8 @@ class Group(AnyGroup):
         self.rebalance_or_complete(now)
 
     def update(self, member: Member, protocols: Protocols, timeouts: tuple[int, int], joiner: Joiner, now: int) -> None:
-        """Handle a JoinGroup of a member that joins again, perhaps with other protocols or (rebalance, session) timeouts."""
+        """Handle a JoinGroup of a member that joins again, perhaps with other protocols or timeouts. `timeouts` are the
+        rebalance timeout and the session timeout."""
         self.members.change_protocols(member, protocols)
         member.rebalance_timeout, member.session_timeout = timeouts
         member.joiner = joiner
@@ -491,7 +493,7 @@ class Group(AnyGroup):
     def session_ends(self, member: Member, now: int) -> bool:
         """Remove a member whose session timeout is over. Returns False if the member stays.
 
-        A member stays while its JoinGroup or SyncGroup waits for other members, unless this is its first JoinGroup.
+        A member stays while its SyncGroup, or a JoinGroup that is not its first, waits for other members.
         """
         waiting = member.joiner is not None or member.syncer is not None
         if self.members.get(member.member_id) is not member or (waiting and not member.is_new):

@@ -36,8 +36,8 @@ class Resolved(NamedTuple):
 
 
 class Subscriptions(NamedTuple):
-    """The subscriptions of a group. `names` and `regexes` have the number of members that subscribe to each topic name and each
-    regular expression."""
+    """The subscriptions of a group. `names` has the number of subscribers of each topic name, and `regexes` has the number of
+    subscribers of each regular expression."""
 
     names: Counter[str]
     by_regex: Counter[str]

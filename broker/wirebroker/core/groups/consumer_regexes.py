@@ -100,8 +100,8 @@ def _seen(topics: frozenset[str], sees: Callable[[str], bool] | None) -> Generat
 def _records_of(
     group: ConsumerGroup, matches: Mapping[str, Resolved], epoch: CoordinatorRecord | None
 ) -> Iterator[CoordinatorRecord | None]:
-    """Yields a record with the matches of each regular expression and then `epoch`, the record of the group's next epoch, if it
-    is given."""
+    """Yields one record for each regular expression, with the topics that match the expression. Then yields the record of the
+    group's next epoch (`epoch`), if it is given."""
     for regex, resolved in matches.items():
         yield regex_record(group.group_id, regex, resolved.topics, resolved.created, resolved.time)
         yield from after(resolved.topics)

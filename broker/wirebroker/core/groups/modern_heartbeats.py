@@ -373,7 +373,7 @@ class ModernGroups(ABC, Generic[G, M]):
         self, group: G, leaving: Sequence[M], facts: TopicFacts, more: Sequence[CoordinatorRecord], now: int
     ) -> ErrorCode:
         """Remove these members. Raise the group's epoch, so that the next heartbeat computes a new target assignment. `facts`
-        are the topics to which the other members subscribe. `more` are the tombstones of other state that is removed with
+        are the topics to which the remaining members subscribe. `more` are the tombstones of other state that is removed with
         these members.
 
         If the records cannot be written, no member is removed, and the error for the client is returned.

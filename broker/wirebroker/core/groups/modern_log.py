@@ -42,13 +42,13 @@ class Format(NamedTuple):
     assignment: OfGroup
     """The kind of record with the epoch and the time of the target assignment."""
     group_keys: tuple[type[Any], ...]
-    """The keys of the records about the group itself, in the order in which their tombstones are written."""
+    """The keys of the records about the group itself, in the order of the tombstones in the log."""
     other_keys: tuple[type[Any], ...] = ()
     """The keys of further records, whose tombstones are written separately."""
 
     @property
     def member_keys(self) -> tuple[type[Any], ...]:
-        """The keys of the records about a member, in the order in which their tombstones are written."""
+        """The keys of the records about a member, in the order of the tombstones in the log."""
         return self.current.key, self.target.key, self.metadata.key
 
     @property

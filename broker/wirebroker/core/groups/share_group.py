@@ -39,8 +39,8 @@ class ShareMember(ModernMember, frozen=True):
 
 
 class Prepared(NamedTuple):
-    """Partitions of one topic whose state is being initialized or is initialized. `time` is the start of the initialization, in
-    ms since the epoch."""
+    """Partitions of one topic. The states of these share partitions are being initialized, or are initialized already. `time`
+    is the start of the initialization, in ms since the epoch."""
 
     name: str
     partitions: frozenset[int]

@@ -32,4 +32,4 @@ PREVIOUS: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
     ClassicGroupState.STABLE: frozenset({ClassicGroupState.COMPLETING_REBALANCE}),
     ClassicGroupState.DEAD: frozenset(ClassicGroupState),
 }
-"""For each state, the states from which a group may enter it."""
+"""For each state, the states from which a group may change to this state."""

@@ -133,7 +133,7 @@ def from_request(sent: Struct) -> Topology | Misfit:
 
 
 def copied(kind: type[S], source: Any) -> S:
-    """Returns a struct with the fields of another struct that has the same field names."""
+    """Returns a struct of the class `kind` with the values of `source`, a struct of another class with the same field names."""
     fields = {}
     for declared in kind.__wire__:
         value = getattr(source, declared.name)

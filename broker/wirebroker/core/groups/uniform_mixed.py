@@ -37,7 +37,7 @@ def forwards(given: Backwards) -> Mapping[bytes, Collection[int]]:
 
 
 def give(assignment: Backwards, topic: bytes, index: int) -> None:
-    """Add a partition."""
+    """Add a partition of the topic to a member's assignment."""
     assignment.setdefault(topic, {})[index] = None
 
 

@@ -1,9 +1,9 @@
 """The releases of Kafka that a broker can play, as data: for each release, the API versions that it announces, its features,
 and its default settings.
 
-The data of each release is in a file beside this module, which scripts/record-oracle wrote from the responses of a real broker.
-A process reads only the files of the releases that it uses. Differences in behaviour stand beside the code that obeys them
-(`wirebroker.core.releases.changes`).
+The data of each release is in a file beside this module. scripts/record-oracle wrote the file from the responses of a real
+broker. A process reads only the files of the releases that it uses. Differences in behaviour stand beside the code that obeys
+them (`wirebroker.core.releases.changes`).
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Acquisition:
 
     @property
     def _throttle(self) -> int:
-        """The least delivery count of a record with which fewer other records are acquired."""
+        """If a record was delivered at least this often, fewer other records are acquired together with it."""
         return max(MINIMUM_THROTTLE, (self.limits.deliveries + 1) // 2)
 
     def _is_throttled(self, batch: InFlightBatch) -> bool:

@@ -140,7 +140,7 @@ class ShareCoordinator:
         return self._snapshot(key, ShareState(snapshot_epoch, state_epoch, 0, start_offset, completed, (), now, now), now)
 
     def read(self, key: Key, leader_epoch: int, now: int) -> ShareState | Refusal:
-        """Returns the state to the leader of the partition, whose leader epoch is `leader_epoch`, and remembers this epoch."""
+        """Returns the state to the partition's leader, and remembers the leader's epoch (`leader_epoch`)."""
         held = self.states.get(key)
         if refused := self._place_error(key):
             return refused

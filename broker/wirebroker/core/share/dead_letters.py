@@ -52,7 +52,7 @@ class Letters(NamedTuple):
 
 
 class DeadLetters:
-    """Writes dead letters."""
+    """Writes the dead letters of all share groups."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

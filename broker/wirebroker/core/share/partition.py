@@ -48,7 +48,7 @@ class Watched(Protocol):
     """The part of a cluster that a share partition uses."""
 
     watch: Callable[[Any], None] | None
-    """Called with each change, if it is set."""
+    """If this function is set, it is called with each change."""
 
 
 class Stored(Protocol):

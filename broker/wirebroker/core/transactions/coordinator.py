@@ -84,8 +84,8 @@ class TransactionCoordinator:
         self._complete_offsets = complete_offsets
         self.transactions: dict[str, Transaction] = {}
         self._awaiting: set[tuple[Transaction, Partition]] = set()
-        """The transactions whose end waits for a change of a partition (for example, a new leader or the replication of the
-        marker), each with this partition."""
+        """The transactions that end only after a partition has changed, each with this partition. The change is, for example, a
+        new leader, or the replication of the marker."""
         self._retrying: set[Transaction] = set()
         """The transactions for which a timer is set to write the missing markers again."""
         self._runs: dict[Transaction, object] = {}
@@ -384,8 +384,8 @@ class TransactionCoordinator:
             self._cluster.timers.at(when, again)
 
     def _mark(self, transaction: Transaction, where: TopicPartition, marker: EndMarker, now: int) -> ErrorCode:
-        """Write the transaction's marker to one partition, if it is missing. Returns REQUEST_TIMED_OUT while the marker is not
-        replicated to all in-sync replicas."""
+        """Write the transaction's marker to one partition, unless the partition has the marker already. Returns
+        REQUEST_TIMED_OUT while the marker is not replicated to all in-sync replicas."""
         partition = self._cluster.partition(*where)
         if partition is None:
             return ErrorCode.NONE
