@@ -543,7 +543,7 @@ def play(address: tuple[str, int], pause: Callable[[], None]) -> Iterator[Step]:
 
 
 def _subscribe(address: tuple[str, int], rights: str, pause: Callable[[], None]) -> Iterator[Step]:
-    """Two members of a group, alice with these rights and admin, subscribe to all topics and receive their assignments."""
+    """Two members of a group subscribe to all topics and receive their assignments: alice, who has these rights, and admin."""
     described = log_in(address, "admin").request(plain_request("Metadata", {"topics": None}), 12)
     names = {topic.topic_id: topic.name for topic in described.topics}
     for order in (("alice", "admin"), ("admin", "alice")):

@@ -284,8 +284,8 @@ class Reader(Actor):
         return only(self.ask(request, 12))
 
     def values(self, topic: str = "orders", partition: int = 0) -> list[str]:
-        """Returns the values that a consumer would deliver to its application. Records of the aborted transactions that Fetch
-        lists are skipped.
+        """Returns the values that a consumer would deliver to its application. Skips the records of aborted transactions, which
+        the Fetch response lists.
         """
         values: list[str] = []
         offset, aborting = 0, set[int]()

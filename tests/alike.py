@@ -101,7 +101,7 @@ def _of(asked: Asked, kind: ResourceType, names: list[str], node_id: int) -> dic
 
 
 def differences(one: Answers, other: Answers) -> Iterator[Difference]:
-    """Yields each place where the responses differ."""
+    """Yields each fact that differs between the two clusters."""
     for api, held in one.items():
         told: Mapping[str, Any] = other[api]
         for place in [*held, *(place for place in told if place not in held)]:

@@ -1,5 +1,5 @@
-"""Plays deeds of clients, and reads the records that the coordinators then write. tests/data has the records that the same
-deeds left on real brokers.
+"""Plays operations of clients, the deeds, and reads the records that the coordinators write for each. tests/data has the
+records that real brokers wrote for the same deeds.
 
 Names replace the values that differ from cluster to cluster: times, generated ids, and the hashes of topics.
 """

@@ -88,7 +88,7 @@ def answered(**fields: Any) -> Response:
 
 
 def each(**fields: list[Any]) -> Response:
-    """Expects a response with several parts. Each field is given as a list with its value in every part."""
+    """Expects a response with several parts. Each field is given as a list of values, one for each part."""
     return Response(fields)
 
 

@@ -93,7 +93,7 @@ class World:
             return self.connection.response()
 
     def until(self, request: Message, version: int, good: Callable[[Any], bool]) -> Any:
-        """Repeats a request until its response is good."""
+        """Repeats a request until `good` returns true for its response. Returns this response."""
         deadline = time.monotonic() + WITHIN_S
         while not good(response := self.ask(request, version)):
             assert time.monotonic() < deadline, (request, response)
@@ -143,7 +143,7 @@ class World:
         return name, (made.producer_id, made.producer_epoch)
 
     def transaction(self, group: str = "") -> tuple[str, of.Producer]:
-        """Begins a transaction with a partition of `TXNS`, and with a group if given."""
+        """Begins a transaction with a partition of `TXNS` and, if `group` is given, with this group's offsets."""
         name, producer = self.producer()
         assert name is not None
         self.accepted(of.add_partitions(name, producer, TXNS), 3)
@@ -637,7 +637,7 @@ def values(slot: Slot) -> list[float]:
 
 
 def versions(api: str, of_release: str) -> list[int]:
-    """Returns the highest version of the release and the version before."""
+    """Returns the highest version of the API in this release, and the version before it."""
     oldest, newest = spoken(KEYS[api])
     announced = release(of_release).announced.get(KEYS[api], (oldest, newest))
     newest = min(newest, announced[1])

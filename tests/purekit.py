@@ -17,7 +17,7 @@ OURS = ("kafkawire", "wirebroker", "wirebroker_audit", "fuzzing")
 
 
 class _Sources(MetaPathFinder):
-    """Finds the Python source of our modules, and not the compiled modules."""
+    """Finds the Python source of our modules instead of the compiled modules."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         *_, last = name.split(".")

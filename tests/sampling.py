@@ -29,8 +29,8 @@ ONE_OF = 10
 
 
 class Kind(NamedTuple):
-    """Many tests of one kind (a regular expression of node ids), and the code that they test (a regular expression of
-    paths)."""
+    """A kind of which there are many tests. `tests` is a regular expression for their node ids, and `code` is one for the paths
+    of the code that they test."""
 
     tests: str
     code: str

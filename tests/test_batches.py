@@ -174,7 +174,8 @@ def test_a17_a_wrong_count_is_damage(count: int) -> None:
     ids=["one shape", "the first of two shapes", "the second of two shapes"],
 )
 def test_a17_a_flipped_byte_inside_a_run_of_alike_records_is_noticed(count: int, record: int, places: list[int]) -> None:
-    """`places` has positions in a record: the lengths of the record, key and value, the header count, and other bytes."""
+    """`places` has positions in a record: of the lengths of the record, the key and the value, of the header count, and of
+    other bytes."""
     body = _uniform(count)
     for _ in range(5):
         walk_records(body, count)
@@ -217,7 +218,7 @@ def test_damaged_records_raise_nothing_but_protocol_errors(data: st.DataObject) 
 
 
 def slow_walk(body: bytes, count: int) -> Walked | None:
-    """Returns a slow model of `walk_records`. Returns None if the records are invalid."""
+    """A slow model of `walk_records`. Returns None if the records are invalid."""
     deltas, keyless, pos = [], False, 0
     try:
         for _ in range(count):

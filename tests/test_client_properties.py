@@ -1,4 +1,4 @@
-"""Client properties files are understood as Kafka's clients understand them."""
+"""wirebroker understands client properties files as Kafka's clients do."""
 
 from __future__ import annotations
 

@@ -411,7 +411,8 @@ def test_names_are_found_at_any_depth() -> None:
 
 
 class _Coordinator:
-    """A stand-in for a coordinator. It responds to EndTxn, and to each DescribeTransactions with the next of its states."""
+    """A stand-in for a coordinator. It responds to EndTxn. It responds to each DescribeTransactions with the next of its
+    states."""
 
     def __init__(self, states: list[str], error_code: int = 0) -> None:
         self.states, self.error_code = states, error_code

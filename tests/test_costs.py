@@ -1,6 +1,6 @@
-"""The cost of a request is the number of lines of Python that its handling runs. A request that is twice as long, in a broker
-with twice as much of everything, runs at most twice as many lines. The cost of a short request does not depend on how many
-topics, groups and so on other clients have made.
+"""The cost of a request is the number of lines of Python that run while the broker handles it. A request that is twice as long,
+in a broker with twice as much of everything, runs at most twice as many lines. The cost of a short request does not depend on
+how many topics, groups and so on other clients have made.
 
 The count of lines is the same on every machine. Work in C, such as copying or sorting a list, is not counted.
 """
@@ -195,7 +195,7 @@ def cost(where: World, request: Message, version: int) -> Cost:
 
 
 def asked_for(topic_id: bytes) -> Iterator[tuple[str, int, Message]]:
-    """Yields a name, the version and the request of a short request of each kind."""
+    """Yields a short request of each kind: its name, its version, and the request."""
     yield from requests(dict.fromkeys(("mine", "other", "hidden", "absent", "seen"), topic_id))
     credential = {"name": "bob", "mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": bytes(32)}
     yield "AlterUserScramCredentials of users", 0, plain("AlterUserScramCredentials", upsertions=[credential])
@@ -209,7 +209,7 @@ def asked_for(topic_id: bytes) -> Iterator[tuple[str, int, Message]]:
 
 
 def excessive(rights: str) -> Iterator[str]:
-    """Yields the requests whose cost grows more than the size of the request or of its response."""
+    """Yields the requests whose cost grows faster than both the size of the request and the size of its response."""
     small, large = world(rights, FEW), world(rights, 2 * FEW)
     for name, version, request in asked_for(small.broker.engine.cluster.topics["mine"].topic_id):
         for path in [(), *lists_in(request)]:

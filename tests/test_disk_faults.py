@@ -322,8 +322,8 @@ def committed(cluster: Cluster) -> list[str]:
 
 @pytest.fixture
 def tmp_path(tmp_path: Path) -> Iterator[Path]:
-    """Returns a folder in memory if the machine has one. Each test makes and deletes tens of thousands of files; on a
-    disk, that would be a third of the time."""
+    """Returns a folder in memory if the machine has one. Each test makes and deletes tens of thousands of files; on a disk,
+    this takes a third of the test's time."""
     if not os.access("/dev/shm", os.W_OK):
         yield tmp_path
         return

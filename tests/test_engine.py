@@ -173,7 +173,7 @@ SIZES = st.lists(st.integers(61, 400_000) | st.integers(61, 200), min_size=1, ma
 
 @settings(max_examples=60, deadline=None)
 @example(sizes=[61, 61], rolls={1}, cut=1, owned=False)  # this truncates the log at the end of a segment
-@example(sizes=[61, 99_989, 61], rolls={1}, cut=3, owned=False)  # the first read ends within the length of the last batch
+@example(sizes=[61, 99_989, 61], rolls={1}, cut=3, owned=False)  # the first read ends within the last batch's length field
 @given(sizes=SIZES, rolls=st.sets(st.integers(0, 39)), cut=st.integers(0, 40), owned=st.booleans())
 def test_the_log_keeps_its_batches_unchanged(sizes: list[int], rolls: set[int], cut: int, owned: bool) -> None:
     log, kept = MemoryLog(), []

@@ -75,7 +75,7 @@ def explained(rows: Iterator[Row] | list[Row]) -> list[Finding]:
 
 
 def codes_found(api: str, rows: Callable[[str, int, str], list[ReplyRow]]) -> set[str]:
-    """For each error, plays the rows of one client. Returns the errors whose clients have a finding."""
+    """For each error, plays the rows of one client that gets this error. Returns the errors for which there is a finding."""
     found = explained([row for client, code in enumerate(CODES, 1) for row in rows(api, client, code)])
     return {CODES[int(name.removeprefix("client-")) - 1] for each in found for name in each.as_json()["about"]["client"]}
 

@@ -159,7 +159,8 @@ def in_java(program: Path, folder: Path) -> list[str]:
 
 
 def with_archive(java: list[str], way: str, folder: Path) -> list[str]:
-    """Runs a program once, which makes an archive of the classes that it loads, and returns the command that uses the archive.
+    """Runs a program once, so that Java makes an archive of the classes that it loads. Returns the command that uses the
+    archive.
 
     An exploration starts a program dozens of times, and each run would spend half of its time on loading classes.
     """

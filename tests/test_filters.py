@@ -142,7 +142,8 @@ def test_a_misspelt_name_in_a_filter_gets_the_nearest_one(text: str, sentence: s
 
 
 def test_the_beginning_of_a_name_with_a_wrong_letter_is_recognised() -> None:
-    """For every error, the test takes the first two words, the first three words and so on, without the second letter."""
+    """For every error, the test takes the first two words of its name, the first three words and so on. In each, the second
+    letter is missing."""
     missed = []
     for name in ErrorCode.__members__:
         for end in [at for at, letter in enumerate(name + "_") if letter == "_"][1:]:

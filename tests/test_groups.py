@@ -45,7 +45,8 @@ def test_on_a_cold_start_clients_must_retry() -> None:
 
 
 def test_on_a_cold_start_a_coordinator_has_loaded_after_a_pause() -> None:
-    """As on Kafka 4.3.1, franz-go's retry after 250 ms does not get NOT_COORDINATOR, which franz-go does not always retry."""
+    """franz-go does not always retry after NOT_COORDINATOR. As on Kafka 4.3.1, its retry after 250 ms does not get this
+    error."""
     broker = InProcess(cold_start=True)
     asker = client(broker)
     asker.request(find_coordinator(TEAM), 4)

@@ -20,7 +20,7 @@ HYPHEN = bytes([0xFB]) + bytes(15)
 
 
 class Hyphens:
-    """A source of bytes from which two of three ids would begin with a hyphen."""
+    """A source of bytes. Of three ids that are made from them, two would begin with a hyphen."""
 
     def __init__(self) -> None:
         self.count = 0

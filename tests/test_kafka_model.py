@@ -104,8 +104,8 @@ def test_a_broken_validator_is_refuted(name: str, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("producer", [{}, {"pid": 7, "epoch": 0}], ids=["plain", "idempotent"])
 @pytest.mark.parametrize("version", range(4, 7))
 def test_a_topic_that_was_deleted_begins_again(version: int, producer: dict[str, int]) -> None:
-    """The new topic's offsets begin at 0, and it has neither records nor producers. If the history has no deletion, the rules
-    refute this."""
+    """The new topic's offsets begin at 0, and it has neither records nor producers. If the deletion is taken out of the
+    history, the rules refute the history."""
     broker = InProcess(topics={"orders": 1})
     tap = Tap(broker.engine)
     delete = plain("DeleteTopics", topic_names=["orders"], topics=[{"name": "orders"}], timeout_ms=1000)

@@ -1,4 +1,5 @@
-"""`wirebroker learn` reads a cluster, and a broker with `--like` resembles it. Some of the users may not read everything."""
+"""`wirebroker learn` reads a cluster, and a broker with `--like` resembles it. In some tests, the user may not read
+everything."""
 
 from __future__ import annotations
 

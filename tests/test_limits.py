@@ -25,7 +25,8 @@ ASK = encode_request(1, "x", plain("ApiVersions"), 0)
 def serving(
     request: pytest.FixtureRequest, mock_kafka_factory: Callable[..., MockKafka], kafka_proxy: Callable[..., ProxyKafka]
 ) -> Serving:
-    """Starts a broker, or a proxy and its broker, with these limits. Returns the broker or proxy under test, and the broker."""
+    """Starts a broker with these limits, or a broker and a proxy that has these limits. Returns the one that has the limits,
+    and the broker."""
 
     def start(**configs: str) -> tuple[MockKafka | ProxyKafka, MockKafka]:
         named = {name.replace("_", "."): value for name, value in configs.items()}

@@ -74,7 +74,7 @@ def test_actions_are_named_by_their_commits() -> None:
 
 
 def test_what_a_push_may_leave_out_exists() -> None:
-    """Otherwise, changes in a renamed folder would no longer make the folder's tests run."""
+    """If a folder is renamed but its pattern is not, changes in the folder no longer make its tests run."""
     folders = ("broker", "pipeline", "protocol", "scripts", "tests", "tools")
     paths = [path for name in folders for path in (ROOT / name).rglob("*.py")] + [ROOT / "Dockerfile"]
     names = [path.relative_to(ROOT).as_posix() for path in paths]
@@ -125,8 +125,8 @@ def scripts() -> list[str]:
 
 
 def run_script(folder: Path, name: str, *arguments: str, bare: bool) -> subprocess.CompletedProcess[str]:
-    """Runs a script in a session of its own. Fails if the script leaves a process behind. `bare`: a Python script gets a Python
-    without packages."""
+    """Runs a script in a session of its own. Fails if the script leaves a process behind. With `bare`, a Python script runs on
+    a Python without packages."""
     path = folder / "scripts" / name
     is_python = "python" in path.read_text(encoding="utf-8").partition("\n")[0] or path.suffix == ".py"
     if not is_python and shutil.which("bash") is None:

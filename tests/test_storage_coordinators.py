@@ -1,4 +1,4 @@
-"""Groups and transactions in a data directory: a restarted broker restores everything that it knew from their records."""
+"""Groups and transactions in a data directory: from their records, a restarted broker restores everything that it knew."""
 
 from __future__ import annotations
 

@@ -259,7 +259,7 @@ def test_the_assignor_keeps_tasks_and_levels_the_rest() -> None:
 
 @pytest.mark.parametrize(("is_newest", "first"), [(False, "one"), (True, "two")])
 def test_the_first_task_goes_to_the_first_process_in_kafkas_hash_table(is_newest: bool, first: str) -> None:
-    """Until Kafka 4.3 the table of two processes has four places, and since 4.4 it has two."""
+    """With two processes, Kafka's hash table has four places until 4.3, and two places since 4.4."""
     members = [Assignable("two", "p2", NOTHING), Assignable("one", "p1", NOTHING)]
     made = at_once(sticky(members, [Work("0", 1, False)], 0, is_newest=is_newest))
     assert [each for each, tasks in made.items() if tasks.active] == [first]

@@ -101,7 +101,7 @@ transactions and locks."""
 
 @pytest.fixture
 def fired(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counts the timers that run, by the names of their actions, and the beginnings of periodic work."""
+    """Counts how often timers run, by the names of their actions, and how often periodic work begins."""
     found = Counter[str]()
     at, begin = Timers.at, Periodic._begin
 

@@ -128,7 +128,7 @@ def skipped_by_key(shop: Shop) -> list[Expected]:
 
 @planted
 def committed_too_early(shop: Shop) -> list[Expected]:
-    """A consumer commits before it processes, and is killed after the commit."""
+    """A consumer commits inputs before it processes them, and is killed after the commit."""
     shop.out(*range(9))
     shop.commit(12)
     return [Expected("commit_beyond_output", "in", 9, 11)]
@@ -136,7 +136,7 @@ def committed_too_early(shop: Shop) -> list[Expected]:
 
 @planted
 def redelivered(shop: Shop) -> list[Expected]:
-    """A consumer is killed after its outputs and before its commit."""
+    """A consumer is killed after it has written outputs, and before it commits their inputs."""
     shop.out(*range(9))
     shop.commit(6)
     shop.out(*range(6, 12))
@@ -146,7 +146,7 @@ def redelivered(shop: Shop) -> list[Expected]:
 
 @planted
 def sent_twice(shop: Shop) -> list[Expected]:
-    """A producer without idempotence retries, so that one output is stored twice."""
+    """A producer without idempotence retries, so one output is stored twice."""
     shop.policy["match"] = "value:$.id"
     shop.out(*range(5), 4, *range(5, 12))
     shop.commit(12)
@@ -475,7 +475,7 @@ def nobody_commits(shop: Shop) -> None:
 
 
 def policies(shops: list[Shop]) -> str:
-    """Returns the TOML file that describes these pipelines."""
+    """Returns the content of the TOML file that describes these pipelines."""
     return "\n".join(
         f"[pipelines.{shop.name}]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in shop.policy.items())
         for shop in shops

@@ -1,4 +1,4 @@
-"""Makes a log directory with faults, and runs a whole audit of its copy in a store."""
+"""Makes a log directory with faults. Then runs a whole audit of a copy of this directory in a store."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Makes Kafka log directories with known faults, byte by byte. This module shares no code with the audit.
 
 made = make_directory(folder, seed=1, partitions=40)
-made.faults      # kind, topic, partition, first sequence, first offset of everything that is wrong
+made.faults      # kind, topic, partition, first sequence, first offset of each fault
 """
 
 from __future__ import annotations
@@ -190,7 +190,8 @@ def late_first(log: Writer) -> None:
 
 
 def without_epoch(log: Writer) -> None:
-    """The sequences of a producer with an id but no epoch are not checked. Its first epoch may begin at any sequence."""
+    """The sequences of a producer with an id but no epoch are not checked. The producer's first epoch may begin at any
+    sequence."""
     log.data(7007, -1, seq=7)
     log.data(7007, -1, seq=7)
     log.data(7007, 0, seq=3)

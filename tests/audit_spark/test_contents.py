@@ -204,7 +204,8 @@ ODD: list[Any] = [
 
 
 def test_rows_made_by_columns_are_those_made_one_by_one() -> None:
-    """Normal rows are converted column by column. If one row is wrong, all rows are converted singly, for exact messages."""
+    """Normal rows are converted column by column. If one row is wrong, all rows are converted singly, so that the messages are
+    exact."""
     rng, fast = random.Random(5), 0
     for number in range(300):
         kinds = rng.sample(LINES, rng.randrange(1, 3))

@@ -1,4 +1,4 @@
-"""Java for Spark on a machine without Java."""
+"""Where the audit finds a Java for Spark on a machine on which Java is not installed."""
 
 from __future__ import annotations
 

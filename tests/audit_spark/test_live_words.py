@@ -74,7 +74,7 @@ class Failing(Query):
         return True
 
     def exception(self) -> Exception:  # type: ignore[override]
-        """Returns a task's error with the text that Spark makes of it."""
+        """Returns the error of a task, in the form in which Spark reports it."""
         return ValueError("Job aborted\n  File x\nOSError: orders-0 at offset 5: broker:9092: refused\n\tat org.apache")
 
 

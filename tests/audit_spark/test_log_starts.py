@@ -67,8 +67,8 @@ def scanned(folder: Path, begin: Mark, end: Mark) -> list[pa.RecordBatch]:
 
 
 def micro_batches_of(logs: Path, starts: list[LogStart], dice: random.Random, *, whole: bool) -> list[pa.Table]:
-    """Returns the rows that a stream reads in each micro-batch or, with `whole`, the rows that an audit reads of each
-    segment."""
+    """Returns one table for each micro-batch, with the rows that a stream reads in it. With `whole`, returns the rows that an
+    audit reads, with each segment in one piece."""
     log_start = {f"{topic}-{partition}": start for topic, partition, start in starts}
     steps = []
     for folder in sorted(logs.iterdir()):
@@ -103,7 +103,7 @@ def joined_in_folders(read: list[pa.Table]) -> pa.Table:
 
 
 def streamed(spark: SparkSession, read: list[pa.Table], starts: list[LogStart]) -> tuple[DataFrame, DataFrame]:
-    """Returns a stream's batches and runs after these micro-batches, if the logs then start at `starts`."""
+    """Returns the batches and the runs that a stream has after these micro-batches, if the logs then start at `starts`."""
     known = local_rows(spark, starts, LOG_STARTS)
     left = local(spark, pa.concat_tables(read)).join(known, ["topic", "partition"]).where("last_offset >= log_start")
     batches = settled(left.select(*schema.BATCHES.names))

@@ -1,4 +1,4 @@
-"""The audit chooses the replica of a partition that it reads, and compares all replicas."""
+"""For each partition, the audit chooses the replica that it reads. It compares this replica with all other replicas."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def log(batches: int, seed: int = 1, *, roll: bool = False) -> Writer:
 
 
 def save(writer: Writer, node: Path, *, epochs: str = "", high_watermark: int | None = None, number: int = 0) -> Path:
-    """Makes a broker's log directory that has only this log. Returns the partition's folder."""
+    """Makes a broker's log directory with only this log. Returns the partition's folder."""
     writer.save(node)
     folder = node / f"{writer.topic}-{writer.partition}"
     (node / "meta.properties").write_text(f"version=1\nnode.id={number or int(node.name[-1])}\n")
@@ -170,7 +170,7 @@ def test_the_end_of_a_log_takes_a_few_reads(tmp_path: Path, monkeypatch: pytest.
 def kafka_4_3_1(tmp_path: Path) -> Path:
     """The log directories of three nodes of Kafka 4.3.1 with replication.factor=2 (the files of large indexes are cut short).
 
-    `unclean-0` got 50 records. Then node 2 stopped, and node 1 alone committed 100 more records and died for good.
+    `unclean-0` got 50 records. Then node 2 stopped, and node 1 alone committed 100 more records and never ran again.
     Node 2 became the leader, and got 20 records. `again-0` got 50 records on nodes 1 and 2. While node 1 was dead, the topic
     `again` was deleted and created again on nodes 2 and 3, and got 20 records. `fine-0` got 70 records on nodes 3 and 2. At the
     end, nodes 2 and 3 were killed.

@@ -114,7 +114,7 @@ def test_a_run_is_broken_where_sequences_are_and_nowhere_else(tmp_path: Path, mo
 def test_a_transactional_log_has_as_many_runs_as_producers(
     version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run can have many transactions, even in transaction version 2, where each transaction has another epoch."""
+    """A run can have many transactions, even in transaction version 2, where each transaction has its own epoch."""
     monkeypatch.setattr(segments, "CHUNK", 1000)
     writer = log(tmp_path)
     epochs = {1: 0, 2: 0}

@@ -45,7 +45,8 @@ TOPICS = ("orders", "payments", "trimmed")
 
 @pytest.fixture
 def kafka(tmp_path: Path) -> Path:
-    """Returns a folder with the log directory `node` of a real Kafka, and with `remote`, to which it has moved segments."""
+    """Returns a folder with two folders of a real Kafka: the log directory `node`, and the remote store `remote`, to which
+    Kafka has moved segments."""
     with tarfile.open(RECORDED) as archive:
         archive.extractall(tmp_path, filter="data")
     return tmp_path

@@ -49,7 +49,7 @@ History = Sequence[Exchange | Act]
 
 
 def of_dialogue(steps: Iterable[Any]) -> list[Exchange]:
-    """Returns the history of a recorded dialogue: steps with an `ask` and `responses` by connection."""
+    """Returns the history of a recorded dialogue. Each step has an `ask`, and `responses` by connection."""
     made: list[Exchange] = []
     waiting: dict[int, deque[Exchange]] = {}
     for number, step in enumerate(steps):

@@ -203,7 +203,7 @@ class Model:
             self.ends[part.where] = max(self.ends[part.where], part.offset + batch.count)
 
     def _verify(self, event: Produce, parts: list[Part]) -> dict[Where, set[int]]:
-        """For each partition, returns the possible error codes of the check that the batch belongs to the transaction."""
+        """Checks whether the batches belong to the transaction. Returns the possible error codes for each partition."""
         found: dict[Where, set[int]] = {}
         asks: list[Part] = []
         for part in parts:
@@ -284,7 +284,7 @@ class Model:
                         self._marked(fenced, known, perhaps=True)
 
     def _marked(self, ending: Transaction, known: Possible[State], *, perhaps: bool = False) -> None:
-        """Applies the markers of a transaction that are written, or may have been written."""
+        """Applies a transaction's markers. Unless it is certain that these are written, keeps the states before them, too."""
         known.add(ending.completed())
         prompt = self.prompt and not perhaps
         if prompt:
@@ -333,7 +333,7 @@ class Model:
     def _add(self, event: Add) -> None:
         codes = {code for code in event.codes.values() if code is not None}
         if not codes or codes - RULED - {0}:
-            return  # if for example a topic is unknown, the coordinator adds no partition
+            return  # if one topic is unknown, for example, the coordinator adds no partition
         known = self._id(event.transactional_id)
         if event.verifies:
             for where, code in event.codes.items():
@@ -417,8 +417,8 @@ def _with_new_id(state: Transaction, given: tuple[Id, int] | None) -> Transactio
 
 
 def _before_verification(producer: Producer, batch: Batch) -> int | None:
-    """Returns the error that the partition finds without the coordinator, 0 if the coordinator need not be asked, or None if
-    the partition must ask it."""
+    """Returns the error that the partition finds before it asks the coordinator. Returns 0 if it need not ask the coordinator,
+    and None if it must ask."""
     if batch.epoch < producer.epoch:
         return OLD_EPOCH
     return 0 if producer.is_open and batch.epoch == producer.epoch else None

@@ -53,8 +53,8 @@ class Clients:
                     self._superseded(event.transactional_id)
 
     def _in_this_life(self, where: Where) -> Where:
-        """Returns the partition with a number for each life of its topic: a topic that is created again has new offsets and
-        records."""
+        """Returns the partition, with another name after each deletion of its topic: a topic that is created again has new
+        offsets and records."""
         topic, number = where
         return (f"{topic} after deletion {times}", number) if (times := self._deleted[topic]) else where
 

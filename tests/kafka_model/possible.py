@@ -52,8 +52,8 @@ class Possible(Generic[S]):
         return bool(kept)
 
     def see(self, step: Step[S], seen: Outcome) -> list[Outcome]:
-        """Moves on to the states in which the step ends with the seen outcome. If the step cannot end so in any state, returns
-        the outcomes with which it can end."""
+        """Moves on to the states in which the step ends with the seen outcome. If there is no such state, returns the outcomes
+        with which the step can end."""
         ways = [way for state in self.states for way in step(state)]
         allowed = [after for outcome, after in ways if outcome.allows(seen)]
         if not allowed:

@@ -1,7 +1,8 @@
 """Idempotence: how a partition treats a batch of a producer (ProducerStateManager, ProducerAppendInfo).
 
-A partition remembers of each producer its epoch, its last sequence, and its last five batches. A batch that is among these five
-is a retry. Any other batch must have the current epoch and the next sequence, or begin a higher epoch at sequence 0.
+For each producer, a partition remembers the epoch, the last sequence, and the last five batches. If a new batch equals one of
+these five, it is a retry. Any other batch must have the current epoch and the next sequence, or begin a higher epoch at
+sequence 0.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ class Producer(NamedTuple):
         return Producer(batch.epoch, batch.last, window, since, awaited, self.vague and len(window) < WINDOW)
 
     def ended(self, epoch: int) -> Producer:
-        """Returns the producer after the marker of its transaction. A marker of a new epoch empties the window."""
+        """Returns the producer after the marker of its transaction. A marker with a new epoch removes all remembered
+        batches."""
         if epoch == self.epoch:
             return self._replace(open_since=-1)
         return Producer(epoch, verification=self.verification)

@@ -37,7 +37,7 @@ def events_of(exchange: Exchange) -> Iterator[Event]:
 
 
 def code_of(response: Json | None, field: str = "error_code") -> int | None:
-    """Returns an error code. A recorded response has it as text, such as `47 INVALID_PRODUCER_EPOCH`."""
+    """Returns an error code. In a recorded response the code is a text, such as `47 INVALID_PRODUCER_EPOCH`."""
     return None if response is None else int(str(response.get(field, 0)).split()[0])
 
 

@@ -129,8 +129,8 @@ def add(state: State, asked: Add | CommitOffsets, partitions: frozenset[Where], 
 
 
 def verify(state: State, producer_id: Id, epoch: int, where: Where) -> tuple[int, ...]:
-    """Returns the codes with which the coordinator may respond to the question whether the partition belongs to the
-    transaction."""
+    """A partition asks the coordinator whether it belongs to the transaction. Returns the codes with which the coordinator may
+    respond."""
     code = _producer_error(state, producer_id, epoch)
     if code or state is None:
         return (code,)

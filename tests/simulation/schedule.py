@@ -243,7 +243,8 @@ class Schedule:
 
 
 def play_case(case: Mapping[str, Any]) -> dict[str, Any]:
-    """Runs the schedules of one case. Returns the number of steps, and the failure, if any, with the smallest schedule."""
+    """Runs the schedules of one case. Returns the number of steps and, if a schedule failed, the failure with the smallest
+    schedule that still fails."""
     steps = 0
     for seed in range(case["first"], case["first"] + case["schedules"]):
         schedule = Schedule(seed)

@@ -55,7 +55,7 @@ def asked(
     side: Side, before: Callable[[Place], Any] | None = None, meanwhile: Callable[[Place], Any] | None = None, *,
     partitions: int = 1, beside: Sequence[Plain] = (), committed: bool = False, size: str = "", **fields: Any,
 ) -> str:  # fmt: skip
-    """Returns the response to a ShareFetch, before or during which the topic changes."""
+    """Sends a ShareFetch, and returns the response. The topic can change before the request or while it waits."""
     with side.link() as wire:
         place = Place(side, wire, partitions, beside, committed, size)
         if before is not None:

@@ -1,4 +1,4 @@
-"""Encoding and decoding do not change a message. The codec also reads every form that Kafka reads."""
+"""Encoding and decoding do not change a message. The codec also reads every encoding that Kafka reads."""
 
 from __future__ import annotations
 

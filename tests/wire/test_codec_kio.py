@@ -2,8 +2,8 @@
 values.
 
 kio (an independent implementation, one class per version) knows every API that a broker listens to. For some numbers kio has
-its own types (error codes, durations, points in time). So each pair of equal messages, ours and kio's, has only values that
-both types can represent.
+its own types (error codes, durations, points in time). So in each pair of equal messages, both our type and kio's type can
+represent every number.
 """
 
 from __future__ import annotations

@@ -96,8 +96,8 @@ def traced() -> Iterator[None]:
 
 
 def peak_of_reading(cls: type[Message], version: int, raw: bytes) -> int:
-    """Returns the peak memory of a decoding, in bytes. Threads that earlier tests have left behind allocate memory, too. So the
-    decoding is measured until the lowest result occurs twice: no such thread has changed this result."""
+    """Returns the peak memory of a decoding, in bytes. Threads that earlier tests have left behind allocate memory, too, so one
+    result may be too high. Therefore the decoding is measured until the lowest result occurs twice."""
     read_or_refuse(cls, version, raw)  # the first decoding compiles the class and fills Python's caches
     peaks = [_peak(cls, version, raw)]
     while peaks.count(min(peaks)) < 2 and len(peaks) < MOST_MEASUREMENTS:
