@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials, version 0.
 
-Returns the mechanism and the iterations of each user's SCRAM credentials, but not the credentials (ScramImage.describe). A
-request without users gets all users. A user named twice gets DUPLICATE_RESOURCE, and a user without credentials gets
+Returns the mechanism and the iterations of each user's SCRAM credentials, but no secrets (ScramImage.describe). A request
+without users gets all users. A user named twice gets DUPLICATE_RESOURCE, and a user without credentials gets
 RESOURCE_NOT_FOUND.
 """
 

@@ -4,9 +4,9 @@ Fetch returns batches from each partition up to the high watermark, or with read
 last batch is cut off at the limit of the response, as in Kafka, which sends a part of a log file without regard to batches. The
 response waits until min_bytes are available, max_wait_ms has passed, or a partition has an error. The first batch of the first
 partition with records is sent even if it is larger than the limits (KIP-74). Sessions work as in KIP-227, and topic ids as in
-KIP-516 (from version 13). From version 16 the response names the new leader (KIP-951). From version 11 clients may read from
-any replica (KIP-392); a lagging replica returns only the records that it has. With the RackAwareReplicaSelector, if a replica
-is in the consumer's rack, the leader returns the id of this replica instead of records.
+KIP-516 (from version 13). From version 16 on, a response with an error about the leader names the present leader (KIP-951).
+From version 11 clients may read from any replica (KIP-392); a lagging replica returns only the records that it has. With the
+RackAwareReplicaSelector, if a replica is in the consumer's rack, the leader returns the id of this replica instead of records.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Finds the broker that coordinates a group (key type 0), a transactional id (1), or from version 6 a share partition (2, key
 `group:topicId:partition`). Version 4 allows several keys. The first FindCoordinator creates the coordinators' topic. On a cold
 start, this first FindCoordinator gets COORDINATOR_NOT_AVAILABLE, as in Kafka, and the next FindCoordinator finds the
-coordinator. Then the first request to the coordinator gets NOT_COORDINATOR, because the coordinator is still loading. Only if
-`Cluster.loading_ms` is set and has passed, the coordinator has already loaded. While a key's partition has no leader, the
-response is COORDINATOR_NOT_AVAILABLE.
+coordinator. Then the first request to the coordinator gets NOT_COORDINATOR, because the coordinator is still loading. The
+coordinator loads before this request only if `Cluster.loading_ms` is set and has passed. While a key's partition has no leader,
+the response is COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations

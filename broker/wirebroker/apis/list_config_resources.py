@@ -1,6 +1,6 @@
 """ListConfigResources, versions 0–1.
 
-ListConfigResources returns the resources that have settings, of the requested types. A request without types gets all types.
+ListConfigResources returns those resources of the requested types that have settings. A request without types gets all types.
 Version 0, whose name was ListClientMetricsResources, returns only client metrics.
 """
 

@@ -1,4 +1,4 @@
-"""The checks of CreateTopics, in the order of the release.
+"""The checks of CreateTopics, in the order in which the release makes them.
 
 With KRaft the controller checks a topic (ReplicationControlManager): its name, its settings, then the placement of its
 partitions. With ZooKeeper the active broker checks the topic (ZkAdminManager). The active broker checks the name only after the

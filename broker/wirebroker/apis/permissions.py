@@ -573,9 +573,9 @@ def _describe_transactions(request: Any, access: Access) -> Slices[Any]:
 
 
 def _offsets(request: Any, access: Access) -> Slices[Any]:
-    """Treats a topic that the client may not see as `KafkaApis.handleOffsetFetchRequest` and
-    `handleDescribeShareGroupOffsetsRequest` do. If the client asks for all topics, the topic is left out. If the client names
-    the topic, the topic is refused, unless the group has an error.
+    """Does the same as `KafkaApis.handleOffsetFetchRequest` and `handleDescribeShareGroupOffsetsRequest` with topics that the
+    client may not see. If the client asks for all topics, such a topic is left out. If the client names the topic, the topic is
+    refused, unless the group has an error.
     """
     by_group = access.exchange.version >= 8 or not isinstance(request, OffsetFetchRequest)
     groups = request.groups if by_group else [request]

@@ -203,7 +203,7 @@ def _partition(
 def _unverified(
     topic: Topic, checked: Verified, requested: PartitionProduceData, exchange: Exchange
 ) -> PartitionProduceResponse | None:
-    """Returns the response to a partition that is not part of the producer's transaction, else None."""
+    """Returns the response for a partition that is not part of the producer's transaction, else None."""
     code = checked.errors.get((topic.name, requested.index))
     if not code:
         return None

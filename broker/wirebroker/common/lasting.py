@@ -130,8 +130,8 @@ class LastingFile:
             self._append(file, self._start)
 
     def _append(self, file: FileIO, piece: bytes) -> None:
-        """Write a whole piece, in several writes if necessary, because a disk that is nearly full or a pipe may accept only a
-        part of the piece."""
+        """Write a whole piece, in several writes if necessary: a pipe, or a disk that is nearly full, may accept only a part of
+        the piece."""
         written = 0
         while written < len(piece):
             count = file.write(piece[written:])

@@ -317,8 +317,8 @@ def _place(acl: Acl) -> Place:
 
 
 def _stands(acl: Acl, denied: Collection[tuple[int, str]]) -> bool:
-    """Tells whether an ACL that allows the operation has an effect: no ACL in `denied` has the same name or a prefix of the
-    name."""
+    """Tells whether an ACL that allows the operation has an effect. It has no effect if an ACL in `denied` has its name, or a
+    prefix of its name."""
     literal = acl.pattern_type == PatternType.LITERAL
     if literal and acl.name == WILDCARD:
         return True

@@ -638,8 +638,8 @@ class Cluster:
         return abs_hash(key) % len(topic.partitions) if topic else None
 
     def coordinator(self, kind: str, key: str) -> int | None:
-        """Returns the broker that coordinates this group ("group"), transactional id ("transaction") or share partition
-        ("share"), or None if no broker does.
+        """Returns the broker that coordinates the key, or None if no broker does. The key is a group id (`kind` is "group"), a
+        transactional id ("transaction") or the key of a share partition ("share").
         """
         log = self.coordinator_log(kind, key)
         return log.leader if log is not None and log.leader != NO_LEADER else None

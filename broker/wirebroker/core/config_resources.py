@@ -1,5 +1,5 @@
-"""The resources that have settings, as DescribeConfigs shows and the AlterConfigs APIs change them: topics, brokers, groups and
-client metrics.
+"""The resources that have settings: topics, brokers, groups and client metrics. DescribeConfigs shows the settings, and the
+AlterConfigs APIs change them.
 
 Kafka checks an alteration twice: first on the receiving broker (ConfigAdminManager), then on the controller
 (ConfigurationControlManager). The receiving broker and the controller have different error messages. The checks of this module

@@ -83,8 +83,8 @@ class Controller:
     def broker_up(self, node_id: int, now: int) -> None:
         """Start the broker if it is down.
 
-        The broker's replicas follow and become in-sync. If one of their partitions has no leader, the broker's replica becomes
-        its leader.
+        The broker's replicas follow and become in-sync. Where a partition has no leader, the broker's replica becomes the
+        leader.
         """
         self.finish()
         broker = self._broker(node_id)

@@ -74,8 +74,8 @@ class Pattern:
         return self._compiled.search(text.encode()) is not None
 
     def learn(self, names: Iterable[str], steps: int) -> bool:
-        """Match the names and remember the results. Stops after `steps` steps of RE2 (about 100 steps take a microsecond) and
-        then returns False if names are left.
+        """Match the names and remember the results. Stops after `steps` steps of RE2, and then returns False if names are left.
+        About 100 steps take a microsecond.
 
         The caller then calls the method again. Every call matches at least one name.
         """

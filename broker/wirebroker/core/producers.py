@@ -58,7 +58,8 @@ class Origin(Enum):
 
 @dataclass(slots=True)
 class Verification:
-    """A partition's record of a transaction whose first batch is not stored yet (Kafka's VerificationStateEntry).
+    """The facts that a partition remembers about a transaction whose first batch is not stored yet (Kafka's
+    VerificationStateEntry).
 
     `lowest_sequence` is the smallest base sequence of the batches in this epoch that waited for the verification. `bumps_epoch`
     is set if the producer uses transaction version 2. `since` is in ms since the epoch.
@@ -351,7 +352,7 @@ def _judge_sequence(state: bytes, batch: BatchHeader, rules: Rules, log_end_offs
 
 
 def _judge_order(batch: BatchHeader, rules: Rules, log_end_offset: int, last: int) -> Verdict:
-    """Compare the first sequence of a batch that is not a retry with the last stored sequence."""
+    """Compare the first sequence of a batch with the last stored sequence. The batch is not a retry."""
     got = batch.base_sequence
     expected = (last + 1) % SEQUENCES
     if got == expected:

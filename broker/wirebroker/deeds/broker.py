@@ -44,7 +44,7 @@ class EngineBroker(TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDeeds)
         return self._engine.cluster.brokers
 
     def why_no_upgrade(self, to: str) -> str:
-        """Returns why the cluster cannot be upgraded to a release, or ""."""
+        """Returns why the cluster cannot be upgraded to a release, or "" if it can."""
         try:
             self._engine.upgrade_from(min(self.nodes), to, 0)
         except ValueError as refused:

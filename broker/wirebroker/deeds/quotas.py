@@ -70,7 +70,7 @@ class QuotaDeeds(Deeds):
 
 
 def set_quota(cluster: Cluster, entity: Mapping[str, str | None], limits: Mapping[str, float], now: int) -> None:
-    """Set limits of an entity, which has a name for each entity type. Raises ValueError if Kafka would refuse a limit, and
+    """Set limits of an entity. `entity` has a name for each entity type. Raises ValueError if Kafka would refuse a limit, and
     OSError if the broker cannot write to its data directory."""
     names, release = _names(entity), cluster.configs.release
     error = entity_error(names, names, release)

@@ -87,8 +87,8 @@ def unfit_indexes(segment: Segment, aborted: Sequence[AbortedTransaction], compl
     """Returns the indexes of a closed segment that contradict its batches. The caller must rebuild these indexes.
 
     `segment` was read before, and `aborted` are the transactions that its markers abort. With `complete`, the log has lost no
-    batches, so `aborted` has all aborted transactions. Raises DamagedFile if the index may be right, because then the log file
-    may belong to another partition.
+    batches, so `aborted` has all aborted transactions. Raises DamagedFile if the index may be right and the log file wrong:
+    then the log file may belong to another partition.
     """
     fits = {
         OFFSET_INDEX: _offsets_fit(segment),

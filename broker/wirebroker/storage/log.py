@@ -82,7 +82,7 @@ class FolderLog:
     # Only a log on disk has these methods
 
     def belongs_to(self, owner: Owner) -> Kept | None:
-        """Set the partition that owns the log. Returns the state of the partition that was read from the files."""
+        """Set the partition that owns the log. Returns the partition's state, which was read from the files."""
         self._owner = owner
         self._last_epoch = -1
         kept, self._kept = self._kept, None
@@ -244,8 +244,8 @@ class FolderLog:
     # Reading
 
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
-        """Returns at most `max_bytes` bytes of batches, from the first batch that ends at or after `offset`. The last batch may
-        be incomplete.
+        """Returns at most `max_bytes` bytes of batches, beginning with the first batch that ends at or after `offset`. The last
+        batch may be incomplete.
         """
         if offset >= min(limit, self.end_offset):
             return EMPTY

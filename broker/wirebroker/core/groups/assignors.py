@@ -22,7 +22,7 @@ Targets = dict[str, Partitions]
 
 
 class Subscriber(NamedTuple):
-    """The data about a member that an assignor uses: the ids of the subscribed topics, and the member's last assignment."""
+    """A member as an assignor sees it: the ids of the topics that it subscribes to, and its last assignment."""
 
     instance_id: str | None
     topics: Sequence[bytes]

@@ -35,9 +35,9 @@ class Format(NamedTuple):
     metadata: OfMember
     """The kind of record with the fields that a member has sent. `read(member, value)` puts these fields into the member."""
     current: OfMember
-    """The kind of record with a member's epochs and assignment, which `read(member, value)` puts into the member, too."""
+    """The kind of record with a member's epochs and assignment. `read(member, value)` puts these into the member, too."""
     target: OfMember
-    """The kind of record with a member's target assignment, which `read(value)` returns."""
+    """The kind of record with a member's target assignment. `read(value)` returns the target assignment."""
     epoch: OfGroup
     assignment: OfGroup
     """The kind of record with the epoch and the time of the target assignment."""

@@ -139,8 +139,8 @@ class ShareStates:
     def alter_offsets(
         self, group_id: str, wanted: Mapping[str, Mapping[int, int]], now: int
     ) -> Generator[None, Any, Mapping[tuple[str, int], Refusal] | Refusal]:
-        """Set the start offsets, by topic and partition, of a group that has no members, in slices. Returns the refusals by
-        partition, or one refusal for all partitions.
+        """Set the start offsets of a group that has no members, in slices. `wanted` has the offsets by topic and partition.
+        Returns the refusals by partition, or one refusal for all partitions.
         """
         group = self._groups.find(group_id, create=CREATES_ALTERED_GROUPS.of(self._groups.release))
         if isinstance(group, Refusal):

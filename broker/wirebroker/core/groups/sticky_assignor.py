@@ -119,7 +119,7 @@ class _Assignment:
                 if task not in had.standby:
                     candidates.setdefault(task, []).append((True, -offset, member_id))
             self.given[member_id] = ({}, {})
-        for task, found in candidates.items():  # members with the standby task come first; equal members by offset
+        for task, found in candidates.items():  # first the members with the standby task, then by offset
             self._was_standby[task] = [each[-1] for each in sorted(found, key=lambda each: each[:2])]
 
     def _grow(self) -> None:

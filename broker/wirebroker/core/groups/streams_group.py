@@ -29,8 +29,8 @@ TaskOffsets = tuple[Some, Some]
 
 
 class Asked(NamedTuple):
-    """The number of times that the broker has asked for a description of the topology of this epoch, and the time at which it
-    may ask again."""
+    """The number of times that the broker has asked for a description of this epoch's topology, and the time at which it may
+    ask again."""
 
     epoch: int
     times: int
@@ -168,8 +168,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         return self.log.epoch(epoch, hashed, **epoch_fields(self.valid_topology_epoch, self.configs))
 
     def replay_other(self, key: Message, value: Any) -> None:
-        """Apply a record that only streams groups have (the topology), or the fields of the epoch's record that only streams
-        groups have."""
+        """Apply the record of the topology, or those fields of the epoch's record that only streams groups have."""
         if isinstance(key, TOPOLOGY_KEY) and value is not None:
             self.topology = Topology(value)
         elif isinstance(key, self.form.epoch.key) and value is not None:

@@ -31,7 +31,7 @@ ATTEMPTS, FIRST_PAUSE_MS = 5, 2000
 """The number of attempts to find the topic's leader, and the pause after the first attempt. The pause doubles after each
 attempt."""
 READ_BYTES = 1 << 20
-"""The number of bytes that one read from the log returns at most."""
+"""One read from the log returns at most this many bytes."""
 
 
 class Letters(NamedTuple):

@@ -1,4 +1,4 @@
-"""The share partitions that brokers lead, and the sessions of their members (Kafka's SharePartitionManager)."""
+"""The share partitions that brokers lead, and the share sessions of group members (Kafka's SharePartitionManager)."""
 
 from __future__ import annotations
 
