@@ -295,6 +295,26 @@ def test_offsets_and_members_survive_a_restart(broker: InProcess) -> None:
         assert (one.heartbeat(), two.heartbeat()) == (0, 0)
 
 
+def test_a_restart_brings_back_the_group_as_its_record_has_it(broker: InProcess) -> None:
+    one, two = stable_pair(broker)
+
+    def assignments() -> dict[str, bytes]:
+        (group,) = client(broker).request(plain("DescribeGroups", groups=[TEAM]), 5).groups
+        return {each.member_id: each.member_assignment for each in group.members}
+
+    before = assignments()
+    one.ask_to_join()
+    two.ask_to_join()
+    one.joined()
+    two.joined()
+    two.ask_to_sync()
+    one.ask_to_join([("range", b"other metadata")])
+    assert two.synced()[0] == REBALANCE
+    assert set(assignments().values()) == {b""}
+    broker.restart("kill")
+    assert assignments() == before
+
+
 def test_offsets_of_an_empty_group_expire(broker: InProcess) -> None:
     nobody = ClassicMember(broker)
     nobody.commit(5)

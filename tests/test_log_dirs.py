@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from crashkit import crash_once
+from inprocess import InProcess
 from kafkawire.disk.damage import DamagedFile, DataError
 from kafkawire.disk.metadata import written_image
 from kafkawire.disk.properties import read_properties
@@ -290,6 +291,20 @@ def test_each_broker_keeps_its_own_placement(dirs: list[Path]) -> None:
         roots = {leader: dirs[0], other: dirs[1]}
         assert placed == {node: str((root / f"node-{node}").resolve()) for node, root in roots.items()}
         assert values(kafka) == [b"a"]
+
+
+def test_a_restart_that_completes_a_reassignment_forgets_the_directories_of_removed_replicas() -> None:
+    broker = InProcess(brokers=3, configs={"log.dirs": "/a,/b"}, topics={"orders": 1})
+    partition = broker._call(lambda engine: engine.cluster.topics["orders"].partitions[0])
+    (before,) = partition.replicas
+    to = [node for node in (1, 2, 3) if node != before]
+    broker.kill_broker(to[0])
+    wanted = [{"name": "orders", "partitions": [{"partition_index": 0, "replicas": to}]}]
+    asked = plain("AlterPartitionReassignments", topics=wanted, timeout_ms=1000)
+    assert client(broker, to[1] - 1).request(asked, 0).error_code == 0
+    broker.restart("clean")
+    assert partition.replicas == to
+    assert partition.log_dirs.keys() == {*to}
 
 
 def test_directories_that_do_not_belong_together_are_refused(dirs: list[Path], tmp_path: Path) -> None:

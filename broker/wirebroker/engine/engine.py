@@ -599,7 +599,10 @@ class Engine:
         if self.store is not None:
             self.store.restart(mode, now)
         for partition in self.cluster.partitions():
+            held = partition.replicas
             partition.restart(mode, now)
+            if partition.replicas != held:  # the restart has completed a reassignment
+                self.cluster.log_dirs.follow(partition)
         self.fetch_sessions.clear()
         self.groups.restart(now)
         self.transactions.restart(now)

@@ -550,8 +550,9 @@ class Group(AnyGroup):
 
     def is_written(self) -> None:
         """Remember that the group's present state is in the log, so that a restart restores this state."""
-        members = self.members
-        self.snapshot = Snapshot(self.generation, self.protocol_type, self.protocol, members.leader, list(members.values()))
+        value = self.record().value
+        assert isinstance(value, GroupMetadataValue)
+        self.snapshot = Snapshot.of(value)
 
     def unload(self) -> None:
         """Respond NOT_COORDINATOR to waiting requests and stop the timers, because the broker no longer coordinates the
@@ -565,13 +566,13 @@ class Group(AnyGroup):
         self.state = self.previous = ClassicGroupState.STABLE if kept.members else ClassicGroupState.EMPTY
         self.state_since = now
         self.generation, self.protocol_type, self.protocol = kept.generation, kept.protocol_type, kept.protocol
-        self.members = Roster(kept.members, kept.leader)
+        members = [replace(member) for member in kept.members]
+        self.members = Roster(members, kept.leader)
         self.pending.clear()
         self._phase = None
         self._unsynced.clear()
         self._read_subscriptions()
-        for member in kept.members:
-            member.joiner = member.syncer = member.heartbeat = None
+        for member in members:
             self._await_heartbeat(member, member.session_timeout, now)
 
     def die(self, now: int) -> None:
