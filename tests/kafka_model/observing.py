@@ -19,6 +19,7 @@ AGAIN = frozenset({3, 5, 6, 7, 13, 14, 15, 16, 19, 20, 41, 45, 51, 56, 100})
 class _Begun(NamedTuple):
     name: str
     producer: str
+    epoch: int
 
 
 class Clients:
@@ -62,9 +63,10 @@ class Clients:
         name = None
         if batch.verified:
             begun = self._open.get(batch.producer_id)
-            if begun is None:
+            if begun is None or (part.code == 0 and batch.epoch > begun.epoch):  # the former transaction has timed out
                 self._count += 1
-                begun = self._open[batch.producer_id] = _Begun(f"transaction {self._count}", event.transactional_id or "")
+                name = f"transaction {self._count}"
+                begun = self._open[batch.producer_id] = _Begun(name, event.transactional_id or "", batch.epoch)
                 self.transactions[begun.name] = Transaction(begun.name, begun.producer, None)
             name = begun.name
         known = None if part.code is None or part.code in AGAIN else not part.code

@@ -202,13 +202,13 @@ def _meant(item: Any, spec: Any, symbols: Symbols, now: int) -> Any:
 
 
 def _batch(told: Json, symbols: Symbols, now: int) -> bytes:
-    """Makes a batch of `n` records (default 1), whose values are the tag and a number. The field `altered` in `told` says which
-    errors the batch gets."""
+    """Makes a batch of `n` records (default 1), whose values are the tag and a number, or null. The field `altered` in `told`
+    says which errors the batch gets."""
     producer = told.get("pid", _NOBODY)
     key = told.get("key")
     sound = build_batch(
         [
-            Record(i, 0, key and key.encode(), f"{told['tag']}{i}".encode())
+            Record(i, 0, key and key.encode(), None if told.get("null") else f"{told['tag']}{i}".encode())
             for i in told.get("offset_deltas") or range(told.get("n", 1))
         ],
         base_timestamp=now + told.get("ts_offset_ms", 0),

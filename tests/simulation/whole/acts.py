@@ -302,7 +302,8 @@ def _session_ends(world: World, chance: Random) -> Things:
 def _member_ends(world: World, chance: Random) -> Things:
     groups = world.engine.groups
     known = sorted((group, member) for group, found in groups.groups.items() for member in found.members)
-    group, member = world.pick(chance, known)
+    waiting = [each for each in known if getattr(groups.groups[each[0]].members[each[1]], "joiner", None) is not None]
+    group, member = world.pick(chance, waiting if waiting and chance.random() < 0.7 else known)
     Doer(world.engine).expire_member([group], member)
     return frozenset({f"group {group}"})
 

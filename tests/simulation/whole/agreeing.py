@@ -7,7 +7,7 @@ only one part, these checks find the defect immediately, long before a client co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
 
 from fuzzing.script import Finding
@@ -17,17 +17,19 @@ from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC
 from wirebroker.core.features import REFUSED_WITHOUT
 from wirebroker.core.groups.modern import ModernGroup
 from wirebroker.core.producers import last_offset, open_since
+from wirebroker.core.purgatory import Periodic, name_of
 from wirebroker.core.share.in_flight import InFlight, RecordState
 
 if TYPE_CHECKING:
+    from simulation.whole.world import World
     from wirebroker.core.partition import Partition
     from wirebroker.core.share.partitions import Held
     from wirebroker.engine.engine import Engine
 
 
-def agree(engine: Engine) -> None:
+def agree(world: World) -> None:
     """Raises Finding if two parts of the state do not agree."""
-    cluster = engine.cluster
+    engine, cluster = world.engine, world.engine.cluster
     for partition in cluster.partitions():
         _offsets(partition)
         _replicas(partition)
@@ -35,11 +37,13 @@ def agree(engine: Engine) -> None:
             raise Finding("a partition has other rules than the cluster", f"{partition.topic}-{partition.index}")
     _metadata(engine)
     _groups(engine)
+    _times(engine, world.now)
+    _same("the periodic work", sorted(periodic_work(engine)), sorted(world.periodic))
     for node_id, session_id in engine.fetch_sessions._sessions:
         if node_id not in cluster.live_brokers:
             raise Finding("a fetch session outlives its broker", f"{session_id} of broker {node_id}")
     if not (engine.turns.waiting or engine.turns.offloads or engine.timers.busy):
-        _shares(engine)
+        _shares(engine, world.sessions.mixed)
 
 
 def _same(what: str, one: object, other: object) -> None:
@@ -116,10 +120,36 @@ def _groups(engine: Engine) -> None:
                     raise Finding(f"a member that is gone has a {what}", f"{name}: {gone}")
 
 
+# Times
+
+
+def periodic_work(engine: Engine) -> list[str]:
+    """Returns the names of the engine's periodic work, without the work for which a group or the controller is responsible."""
+    timers, owners = engine.timers, [getattr(group, "_phase", None) for group in engine.groups.groups.values()]
+    owners += engine.controller._lag_checks.values()
+    set_ones = [getattr(timer.action, "__self__", None) for _, _, timer in timers._heap]
+    return [name_of(each._task) for each in (*set_ones, *timers.resting) if isinstance(each, Periodic) and each not in owners]
+
+
+def _times(engine: Engine, now: int) -> None:
+    """Checks that nothing has happened in the future, also after the clock was set back."""
+    times: dict[str, int] = {}
+    for name, transaction in engine.transactions.transactions.items():
+        times[f"transactional id {name}"] = max(transaction.updated, transaction.started)
+    for name, group in engine.groups.groups.items():
+        group.change_times(lambda time, what=f"group {name}": times.setdefault(what, time) and time)
+    for (node_id, session_id), session in engine.fetch_sessions._sessions.items():
+        times[f"fetch session {session_id} of broker {node_id}"] = max(session.used, session.created)
+    if late := {what: time - now for what, time in times.items() if time > now}:
+        raise Finding("something has happened in the future", str(late))
+
+
 # Share groups
 
 
-def _shares(engine: Engine) -> None:
+def _shares(engine: Engine, mixed: Container[object]) -> None:
+    """Checks share groups. `mixed` are the sessions that had several requests at the same time: as in Kafka, a ShareFetch that
+    waits still acquires records after another request has ended its session."""
     cluster, shares = engine.cluster, engine.shares
     for session in shares.sessions:
         if session.key[0] not in cluster.live_brokers:
@@ -132,8 +162,8 @@ def _shares(engine: Engine) -> None:
             locks += record.lock is not None and record.lock.action is not None
             if record.state.is_terminal:
                 completed += max(last - max(first, held.share.start_offset) + 1, 0)
-            session = shares.sessions.get((held.node_id, held.key[0], record.member_id))
-            if record.state is RecordState.ACQUIRED and session is None:
+            session = (held.node_id, held.key[0], record.member_id)
+            if record.state is RecordState.ACQUIRED and shares.sessions.get(session) is None and session not in mixed:
                 raise Finding("a member without a session has acquired records", f"{held.key} {record.member_id}")
         if held.active:
             _same("completed records", held.share.completed, completed)

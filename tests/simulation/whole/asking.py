@@ -4,7 +4,7 @@ responses. All generators use the same names, so that their requests are about t
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ LONGEST_WAITS = (0, 0, 500, 20_000)
 MOST = 2**31 - 1
 VARIED: dict[tuple[str, str], tuple[Any, ...]] = {
     ("JoinGroup", "rebalance_timeout_ms"): (0, 0, 10, 5000, 300_000, MOST),
-    ("JoinGroup", "session_timeout_ms"): (6000, 10_000, 45_000),
+    ("JoinGroup", "session_timeout_ms"): (6000, 10_000, 45_000, 1_800_000),
     ("ConsumerGroupHeartbeat", "rebalance_timeout_ms"): (0, 1, MOST),
     ("StreamsGroupHeartbeat", "rebalance_timeout_ms"): (0, 1, MOST),
     ("Fetch", "max_wait_ms"): LONGEST_WAITS, ("Fetch", "isolation_level"): (0, 1), ("Fetch", "min_bytes"): (0, 1, MOST),
@@ -47,7 +47,8 @@ STATIC: dict[str, tuple[Any, ...]] = {
 """Values of a static member."""
 OWN_GROUPS = {"groups": "1", "consumers": "2", "shares": "3", "mixed": "3", "streams": "4"}
 """The endings of the names of a subject's groups, if the groups of each type have their own names."""
-ALIKE = dict.fromkeys(("@u", "@n1", "@n2", "@n3"), "@t") | dict.fromkeys(("@b", "@c", "@g", "@h", "@i", "@s"), "@a")
+ALIKE_TOPICS = dict.fromkeys(("@u", "@n1", "@n2", "@n3"), "@t")
+ALIKE = ALIKE_TOPICS | dict.fromkeys(("@b", "@c", "@g", "@h", "@i", "@s"), "@a")
 """If requests shall be about the same thing, these names of topics, groups and transactional ids become the names on the
 right."""
 MOSTLY = 0.8
@@ -55,16 +56,23 @@ MOSTLY = 0.8
 GROUP_FIELDS = ("group_id", "group_ids", "groups", "groups_names", "coordinator_keys", "key")
 SINCE_STATIC = 5
 """The first version of JoinGroup that supports static members."""
+KEYED = 5
+"""The number of keys of records. All records with one of these keys are tombstones."""
 FOLLOWING = 4
 """The next request often comes from the subject of one of the latest requests (this many), so that both concern the same
 things."""
+COMPACTED = {
+    "cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "60000",
+}  # fmt: skip
 TOPICS: dict[str, dict[str, str]] = {
     "t": {"segment.ms": "60000"}, "u": {"segment.ms": "60000", "retention.ms": "86400000"},
-    "c": {"cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.01"},
+    "c": COMPACTED,
     "z": {"compression.type": "uncompressed", "message.timestamp.type": "LogAppendTime"},
     "n": {"max.message.bytes": "400", "message.timestamp.before.max.ms": "3600000"},
 }  # fmt: skip
 """The topics that exist at first, with their settings. Each has two partitions."""
+ALL_COMPACTED = {"t": COMPACTED, "u": COMPACTED | {"cleanup.policy": "compact,delete", "retention.ms": "86400000"}}
+"""Other settings of topics, with which compaction meets transactions."""
 
 
 class Asked(NamedTuple):
@@ -87,7 +95,7 @@ class Speaker:
         self._habits = Habits()
         self._apart = not self._planned and self._seed % 3 > 0
         """Tells whether the groups of each type have names of their own."""
-        self._alike = setting.alike
+        self._alike, self._judged = setting.alike, setting.judged
         self._static = setting.static or (not self._planned and self._seed % 2 == 0)
         """Tells whether some new members of classic groups are static."""
 
@@ -114,14 +122,14 @@ class Speaker:
         self._subject(name).sent(ask)
         self._habits.sent(name, ask)
         self._count += 1
-        _mark(ask.body, name, self._count)
+        _mark(ask.body, name, self._count, tombstones=not self._judged)
         self.symbols.date(self._count, now)
         try:
             body = ask.body
+            if self._alike and chance.random() < MOSTLY:
+                body = _alike(body, ALIKE if self._planned else ALIKE_TOPICS)
             if self._apart:
                 body = _apart(body, OWN_GROUPS.get(name, ""))
-            elif self._alike and chance.random() < MOSTLY:
-                body = _alike(body)
             return Asked(name, ask, from_json(request_class(KEYS[ask.api]), body, self.symbols, now))
         except KeyError:
             return None
@@ -216,9 +224,9 @@ def _shortened(body: Json, chance: Random) -> Json:
     }
 
 
-def _alike(body: Json) -> Json:
-    """Returns a request with the names of `ALIKE`. If `ALIKE` has the same name for several names of the request, the request
-    keeps its names."""
+def _alike(body: Json, names: Mapping[str, str]) -> Json:
+    """Returns a request with other names. If `names` has the same name for several names of the request, the request keeps its
+    names."""
     found = set[tuple[bool, str]]()
 
     def note(field: str, text: str) -> str:
@@ -226,21 +234,25 @@ def _alike(body: Json) -> Json:
         return text
 
     def rename(field: str, text: str) -> str:
-        return ALIKE[text] if text in ALIKE and times[field in GROUP_FIELDS, ALIKE[text]] == 1 else text
+        return names[text] if text in names and times[field in GROUP_FIELDS, names[text]] == 1 else text
 
     _renamed(body, note)
-    times = Counter((group, ALIKE.get(text, text)) for group, text in found)
+    times = Counter((group, names.get(text, text)) for group, text in found)
     renamed: Json = _renamed(body, rename)
     return renamed
 
 
-def _mark(body: Json, subject: str, number: int) -> None:
-    """Makes the values of records unique: their tags begin with the subject's name and the number of the request."""
+def _mark(body: Json, subject: str, number: int, *, tombstones: bool) -> None:
+    """Makes the values of records unique: their tags begin with the subject's name and the number of the request. Gives the
+    records keys and makes some of them tombstones, for topics that are compacted. In a history that is judged, a record is
+    known by its value, so it has no tombstones."""
     for topic in body.get("topic_data", ()):
         for part in topic["partition_data"]:
             for batch in part["records"] or ():
                 if not batch["tag"].startswith(subject):
                     batch["tag"] = f"{subject}{number}.{part['index']}.{batch['tag']}"
+                    batch.setdefault("key", f"k{number % KEYED}")
+                    batch["null"] = tombstones and number % KEYED == 0
 
 
 def _shorten(subject: Any) -> None:

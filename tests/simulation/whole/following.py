@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fuzzing.script import Finding
-from kafkawire.batches import HEADER_SIZE, iter_records, read_header, read_marker
+from kafkawire.batches import DELETE_HORIZON, HEADER_SIZE, iter_records, read_header, read_marker
 from simulation.whole.done import TOPIC
 from wirebroker.core.cluster import Topic
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.partition import Partition
-from wirebroker.core.producers import last_timestamp
+from wirebroker.core.producers import last_offset, last_timestamp
 from wirebroker.core.share.in_flight import InFlight, RecordState
 
 if TYPE_CHECKING:
@@ -65,6 +65,13 @@ class Followed:
     """The batches before this offset may be stored again, because a test has made brokers forget producers."""
     cut: int | None = None
     """The offset to which a test has truncated the log."""
+    cleaned: int = 0
+    """The offset up to which the log is compacted."""
+    latest: dict[bytes, int] = field(default_factory=dict)
+    """The offset of the last record of each key, but only if this record is neither a tombstone nor in a transaction."""
+    strangers: set[int] = field(default_factory=set)
+    """The brokers that are eligible leader replicas but have no replica. As in Kafka, such a broker may lead with an empty log
+    after a further reassignment."""
 
 
 class Following:
@@ -73,6 +80,11 @@ class Following:
     def __init__(self) -> None:
         self._logs: dict[tuple[bytes, int], Followed] = {}
         self._was_faulty = False
+        self._looked = 0
+        """The time of the last look."""
+        self._outliving: set[tuple[str, Any]] = set()
+        """The groups whose offsets or states outlive their topic as in Kafka, because nobody could write the coordinators' logs
+        when the topic was deleted."""
 
     def look(self, world: World) -> None:
         """Follow all logs up to their ends. Raises Finding."""
@@ -85,12 +97,29 @@ class Following:
             for partition in topic.partitions:
                 known = self._logs.setdefault((topic.topic_id, partition.index), Followed())
                 self._follow(partition, known, world.now, falls)
+                self._compacted(partition, known, self._looked)
                 if not falls and partition.log_start_offset > known.start:
                     self._deleted(world, topic, partition, known)
                 known.start = partition.log_start_offset
         for record, member in _acquired(world.engine):
             if record.lock is None or record.lock.action is None:
                 raise Finding("an acquired record has no lock that ends", member)
+        self._of_deleted_topics(world)
+        self._looked = world.now
+
+    def _of_deleted_topics(self, world: World) -> None:
+        """Checks that groups have no offsets and no states of deleted topics, also not in open transactions."""
+        engine, cluster = world.engine, world.engine.cluster
+        if engine.turns.waiting or engine.turns.offloads or engine.timers.busy:
+            return
+        offsets, states = engine.groups.offsets, engine.groups.share_state.states
+        told = {(group, topic) for group in engine.groups.groups for topic, _ in offsets.all_of(group)}
+        told |= {(group, topic_id) for group, topic_id, _ in states}
+        left = {each for each in told if each[1] not in cluster.topics and each[1] not in cluster.topics_by_id}
+        if left and (world.in_trouble or world.disk_had_failed or any(map(_unwritable, cluster.partitions()))):
+            self._outliving |= left
+        if late := left - self._outliving:
+            raise Finding("offsets or states of a deleted topic", str(late))
 
     def ended(self, topic_id: bytes, index: int) -> list[Ended]:
         """Returns the transactions of a log that have ended."""
@@ -125,9 +154,9 @@ class Following:
     @classmethod
     def _follow(cls, partition: Partition, known: Followed, now: int, falls: bool) -> None:
         where, high = f"{partition.topic}-{partition.index}", partition.high_watermark
-        if high < known.high and not falls:
+        if high < known.high and not (falls or known.strangers):
             raise Finding("the high watermark falls", f"{where}: from {known.high} to {high}")
-        known.high = high
+        known.high, known.strangers = high, {*partition.eligible} - {*partition.replicas}
         if known.cut is not None and partition.log_end_offset < known.cut:
             raise Finding(
                 "a truncated log loses more than it must", f"{where}: {partition.log_end_offset}, expected {known.cut}"
@@ -146,9 +175,11 @@ class Following:
             known.ended.clear()
             known.sent.clear()
             known.producers.clear()
+            known.latest.clear()
+            known.cleaned = partition.log.cleaned_to
         if partition.log_end_offset > known.position:
             for raw in partition.log.batches(known.position):
-                cls._appended(where, known, raw, now)
+                cls._appended(partition, where, known, raw, now)
             known.position = partition.log_end_offset
         first = min((each for each in known.open.values() if each >= partition.log_start_offset), default=high)
         if partition.last_stable_offset > first:
@@ -186,8 +217,41 @@ class Following:
         known.producers = {key: min(last_timestamp(state), now) for key, state in partition.producers.items()}
 
     @staticmethod
-    def _appended(where: str, known: Followed, raw: memoryview, now: int) -> None:
+    def _compacted(partition: Partition, known: Followed, since: int) -> None:
+        """After a round of compaction, checks what has stayed. The round was at the time `since` or later."""
+        start, end = partition.log_start_offset, partition.log.cleaned_to
+        if end <= known.cleaned:
+            return
+        known.cleaned, where = end, f"{partition.topic}-{partition.index}"
+        if end > partition.last_stable_offset:
+            raise Finding("an open transaction is compacted", f"{where}: to {end}, stable to {partition.last_stable_offset}")
+        lasts, left = set[tuple[int, int]](), set[int]()
+        for raw in partition.log.batches(start):
+            header = read_header(raw)
+            if header.base_offset >= end:
+                break
+            lasts.add((header.producer_id, header.last_offset))
+            is_due = bool(header.attributes & DELETE_HORIZON) and header.base_timestamp <= since
+            for record in iter_records(raw):
+                left.add(header.base_offset + record.offset_delta)
+                if is_due and (header.is_control or record.value is None):
+                    raise Finding("a tombstone or marker stays after its time", f"{where}: {header}")
+        if lost := [each for each in known.latest.items() if start <= each[1] < end and each[1] not in left]:
+            raise Finding("compaction removes the last record of a key", f"{where}: {lost}")
+        lasts_of = {(key, last_offset(state)) for key, state in partition.producers.items() if isinstance(key, int)}
+        if gone := [each for each in lasts_of - lasts if start <= each[1] < end]:
+            raise Finding("compaction removes the last batch of a producer", f"{where}: {gone}")
+
+    @staticmethod
+    def _appended(partition: Partition, where: str, known: Followed, raw: memoryview, now: int) -> None:
         header = read_header(raw)
+        if (epoch := partition.epochs.at(header.base_offset)) != header.partition_leader_epoch:
+            raise Finding("the leader epochs of a log are not those of its batches", f"{where}: {epoch}, {header}")
+        if partition.policy.compacted and not header.is_control:
+            for record in iter_records(raw):
+                known.latest.pop(record.key or b"", None)
+                if record.key and record.value is not None and not header.is_transactional:
+                    known.latest[record.key] = header.base_offset + record.offset_delta
         batch = Batch(header.base_offset, header.last_offset, header.max_timestamp, now)
         known.batches.append(batch)
         if header.is_control:
@@ -222,6 +286,10 @@ class Following:
                 told = f"{topic.name}-{partition.index}: the batch up to {each.last}"
                 raise Finding("retention deletes a batch too early", told)
         known.batches = [each for each in known.batches if each.last >= partition.log_start_offset]
+
+
+def _unwritable(partition: Partition) -> bool:
+    return partition.leader == NO_LEADER or partition.replication.too_few
 
 
 def _asked_to_delete(world: World, topic: str, index: int) -> Iterator[int]:

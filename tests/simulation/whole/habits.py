@@ -131,6 +131,10 @@ def _following(ask: Ask, told: Json) -> Iterator[Ask]:
     if ask.api == "Fetch" and ask.version >= SINCE_SESSIONS and told.get("session_id"):
         session = {"session_id": told["session_id"], "session_epoch": ask.body.get("session_epoch", -1) + 1}
         yield replace(ask, body=ask.body | session)
+    elif ask.api == "ShareFetch" and (acquired := list(_acquired(told))):
+        named = {name: ask.body[name] for name in ("group_id", "member_id")}
+        session = {"share_session_epoch": ask.body["share_session_epoch"] + 1, "topics": acquired}
+        yield Ask(0, "ShareAcknowledge", 1, named | session)
     elif ask.api == "DeleteTopics":
         names = [each["name"] for each in ask.body.get("topics", ()) if each.get("name")] or ask.body.get("topic_names", ())
         made = [
@@ -140,6 +144,23 @@ def _following(ask: Ask, told: Json) -> Iterator[Ask]:
     elif ask.api == "AddOffsetsToTxn":
         named = {name: ask.body[name] for name in ("transactional_id", "producer_id", "producer_epoch", "group_id")}
         yield Ask(0, "TxnOffsetCommit", 2, named | {"topics": [{"name": "@t", "partitions": [OFFSET]}]})
+
+
+def _acquired(told: Json) -> Iterator[Json]:
+    """Yields the topics of a ShareFetch response with acknowledgements of the last acquired record of each partition."""
+    for topic in told.get("responses", ()):
+        parts = [
+            {"partition_index": part.get("partition_index", 0), "acknowledgement_batches": [_last_of(part["acquired_records"])]}
+            for part in topic["partitions"]
+            if part.get("acquired_records")
+        ]
+        if parts:
+            yield {"topic_id": topic["topic_id"], "partitions": parts}
+
+
+def _last_of(acquired: list[Json]) -> Json:
+    last = acquired[-1].get("last_offset", 0)
+    return {"first_offset": last, "last_offset": last, "acknowledge_types": [1 + last % 3]}
 
 
 def _ends(ask: Ask) -> Iterator[tuple[tuple[str, Any], Ask]]:
@@ -162,8 +183,16 @@ def _batches(ask: Ask) -> Iterator[Json]:
 
 def _rival(subject: str, ask: Ask, chance: Random) -> Due:
     """Returns the request that another client sends after this request: the same request, a commit of the same offsets without
-    a transaction, or the end of the session or of the membership."""
+    a transaction, the end of the session or of the membership, or a DeleteRecords of the written records."""
     leaving = next((name for name in EPOCHS if name in ask.body), None)
+    if ask.api == "Produce" and chance.random() < 0.3:
+        topics = [
+            {"name": each.get("name") or each["topic_id"], "partitions": [
+                {"partition_index": part["index"], "offset": chance.choice([-1, -1, 1])} for part in each["partition_data"]
+            ]}
+            for each in ask.body["topic_data"]
+        ]  # fmt: skip
+        return subject, Ask(0, "DeleteRecords", 2, {"topics": topics, "timeout_ms": 1000})
     if ask.api == "TxnOffsetCommit" and chance.random() < 0.7:
         topics = [
             topic | {"partitions": [part | {"committed_offset": chance.randrange(50)} for part in topic["partitions"]]}

@@ -33,7 +33,7 @@ from wirebroker.core.producers import open_since
 from wirebroker.core.transactions.transaction import TransactionState
 
 if TYPE_CHECKING:
-    from simulation.whole.world import Sent, World
+    from simulation.whole.world import Link, Sent, World
     from wirebroker.core.partition import Partition
 
 MOST_FIRED = 5000
@@ -57,7 +57,7 @@ def after_step(world: World, fired: Counter[str]) -> None:
     for name, times in fired.items():
         if times > MOST_FIRED:
             raise Finding(f"{name} fires too often", f"{times} times in one step")
-    agree(world.engine)
+    agree(world)
     world.following.look(world)
     nobody_left_waits(world)
 
@@ -68,6 +68,14 @@ def closed(world: World, sent: Sent | None, reason: str) -> None:
         raise Finding("a connection is closed without a reason", str(sent))
     if not (world.expects_closes or world.in_trouble or any(part in reason for part in CLOSES)):
         raise Finding(f"{sent.api if sent else 'no request'}: the connection is closed", f"{sent}: {reason}")
+
+
+def authenticated(world: World, link: Link, response: Any) -> None:
+    """Checks that a session ends when the response to SaslAuthenticate says. Raises Finding."""
+    if lifetime := getattr(response, "session_lifetime_ms", 0):
+        ends, expected = link.connection.session.expires_at, world.now + lifetime
+        if ends != expected:
+            raise Finding("a session ends at another time than its client was told", f"{ends}, expected {expected}")
 
 
 # In the end
@@ -160,17 +168,18 @@ def _no_transaction_hangs(world: World, partition: Partition) -> None:
 
 
 def _waiting(world: World) -> list[Sent]:
-    """Returns the requests that wait for a response. As in Kafka, a JoinGroup gets no response after the same member has sent
-    another JoinGroup."""
+    """Returns the requests that wait for a response. As in Kafka, a JoinGroup or SyncGroup gets no response after the same
+    member has sent another one."""
     waiting = [link.awaited[0] for link in world.links.values() if link.awaited]
-    joins = Counter(
-        (each.request.group_id, each.request.member_id) for each in world.history if each.api in ("JoinGroup", "SyncGroup")
-    )
-    return [
-        each
-        for each in waiting
-        if each.api not in ("JoinGroup", "SyncGroup") or joins[each.request.group_id, each.request.member_id] < 2
-    ]
+    latest = {_of_member(each): each for each in world.history}
+    return [each for each in waiting if _of_member(each) is None or latest[_of_member(each)] is each]
+
+
+def _of_member(sent: Sent) -> tuple[str, str, str] | None:
+    """Returns the API, the group and the member of a JoinGroup or SyncGroup of a known member; otherwise None."""
+    if sent.api not in ("JoinGroup", "SyncGroup") or not sent.request.member_id:
+        return None
+    return sent.api, sent.request.group_id, sent.request.member_id
 
 
 def as_the_rules_say(world: World) -> None:

@@ -102,7 +102,7 @@ ACT_WEIGHTS = {
     "clock: at once": 6.0, "clock: seconds": 4.0, "clock: minutes": 2.5, "clock: hours": 0.7, "clock: days": 0.5,
     "a client leaves": 1.0, "faults end": 1.0, "the disk is well again": 0.6, "soft reset": 0.15, "restore": 0.15,
     "running: restart": 0.5, "cluster: start_broker": 1.0, "cluster: kill_broker": 0.4, "cluster: move_leader": 0.4,
-    "cluster: freeze_replica": 0.5, "an internal topic is deleted": 0.2, "state: truncate": 0.2,
+    "cluster: freeze_replica": 0.5, "an internal topic is deleted": 0.2, "state: truncate": 0.4,
     "start again cleanly": 0.3, "start again after a kill": 0.3, "the disk is full": 0.3, "the disk fails once": 0.3,
 }  # fmt: skip
 """The weights of acts. The weight of every other act is 0.12."""
@@ -112,7 +112,7 @@ WEIGHTS: dict[str, float] = {api: OFTEN.get(api, SELDOM.get(api, 1)) for api in 
 THEMES: dict[str, tuple[str, ...]] = {
     "classic groups": (
         "JoinGroup", "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "DescribeGroups",
-        "DeleteGroups", "OffsetDelete", "clock: at once", "clock: seconds",
+        "DeleteGroups", "OffsetDelete", "a member's session ends", "clock: at once", "clock: seconds",
     ),
     "consumer groups": (
         "ConsumerGroupHeartbeat", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "OffsetCommit", "OffsetFetch",
@@ -140,6 +140,11 @@ THEMES: dict[str, tuple[str, ...]] = {
         "Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch", "ElectLeaders", "AlterPartitionReassignments",
         "cluster: kill_broker", "cluster: start_broker", "cluster: move_leader", "cluster: freeze_replica", "clock: seconds",
         "clock: days",
+    ),
+    "transactions on replicas": (
+        "InitProducerId", "AddPartitionsToTxn", "AddPartitionsToTxn", "Produce", "Produce", "Produce", "EndTxn", "EndTxn",
+        "cluster: freeze_replica", "cluster: freeze_replica", "cluster: move_leader", "cluster: kill_broker",
+        "cluster: start_broker", "ElectLeaders", "Fetch", "state: truncate", "clock: at once",
     ),
     "topics": (
         "CreateTopics", "DeleteTopics", "CreatePartitions", "Metadata", "DescribeTopicPartitions", "Produce", "Fetch",

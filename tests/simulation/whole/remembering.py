@@ -1,18 +1,32 @@
-"""Checks that brokers keep their state over a restart."""
+"""Checks that brokers keep their state over a restart: the state that they described before, and the state in the coordinators'
+logs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import astuple, replace
+
 from fuzzing.script import Finding
 from simulation.whole.done import ABSENT, Key
 from simulation.whole.shown import shown
+from wirebroker.core.cluster import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from wirebroker.core.elections import NO_LEADER
-from wirebroker.core.transactions.transaction import NO_EPOCH
+from wirebroker.core.features import TRANSACTION
+from wirebroker.core.groups.loading import GroupLog
+from wirebroker.core.groups.modern import ModernGroup
+from wirebroker.core.groups.offsets import OffsetStore
+from wirebroker.core.share.coordinator import ShareCoordinator
+from wirebroker.core.transactions.log import read_transactions
+from wirebroker.core.transactions.transaction import NO_EPOCH, Transaction
 
 if TYPE_CHECKING:
     from simulation.whole.world import World
+
+
+EMPTY = (0, None, ())
+"""A classic group without a record: a group whose clients only commit offsets."""
 
 
 def restarting(world: World, mode: str, restart: Callable[[str], None]) -> None:
@@ -25,10 +39,70 @@ def restarting(world: World, mode: str, restart: Callable[[str], None]) -> None:
     before = shown(world) if cluster.live_brokers and tells else {}
     restart(mode)
     world.settle()
+    as_logged(world)
     if mode == "kill":  # the checkpoint of the log start offsets may be older
         world.done.starts.clear()
     if before:
         remembers(world, mode, before)
+
+
+def as_logged(world: World) -> None:
+    """Checks that after a restart the coordinators have the state that their logs have."""
+    engine, shares = world.engine, ShareCoordinator(world.engine.cluster)
+    offsets, transactions, groups = OffsetStore(), dict[str, Transaction](), dict[str, Any]()
+    for partition in engine.cluster.partitions():
+        batches = partition.log.batches(partition.log_start_offset)
+        if partition.topic == GROUP_TOPIC:
+            loaded = GroupLog(partition.index, offsets, engine.groups.changes)
+            for batch in batches:
+                loaded.read(batch)
+            groups |= {name: _classic(group.generation, group.protocol, group) for name, group in loaded.classic.items()}
+            groups |= {name: _modern(group) for name, group in loaded.modern.items()}
+        elif partition.topic == TRANSACTION_TOPIC:
+            read_transactions(batches, transactions)
+        elif partition.topic == SHARE_TOPIC:
+            shares.load(partition.index, batches, world.now)
+    held = engine.groups
+    _same("groups", {name: _group(group) for name, group in held.groups.items()}, dict.fromkeys(held.groups, EMPTY) | groups)
+    _same("offsets", held.offsets._groups, offsets._groups)
+    if "offset" not in world.done.vague:  # a soft reset forgets the offsets of transactions, but writes no markers
+        _same("offsets of transactions", held.offsets._pending, offsets._pending)
+    if engine.configs.features[TRANSACTION]:  # at level 0, the records lack some fields
+        _same("transactions", _without_times(engine.transactions.transactions), _without_times(transactions))
+    _same("states of share groups", held.share_state.states, shares.states)
+
+
+def _without_times(transactions: Mapping[str, Transaction]) -> dict[str, Any]:
+    """Returns the transactions without their times, which move when the clock is set back, and without the partitions of
+    ending ones, because the log does not have which partitions already have markers."""
+    changing: dict[str, Any] = {"updated": 0, "started": 0, "marked": {}}
+    return {
+        name: astuple(replace(each, **changing, partitions=set() if each.state.ending else each.partitions))
+        for name, each in transactions.items()
+    }
+
+
+def _group(group: Any) -> Any:
+    return _modern(group) if isinstance(group, ModernGroup) else _classic(group.generation, group.protocol, group)
+
+
+def _classic(generation: int, protocol: str | None, group: Any) -> Any:
+    members = group.members.values() if isinstance(group.members, Mapping) else group.members
+    said = [
+        (each.member_id, each.instance_id, each.assignment, each.rebalance_timeout, each.session_timeout, each.protocols)
+        for each in members
+    ]
+    return generation, protocol or None, tuple(sorted(said))
+
+
+def _modern(group: Any) -> Any:
+    return group.kind, group.epoch, {name: member.epoch for name, member in group.members.items()}
+
+
+def _same(what: str, found: Mapping[Any, Any], logged: Mapping[Any, Any]) -> None:
+    for key in found.keys() | logged.keys():
+        if (one := found.get(key)) != (other := logged.get(key)):
+            raise Finding(f"not as the log says: {what}", f"{key}: {one}, expected {other}")
 
 
 def remembers(world: World, mode: str, before: Mapping[Key, Any]) -> None:

@@ -53,7 +53,7 @@ class Setting:
     static: bool = False
     """Tells whether the new members of a plan's groups are static and have short rebalance timeouts."""
     alike: bool = False
-    """Tells whether most steps are about the same topic, the same group and the same transactional id."""
+    """Tells whether most steps are about the same topic, the same group and, in a plan, the same transactional id."""
 
 
 class Schedule(NamedTuple):
@@ -120,7 +120,11 @@ def _drawn(setting: Setting, chance: random.Random) -> list[str]:
     """Draws kinds by weight, where kinds of the schedule's themes have larger weights. Leaves out the kinds of some other
     themes, because with fewer kinds, each kind occurs more often."""
     upgrades = bool(setting.release)
-    fits = {"the disk": setting.data, "replicas": setting.brokers > 1, "security": setting.secured, "upgrades": upgrades}
+    several = setting.brokers > 1
+    fits = {
+        "the disk": setting.data, "replicas": several, "transactions on replicas": several, "security": setting.secured,
+        "upgrades": upgrades,
+    }  # fmt: skip
     themes = chance.sample([each for each in THEMES if fits.get(each, True)], k=chance.choice([0, 1, 1, 2]))
     themes += [each for each, fit in fits.items() if fit and chance.random() < 0.4]
     often = [kind for theme in themes for kind in THEMES[theme]]
@@ -140,5 +144,5 @@ def _setting(seed: int, chance: random.Random) -> Setting:
         seed, brokers=chance.choice([1, 1, 3]), data=data, sync=chance.choice(["never", "always"]) if data else "never",
         secured=chance.random() < 0.3, sliced=sliced, warm=chance.random() < 0.7,
         traced=chance.random() < 0.15, judged=judged and not sliced,
-        release=chance.choice(["kafka-3.9", "kafka-4.0"]) if chance.random() < 0.05 else "",
+        release=chance.choice(["kafka-3.9", "kafka-4.0"]) if chance.random() < 0.05 else "", alike=chance.random() < 0.3,
     )  # fmt: skip

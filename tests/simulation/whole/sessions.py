@@ -23,6 +23,8 @@ class Sessions:
         self._next: dict[Any, int] = {}
         self._waiting: defaultdict[Any, set[int]] = defaultdict(set)
         """The numbers of the requests that have no response yet."""
+        self.mixed: set[Any] = set()
+        """The sessions that had several requests at the same time."""
         self._unordered: set[int] = set()
 
     def following(self, key: Any) -> int:
@@ -41,6 +43,7 @@ class Sessions:
         if (key := _key(sent, None)) is not None:
             if waiting := self._waiting[key]:
                 self._unordered |= {*waiting, sent.number}
+                self.mixed.add(key)
             waiting.add(sent.number)
 
     def lost(self, sent: Sent) -> None:

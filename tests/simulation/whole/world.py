@@ -27,8 +27,9 @@ from kafkawire.registry import KEYS, api_name
 from random_dialogues import logins
 from simulation.whole import holding
 from simulation.whole.acts import ACTS, IMPOSSIBLE
+from simulation.whole.agreeing import periodic_work
 from simulation.whole.answering import complete
-from simulation.whole.asking import TOPICS, Asked, Speaker
+from simulation.whole.asking import ALL_COMPACTED, TOPICS, Asked, Speaker
 from simulation.whole.done import BROKER, SELDOM, Done, Key
 from simulation.whole.following import Following
 from simulation.whole.kinds import NO_CHANGE
@@ -59,11 +60,14 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "2", "delegation.token.secret.key": "secret", "num.partitions": "2",
     "transactional.id.expiration.ms": "604800000", "offsets.retention.minutes": "10080",
     "delegation.token.expiry.time.ms": "3600000", "connection.failed.authentication.delay.ms": "100",
+    "connections.max.reauth.ms": "120000",
 }  # fmt: skip
 SECURED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS;User:admin", "allow.everyone.if.no.acl.found": "true",
 }  # fmt: skip
+COMPACTED_EACH = 4
+"""In each n-th schedule, more topics are compacted, where n is this number."""
 JUDGED_MS = 3 * 86_400_000
 """After this time in ms, the model of Kafka's rules stops judging."""
 FAULTY = 4
@@ -173,6 +177,7 @@ class World:
         self.disk = None if self._folder is None else Disk(self._folder, self._patch)
         self._profile = setting.release
         self.engine = self.new_engine(first=True)
+        self.periodic = periodic_work(self.engine)
         self.speaker = Speaker(setting)
         self._learn_topics()
 
@@ -180,6 +185,7 @@ class World:
         """Returns an engine with the setting's options, which loads the data directory if there is one. The first engine has
         the topics that exist at the beginning."""
         setting = self.setting
+        topics = TOPICS if setting.judged or setting.seed % COMPACTED_EACH else TOPICS | ALL_COMPACTED
         options = BrokerOptions(
             random_seed=setting.seed, brokers=setting.brokers, warm=setting.warm, telemetry=True,
             data=self.data_directories or None, sync=setting.sync,  # type: ignore[arg-type]
@@ -188,7 +194,7 @@ class World:
             users={logins.USER: logins.PASSWORD} if setting.secured else None,
             topics={
                 name: {"partitions": 2, "replication_factor": setting.brokers, "configs": configs}
-                for name, configs in (TOPICS.items() if first else ())
+                for name, configs in (topics.items() if first else ())
             },
         )  # fmt: skip
         engine = options.new_engine(self.now)
@@ -557,6 +563,7 @@ class World:
             self._unjudged(sent)
         else:
             self.sessions.answered(sent, sent.response)
+            holding.authenticated(self, link, sent.response)
             self.readers.answered(self, sent, sent.response)
             complete(sent, sent.response)
         if self.engine.faults is None:
