@@ -103,7 +103,7 @@ def _options(fault_seed: int, given: Mapping[str, Any]) -> BrokerOptions:
 
 
 def _takes(settings: Callable[P, object]) -> Callable[[Callable[..., None]], Callable[Concatenate[MockKafka, P], None]]:
-    """Show type checkers and IDEs that the constructor takes these settings as arguments."""
+    """Shows type checkers and IDEs that the constructor takes the arguments of `settings`."""
     return lambda constructor: cast("Callable[Concatenate[MockKafka, P], None]", constructor)
 
 
@@ -134,7 +134,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         self._protocol = protocol_named(own["security"])
         self._tls_folder: tempfile.TemporaryDirectory[str] | None = None
         self._ended: Engine | None = None
-        """The engine of a stopped broker, because the report of a failed test needs the engine's state."""
+        """The engine of a stopped broker. It is kept because the report of a failed test needs its state."""
         self._ports: list[Address] = []
         self._new_control = _control_maker() if own["control"] else None
         self.clock = ClockControl(self)
@@ -182,7 +182,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         self._ports.clear()
 
     def _certificates(self) -> Tls | None:
-        """Returns the certificates of a broker with TLS. Creates certificates if the settings do not name any."""
+        """Returns the broker's certificates, or None without TLS. Creates certificates if the settings name none."""
         if not self._protocol.tls:
             return None
         settings = self._options.settings
@@ -222,8 +222,8 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         return self._in_loop(lambda host: function(host.up_to_date()))
 
     def _at_last(self, read: Callable[[Engine], T]) -> T | None:
-        """Calls the function `read` with the engine, and returns the result. This works after the broker has stopped, too.
-        Returns None if the broker has never run.
+        """Calls the function `read` with the engine, and returns the result. Also works after the broker has stopped. Returns
+        None if the broker has never run.
         """
         if self.running:
             return self._call(read)
@@ -291,9 +291,9 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
 
         `library` is kafka-python, aiokafka, confluent, java, kafkajs, franz-go or a name of librdkafka. `user` is the name of a
         user, by default the first user in `users`. By default, `mechanism` is the first enabled mechanism of SCRAM-SHA-256,
-        SCRAM-SHA-512 and PLAIN with which the user can log in. With OAUTHBEARER, any name is valid. If ssl.client.auth requires
-        a client certificate, the settings contain one. Raises ValueError if the library or the user is unknown, if there is no
-        user, or if tokens for OAUTHBEARER must be signed.
+        SCRAM-SHA-512 and PLAIN with which the user can log in. With OAUTHBEARER, any user name is valid. If ssl.client.auth
+        requires a client certificate, the settings contain one. Raises ValueError if the library or the user is unknown, if
+        there is no user, or if tokens for OAUTHBEARER must be signed.
         """
         from wirebroker.testing.client_settings import Access, client_settings
 
@@ -393,7 +393,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         return self._call(lambda engine: len(engine.connections))
 
     def audit(self, topics: Iterable[str] | str | None = None, *, intended: Rows | None = None) -> AuditReport:
-        """Check in the stored records of these topics, or of all topics, whether each record was delivered exactly once.
+        """Check whether each record was delivered exactly once, in the stored records of `topics`, by default of all topics.
 
         `intended` are the records that the application meant to send: rows, or a journal's path (`wirebroker.audit.journal`).
         Raises KeyError if a topic does not exist, and ValueError if a row cannot be read.
@@ -463,7 +463,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
 
 
 class ClockControl:
-    """Moves a broker's clock. The timers inside clients do not change."""
+    """Moves a broker's clock. The timers inside clients do not follow this clock."""
 
     def __init__(self, kafka: MockKafka) -> None:
         self._kafka = kafka
@@ -488,7 +488,7 @@ class ClockControl:
 
 
 class _Part(Deeds):
-    """A part of a MockKafka."""
+    """The base class of parts such as `kafka.quotas`, whose deeds act on the broker of a MockKafka."""
 
     def __init__(self, kafka: MockKafka) -> None:
         self._kafka = kafka
@@ -531,8 +531,8 @@ class TelemetryView(_Part, TelemetryDeeds):
         return f"TelemetryView({len(engine.telemetry.pushes) if engine is not None else 0} pushes)"
 
     def points(self, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
-        """Returns the metrics that clients have pushed, the oldest first. With `client_id` or `metric`, the result has only the
-        metrics of this client, or only this metric. This needs the extra "telemetry" of the package.
+        """Returns the metrics that clients have pushed, the oldest first. `client_id` limits the result to the metrics of one
+        client, and `metric` to one metric. Needs the extra "telemetry" of the package.
 
         Raises RuntimeError if the extra is not installed, and ValueError if a push cannot be parsed.
         """

@@ -42,10 +42,9 @@ class ProxyKafka(InProcess[ProxyHost]):
     is not on this machine, `faults.add` raises FaultError unless `allow_faults` is set. `configs` sets limits for clients; the
     keys are Kafka's names, such as `socket.request.max.bytes`. `client_tls` is for connections of clients, `upstream_tls` for
     connections to brokers. If `upstream_tls` has a certificate, `client_tls` must require certificates from clients
-    (`verify_mode`), unless the proxy listens on loopback. `command_config` is a file of client properties that replaces
-    `upstream_tls`, as for `wirebroker proxy`. `capture` is a pcapng file for Wireshark. `control` opens the HTTP control and
-    the live page, at `control_url` (needs the extra control). Raises ValueError for an address that is not of the form
-    host:port.
+    (`verify_mode`), unless the proxy listens on loopback. The file `command_config` has client properties, as for `wirebroker
+    proxy`, and replaces `upstream_tls`. `capture` is a pcapng file for Wireshark. `control` opens the HTTP control and the live
+    page, at `control_url` (needs the extra control). Raises ValueError for an address that is not of the form host:port.
     """
 
     def __init__(
@@ -125,7 +124,7 @@ class ProxyKafka(InProcess[ProxyHost]):
     def metric_points(self, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
         """Returns the metrics that clients have pushed to brokers (KIP-714), oldest first. Needs the extra telemetry.
 
-        Raises RuntimeError without that package, and ValueError for a push that cannot be read.
+        Raises RuntimeError if the extra is not installed, and ValueError for a push that cannot be read.
         """
         from wirebroker.testing.metric_points import points
 

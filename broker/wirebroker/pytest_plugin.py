@@ -50,7 +50,7 @@ _makers = pytest.StashKey[dict["MockKafka", Callable[[], "MockKafka"]]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and keep a list of all brokers that tests start."""
+    """Register the marker, and make the list of all brokers that tests start."""
     about = "how the mock_kafka fixture's MockKafka is set up; explore=True runs the test once for each fault"
     config.addinivalue_line("markers", f"mock_kafka(**settings): {about}")
     config.stash[_brokers] = []
@@ -155,8 +155,8 @@ def kafka_proxy(_wirebroker_thread: LoopThread) -> Iterator[Callable[..., ProxyK
 def module_mock_kafka(
     request: pytest.FixtureRequest, mock_kafka_settings: Mapping[str, Any], _wirebroker_thread: LoopThread
 ) -> Iterator[MockKafka]:
-    """A broker for this module, reset softly after each test that uses it. A marker in the module's `pytestmark` can set it
-    up.
+    """A broker for this module, reset softly after each test that uses it. A marker in the module's `pytestmark` can give the
+    broker's settings.
     """
     yield from _kept(request, {**mock_kafka_settings, **_marked(request.node)}, _wirebroker_thread)
 
@@ -165,7 +165,7 @@ def module_mock_kafka(
 def session_mock_kafka(
     request: pytest.FixtureRequest, mock_kafka_settings: Mapping[str, Any], _wirebroker_thread: LoopThread
 ) -> Iterator[MockKafka]:
-    """A broker for the session, set up by `mock_kafka_settings`, and reset softly after each test that uses it."""
+    """A broker for the session, with the settings in `mock_kafka_settings`. It is reset softly after each test that uses it."""
     yield from _kept(request, {**mock_kafka_settings}, _wirebroker_thread)
 
 
@@ -215,8 +215,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _sets(faults: Any) -> list[tuple[str, Any]]:
-    """Returns the sets of faults, each with its name. `faults` is a dict or a list of lists. For a single set of faults,
-    returns an empty list.
+    """Returns the sets of faults in a dict or in a list of lists, each with its name. If `faults` is a single set, returns an
+    empty list.
     """
     if isinstance(faults, Mapping):
         return list(faults.items())

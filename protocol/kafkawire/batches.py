@@ -26,7 +26,7 @@ CRC_START: Final = 21
 """The first byte that the CRC covers."""
 LENGTH_START: Final = 8
 LOG_OVERHEAD: Final = 12
-"""The position of the length field, and the number of bytes at the beginning of a batch that the length does not include."""
+"""LENGTH_START is the position of the length field. The length does not include the first LOG_OVERHEAD bytes of a batch."""
 _CRC_AT = 17
 MAGIC_AT = 16
 """The position of the magic byte in a batch, and also in an entry of a message set (`message_sets`)."""
@@ -39,7 +39,7 @@ _ATTRIBUTES = struct.Struct(">h")
 _TIMESTAMP = struct.Struct(">q")
 _MAX_TIMESTAMP_AT = 35
 LEAST_OVERHEAD = 14
-"""The size of the shortest record of any format. Kafka refuses a batch whose length field is smaller."""
+"""The size in bytes of the shortest record of any format. Kafka refuses a batch whose length field has a smaller value."""
 SEQUENCES = 2**31
 """Sequence numbers are counted modulo this number, 2³¹."""
 COMPRESSION_MASK, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x07, 0x08, 0x10, 0x20, 0x40
@@ -86,8 +86,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_log_append_time(self) -> bool:
-        """Tells whether the timestamp type is LogAppendTime: then the max timestamp is the time of the append, and all records
-        have this timestamp."""
+        """Tells whether the timestamp type is LogAppendTime. If so, the max timestamp is the time of the append, and all
+        records have this timestamp."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
@@ -139,7 +139,7 @@ def first_header(records: Buffer | None) -> BatchHeader | None:
 
 
 def transactional_header(records: Buffer | None) -> BatchHeader | None:
-    """Returns the header of a record set whose first batch is transactional, else None."""
+    """Returns the header of the first batch of record data if this batch is transactional, else None."""
     if records is None or len(records) < HEADER_SIZE:
         return None
     header = read_header(records)
@@ -241,7 +241,8 @@ def build_batch(
 
 
 def seal(header: BatchHeader, body: Buffer) -> bytes:
-    """Returns a batch of this header and these (compressed) records, with correct length and CRC."""
+    """Returns a batch with this header and body, and with the correct length and CRC. `body` has the records, compressed if the
+    header says so."""
     length = HEADER_SIZE - LOG_OVERHEAD + len(body)
     made = bytearray(HEADER.pack(*header))
     _LENGTH.pack_into(made, LENGTH_START, length)
@@ -295,9 +296,9 @@ def iter_records(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> Iterator[Rec
 def may_be_compacted(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> bool:
     """Tells whether compaction can be the reason why a batch with a matching CRC has fewer records than offsets.
 
-    No broker accepts such a batch from a producer. In a batch that the cleaner has written, every record has a key,
-    and the offsets rise. If the records have no keys or their offsets do not rise, the header has a wrong count. Returns True
-    if this process cannot decompress the records.
+    No broker accepts such a batch from a producer, so either the cleaner has written the batch, or the header has a wrong
+    count. In a batch that the cleaner has written, every record has a key, and the offsets rise. Returns True if this process
+    cannot decompress the records.
     """
     header = read_header(batch)
     try:

@@ -25,4 +25,5 @@ def _of_the_extension() -> Callable[..., int]:
 
 
 crc32c = _of_the_extension()
-"""crc32c(data, crc=0) returns the CRC-32C of a buffer, continued from `crc`, which is the CRC of the bytes before it."""
+"""crc32c(data, crc=0) returns the CRC-32C of a buffer. If bytes precede the buffer, `crc` is their CRC, and the result is the
+CRC of all bytes."""

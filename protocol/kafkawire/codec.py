@@ -4,12 +4,13 @@ The version fixes a message's wire form. A reader and a writer are compiled for 
 `writing`); adjacent fields of fixed size share one `struct` call. `decode` raises only `ProtocolError`, for bytes that Kafka
 refuses; `encode` raises only `EncodeError`, for values that the version cannot carry.
 
-Records are not copied: a `records` field is a `memoryview` of the buffer it was read from.
+Records are not copied: a `records` field is a `memoryview` of the buffer from which the message is read.
 
-The memory for reading a message is limited. A count is compared with the remaining bytes before any object is made.
-All arrays of a message together, with the tagged fields, may have MAX_ELEMENTS elements. In an array of numbers or ids, eight
-numbers count as one element, and an array of up to seven is not counted. The objects of a message take at most MOST_OBJECTS
-bytes for each byte read, and never more than about half a gigabyte, without the contents of strings and bytes.
+The memory for reading a message is limited. A count is compared with the remaining bytes before any object is made. All arrays
+of a message together, with the tagged fields, may have MAX_ELEMENTS elements. In an array of numbers or ids, every eight
+numbers count as one element, so an array of up to seven numbers does not count. The objects of a message take at most
+MOST_OBJECTS bytes of memory for each byte read, and never more than about half a gigabyte. This does not include the contents
+of strings and bytes.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ def encode(message: Message, version: int) -> bytes:
 
 
 def encode_into(message: Message, version: int, out: bytearray, splices: list[Splice] | None) -> None:
-    """Append the message to `out`. If `splices` is a list, large record data is not copied; the list gets the position and the
-    buffer of the record data. Raises EncodeError."""
+    """Append the message to `out`. If `splices` is a list, large record data is not copied. Instead, its position and its
+    buffer are added to the list. Raises EncodeError."""
     cls = type(message)
     try:
         write = _writers.get((cls, version)) or message_writer(cls, version)

@@ -28,7 +28,7 @@ def fits(text: str) -> bool:
 
 
 layout = cache(struct.Struct)
-"""Returns the compiled form of a format of the struct module."""
+"""Returns the `struct.Struct` of a format."""
 
 
 def is_fixed(spec: Any) -> bool:
@@ -37,8 +37,8 @@ def is_fixed(spec: Any) -> bool:
 
 
 class Counted(dict[int, Callable[..., Any]]):
-    """Functions that pack or unpack an array of numbers of one type, by the array's length. Only the functions for short arrays
-    are kept."""
+    """For each length of an array: the function that packs or unpacks the array, whose elements are numbers of one type. Only
+    the functions for short arrays are kept."""
 
     def __init__(self, letter: str, method: Literal["pack", "unpack_from"]) -> None:
         super().__init__()
@@ -112,7 +112,8 @@ class Source:
         return sorted((f for f in self.cls.__wire__ if f.tag is not None and f.present(self.version)), key=_tag)
 
     def steps(self) -> Iterator[list[Field]]:
-        """Yields the plain fields. Adjacent fields of fixed size come together; every other field comes alone."""
+        """Yields the plain fields in groups. Adjacent fields of fixed size are one group. Every other field is a group of its
+        own."""
         run: list[Field] = []
         for field in self.plain():
             if is_fixed(field.spec):

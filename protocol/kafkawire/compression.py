@@ -41,11 +41,11 @@ _LZ4_STORED = 0x8000_0000
 _LZ4_BEST_RATIO = 255
 _UINT32_LE = struct.Struct("<I")
 _FIRST_GUESS, _NEXT_GUESS = 4, 8
-"""The expected compression ratio of zstd data, and the factor by which a buffer grows if it is too small."""
+"""The expected compression ratio of zstd data, and the factor by which the buffer grows each time it is too small."""
 
 _SMALL_ROOM = 1 << 20
 _KEPT_ROOM = 1 << 22
-"""The size in bytes up to which a buffer is kept for its next use; a larger buffer is freed."""
+"""A buffer of at most this many bytes is kept for its next use. A larger buffer is freed."""
 
 
 class CodecMissing(WireError):
@@ -57,7 +57,8 @@ class TooLarge(ProtocolError):
 
 
 class Room:
-    """A buffer into which one batch after another is decompressed, because reused memory costs a fraction of new memory."""
+    """A buffer into which one batch after another is decompressed, because it takes much longer to get new memory than to use
+    the same memory again."""
 
     __slots__ = ("buffer",)
 
@@ -254,8 +255,8 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
 
 
 def with_old_checksum(frame: bytes) -> bytes:
-    """Returns an lz4 frame in the form that clients of magic 0 expect: the checksum of its header wrongly includes the magic
-    number."""
+    """Returns an lz4 frame in the form that clients of magic 0 expect: the checksum in its header wrongly covers the magic
+    number, too."""
     at = _lz4_header(memoryview(frame), False)[0] - 1
     return frame[:at] + bytes((_xxh32(memoryview(frame)[:at]) >> 8 & 0xFF,)) + frame[at + 1 :]
 
@@ -297,8 +298,8 @@ def _unzstd(data: Buffer, limit: int, room: Room) -> Buffer:
 
 
 def _zeroes(size: int) -> bytearray | mmap.mmap:
-    """Returns a buffer of zeroes. A large buffer is mapped by the system, because writing zeroes would block all other
-    threads."""
+    """Returns a buffer of zeroes. The system provides a large buffer as a mapping, because writing so many zeroes would block
+    all other threads."""
     if size <= _SMALL_ROOM:
         return bytearray(size)
     if hasattr(mmap, "MAP_PRIVATE"):

@@ -1,4 +1,5 @@
-"""Records of __consumer_offsets and __transaction_state in Kafka's own format: a kind or version (int16), then a message."""
+"""Records of __consumer_offsets and __transaction_state in Kafka's own format. A key is its kind (int16) and a message; a value
+is its version (int16) and a message."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _PREFIX = struct.Struct(">h")
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record as messages. `value` is None for a tombstone."""
+    """A record whose key and value are messages. `value` is None for a tombstone."""
 
     key: Message
     value: Message | None

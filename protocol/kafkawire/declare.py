@@ -5,7 +5,8 @@
         transactional_id: str | None = wire("string", nullable=0)
         producer_id: int = wire("int64", since=3, default=-1)
 
-One class serves all versions: a field outside its versions gets its default when read and is omitted when written.
+One class serves all versions. If a version does not have a field, a reader sets the field to its default, and a writer leaves
+it out.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Field:
     nullable_until: int
     tag: int | None
     default: Any
-    """The default value; for an array or a struct, a factory: `list`, or the struct's class."""
+    """The default value. For an array or a struct, this is the function that makes the default value: `list`, or the struct's
+    class."""
     entity: str = ""
     """The kind of entity that the field's value identifies (topicName, groupId …), as in Kafka's `entityType`; "" for other
     fields."""
@@ -73,7 +75,7 @@ class Api(NamedTuple):
 
 
 class Struct:
-    """Base of every declared class: `__wire__` lists the fields in the order of the wire.
+    """The base class of every declared class. `__wire__` lists the fields in the order of the wire.
 
     All classes share `__eq__` and `__repr__`, because compiling both for each class would take half of the import time.
     """
@@ -124,8 +126,8 @@ def wire(
     """Declares a field. `spec` is a primitive's name or a struct class; for an array, it is a list that contains this name or
     class.
 
-    Every field has a default at run time: the declared default, or else zero, empty, or the struct's own defaults. A type
-    checker requires the fields that all versions have and that declare no default.
+    Every field has a default at run time: the declared default, or else zero, empty, or the struct's own defaults. For a type
+    checker, a field is required if all versions have it and it declares no default.
     """
     if default is _ABSENT or default == []:
         default = _zero(spec)
@@ -133,7 +135,8 @@ def wire(
 
 
 def _zero(spec: Any) -> Any:
-    """Returns the default of a field that declares no default; for an array or a struct, the factory of the default."""
+    """Returns the default of a field that declares no default. For an array or a struct, returns the function that makes the
+    default."""
     if isinstance(spec, list):
         return list
     return spec if isinstance(spec, type) else _ZEROS.get(spec, 0)
@@ -152,8 +155,8 @@ def _declared(cls: type[T]) -> type[T]:
 
 
 def _first_init(self: Struct, *args: Any, **values: Any) -> None:
-    """Compiles the `__init__` of a class when its first object is made, because a program makes objects of only a few of the
-    classes."""
+    """Compiles the `__init__` of a class when the first object of the class is made, because a program makes objects of only a
+    few classes."""
     cls: Any = type(self)
     cls.__init__ = _compiled_init(cls)
     cls.__init__(self, *args, **values)
@@ -196,7 +199,7 @@ def message(*, key: int = -1, versions: tuple[int, int], flexible: int = NEVER) 
 
 
 def from_plain(cls: type[S], plain: Mapping[str, Any]) -> S:
-    """Makes a message, or a struct of a message, from plain data: each struct is a mapping by field names.
+    """Makes a message, or a struct of a message, from plain data, in which each struct is a mapping by field names.
 
     Raises TypeError for a field name that the class does not have.
     """

@@ -1,4 +1,4 @@
-"""Finds the topics, partitions, groups, producers … in the fields of messages, by `entityType` in Kafka's definitions.
+"""Finds the fields of messages that hold topics, partitions, groups, producers …, by `entityType` in Kafka's definitions.
 
 Messages name the same entity in different fields (`name`, `topic`, `topic_name`, `topic_names`). Code that looks for topics in
 any message asks for the entity "topicName" and needs no table of names.
@@ -48,8 +48,7 @@ def struct_lists(cls: type) -> tuple[tuple[str, type[Struct]], ...]:
 
 @_cached
 def mentions(cls: type, entity: Entity) -> bool:
-    """Tells whether a message of this class can name an entity of this kind, in a field of its own or in a list at any
-    depth."""
+    """Tells whether a message of this class can name an entity of this kind, in one of its fields or in a list at any depth."""
     return bool(holders(cls, entity)) or any(mentions(part, entity) for _, part in struct_lists(cls))
 
 

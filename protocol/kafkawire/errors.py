@@ -26,7 +26,7 @@ class EncodeError(WireError):
 
 
 class UnwritableText(EncodeError, ValueError):
-    """Raised for a text that no message can hold, before anything is changed."""
+    """Raised for a text that no message can hold. Nothing has been changed when this is raised."""
 
 
 class MessageTooLarge(EncodeError):

@@ -1,5 +1,5 @@
-"""Tells how to install the packages of an extra in the way in which this program was installed. There is no release
-that `pip` could find by name.
+"""Tells how to install the packages of an extra. The way depends on how this program was installed, because `pip` cannot find a
+release of it by name.
 """
 
 from __future__ import annotations

@@ -38,10 +38,11 @@ class Node:
     start: int
     end: int
     value: Any
-    """A number, text or bytes; None for null; the list of nodes inside for a struct or an array."""
+    """A number, a text, bytes, or None for null. For a struct or an array, this is the list of the nodes inside."""
 
     def leaves(self) -> Iterator[Node]:
-        """Yields the node itself. For a struct or an array, yields all nodes inside that are neither structs nor arrays."""
+        """Yields the node itself. For a struct or an array, yields instead all nodes inside that are neither structs nor
+        arrays."""
         if isinstance(self.value, list):
             for node in self.value:
                 yield from node.leaves()
@@ -50,9 +51,10 @@ class Node:
 
 
 def read_fields(cls: type[Message], buffer: Buffer, version: int, pos: int = 0) -> tuple[list[Node], int]:
-    """Returns the fields that this version of the message at `pos` has, and the position after the message.
+    """Returns the fields of the message at `pos`, as this version has them, and the position after the message.
 
-    Raises FieldDamage exactly where `codec.decode` raises ProtocolError, and ProtocolError for a version that it does not have.
+    Raises FieldDamage exactly where `codec.decode` raises ProtocolError. Raises ProtocolError itself for a version that the
+    message does not have.
     """
     oldest, newest = cls.__schema__.versions
     if not oldest <= version <= newest:

@@ -39,7 +39,7 @@ class FrameReader:
     def __init__(self, most: int = 2**31 - 1, least: int = 0) -> None:
         self._least, self._most = least, most
         self.tail = bytearray()
-        """The bytes that have arrived, and were neither returned nor passed on."""
+        """The bytes that have arrived, but were neither returned nor forwarded yet."""
         self.needed = 0
         """The number of bytes that `tail` must have before the caller can decide about the frame."""
         self.passing = 0
@@ -99,8 +99,8 @@ class RequestHeader(NamedTuple):
 
 
 def read_key_version_correlation(frame: Buffer) -> tuple[int, int, int]:
-    """Returns API key, version and correlation id, with which the header of every request begins in every version. Raises
-    ProtocolError."""
+    """Returns the API key, the version and the correlation id. In every version, the header of a request begins with these
+    three fields. Raises ProtocolError."""
     if len(frame) < KEY_VERSION_CORRELATION.size:
         raise ProtocolError(f"a request of {len(frame)} bytes has no header")
     return KEY_VERSION_CORRELATION.unpack_from(frame)
@@ -197,7 +197,8 @@ def read_response_header(frame: Buffer, key: int, version: int) -> tuple[int, in
 
 
 def written_version(frame: Buffer, key: int, version: int) -> int:
-    """Returns the version in which the response (without its size) to a request of this version is written.
+    """Returns the version in which a response to a request of this version is written. `frame` is the response without its
+    size.
 
     A broker that does not know the version of an ApiVersions request responds in version 0 (KIP-511).
     """

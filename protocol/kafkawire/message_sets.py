@@ -2,10 +2,10 @@
 
     offset 8 · size 4 · CRC-32 4 | magic 1 · attributes 1 · timestamp 8 (magic 1) · key length 4 · key · value length 4 · value
 
-The CRC covers the bytes after the bar. Message sets have no batches: each message is separate. Compressed messages
-are the value of another message, the wrapper. The wrapper has the offset of the last message inside. The offsets inside are
-relative to the set's first offset (magic 1) or absolute (magic 0). Clients that use old versions of Produce and Fetch
-still write and read message sets, and a broker converts them (Kafka's AbstractLegacyRecordBatch, LegacyRecord and
+The CRC covers the bytes after the bar. Message sets have no batches: each message is separate. Compressed messages are the
+value of another message, the wrapper. The offset of a wrapper is the offset of the last message in it. The messages in it have
+offsets that are relative to the first message (magic 1), or absolute (magic 0). Clients that use old versions of Produce and
+Fetch still write and read message sets, and a broker converts them (Kafka's AbstractLegacyRecordBatch, LegacyRecord and
 RecordsUtil).
 """
 
@@ -182,7 +182,7 @@ def as_batch(messages: Iterable[LegacyRecord], codec: int) -> bytes:
 
 
 def down_converted(batch: memoryview, magic: int, fetch_offset: int) -> bytes:
-    """Returns the records of a batch as a message set of magic 0 or 1; empty for a control batch.
+    """Returns the records of a batch as a message set of magic 0 or 1. For a control batch, returns an empty message set.
 
     Headers are lost. Records before `fetch_offset` are left out unless they are compressed (RecordsUtil.downConvert). Raises
     Unconvertible, CodecMissing, ProtocolError for a damaged batch.
@@ -231,8 +231,8 @@ def _written(message: LegacyRecord) -> bytes:
 
 
 def messages_of(record_set: Buffer) -> Iterator[LegacyRecord]:
-    """Yields all messages of a set, including messages in wrappers, with their offsets. A message cut off at the end is left
-    out.
+    """Yields all messages of a set, including messages in wrappers, with their offsets. If the last message is cut off, it is
+    left out.
 
     Raises ProtocolError.
     """

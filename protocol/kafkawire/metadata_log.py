@@ -43,7 +43,8 @@ class Transactions:
 
 
 def metadata_bytes(record: Message, version: int) -> bytes:
-    """Returns a record's value in this version of its class. Kinds and versions are below 128, so each takes one byte."""
+    """Returns the bytes of a record's value. `version` is the version of the record's class. Kinds and versions are below 128,
+    so each takes one byte."""
     kind = record.__schema__.key
     assert kind is not None
     return bytes([FRAME_VERSION, kind, version]) + encode(record, version)

@@ -23,7 +23,7 @@ def read_uvarint(buffer: Buffer, pos: int) -> tuple[int, int]:
     first = buffer[pos]
     if first < 0x80:
         return first, pos + 1
-    second = buffer[pos + 1]  # each return below subtracts one number: the continuation bits of all earlier bytes
+    second = buffer[pos + 1]  # each return below subtracts the sum of the continuation bits of all earlier bytes
     if second < 0x80:
         return first + (second << 7) - 0x80, pos + 2
     third = buffer[pos + 2]
@@ -59,8 +59,8 @@ def skip_tagged_fields(buffer: Buffer, pos: int, end: int, count: int) -> int:
 
 
 def new_uuid(random_bytes: Callable[[int], bytes]) -> bytes:
-    """Returns a random id. As text it never begins with a hyphen, which commands would take for an option (Kafka's
-    Uuid.randomUuid)."""
+    """Returns a random id. Like Kafka's Uuid.randomUuid, the id never begins with a hyphen when it is written as text. A
+    command would take the hyphen for an option."""
     while format_uuid(made := random_bytes(16)).startswith("-"):
         pass
     return made

@@ -1,7 +1,7 @@
 """Makes foreign text safe for people: on a terminal, in a log, in a report, on a page.
 
-A client chooses its names, and a capture or a data directory may come from a stranger. A name may contain terminal escape
-sequences, line ends that forge a row, marks that reverse the text direction, or invisible characters. Every output for people
+A client chooses its names, and a capture or a data directory may come from a stranger. A name may contain escape sequences for
+a terminal, line ends that forge a row, marks that reverse the text direction, or invisible characters. Every output for people
 passes its text through `printable`. Output for programs (JSON Lines, captures, the control) is not changed.
 """
 

@@ -4,8 +4,7 @@ A reader accepts everything that Kafka's generated readers accept. Kafka's reade
 allows: any negative length is null; tagged fields may come in any order, and the last of repeated fields counts; the announced
 size of a known tag is not compared with its value; invalid UTF-8 becomes U+FFFD.
 
-`budget` is a list with one number: how many more array elements the message may have. Kafka does not limit the number of
-elements.
+`budget` is a list with one number: how many more array elements the message may have. Kafka itself has no such limit.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def _spend(budget: list[int], elements: int) -> None:
 
 
 def _pass_tags(view: memoryview, pos: int, end: int, budget: list[int], count: int) -> int:
-    """Returns the position after unknown tagged fields. `count` is the byte before `pos`."""
+    """Returns the position after unknown tagged fields. `count` is the byte before `pos`, with which their number begins."""
     count, pos = _open_tags(view, pos, budget, count)
     return skip_tagged_fields(view, pos, end, count)
 
@@ -153,7 +152,7 @@ class _ReaderSource(Source):
             self.put(f"n, = {self.name(layout(form).unpack_from, 'unpack')}(view, pos)", f"pos += {layout(form).size}")
 
     def _unless_null(self, target: str, nullable: bool, label: str) -> None:
-        """Writes an `if` for null, and its `else`. The code that is written next belongs to the `else`."""
+        """Writes an `if` for null, and the `else` of this `if`. The code that is written next belongs to the `else`."""
         self.put("if n < 0:", f"    {target} = None" if nullable else f"    raise ProtocolError('{label} is null')")
         self.put("else:")
         self.indent += 1

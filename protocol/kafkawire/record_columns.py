@@ -1,8 +1,8 @@
 """Finds runs of records of one shape, for a walk in Python.
 
-Producers mostly send records of one shape, with the same lengths. In a run of such records the bytes at the same place of each
-record are a column: a slice whose step is the size of a record. Python compares a whole column in the time that it takes to
-read three varints. So the walk checks a run by its columns, and reads the other records one by one.
+Producers mostly send records of one shape, with the same lengths. In a run of such records, take the byte at one place of each
+record: these bytes are a column. A column is a slice whose step is the size of a record. Python compares a whole column as fast
+as it reads three varints. So the walk checks a run by its columns, and reads the other records one by one.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ _ODD = bytes(range(1, 256, 2))
 _LAST, _NOT_LAST = bytes(range(128)), bytes(range(128, 256))
 """The byte values that can end a varint, and the byte values after which a varint continues."""
 _ONE_BYTE = bytes(number << 1 for number in range(1 << 6))
-"""All varints of one byte; the varint of a number is at the number's index."""
+"""All varints of one byte. The index of a varint is the number that it encodes."""
 _LOW_OF_TWO = bytes(number << 1 & 127 | 128 for number in range(1 << 13))
-"""The first bytes of the two-byte varints; the byte for a number is at the number's index."""
+"""The first bytes of the two-byte varints. The index of a byte is the number that the varint encodes."""
 _HIGH_OF_TWO = bytes(number >> 6 for number in range(1 << 13))
 _NUMBERS = {1: (_ONE_BYTE,), 2: (_LOW_OF_TWO, _HIGH_OF_TWO)}
-"""The columns of bytes of the offset deltas 0, 1, 2 …, by the size of the varint."""
+"""For each size of a varint: the columns that the offset deltas 0, 1, 2 … form in a run."""
 _LARGEST = {size: len(columns[0]) - 1 for size, columns in _NUMBERS.items()}
 _MOST_SHAPES = 256
 _MOST_RUNS = 4
 _new: Any = tuple.__new__
 
 Lengths = tuple[int, int, int, int, int]
-"""The size of a record, of its timestamp delta and of its offset delta, and the lengths of its key and its value."""
+"""Five numbers: the sizes of a record, of its timestamp delta and of its offset delta, and the lengths of its key and of its
+value."""
 Found = tuple[int, int, int, bool]
 """A run: its number of records, their smallest and largest timestamp delta, and whether they are numbered in order."""
 Columns = Sequence[tuple[slice, bytes]]
@@ -71,8 +72,8 @@ class Shape:
         """The place, the columns and the timestamp deltas of the last run. The next run probably has the same values."""
 
     def run(self, raw: bytes, start: int, most: int, first: int) -> Found | None:
-        """Returns the run of at most `most` records from `start` on. The first record of the run should have the number
-        `first`.
+        """Returns the run that begins at `start` and has at most `most` records. If the run is numbered in order, its first
+        record has the number `first`.
 
         Returns None if no record of this shape begins there. `raw` has the bytes of `most` such records.
         """
@@ -86,8 +87,8 @@ class Shape:
         return None if deltas is None else (records, *deltas, self._numbered(raw, start, stop, first))
 
     def whole_run(self, raw: bytes, start: int, records: int, first: int) -> tuple[int, int] | None:
-        """Returns the smallest and largest timestamp delta if all these records have this shape and the numbers from `first`
-        on. Numbers of more than two bytes are not recognised."""
+        """Returns the smallest and largest timestamp delta if all these records have this shape and are numbered `first`,
+        `first` + 1 …, else None. Numbers that take more than two bytes are not recognised."""
         place, columns, deltas_at, deltas_before, deltas = self._expected
         if place != (start, records, first):
             columns, deltas_at = self._columns(start, records, first)
@@ -104,7 +105,7 @@ class Shape:
         return found
 
     def _columns(self, start: int, records: int, first: int) -> tuple[Columns, slice]:
-        """Returns the slice of each column of this run with the bytes expected in it, and the slice of the timestamp deltas."""
+        """Returns the columns of a run, and the slice of its timestamp deltas."""
         numbers = enumerate(_NUMBERS.get(self._number_size, (b"",)), self._number_at)
         columns = [(at, byte * records) for at, byte in self._fixed]
         columns += [(at, column[first : first + records]) for at, column in numbers]
@@ -151,9 +152,8 @@ class Shape:
 
 
 class _Latest(NamedTuple):
-    """The runs of the body that was walked last. `head` has all runs but the last, each with its number of records.
-    The last run begins at `start` with record `first`. `still` is the result if all timestamps equal the base
-    timestamp.
+    """The runs of the body that was walked last. `head` has all runs but the last, each with its number of records. The last
+    run begins at `start` with record `first`. `still` is the result of a walk if all timestamps equal the base timestamp.
     """
 
     head: tuple[tuple[Shape, int], ...]
@@ -192,7 +192,8 @@ def remember(runs: Sequence[tuple[Shape, int]]) -> None:
 
 
 def latest_runs(body: memoryview, count: int) -> Walked | None:
-    """Walks all records if they have the same shapes as the records of the body that was walked last; else returns None.
+    """Walks all records if the body has the same runs as the body that was walked last, apart from the length of the last run.
+    Else returns None.
 
     More than 64 records of one length need two shapes, because from the 65th record on the offset delta takes a second byte.
     """
@@ -226,5 +227,5 @@ def _varint(number: int) -> bytes:
 
 
 def _varint_places(at: int, size: int) -> list[tuple[int, bytes]]:
-    """Returns the place of each byte of a varint of this size in a record, with the values that this byte may have."""
+    """Returns the places in a record of the bytes of a varint that begins at `at`, each with the values that the byte may have."""
     return [*((at + i, _NOT_LAST) for i in range(size - 1)), (at + size - 1, _LAST)]

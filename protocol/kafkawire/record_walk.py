@@ -1,9 +1,11 @@
-"""Walks over a batch's records without making objects, to see whether they are well formed, and to find the latest timestamp.
+"""Walks over a batch's records without making objects. The walk checks whether the records are well formed, and finds the
+latest timestamp.
 
-Compiled to machine code, a walk looks at each record in some ten nanoseconds. In Python a record takes nearly a microsecond. So
-`record_columns` first looks for runs of records of one shape, and checks a whole run at once.
+In a walk that is compiled to machine code, a record takes some ten nanoseconds. In Python a record takes nearly a microsecond.
+So `record_columns` first looks for runs of records of one shape, and checks a whole run at once.
 
-A large body is copied in pieces, because a piece stays in the processor's cache, and a copy makes all other threads wait.
+A large body is copied in pieces, for two reasons: a piece stays in the processor's cache, and all other threads have to wait
+during a copy.
 """
 
 from __future__ import annotations
@@ -106,7 +108,7 @@ class _Walk:
         self._raw = bytes(self._body[self.pos : self.pos + _WINDOW])
 
     def passed(self, stop: int, records: int, low: int, high: int, keyless: bool, ordered: bool) -> None:
-        """Continue at `stop`, after `records` records that the caller has walked, and add what the caller has found in them."""
+        """Note that the caller has walked `records` records, which end at `stop`, and what it has found in them."""
         self.pos = stop
         self._walked += records
         self.ordered = self.ordered and ordered
@@ -231,8 +233,8 @@ def _walk_each(  # noqa: C901, PLR0912, PLR0915 - one loop without calls: it run
 
 
 def _longer(raw: bytes, pos: i64, first: i64) -> tuple[i64, i64]:
-    """Returns a varint of several bytes, whose second byte is at `pos`, without zigzag decoding; and the position after the
-    varint. Raises IndexError if it has more than 63 bits.
+    """Reads a varint of several bytes, whose second byte is at `pos`. Returns the varint without zigzag decoding, and the
+    position after it. Raises IndexError if it has more than 63 bits.
     """
     byte: i64 = raw[pos]
     number: i64 = first & 127 | (byte & 127) << 7

@@ -22,7 +22,7 @@ BETWEEN_NODES = frozenset(
         "AllocateProducerIds", "ControllerRegistration", "AssignReplicasToDirs", "UpdateRaftVoter",
     )
 )  # fmt: skip
-"""The APIs whose requests only brokers and controllers send, of Kafka with KRaft or with ZooKeeper."""
+"""The APIs whose requests only brokers and controllers send, whether Kafka runs with KRaft or with ZooKeeper."""
 
 
 def api_name(key: int) -> str:
@@ -69,15 +69,15 @@ def spoken(key: int) -> tuple[int, int]:
 
 def is_dropped(key: int, version: int) -> bool:
     """Tells whether brokers of the base release have this API but refuse this version, which clients of other releases may
-    send. Also returns True if Kafka has no such API, and False for APIs that these brokers do not have: the APIs between nodes,
-    and the APIs of a newer release."""
+    send. For an API that Kafka does not have, also returns True. Returns False for an API that Kafka has, but these brokers do
+    not: an API between nodes, or an API of a newer release."""
     api = APIS.get(key)
     return api is None or (api.newest >= 0 and not api.oldest <= version <= api.newest)
 
 
 def is_known(key: int, version: int) -> bool:
-    """Tells whether any release has this version of this API. The bytes of a SASL token without a header almost never begin
-    like a known request."""
+    """Tells whether any release has this version of this API. This distinguishes requests from SASL tokens without a header,
+    whose bytes almost never begin like a known request."""
     return key in APIS and 0 <= version <= request_class(key).__schema__.versions[1]
 
 

@@ -15,19 +15,20 @@ Splice = tuple[int, Buffer]
 Writer = Callable[[Any, bytearray, "list[Splice] | None"], None]
 
 MOST_BYTES = 128 * 1024 * 1024
-"""The size limit of a message in bytes. When a message has exceeded the limit, no further array and no large value is written.
+"""The size limit of a message in bytes. Once a message has exceeded the limit, the writer raises an error before it writes
+another array or large value.
 
 Record data does not count, because it has its own limits.
 """
 SPLICE_FROM = 4096
-"""The size in bytes from which a records field is spliced rather than copied."""
+"""A records field of at least this many bytes is spliced instead of copied."""
 
 _packers = {spec: Counted(letter, "pack") for spec, letter in FORMATS.items()}
 
 
 def writer(cls: type[Struct], version: int, flexible: bool) -> Writer:
-    """Returns the compiled writer of a struct in one version. A writer may raise different exceptions for different wrong
-    values."""
+    """Returns the compiled writer of a struct in one version. The type of the exception that a writer raises depends on the
+    wrong value."""
     made = _writers.get((cls, version, flexible))
     if made is None:
         made = _writers[cls, version, flexible] = _WriterSource(cls, version, flexible).compile()
@@ -61,8 +62,8 @@ class _WriterSource(Source):
         return self.made("o, out, splices")  # type: ignore[no-any-return]
 
     def _pack(self, struct: str, run: list[Field], with_tags: bool) -> None:
-        """Makes the code that writes a run of fixed-size fields in one step. With `with_tags` it also writes 0, the number of
-        tags.
+        """Makes the code that writes a run of fixed-size fields in one step. With `with_tags` the code also writes a number of
+        tags, which is 0.
         """
         for field in run:
             if field.spec == "uuid":
@@ -155,7 +156,7 @@ class _WriterSource(Source):
             value = f"o.{field.name}"
             self.put(f"if {self._differs(value, field.default)}:")
             self.indent += 1
-            # The field is written to a separate buffer, because its size comes first.
+            # The field is written to a separate buffer, because its size must come before it.
             self.put("outer, out, around, splices = out, bytearray(), splices, None")
             if field.spec == "uuid":
                 self._check_uuid(value)

@@ -45,7 +45,7 @@ class Bounds(NamedTuple):
     internal: bool = False
     """Tells whether the topic is a coordinator's topic, in which Kafka writes all transactional batches with sequence 0."""
     now: int = -1
-    """the time in ms since the epoch up to which open transactions have lasted; −1 stands for the latest timestamp of the
+    """the present time in ms since the epoch, for the duration of open transactions; −1 stands for the latest timestamp of the
     log"""
 
 
@@ -101,7 +101,7 @@ def _is_gone(row: BatchRow, bounds: Bounds) -> bool:
 
 
 def _integrity(kept: Sequence[BatchRow | Damage], bounds: Bounds) -> tuple[list[BatchRow], list[Finding]]:
-    """Returns the batches with sound headers, and the findings about all other batches and about offsets."""
+    """Returns the batches with sound headers. Also returns the findings about all other batches, and about offsets."""
     sound: list[BatchRow] = []
     findings = []
     for each in kept:
@@ -181,7 +181,7 @@ class _Holes:
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._before = [0]
-        """for each hole, the number of offsets in all earlier holes"""
+        """for each hole, the number of missing offsets in all earlier holes"""
         self.unexplained: list[tuple[int, BatchRow]] = []
         """the first missing offset, and the batch after the missing offsets"""
         reach, doubtful = bounds.log_start, False

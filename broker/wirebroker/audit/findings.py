@@ -10,7 +10,8 @@ SEVERITIES: tuple[str, ...] = get_args(Severity)
 EXPIRATION_MS = 86_400_000
 """Kafka's default of producer.id.expiration.ms."""
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-"""Kafka writes every transactional batch of `__consumer_offsets` with sequence 0, so these sequences identify nothing."""
+"""The coordinators' topics. Kafka writes every transactional batch of `__consumer_offsets` with sequence 0, so these sequences
+identify nothing."""
 PREALLOCATED = 1024 * 1024
 """With log.preallocate, a broker fills a segment with zeros up to the size segment.bytes.
 
@@ -70,7 +71,7 @@ EXCEPTIONS = {
     "output_disorder": "likely if batches were damaged",
     "commit_jump": "certain if a pipeline has no output for records that the commit passed",
 }
-"""The conditions under which a finding has another severity than its kind."""
+"""For some kinds: the condition under which a finding has another severity than its kind."""
 OF_DIRECTORIES = frozenset(
     {
         "truncated", "replica_divergence", "replica_damage", "replica_behind", "unclean_election",
@@ -87,7 +88,7 @@ COPIES = frozenset(kind for kind in KINDS if kind.endswith("duplicate"))
 
 
 def severity_of(kind: str) -> Severity:
-    """Returns the severity of a kind of findings without a journal."""
+    """Returns the severity that findings of a kind have without a journal."""
     return "certain" if kind in CERTAIN else "likely" if kind in LIKELY else "info"
 
 

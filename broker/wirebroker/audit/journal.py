@@ -133,7 +133,8 @@ def _as_json(name: str, data: Data) -> dict[str, str]:
 
 
 def intended_rows(rows: Rows) -> list[Intended]:
-    """Brings the intended records into one form. Raises a ValueError that names the malformed row and the reason."""
+    """Returns the intended records in one form, whichever form the rows have. Raises a ValueError that names the malformed row
+    and the reason."""
     if isinstance(rows, str | os.PathLike):
         return _merged(_lines(Path(rows)))
     return _merged((f"intended row {number}", row) for number, row in enumerate(rows, 1))

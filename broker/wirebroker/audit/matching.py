@@ -72,7 +72,8 @@ class Repeats(NamedTuple):
 
 
 class Matched(NamedTuple):
-    """The matches between the stored copies of a record and the intended records, as positions in both lists."""
+    """The result of matching the stored copies of a record with the intended records. All numbers are positions in these two
+    lists."""
 
     beyond: list[tuple[int, int]]
     """each copy that was not intended, and the copy with which it is compared"""
@@ -121,7 +122,7 @@ def _in_order(places: Sequence[Place]) -> list[int]:
 def _compared(order: Sequence[int], places: Sequence[Place]) -> Iterator[tuple[int, int]]:
     """Pairs each further copy on a partition with the first copy there, and the first copies with the original.
 
-    Returns nothing for a single copy.
+    Yields nothing if there is only one copy.
     """
     firsts: dict[int, int] = {}
     for copy in order if len(order) > 1 else ():
@@ -130,7 +131,7 @@ def _compared(order: Sequence[int], places: Sequence[Place]) -> Iterator[tuple[i
 
 
 def _given(order: Sequence[int], places: Sequence[Place], wishes: Sequence[Wish]) -> list[int | None]:
-    """Returns the copy of each intended record, or None.
+    """Returns, for each intended record, its copy, or None if no copy is left for it.
 
     Acknowledged records get their copies first, then records whose outcome is unknown, and then failed records. Among records
     with the same outcome, records with a partition come first. If possible, a record without a partition gets a copy that no

@@ -1,8 +1,8 @@
 """What if the broker had other rules? This module judges the arrivals of a trace again.
 
-The broker's own `judge` looks at all arrivals, including rejected batches: the stored batches alone would get the same verdict
-with every window. After another response, the client would have sent other batches. `beyond` counts the arrivals after the
-first batch that gets another response.
+The broker's own `judge` looks at all arrivals, including rejected batches. The stored batches alone would not be enough: they
+get the same verdict with every window. If the client had got another response, it would then have sent other batches. `beyond`
+counts the arrivals after the first batch that gets another response.
 
     for each in what_if(kafka.trace.produce("orders"), windows=(1, 2, 5, 10)):
         print(each)

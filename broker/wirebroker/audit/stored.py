@@ -31,8 +31,8 @@ MEMORY = "memory"
 
 
 class Contents(NamedTuple):
-    """The content of a partition in log order, and the numbers of committed and aborted transactions with a batch in this
-    partition."""
+    """The content of a partition in log order. `committed` and `aborted` are the numbers of transactions that have a batch in
+    this partition."""
 
     bounds: Bounds
     """the partition's bounds; `cleaned_to` is higher if batches show that they were compacted"""
@@ -93,7 +93,7 @@ def snapshot(topics: Iterable[Topic], expiration_ms: int, now: int) -> list[Stor
 
 
 def compacted_to(entry: BatchRow | Damage, batch: memoryview) -> int:
-    """Returns the end of a batch if the batch shows that compaction removed some of its records, else −1."""
+    """If a batch shows that compaction removed some of its records, returns the end of the batch, else −1."""
     if isinstance(entry, Damage):
         return -1
     fewer = 0 <= entry.records <= entry.last_offset - entry.base_offset and entry.crc_stored == entry.crc_computed

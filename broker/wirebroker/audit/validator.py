@@ -72,7 +72,7 @@ class Validator:
         return sum(map(len, self._states.values()))
 
     def take(self, row: Arrival) -> Change | None:
-        """Judge the next arrival. Returns the kind of change of the verdict, or None for the same verdict."""
+        """Judge the next arrival. Returns how the verdict differs from the original verdict, or None if it does not differ."""
         key = self._key(row)
         self.beyond += key in self._diverged
         state = self._states.get(key)

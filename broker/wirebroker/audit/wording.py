@@ -105,7 +105,8 @@ class Wording:
         )  # fmt: skip
 
     def duplicate(self, row: Any, numbers: tuple[Any, Any], doubled: Any, once: tuple[Any, Any], again: tuple[Any, Any]) -> Any:
-        """The same sequences are stored twice, at the offsets `once` and `again`: `doubled` of the sequences `numbers`."""
+        """`doubled` of the sequences from first to last (`numbers`) are stored twice: at the offsets `once`, and at the offsets
+        `again`."""
         first, last = numbers
         length = again[1] - again[0] + 1
         every = doubled == length
@@ -286,7 +287,7 @@ class Wording:
         )  # fmt: skip
 
     def in_transaction(self, partition: Any, offset: Any, is_aborted: Any) -> Any:
-        """Returns the reason why a record is lost: its transaction was not committed."""
+        """Returns a reason why a record is lost: the record's transaction was not committed."""
         return self.text(
             ": the transaction that holds it at offset {offset} of partition {partition} {state}",
             offset=offset, partition=partition, state=self.choose(is_aborted, "was aborted", "is open"),
@@ -304,7 +305,8 @@ class Wording:
         return self.choose(row.records == 1, one, several)
 
     def input_unprocessed(self, pipeline: Any, group: Any, committed: Any, row: Any, label: Any, least: Any) -> Any:
-        """Inputs have no output, or too few outputs. `ins` inputs with this id have `outs` outputs. An unknown group is ""."""
+        """Inputs have no output, or too few outputs. `row.ins` inputs with the same id have `row.outs` outputs. An unknown
+        group is ""."""
         by_group = self.text("although group '{group}' has committed offset {committed}", group=group, committed=committed)
         alike = self.text("; {ins} inputs and {outs} outputs have this id", ins=row.ins, outs=row.outs)
         few = self.text("only {outs} of at least {least} outputs", outs=row.outs, least=least)
@@ -326,7 +328,7 @@ class Wording:
         )  # fmt: skip
 
     def hidden_record(self, side: str, near: Any) -> Any:
-        """Returns the reason why the input of an output, or the output of an input, does not count: its transaction was not
+        """Returns the reason why the record `near` does not count as an input or as an output: its transaction was not
         committed."""
         return self.text(
             "; {side} at offset {offset} of {partition} belongs to a transaction that {state}",

@@ -33,8 +33,8 @@ class LoginFailed(Exception):
 
 
 def log_in(connection: Connection, access: Access) -> None:
-    """If the access uses SASL, log in on a connection, for the first time or again. Raises LoginFailed and the connection's
-    errors.
+    """If the access uses SASL, log in on a connection. The connection may be new, or already logged in. Raises LoginFailed and
+    the connection's errors.
 
     If the broker limits sessions (`connections.max.reauth.ms`), this function sets `session_ends`, the time of the next login.
     """

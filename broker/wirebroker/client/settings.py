@@ -1,5 +1,5 @@
-"""The settings with which wirebroker's own client reaches a cluster: TLS, SASL and a rate limit, from a client properties file,
-which Kafka's tools also read.
+"""The settings with which wirebroker's own client reaches a cluster: TLS, SASL and a rate limit. They come from a client
+properties file, which Kafka's tools can also read.
 
     security.protocol=SASL_SSL
     ssl.truststore.type=PEM
@@ -59,7 +59,7 @@ class BadConfig(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach the brokers of a cluster: the protocol, the login, the certificates and the rate limit.
+    """The way to reach the brokers of a cluster: the protocol, the login, the certificates and the rate limit.
 
     The default is plaintext, without a rate limit.
     """
@@ -93,7 +93,7 @@ class Access:
         return cls(**(told | {"tls_versions": tuple(told.get("tls_versions", ()))}))
 
     def shared_by(self, tasks: int) -> Access:
-        """Returns a copy for one of several (`tasks`) concurrent tasks. Each task gets an equal part of the rate limit."""
+        """Returns a copy for one task, if `tasks` tasks run at the same time. Each task gets an equal part of the rate limit."""
         return replace(self, max_rate=self.max_rate / max(tasks, 1))
 
     def context(self) -> ssl.SSLContext | None:

@@ -1,7 +1,7 @@
 """Reads the key and trust stores of Kafka's settings: PEM, PKCS12 and JKS become the PEM that OpenSSL reads.
 
-Like Java, this module recognises the format from the file's contents, even if the setting `ssl.*.type` names the other format
-(`keystore.type.compat`).
+Like Java, this module recognises PKCS12 and JKS from the file's contents, even if the setting `ssl.*.type` names the other of
+these two formats (`keystore.type.compat`).
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def _of_pem(store: str, settings: Mapping[str, str], given: list[str]) -> str:
 
 
 def _entries(name: str, text: str, place: str) -> list[str]:
-    """Returns the entries of this kind in a PEM text, in the usual form. Raises BadStore if the text has no such entry."""
+    """Returns the entries of the kind `name` in a PEM text, in the form that OpenSSL reads. Raises BadStore if the text has no
+    such entry."""
     found = []
     pattern = _ENTRY.format(words=name.replace(" ", r"\s+"))
     for entry in re.finditer(pattern, text + "\n", re.ASCII):

@@ -1,5 +1,5 @@
-"""An argparse parser whose error messages are one sentence with the mistake, the word that the user probably meant, and the
-help."""
+"""An argparse parser whose error message is one sentence. The sentence names the mistake, the word that the user probably
+meant, and the command for help."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
         self.partners: dict[str, list[str]] = {}
-        """For each flag that has no effect alone: its partners. The flag has an effect if one of the partners is given."""
+        """The partners of each flag that has no effect alone. The flag has an effect if one of its partners is given, too."""
         self.loners: dict[str, set[str]] = {}
-        """For each flag that excludes most other flags: the flags that may be given with it."""
+        """For each flag that excludes most other flags: the flags that may be given together with it."""
 
     def needs(self, partners: str, *flags: str) -> None:
-        """Refuse each of these flags and its environment variable, unless one of the partners is given, too."""
+        """Refuse each of `flags` and its environment variable, unless one of the partners is given, too."""
         self.partners |= dict.fromkeys(flags, partners.split())
 
     def alone(self, flag: str, *allowed: str) -> None:

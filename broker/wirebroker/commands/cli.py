@@ -1,4 +1,4 @@
-"""The command line: this module only parses it. The commands are in `wirebroker.commands`, and are imported when they are
+"""Parses the command line, and does nothing else. The commands are in `wirebroker.commands`, and are imported when they are
 called."""
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _watching(add: Callable[..., argparse.Action]) -> None:
 
 
 def _needs_of_watching(parser: Parser) -> None:
-    """Declare which flags of `_watching` have no effect without another flag."""
+    """For the flags of `_watching` that have no effect without another flag: declare the other flag."""
     parser.needs("--control", "--control-allow-host")
     parser.needs("--trace --control --capture", "--trace-level")
     parser.needs("--trace --capture", "--rotate")
@@ -191,8 +191,8 @@ def _end_with_parent(parser: argparse.ArgumentParser) -> argparse.Action:
 
 
 def _mirror(parser: argparse.ArgumentParser, actions: Iterable[argparse.Action]) -> None:
-    """Take each flag's default from its environment variable. Spaces separate the values of a repeatable flag; if its values
-    may have spaces, line breaks separate them. The parsed arguments have these defaults in `mirrored`, too.
+    """Take each flag's default from its environment variable. In the variable of a repeatable flag, spaces separate the values.
+    If the values may contain spaces, line breaks separate them. The parsed arguments also have these defaults in `mirrored`.
     """
     mirrored: dict[str, Any] = {}
     parser.set_defaults(mirrored=mirrored)
@@ -207,7 +207,7 @@ def _mirror(parser: argparse.ArgumentParser, actions: Iterable[argparse.Action])
 
 
 def _mirrored(action: argparse.Action, text: str) -> Any:
-    """Returns the value of a flag in its variable. Raises ArgumentTypeError."""
+    """Returns the value that a flag's environment variable gives. Raises ArgumentTypeError."""
     if isinstance(action.default, list):
         in_lines = any(flag.in_lines for flag in flags().values() if flag.dest == action.dest)
         return [each.strip() for each in text.splitlines() if each.strip()] if in_lines else text.split()

@@ -27,7 +27,7 @@ READ_OTHERWISE = frozenset(
     {"process.roles", "controller.quorum.voters", "inter.broker.listener.name", "log.dirs", "heap.opts", "opts", "home",
      "version", "uri", "create.topics", "create.topics.separator", "client.users", "client.passwords"}
 )  # fmt: skip
-"""Variables of Kafka's images that are handled elsewhere, or have no meaning for wirebroker."""
+"""Variables of Kafka's images that other code handles, or that have no meaning for wirebroker."""
 SECRETS = Path("/etc/kafka/secrets")
 """The images of apache/kafka and Confluent look in this folder for key and trust stores, and for files with the stores'
 passwords.
@@ -38,7 +38,7 @@ STORES = {
     "ssl.truststore.credentials": "ssl.truststore.password",
 }  # fmt: skip
 OLD_ADDRESS = ("advertised.host.name", "advertised.port")
-"""Settings of Kafka before 3.0. Here, the images' variables for these settings work with every release."""
+"""Settings that Kafka has only before 3.0. In wirebroker, the images' variables for these settings work with every release."""
 LOGIN = "sasl.jaas.config"
 _FLAG = re.compile(r"--([a-z-]+)")
 _LOGIN_FILE = re.compile(r"-Djava\.security\.auth\.login\.config=(\S+)")
@@ -112,7 +112,7 @@ def _settings(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]
 
 
 def _listeners(arguments: argparse.Namespace, found: dict[str, str]) -> None:
-    """If no flag or variable names a port, listen at the advertised ports, as the images do."""
+    """If no flag and no variable gives a port to listen at, listen at the advertised ports, as the images do."""
     arguments.old_address = old_address({name: found.pop(name, "") for name in OLD_ADDRESS})
     advertised = found.get("advertised.listeners", "")
     if "_{" in advertised + found.get("listeners", ""):

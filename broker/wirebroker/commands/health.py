@@ -62,8 +62,7 @@ def own_listener(arguments: argparse.Namespace) -> tuple[tuple[str, int], Securi
 
 
 def _ask(connection: Connection, access: Access, *, anonymous: bool) -> str:
-    """Returns what the broker reports: the number of brokers or, if this client cannot log in, the number of the broker's
-    APIs."""
+    """Returns a text for the user: the number of brokers or, if this client cannot log in, the number of the broker's APIs."""
     if anonymous:
         response = connection.request(ApiVersionsRequest(), 0)
         return f"it offers {len(response.api_keys)} APIs; without a login, nothing else can be checked"

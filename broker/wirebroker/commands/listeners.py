@@ -68,9 +68,9 @@ def places(arguments: argparse.Namespace, settings: Mapping[str, str]) -> dict[s
 
 
 def advertised_address(text: str, source: str) -> Address:
-    """Returns the host and the port that the broker advertises to clients. As in Kafka, this machine's name takes the place of
-    a missing host, and the bound port later takes the place of port 0. Raises UsageError, which names the flag or setting
-    `source`.
+    """Returns the host and the port that the broker advertises to clients. As in Kafka, a missing host stands for this
+    machine's name, and port 0 stands for the port that is bound later. Raises UsageError, whose message names the flag or
+    setting `source`.
     """
     host, port = _kafka_address(text, source)
     if host == "0.0.0.0":
@@ -86,8 +86,8 @@ def _kafka_address(text: str, source: str) -> Address:
 
 
 def _advertised(arguments: argparse.Namespace, settings: Mapping[str, str], known: list[str]) -> dict[str, Address]:
-    """Returns the advertised addresses by listener, for listeners whose advertised address a flag or setting names.
-    `--advertise` has precedence over `--listener`, and `--listener` over Kafka's settings. Raises UsageError.
+    """Returns the advertised addresses that flags and settings give, by the listener's name. `--advertise` has precedence over
+    `--listener`, and `--listener` over Kafka's settings. Raises UsageError.
     """
     named = [(name, where, ADVERTISED) for name, where in _kafka_addresses(settings, ADVERTISED)]
     if not named and (old := arguments.old_address or old_address(settings)) is not None:
@@ -106,7 +106,7 @@ def _advertised(arguments: argparse.Namespace, settings: Mapping[str, str], know
 
 
 def old_address(settings: Mapping[str, str]) -> str | None:
-    """Returns the advertised address in settings of Kafka before 3.0, or None if the settings have none."""
+    """Returns the advertised address that settings of Kafka before 3.0 give, or None if there are no such settings."""
     host, port = (settings.get(f"advertised.{each}", "").strip() for each in ("host.name", "port"))
     return f"{host}:{port or 0}" if host or port else None
 

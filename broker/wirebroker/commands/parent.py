@@ -1,10 +1,10 @@
 """`--exit-with-parent`: a broker or proxy ends when the process that started it ends, even if that process is killed.
 
 This module watches for two signs that the parent process has ended. First, if standard input is a pipe, the pipe ends when no
-process has its other end open. Every platform closes the pipe when the parent ends in any way, and wrappers such as `uv run` or
-Windows' launchers pass the pipe on. Second, on POSIX the parent's id (`getppid`) changes. This module does not use the signal
-that Linux can send (PR_SET_PDEATHSIG): Linux sends it when the parent's thread ends, and Go ends threads while their process
-continues.
+process has the pipe's other end open any more. Every platform closes the pipe when the parent ends in any way, and wrappers
+such as `uv run` or Windows' launchers pass the pipe on. Second, on POSIX the parent's id (`getppid`) changes. This module does
+not use the signal that Linux can send (PR_SET_PDEATHSIG): Linux sends it when the parent's thread ends, and Go ends threads
+while their process continues.
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ def _described(each: Release) -> str:
 
 
 def _differences(old: Release, new: Release) -> Iterator[str]:
-    """Yields a line for each difference that a client of release `old` sees at release `new`."""
+    """Yields a line for each difference that a client notices if its brokers change from the release `old` to the release
+    `new`."""
     yield from _section("behaviour", _behaviour(old, new))
     yield from _section("API versions", _versions(old, new))
     yield from _section("features", _features(old, new))

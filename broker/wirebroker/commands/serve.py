@@ -52,7 +52,7 @@ LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(message)s"
 
 
 def log_to_stderr() -> None:
-    """Log messages of the level INFO and above, with the time of day."""
+    """Write log messages of the level INFO and above to stderr, with the time of day."""
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr)
 
 
@@ -270,7 +270,7 @@ def attach_sink(trace: Recorder, sink: str, rotation: Rotation | None, resources
 
 
 def rotation_in(arguments: argparse.Namespace) -> Rotation | None:
-    """Returns the limits at which files of --trace and --capture count as full. Raises UsageError."""
+    """Returns the limits at which the files of --trace and --capture are rotated. Raises UsageError."""
     if arguments.rotate is None:
         return None
     if not arguments.capture and all(sink == "console" for sink in arguments.trace):
@@ -282,8 +282,8 @@ def rotation_in(arguments: argparse.Namespace) -> Rotation | None:
 
 
 async def load_between_requests(imports: Iterable[Callable[[], object]]) -> None:
-    """Perform these imports one by one, and let the event loop serve clients in between. If the process has no file descriptor
-    left, the module is imported at its first use."""
+    """Perform these imports one by one, and let the event loop serve clients between two imports. If the process has no file
+    descriptor left for an import, the module is imported at its first use."""
     for each in imports:
         with suppress(OSError):
             each()

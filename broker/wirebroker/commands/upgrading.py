@@ -17,8 +17,8 @@ logger = logging.getLogger("wirebroker")
 
 
 def upgrade_later(arguments: argparse.Namespace, host: Host, tell: Callable[[str], None]) -> asyncio.Task[None] | None:
-    """Begin the requested upgrade later. Returns the task that waits for the time or the signal, or None without --upgrade-to.
-    Raises UsageError.
+    """Begin the requested upgrade later. Returns the task that waits for the time or the signal. Without --upgrade-to, returns
+    None. Raises UsageError.
 
     `tell` is called with a line for each broker that now runs the new release.
     """

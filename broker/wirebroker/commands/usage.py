@@ -1,4 +1,4 @@
-"""Reads the values of flags, and makes the errors about invalid values."""
+"""Reads the values of flags, and raises UsageError for invalid values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def addresses_in(text: str, flag: str) -> list[Address]:
 
 
 def pair(text: str, flag: str, form: str = "NAME=VALUE") -> tuple[str, str]:
-    """Returns the name and the value of a text with this form. Raises UsageError."""
+    """Returns the name and the value in a text of the form `form`. Raises UsageError."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise UsageError(f"{flag} {text}: this is not {form}")

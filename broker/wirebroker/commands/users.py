@@ -1,7 +1,7 @@
 """The users of `serve` and their passwords: from flags, from variables of the environment, and from a file.
 
-Every user of a machine can see the flags of a process (`ps`). But only the owner of a process can see its variables, and only
-the owner of a protected file can read the file.
+Every user of a machine can see the flags of a process (`ps`). But only the process's owner can see its variables, and only a
+protected file's owner can read the file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Handles one request of the control. The endpoint's forms read the request, and every error becomes a problem document.
+"""Handles one request of the control. The request is read with the endpoint's forms, and every error becomes a problem
+document.
 
 Handlers run on the event loop of the broker or proxy, so they can use the broker or proxy without locks.
 """
@@ -226,7 +227,7 @@ async def _body(request: Request, most: int) -> bytes:
 
 
 class _Slowly(json.JSONDecoder):
-    """Parses JSON in Python, so that other threads can run meanwhile.
+    """Parses JSON in Python, so that other threads can run in the meantime.
 
     The decoder in C would block the other threads until it is done.
     """

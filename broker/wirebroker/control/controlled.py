@@ -50,7 +50,7 @@ class Readable:
 
     def __init__(self) -> None:
         self.at_close: list[Callable[[], None]] = []
-        """The callbacks that wake the waiting requests of the control when the broker or the proxy stops."""
+        """The functions that are called when the broker or the proxy stops. They wake the waiting requests of the control."""
         self.closing = False
         self._own: dict[Callable[[Any], object], object] = {}
 
@@ -76,7 +76,7 @@ class Readable:
         raise NotImplementedError
 
     def why_no_bytes(self) -> str:
-        """Returns the reason why the bytes of an exchange may be missing, as the end of a sentence."""
+        """Returns the end of a sentence, which says why the bytes of an exchange may be missing."""
         raise NotImplementedError
 
     def catch_up(self) -> None:
@@ -96,7 +96,7 @@ class Readable:
 
 
 class Controlled(Readable):
-    """A running broker or proxy. An endpoint whose handler takes a `ControlledBroker` is for brokers only."""
+    """A running broker or proxy. If an endpoint's handler takes a `ControlledBroker`, only brokers have the endpoint."""
 
     def __init__(self, host: Host | ProxyHost) -> None:
         super().__init__()

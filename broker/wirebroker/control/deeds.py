@@ -31,8 +31,8 @@ SHOWN: dict[str, Callable[..., Any]] = {
     "leader": cluster.leader, "partition": topics.partition, "quotas": quotas.listed, "topic": topics.created,
     "transaction": state.transaction,
 }  # fmt: skip
-"""The functions that return the state after a deed, as the endpoint's response. They get the deed's arguments and its `result`
-by name."""
+"""After a deed, one of these functions returns the new state, which is the endpoint's response. The function gets the deed's
+arguments and its `result` by name."""
 LONGEST_CHANGE_S = 60.0
 FOR_PYTHON = re.compile(r"\s*(?<!\w)(?:Returns|Raises)\s.*?\.(?=\s|$)", re.DOTALL)
 
@@ -44,7 +44,7 @@ def deed_endpoints() -> Iterator[Endpoint]:
 
 
 def _handler(declared: deed) -> Callable[..., Any]:
-    """Returns an endpoint's handler that does the deed. The handler gets its types and its docstring from the declaration."""
+    """Returns the handler of a deed's endpoint. The types and the docstring of the handler come from the deed's declaration."""
     function = signature(declared.function, eval_str=True)
     arguments = {_told(each): each for each in [*function.parameters.values()][1:]}
     in_path = re.findall(r"{(\w+)", declared.path)
@@ -86,7 +86,7 @@ def _handler(declared: deed) -> Callable[..., Any]:
 
 
 def _told(argument: Parameter) -> str:
-    """Returns the name of an argument in the control."""
+    """Returns the name that an argument of a deed has in the control."""
     return next((each.name for each in _metadata(argument) if isinstance(each, Called)), argument.name)
 
 

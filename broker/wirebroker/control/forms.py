@@ -1,8 +1,8 @@
 """Forms: msgspec structs that are read from JSON and from queries, written as JSON, and described as JSON schemas.
 
 `Annotated[Positive | None, about("how many")]` gives a field its limits and its description. msgspec reads and checks the
-values. This module turns msgspec's errors into sentences that name the field, the value and, for a mistyped name, the nearest
-name. A class can define its own JSON schema with `json_schema`.
+values. This module turns msgspec's errors into sentences that name the field and the value. For a mistyped name, the sentence
+also has the most similar name. A class can define its own JSON schema with `json_schema`.
 """
 
 from __future__ import annotations

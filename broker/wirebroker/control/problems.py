@@ -8,8 +8,8 @@ PROBLEM = "application/problem+json"
 
 
 class Problem(Exception):
-    """An error response with this status. `detail` is a sentence; `field` names the wrong field of the request, if a field is
-    wrong."""
+    """An error response. `status` is the HTTP status, and `detail` is a sentence. If a field of the request is wrong, `field`
+    names it."""
 
     def __init__(self, status: int, detail: str, field: str | None = None) -> None:
         super().__init__(detail)

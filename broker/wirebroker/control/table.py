@@ -1,6 +1,7 @@
 """The table of the control's endpoints, with a row for each endpoint that is not a deed (`wirebroker.deeds`).
 
-The routes of the app and the descriptions are made from this table and from the deeds.
+Two things are made from this table and from the deeds: the routes (`app`), and the descriptions of the control (`openapi`,
+`page`).
 
 A proxy has the endpoints whose handlers take any `Controlled`.
 """

@@ -27,7 +27,7 @@ class ExchangeParts(Received, Parked, Protocol):
     now: int
     """The time of arrival, in ms since the epoch."""
     frame: memoryview | None
-    """The fast path compares the next request with these bytes of the request. If this is None, the fast path compares
+    """The bytes of this request, with which the fast path compares the next request. If it is None, the fast path compares
     nothing."""
 
     @property
@@ -45,7 +45,7 @@ class ExchangeParts(Received, Parked, Protocol):
         """Send the response to the request."""
 
     def park(self) -> None:
-        """Let the later requests of the connection wait until this request has a response."""
+        """Make the connection's later requests wait until this request has a response."""
 
     def unpark(self) -> None:
         """Let the later requests of the connection continue."""
@@ -148,7 +148,7 @@ class OutgoingResponse(Struct):
 
     size: int
     sample: Callable[[range, int], list[int]]
-    """A function that chooses distinct random numbers from a range, such as `Random.sample`."""
+    """A function such as `Random.sample`, which chooses distinct random numbers from a range."""
     cut: int | None = None
     piece: int | None = None
     pause: float = 0.0

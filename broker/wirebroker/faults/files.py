@@ -89,7 +89,7 @@ def read_rule(table: Mapping[str, Any]) -> Rule:
 
 
 class _Lines:
-    """Finds the line of a fault file with a given word of a given fault."""
+    """Finds the line of a fault file that has a given word of a given fault."""
 
     def __init__(self, where: str, text: str) -> None:
         self._where = where

@@ -51,7 +51,7 @@ class Host(Protocol):
     """The broker or proxy whose requests pass through a plan."""
 
     def rules_loaded(self, loaded: bool) -> None:
-        """Note that the plan now has rules, or that it has no rules any more."""
+        """Note whether the plan has rules now."""
 
     @property
     def now(self) -> int:

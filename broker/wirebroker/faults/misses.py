@@ -1,7 +1,7 @@
 """Remembers the requests that a rule did not match, in order to explain why it never fired.
 
 Until a rule matches its first request, it remembers why requests of its APIs did not match: the words that did not fit, and the
-values of the requests.
+requests' values for these words.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ Misfit = tuple[str, tuple[object, ...]]
 
 
 class _Reason(Struct):
-    """Counts the requests that did not fit the same words of the rule, and remembers the values that these requests had."""
+    """Counts the requests for which one combination of the rule's words did not fit, and remembers the requests' values for
+    these words."""
 
     count: int = 0
     found: dict[str, dict[object, None]] = {}
@@ -43,7 +44,7 @@ class Misses:
         self._reasons: dict[tuple[str, tuple[str, ...]], _Reason] = {}
 
     def end(self) -> None:
-        """Note that the rule was unloaded. Later requests do not count."""
+        """Note that the rule was unloaded. Requests that arrive later do not count."""
         self._until = self._arrived.copy()
 
     def add(self, api: str, misfits: Iterable[Misfit]) -> None:

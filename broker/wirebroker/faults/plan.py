@@ -70,7 +70,7 @@ class FaultPlan:
         self.host = host
         self._random = random.Random(seed)
         self._held: list[_Held] = []
-        """The requests and responses that rules delay, oldest first."""
+        """The requests and responses that are delayed by rules, oldest first."""
         self._waiting: dict[TopicPartition, list[Continue]] = {}
         """For each partition in which a slow write is in progress, the requests that wait for this write."""
         self._at_unload: dict[Hashable, list[Callable[[], None]]] = {}
@@ -157,7 +157,7 @@ class FaultPlan:
     def load_again(self, rules: Iterable[Rule]) -> None:
         """After a soft reset, load copies of the rules with which the broker was started, and use the first seed again.
 
-        Forget, as `succeed` does, earlier copies of these rules that never fired.
+        Earlier copies of these rules that never fired are forgotten.
         """
         self.reseed(self._first_seed)
         again = [self._load(rule.copy()) for rule in rules]
@@ -244,7 +244,7 @@ class FaultPlan:
     # Before it is handled
 
     def receive(self, request: Message, exchange: Planned, facts: Facts | None = None) -> None:
-        """Apply the rules to a request that has arrived, and handle the request unless a rule prevents it.
+        """Apply the rules to a request that has arrived. Then handle the request, unless a rule prevents it.
 
         If the facts of the request are known already, `facts` has them. In this case the request's records are not in the
         connection's buffer.
@@ -273,7 +273,7 @@ class FaultPlan:
                 yield MatchedRule(rule, partitions_of(injection, rule, facts), injection)
 
     def _proceed(self, request: Message, exchange: Planned, now: int) -> None:
-        """Apply the remaining rules to a request, and handle the request unless a rule prevents it."""
+        """Apply the remaining rules to a request. Then handle the request, unless a rule prevents it."""
         matches = _matches(exchange)
         while matches.before:
             matched = self._remaining(matches.before.pop(0), matches.gone)
@@ -340,7 +340,8 @@ class FaultPlan:
             some.clear()
 
     def _admit(self, request: Message, exchange: Planned, now: int) -> None:
-        """Handle the request when no other slow write is in progress in its partitions, and its own slow write is done."""
+        """Handle the request as soon as no slow write is in progress in its partitions. If its own write is slow, first wait
+        until this write is done."""
         matches = _matches(exchange)
         wanted = {(batch.topic, batch.partition) for batch in matches.facts.batches} - matches.gone if self._waiting else ()
         before = next((each for each in sorted(wanted) if each in self._waiting), None)

@@ -86,7 +86,7 @@ class Match(Struct, frozen=True):
 
     def missing(self, facts: Facts) -> list[list[Misfit]]:
         """Returns lists of the words that do not fit the request: for a Produce one list for each batch, for any other request
-        a single list. If the request is of another API than the rule, returns no list."""
+        a single list. If the rule is for other APIs, returns an empty list."""
         if self.api is not None and facts.api not in self.api:
             return []
         return [[*self._header_misfits(facts), *self._misfits(facts, each)] for each in _parts(facts)]
@@ -190,7 +190,7 @@ class Rule(_Declared, kw_only=True):
 
     kind: ClassVar[str]
     acts_at: ClassVar[InjectionPoint] = InjectionPoint.REQUEST
-    """The injection point at which the rule acts, unless it has the option `after`."""
+    """The injection point at which the rule acts if it does not have the option `after`."""
     only_apis: ClassVar[tuple[str, ...] | None] = None
     """The APIs to which the kind applies, or None for all APIs."""
     match_words: ClassVar[tuple[str, ...]] = Match.__struct_fields__
@@ -240,7 +240,7 @@ class Rule(_Declared, kw_only=True):
         self.wait_until: Callable[[Callable[[], bool], float], None] | None = None
         """Waits for a condition in the broker that has the rule. Raises TimeoutError."""
         self.copied = False
-        """Tells whether copies of this rule were made. Brokers load the copies instead of the rule itself."""
+        """Tells whether this rule was copied. If so, brokers have loaded the copies instead of the rule itself."""
         self.misses: Misses | None = None
         """The requests that arrived after the rule was loaded, and that the rule did not match. If the rule was never loaded,
         this is None."""
@@ -343,7 +343,7 @@ class Rule(_Declared, kw_only=True):
             raise self.not_fired(f"{times} times within {timeout:g} s") from None
 
     def not_fired(self, wanted: str) -> NotFired:
-        """Returns the error that the rule did not fire as often as expected."""
+        """Returns the error which says that the rule did not fire as often as expected."""
         counts = f"it fired on {self.fired} of {self.seen} matches"
         reason = self.missed if self.seen else self.why_not
         return NotFired(f"the rule {self} did not fire {wanted}: {counts}{reason and f'; {reason}'}")

@@ -40,7 +40,7 @@ class Capture(Protocol):
         """Close the file."""
 
     def __call__(self, row: Row, /) -> None:
-        """Keep a verdict or a fault as a comment on the next packet to its client."""
+        """Keep a row about a verdict or a fault. It becomes a comment on the next packet to the row's client."""
 
 
 class Numbered(Protocol):
@@ -95,7 +95,7 @@ class Tap(asyncio.BufferedProtocol):
         self._by_server = True
 
     def sent(self, data: Any) -> None:
-        """Write bytes that are sent to the client into the capture."""
+        """Write into the capture the bytes that are sent to the client."""
         self._conversation.to_client(bytes(data), _now())
 
     def _learn_number(self) -> None:
@@ -105,7 +105,7 @@ class Tap(asyncio.BufferedProtocol):
 
 
 class _Tapped:
-    """A transport that reports the bytes that are written to it, and forwards all calls to the real transport."""
+    """A transport that forwards all calls to the real transport, and tells the tap which bytes are written."""
 
     def __init__(self, transport: asyncio.BaseTransport, tap: Tap) -> None:
         self._transport: Any = transport

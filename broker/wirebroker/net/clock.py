@@ -1,6 +1,7 @@
 """The two kinds of broker clocks.
 
-Both clocks count milliseconds since the epoch. A test can move a clock forward, but not back, except when the broker is reset.
+Both clocks count milliseconds since the epoch. A test can move a clock forward. A clock moves back only when the broker is
+reset.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class SystemClock:
         self.reset()
 
     def reset(self, to: int | None = None) -> None:
-        """The broker is reset: set the clock to the time `to`, by default to the machine's time."""
+        """Called when the broker is reset. Sets the clock to the time `to`, by default to the machine's time."""
         self._start = (time.time_ns() // 1_000_000 if to is None else to) - time.monotonic_ns() // 1_000_000
 
     def now(self) -> int:
@@ -40,7 +41,8 @@ class FrozenClock:
         self._began = self._now = time.time_ns() // 1_000_000 if now is None else now
 
     def reset(self, to: int | None = None) -> None:
-        """The broker is reset: set the clock to the time `to`, by default to the time at which the clock was created."""
+        """Called when the broker is reset. Sets the clock to the time `to`, by default to the time at which the clock was
+        created."""
         self._now = self._began if to is None else to
 
     def now(self) -> int:

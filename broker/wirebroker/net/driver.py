@@ -70,7 +70,7 @@ class Driven(Protocol):
     effects: list[Any]
     """The effects that the driver has to perform, in order."""
     timers: Timers
-    """The machine's timers. `tick` has to be called next at the deadline of these timers."""
+    """The machine's timers. The driver next calls `tick` at the deadline of these timers."""
 
     @property
     def trace(self) -> Recorder:
@@ -137,12 +137,12 @@ class Side(asyncio.BufferedProtocol):
 
 
 class ClientConnection(Side):
-    """A client's connection, which may first wait in line until the host can serve it."""
+    """A client's connection. If the host cannot serve it yet, the connection first waits in line."""
 
     connection: Connection
     """The machine's object for the connection. The attribute is unset while the connection waits in line."""
     machine: Driven
-    """The machine that served the connection when it began. The host may have replaced this machine since then."""
+    """The machine that served the connection when the connection began. The host may have replaced this machine since then."""
     closing_level = logging.INFO
     """The log level of the message about the end of the connection."""
 
@@ -215,7 +215,7 @@ class ClientConnection(Side):
             self.close(effect.reset)
 
     def send_shaped(self, effect: Shaped) -> None:
-        """Send a response whose bytes a fault has changed. No other request of the connection is handled before the response is
+        """Send a response whose bytes a fault has changed. The connection's next request is not handled before the response is
         sent."""
         if self._line is None:
             self._line = ShapedLine(self.transport, self._host.loop, self._line_is_free)
@@ -258,8 +258,8 @@ class Driver(Generic[C]):
         self.until = 0.0
         """The end of the present connection's slice, as a time of `perf_counter`. The value is 0 before the slice begins."""
         self.watchers: list[Callable[[], None]] = []
-        """The functions that are called after every request and timer. Each function lets a caller of `wait_until` check its
-        condition."""
+        """The functions that are called after every request and timer. Each function checks the condition of one call of
+        `wait_until`."""
         self._storage_jobs: StorageJobs | None = None
         """Delays effects until the records that they confirm are on the disk. Without a data directory this is None."""
         self._capture: Capture | None = None

@@ -39,7 +39,7 @@ STEP_MS = 3_600_000
 """The clock is moved forward in steps of this many ms (one hour), because the timers of a larger step would block the loop for
 too long."""
 IDLE_CHECKS = 4
-"""Idle connections are searched for this many times within connections.max.idle.ms."""
+"""The host looks for idle connections this many times within connections.max.idle.ms."""
 
 
 class Host(Server):
@@ -125,7 +125,7 @@ class Host(Server):
     # Turns
 
     def queue(self, protocol: BrokerProtocol) -> None:
-        """Put the connection at the end of the queue of connections that wait for their next slice."""
+        """Put the connection at the end of the queue. The connections in the queue wait for their next slice."""
         self._ready.append(protocol)
         self._wake_turns()
 

@@ -18,8 +18,8 @@ SETTING = "sasl.oauthbearer.jwks.endpoint.url"
 MOST_BYTES = 1 << 20
 ASKS_FOR_S = 10.0
 KEY_ID_LENGTH, KEY_IDS = 1000, 16
-"""A missing key causes another query of the URL only if its id has at most KEY_ID_LENGTH characters. At most KEY_IDS missing
-key ids are remembered."""
+"""A missing key causes another query of the URL only if the key's id has at most KEY_ID_LENGTH characters. At most KEY_IDS
+missing key ids are remembered."""
 AGAIN_AFTER_S = 60.0
 """After a query because of a missing key, the same key causes another query only after this time in seconds, as in Kafka's
 RefreshingHttpsJwks."""
@@ -85,7 +85,7 @@ class _KeySetFile:
         return self._keys
 
     def missing(self, key_id: str) -> None:
-        """Does nothing, because the file is checked for changes for each token anyway."""
+        """Does nothing, because each token causes a check whether the file has changed."""
 
     def close(self) -> None:
         """Does nothing, because no file stays open."""

@@ -45,7 +45,7 @@ def one_each(
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT, tls: Tls | None = None,
 ) -> list[Listener]:  # fmt: skip
     """Returns a listener for each broker. The first broker has the port `port` and the address `advertised`. For each further
-    broker, the two port numbers rise by one, unless they are 0."""
+    broker, `port` and the advertised port rise by one. A port of 0 stays 0."""
 
     def later(address: Address, i: int) -> Address:
         return address[0], address[1] + i if address[1] else 0
@@ -70,7 +70,7 @@ def parse_address(text: str) -> Address:
 
 
 def canonical_host_name() -> str:
-    """Returns the name of this machine that Kafka advertises for a listener without a host (Java's getCanonicalHostName)."""
+    """Returns this machine's name, which Kafka advertises for a listener without a host (Java's getCanonicalHostName)."""
     try:
         address = socket.gethostbyname(socket.gethostname())
     except OSError:

@@ -167,14 +167,15 @@ class ProxyHost(Driver["ClientSide"]):
 
     @property
     def problem(self) -> str:
-        """A sentence that names each broker that cannot be reached or does not serve the proxy, with the reason. Without such a
-        broker, "".
+        """A sentence about each broker that cannot be reached or does not serve the proxy, with the reason. If there is no such
+        broker, this is "".
         """
         nodes = dict.fromkeys(node for node in (self._first, *self._nodes.values()) if node is not None)
         return "; ".join(node.problem for node in nodes if node.problem)
 
     def check(self, node: Node | None = None) -> None:
-        """Until the broker of a node (by default the first node) serves the proxy, log each reason of a failure."""
+        """Ask the broker of a node, by default of the first node, until the broker serves the proxy. The reasons of the
+        failures are logged."""
         node = node or self._first
         assert node is not None, "`start` opens the first listener"
         self.upstream.check(node)

@@ -20,7 +20,7 @@ AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class ShapedLine:
-    """Sends the responses of one connection in order. The bytes of each response are changed according to its `Shape`.
+    """Sends the responses of one connection in order, each in the form that its `Shape` describes.
 
     `free` is called when everything is sent. Until then, other data must be sent with `write`, which queues the data.
     """

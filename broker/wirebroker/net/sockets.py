@@ -28,7 +28,7 @@ class ListenError(OSError):
 async def open_server(
     protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, purpose: str = ""
 ) -> tuple[asyncio.Server, int]:
-    """Returns a server that listens on the running loop, and its port. Raises ListenError, with a message in which `purpose`
+    """Returns a server on the running loop, and the port at which it listens. Raises ListenError. In its message, `purpose`
     follows the address.
     """
     loop = asyncio.get_running_loop()
@@ -53,8 +53,8 @@ def queue_connections(server: asyncio.Server) -> None:
 
 
 async def stop_listening(servers: Collection[asyncio.Server]) -> None:
-    """Close servers. The loop needs some turns until a connection that it has accepted reaches its protocol. asyncio would keep
-    such a connection open for ever if its server were closed meanwhile, so these turns come first."""
+    """Close servers. A connection that the loop has accepted reaches its protocol only some turns later. If the server were
+    closed meanwhile, asyncio would keep the connection open for ever. So this function first waits for these turns."""
     loop = asyncio.get_running_loop()
     for server in servers:
         for listener in server.sockets:

@@ -26,8 +26,8 @@ PAUSE_S = 0.5
 
 
 class StorageJobs:
-    """Runs the jobs of an engine's store for its host. `release` is a function of the host: it performs the effects that had to
-    wait, and calls `check` again."""
+    """Runs the jobs of an engine's store. `release` is the host's function that performs the effects that had to wait, and then
+    calls `check` again."""
 
     def __init__(self, engine: Engine, store: FolderStore, clock: Clock, release: Callable[[list[Effect]], None]) -> None:
         self._engine = engine
@@ -73,7 +73,8 @@ class StorageJobs:
         return self._syncing or self._pause is not None
 
     def _begin(self, job: Job) -> None:
-        """Sync in the thread. The present effects belong to writes before this sync. Later effects wait for the next sync."""
+        """Sync in the thread. The effects that wait now belong to writes before this sync. Later effects wait for the next
+        sync."""
         self._syncing = True
         self._waiting = []
         held = self._engine.take_effects()
@@ -114,8 +115,7 @@ class StorageJobs:
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self) -> None:
-        """Do the jobs one after the other, except for jobs with `apart`, such as compactions. These run beside the other
-        jobs."""
+        """Do the jobs one after the other. A job with `apart`, such as a compaction, runs beside the other jobs."""
         jobs = self._store.jobs
         try:
             while jobs:

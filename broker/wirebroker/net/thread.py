@@ -15,7 +15,7 @@ from wirebroker.net.sockets import new_loop
 T = TypeVar("T")
 __tracebackhide__ = True  # pytest leaves out these frames, and shows the caller's line
 EXPECTED = (ValueError, LookupError, OSError)
-"""Errors that the caller has caused. A traceback of these errors does not need the broker's code."""
+"""The types of errors that the caller has caused. Their tracebacks do not need to show the broker's code."""
 RECHECK_S = 1.0
 """While a call waits for its result, it checks at this interval in seconds whether the loop still runs."""
 

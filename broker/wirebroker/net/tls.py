@@ -35,7 +35,7 @@ CAUSES = {
     "CA_MD_TOO_WEAK": WEAK,
     "NO_SHARED_CIPHER": "client and broker have no cipher in common",
 }
-"""Explanations of OpenSSL's reasons."""
+"""For some of OpenSSL's reasons why a handshake fails: an explanation."""
 CA, SERVER, CLIENT, EXPIRED = "ca.pem", "server.pem", "client.pem", "expired.pem"
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -123,7 +123,7 @@ def tls_of(settings: Mapping[str, str], given: Tls | None, listener: str = "") -
 
 
 def _place(store: str, settings: Mapping[str, str]) -> str | None:
-    """Returns the file of a store, or the name of the setting that has the store's contents."""
+    """Returns the path of a store's file, or the name of the setting that has the store's contents."""
     named = (f"ssl.{store}.{end}" for end in INLINE[store])
     return settings.get(f"ssl.{store}.location") or next((name for name in named if name in settings), None)
 

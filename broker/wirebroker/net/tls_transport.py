@@ -122,7 +122,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     ) -> None:  # fmt: skip
         super().__init__()
         self.context = context
-        """The SSL context with the broker's certificate. A handshake uses the context that is set when it begins."""
+        """The SSL context with the broker's certificate. A handshake uses the context that is set when the handshake begins."""
         self.held = False
         """Tells whether the handshake waits until `go_on` is called."""
         self._above, self._listener, self._turns, self._watch = above, listener, turns, watch
@@ -300,6 +300,5 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         return self._socket.get_write_buffer_size()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """For the name `ssl_object`, returns the connection's TLS object. For any other name, returns the result of the
-        socket's transport."""
+        """Returns the connection's TLS object for the name `ssl_object`. For any other name, asks the socket's transport."""
         return self._tls if name == "ssl_object" else self._socket.get_extra_info(name, default)

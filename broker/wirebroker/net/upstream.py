@@ -1,5 +1,5 @@
-"""A proxy's connections to the brokers of the cluster: the order of the tried addresses, and the reasons why a broker cannot be
-reached."""
+"""A proxy's connections to the brokers of the cluster: the order in which addresses are tried, and the reasons why a broker
+cannot be reached."""
 
 from __future__ import annotations
 

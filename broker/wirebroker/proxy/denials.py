@@ -41,7 +41,7 @@ BY_PREFIX = (
     ("AlterClientQuotas", _O.ALTER_CONFIGS), ("DescribeClientQuotas", _O.DESCRIBE_CONFIGS),
     ("Describe", _O.DESCRIBE), ("List", _O.DESCRIBE), ("Create", _O.ALTER), ("Delete", _O.ALTER), ("Alter", _O.ALTER),
 )  # fmt: skip
-"""The operations of the other APIs, by the first word of the API's name."""
+"""The operations of the other APIs, by the first words of the API's name."""
 IN_GENERAL = {_R.TOPIC: _O.DESCRIBE, _R.GROUP: _O.READ, _R.CLUSTER: _O.CLUSTER_ACTION, _R.TRANSACTIONAL_ID: _O.WRITE}
 
 
@@ -73,7 +73,7 @@ def _operation(api: str, kind: ResourceType) -> Operation:
 
 
 def _asked(kind: ResourceType, facts: Facts) -> list[str]:
-    """Returns the names of this type of resource in the request, for an error that names no resource."""
+    """Returns the names of the resources of this type in the request. They are needed for an error that names no resource."""
     names = {_R.TOPIC: facts.topics, _R.GROUP: facts.groups, _R.TRANSACTIONAL_ID: facts.transactional_ids}
     return sorted(names[kind]) if kind in names else [CLUSTER_NAME]
 

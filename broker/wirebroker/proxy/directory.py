@@ -53,7 +53,7 @@ class LearnedLeaders:
 
 
 class LearnedDirectory:
-    """The topics and fetch sessions that requests and responses have named, without committed offsets."""
+    """The topics and fetch sessions that requests and responses have named. The directory has no committed offsets."""
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {METADATA_TOPIC_ID: METADATA_TOPIC}

@@ -166,7 +166,7 @@ class ForwardedExchange(AnyExchange):
         times are not measured.
         """
         self.traced: Traced | None = None
-        """The data about the request that the trace needs for the row of its response."""
+        """The facts about the request that the trace needs for the row of the response."""
 
     @property
     def directory(self) -> LearnedDirectory:
@@ -180,7 +180,8 @@ class ForwardedExchange(AnyExchange):
         return matches is not None and bool(matches.after or matches.wire or matches.overwrites or matches.refused)
 
     def handle(self, request: Message) -> None:
-        """Send the request to the broker. If faults have taken a part of the request, `request` is the remaining part."""
+        """Send the request to the broker. If faults have refused a part of the original request, `request` is the remaining
+        part."""
         if request is self.request:
             self.relay.forward(self.whole, self)
         else:

@@ -1,8 +1,8 @@
 """A proxy has no coordinator, so it learns about groups from requests and responses: members, assignments, heartbeats, commits
 and lag.
 
-A request counts only if the broker's response confirms it. A member that sends no heartbeat for its session timeout counts as
-gone.
+A request counts only if the broker's response confirms it. A member that sends no heartbeat within its session timeout counts
+as gone.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ EMPTY, STABLE, PREPARING, COMPLETING, RECONCILING = (
 )
 ASSIGNING, NOT_READY = "Assigning", "NotReady"
 LACKS_TOPICS, ASSIGNMENT_DELAYED = {1, 2, 3}, 5
-"""Two sets of statuses in a streams group's heartbeat response: statuses for missing or wrong topics, and statuses for a
-delayed assignment."""
+"""Statuses in a streams group's heartbeat response: the set for missing or wrong topics, and the status for a delayed
+assignment."""
 MOST_GROUPS = 1_000
 """At most this many groups are remembered. The group without a request for the longest time is forgotten first."""
 MOST_MEMBERS, MOST_OFFSETS = 20_000, 100_000
@@ -92,7 +92,8 @@ class PassingMember(Struct):
 
 
 class PassingOffset(Struct):
-    """A committed offset. Until its transaction is committed, an offset is in `pending`."""
+    """An offset that a client has committed. An offset in an open transaction is in `pending` until the transaction is
+    committed."""
 
     offset: int
     leader_epoch: int
@@ -277,8 +278,8 @@ class PassingGroups:
         return group
 
     def transaction_ended(self, request: EndTxnRequest, response: EndTxnResponse) -> None:
-        """Note the end of a transaction. The pending offsets of a committed transaction are committed, too. The pending offsets
-        of an aborted transaction are dropped."""
+        """Note the end of a transaction. If it was committed, its pending offsets are committed, too. If it was aborted, they
+        are dropped."""
         if response.error_code and response.error_code not in ENDED_BY_BROKER:
             return
         transactional_id, counts = cut(request.transactional_id), request.committed and not response.error_code
@@ -325,7 +326,7 @@ class PassingGroups:
         self, now: int, request: OffsetCommitRequest | TxnOffsetCommitRequest,
         response: OffsetCommitResponse | TxnOffsetCommitResponse,
     ) -> dict[Where, PassingOffset]:  # fmt: skip
-        """Returns the offsets of a request that the broker has committed, by partition."""
+        """Returns, by partition, those offsets in a request that the broker has committed."""
         taken = _taken(response, self._directory)
         return {where: each for where, each in self._offsets(request, now) if where in taken}
 

@@ -1,7 +1,8 @@
 """Follows logins through the proxy, to learn who the client is, and why a broker refuses a login.
 
-A login has succeeded when the broker has sent its last message. With SCRAM, this message is the broker's signature. With all
-other mechanisms, it is the broker's first response. GSSAPI encrypts the user's name, so the proxy cannot read the principal.
+A login has succeeded when the broker has sent its last message. With SCRAM, the last message is the broker's signature. With
+all other mechanisms, the last message is the broker's first response. GSSAPI encrypts the user's name, so the proxy cannot read
+the principal.
 """
 
 from __future__ import annotations

@@ -69,7 +69,8 @@ MEASURED_MS = 600_000
 WATCHED_MS = 60_000
 """The proxy decodes each Fetch for this many ms after each request for groups or transactions."""
 FEW = 1_000
-"""If a Produce has at most this many batches, its response is compared with the shadow's verdicts without a pause."""
+"""If a Produce has at most this many batches, the proxy compares its response with the shadow's verdicts at once. Larger
+responses are compared in slices."""
 SHORT = 64 * FEW
 """A Produce of at most this many bytes has at most `FEW` batches, because the header of a batch has 61 bytes."""
 METRICS_LIMIT = 16 * 1024 * 1024
@@ -106,8 +107,8 @@ class Proxy:
         self.pushes = Pushes()
         """The metrics that clients have pushed and a broker has accepted (KIP-714)."""
         self.asks = False
-        """Tells whether the proxy sends requests of its own. It asks about producers that wrote before the proxy started, and
-        finds out whether brokers serve a client.
+        """Tells whether the proxy sends requests of its own. With these requests it learns about producers that wrote before
+        the proxy started, and whether a broker serves a client.
         """
         self._described: OrderedDict[tuple[str, int], None] = OrderedDict()
         """The partitions that the proxy has already asked about."""
@@ -128,7 +129,7 @@ class Proxy:
             **dict.fromkeys(LOGINS, self._logged_in), KEYS["InitProducerId"]: self._issued, KEYS["EndTxn"]: self._ended,
             PRODUCE: self._compare, KEYS["PushTelemetry"]: self._pushed, FETCH: self._fetched,
         }  # fmt: skip
-        """The functions that learn from the exchanges of an API."""
+        """For some APIs, the function that learns from their exchanges."""
         self._choose()
         self.relays: dict[Connection, Relay] = {}
         self._numbers = count(1)
@@ -339,7 +340,7 @@ class Proxy:
         self, exchange: ForwardedExchange, transactional_id: str | None, topic: str, batch: BatchHeader,
         part: PartitionProduceResponse,
     ) -> None:  # fmt: skip
-        """Note a stored batch: it moves the end of the log, and it may belong to a transaction."""
+        """Note a stored batch. The batch moves the end of the log, and may belong to a transaction."""
         sender = Sender(cut(exchange.client_id or ""), exchange.connection.client_host)
         if transactional_id and batch.is_transactional:
             self.passing.wrote(self.now, sender, transactional_id, topic, batch, part.index)

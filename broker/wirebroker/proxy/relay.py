@@ -71,7 +71,8 @@ BEGINNING = struct.Struct(">ihhi")
 """Size, API key, version and correlation id of a request."""
 SIZE_CORRELATION = struct.Struct(">ii")
 LONGEST_START = 1 << 17
-"""A Produce has at most this many bytes before its acks: two names of up to 32 KiB, and the header's tagged fields."""
+"""The acks of a Produce are within this many bytes. Before them are two names of up to 32 KiB, and the header's tagged fields.
+"""
 DESCRIBE_PRODUCERS = KEYS["DescribeProducers"]
 METADATA = KEYS["Metadata"]
 BEFORE_LOGIN = frozenset((API_VERSIONS, KEYS["SaslHandshake"], KEYS["SaslAuthenticate"], -1))
@@ -80,7 +81,8 @@ BEFORE_LOGIN = frozenset((API_VERSIONS, KEYS["SaslHandshake"], KEYS["SaslAuthent
 OWN_CLIENT_ID, OWN_CORRELATION_ID = "wirebroker-proxy", -1
 """The client id and the correlation id of the proxy's own requests."""
 KNOCK_VERSION = 1
-"""From this version of Metadata on, an empty list of topics asks for no topic; in earlier versions it asks for all topics."""
+"""The version of the small Metadata request. From this version on, an empty list of topics asks for no topic; in earlier
+versions it asks for all topics."""
 RESPONSE_LIMIT = 1 << 28
 """The size in bytes of the largest response that the relay decodes."""
 SASL_HANDSHAKE = KEYS["SaslHandshake"]
@@ -327,7 +329,7 @@ class Relay:
         return True
 
     def _look_at_request(self, data: memoryview) -> tuple[int, str]:
-        """Decide about the request at the beginning of `data`.
+        """Decide how to handle the request at the beginning of `data`.
 
         Returns the number of bytes that must arrive before the request can be forwarded or handled, and the reason to close the
         connection, or "". If the number is 0, no more bytes are needed: if `passing` is set, the request is forwarded as it
@@ -349,8 +351,8 @@ class Relay:
         return f"the client's request of {size - 4} bytes has no header" if size < REQUEST_START and not self._tokens else ""
 
     def _begun(self, data: memoryview, size: int) -> int:
-        """Decide about a request when the beginning of its header has arrived. `size` includes the four bytes of the size
-        field.
+        """Decide how to handle a request when the beginning of its header has arrived. `size` includes the four bytes of the
+        size field.
         """
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(data, SIZE_BYTES)
         if self._tokens and not is_known(key, version):
@@ -494,8 +496,8 @@ class Relay:
             self.go_on(now)
 
     def _look_at_response(self, data: memoryview) -> tuple[int, str]:
-        """Decide about the response at the beginning of `data`. Returns the same as `_look_at_request`: the number of bytes
-        that must arrive, and the reason to close the connection.
+        """Decide how to handle the response at the beginning of `data`. Returns the same as `_look_at_request`: the number of
+        bytes that must arrive, and the reason to close the connection.
         """
         awaited = self._awaited[0] if self._awaited else None
         is_token = awaited is not None and awaited.key < 0
@@ -578,7 +580,7 @@ class Relay:
     # The end
 
     def broker_closed(self) -> str:
-        """Returns the log message about the situation in which the broker closed the connection."""
+        """Returns the log message that says when or why the broker closed the connection."""
         if bytes(self._broker.tail[:2]) in TLS_RECORDS:
             return SPEAKS_TLS
         if self._broker.tail or self._broker.passing:

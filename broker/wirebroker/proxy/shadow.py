@@ -76,7 +76,7 @@ class Judged(NamedTuple):
     """whether prediction and response agree; None without a prediction, or if the response depends on something other than
     sequences"""
     fenced_by: int = -1
-    """the later epoch that InitProducerId has given to the producer id, else −1"""
+    """if InitProducerId has given a later epoch to the producer id: this epoch, else −1"""
     outlived: int = 0
     """the transaction timeout in ms if the transaction was open for longer than the timeout, else 0"""
 
@@ -241,8 +241,8 @@ class Shadow:
         return Judged(verdict, known.state if known else None, outcome, agrees, fenced_by, outlived)
 
     def _next(self, key: Key, known: _Known, batch: BatchHeader, base_offset: int) -> Judged | None:
-        """The fast path for a stored batch that is the next batch of a producer whose whole window the proxy has seen. For any
-        other batch, returns None.
+        """The fast path for a stored batch that is the next batch of a producer whose whole window the proxy has seen. Returns
+        None for any other batch.
         """
         _, _, producer_id = key
         if not known.whole or batch.producer_epoch < self._latest.get(producer_id, -1):
@@ -290,7 +290,8 @@ class Shadow:
 
 
 def _after(known: _Known | None, batch: BatchHeader, verdict: Verdict | None, base_offset: int) -> _Known:
-    """Returns the state after the broker has stored a batch, even if the prediction says otherwise."""
+    """Returns the state of a producer after the broker has stored its batch. If the prediction was another verdict, the former
+    state does not count."""
     before = known if isinstance(verdict, Accept) else None
     state = advance(before.state if before else None, batch, base_offset, 0, KAFKA)
     first = before is None or epoch_of(before.state) != batch.producer_epoch

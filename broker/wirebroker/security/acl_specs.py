@@ -39,7 +39,7 @@ def acl_of(text: str) -> Acl:
 
 
 def text_of(acl: Acl) -> str:
-    """Returns the text that describes an ACL. `acl_of` reads this text."""
+    """Returns the text that describes an ACL, in the form that `acl_of` reads."""
     many = WILDCARD if acl.pattern_type == PatternType.PREFIXED else ""
     where = "" if acl.host == WILDCARD else f" from {acl.host}"
     permission, operation = Permission(acl.permission).name.lower(), Operation(acl.operation).name

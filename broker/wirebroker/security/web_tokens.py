@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from jwt import PyJWK
 
 LATEST = (2**63 - 1) // 1_000_000
-"""Kafka can handle tokens that expire within this time in ms. Kafka counts the time in nanoseconds in a long, and closes the
-connection if a token expires later.
+"""Kafka can handle a token that expires at most this many ms from now. Kafka counts this time in nanoseconds in a long, and
+closes the connection if a token expires later.
 """
 FAMILIES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP", "HS": "oct"}
 """The type of key that an algorithm needs, by the first two letters of the algorithm's name."""
@@ -36,7 +36,7 @@ class Believed(NamedTuple):
 
 
 class Disbelieved(NamedTuple):
-    """A rejected token: the cause, and the content of the response. `cause` is for the log and contains no part of the
+    """The reason why a token was rejected, and the content of the response. `cause` is for the log and contains no part of the
     token.
     """
 
@@ -106,7 +106,7 @@ def _number(claims: Mapping[str, Any], name: str) -> float | None:
 
 
 def _as_text(value: Any) -> str:
-    """Returns the text of a value that is neither a number nor an array, like Jackson's `asText`."""
+    """Returns a value as text, like Jackson's `asText`. The value is neither a number nor an array."""
     if isinstance(value, str):
         return value
     return "" if isinstance(value, dict) else json.dumps(value)

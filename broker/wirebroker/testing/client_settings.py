@@ -25,8 +25,8 @@ SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The data with which a client connects to a broker. `user` and `password` are for SASL. The paths are for TLS; the file
-    `client` contains a key and a certificate.
+    """The data with which a client connects to a broker. `user` and `password` are for SASL. `ca` and `client` are paths for
+    TLS: the file `client` contains a key and a certificate.
 
     `token` returns a new OAUTHBEARER token that is valid for an hour.
     """

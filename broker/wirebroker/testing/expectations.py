@@ -1,4 +1,4 @@
-"""Expected records, and the differences between them and the stored records.
+"""Compares stored records with expected records.
 
     kafka.assert_records("orders", [
         {"id": 1, "item": "tea"},                      # the value as JSON
@@ -42,7 +42,8 @@ class Difference(AssertionError):
 
 
 class json_value:
-    """An expected JSON value. Strings, numbers, booleans and null need `json_value`; a dict or a list is JSON without it."""
+    """An expected JSON value. Use `json_value` for strings, numbers, booleans and null. A dict or a list counts as JSON without
+    it."""
 
     more = False
     """Tells whether the found JSON objects may have fields that the expected objects do not have."""
@@ -319,7 +320,7 @@ def _pairs_in_order(fits: _Fits) -> Pairs:
 
 
 def _longest(fits: _Fits, left: range, right: range) -> Pairs:
-    """Returns the longest common subsequence of these two parts of the lists."""
+    """Returns the longest common subsequence of a part of each list."""
     lengths = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
     for a in range(len(left) - 1, -1, -1):
         for b in range(len(right) - 1, -1, -1):
@@ -405,7 +406,7 @@ def _lines(
 
 
 def _of_hidden(wanted: Any, hidden: list[tuple[StoredRecord, Fate]]) -> tuple[StoredRecord, Fate] | None:
-    """Removes the first record that fits `wanted` from the list, and returns this record. Returns None if no record fits."""
+    """Removes from the list the first record that fits `wanted`, and returns it. Returns None if no record fits."""
     for index, (stored, _) in enumerate(hidden):
         if next(Found(stored).differences(wanted), None) is None:
             return hidden.pop(index)

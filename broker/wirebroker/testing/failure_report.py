@@ -1,5 +1,5 @@
-"""Makes the report of a failed test. For each broker the report shows the latest verdicts and records, the groups,
-transactions, faults and findings, and pictures.
+"""Makes the report of a failed test. For each broker, the report shows the latest verdicts and records, the groups,
+transactions, faults and findings. It also has pictures.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Report:
     def __init__(self, engine: Engine, traced: Sequence[Row], findings: Sequence[Finding]) -> None:
         self._engine, self.findings = engine, findings
         names = [row for row in traced[:-MOST] if isinstance(row, TestRow)]
-        self.rows = [*names[-1:], *traced[-MOST:]]  # a long test keeps its name
+        self.rows = [*names[-1:], *traced[-MOST:]]  # the row with the test's name stays, even if it is old
         self.records = _last_records(engine)
         self.faults = _faults(engine)
 

@@ -28,13 +28,13 @@ MOST_AT_ONCE = 4000
 continues after these records.
 """
 MOST_OTHERS = 1000
-"""For the error message, at most this many records beyond the expected number are read."""
+"""If there are more records than expected, at most this many of the additional records are read for the error message."""
 SETTLED = ("Stable", "Empty", "Dead", "NotReady")
 """In these states a group does not wait for members."""
 
 
 class Goal(Protocol[T_co]):
-    """A condition on the broker's state for which a test waits, and the value that the test gets then."""
+    """A condition on the broker's state for which a test waits, and the value that the test gets when the condition is met."""
 
     def reached(self, engine: Engine) -> bool:
         """Tells whether the test can stop waiting."""
@@ -259,8 +259,8 @@ class GroupReady:
 
 
 def lag_of(engine: Engine, topic: str, index: int, committed: int | None, most: int = MOST_AT_ONCE) -> int:
-    """Returns how many records a read_committed consumer would get from the committed offset on. Without a committed offset,
-    the count begins at the log start. The count stops at `most`.
+    """Returns how many records a read_committed consumer would get from the committed offset on, but at most `most`. Without a
+    committed offset, the count begins at the log start.
 
     Unlike Kafka's lag, this number does not include markers.
     """
@@ -274,7 +274,7 @@ def lag_of(engine: Engine, topic: str, index: int, committed: int | None, most: 
 
 
 class Quiet:
-    """The goal that no log, group or transaction has changed for `seconds` seconds, and no group has waited for members."""
+    """The goal that for `seconds` seconds no log, group or transaction has changed, and no group has waited for members."""
 
     def __init__(self, seconds: float, now: Callable[[], float]) -> None:
         self._seconds, self._now = seconds, now

@@ -117,7 +117,7 @@ class InProcess(Generic[H]):
 
     @property
     def running(self) -> bool:
-        """Tells whether the broker or the proxy is running. It stops at the latest when its event loop ends."""
+        """Tells whether the broker or the proxy is running. If its event loop has ended, it is not running."""
         return self._host is not None and self._loop is not None and not self._loop.is_closed()
 
     def _check_stopped(self) -> None:

@@ -19,7 +19,7 @@ from wirebroker.common.toml import read_toml, text_of, toml_of
 from wirebroker.core.metadata_writes import check_texts
 
 FORMAT = 1
-"""The version of the file format. Another version of wirebroker may write files with another number."""
+"""The version of the file format, which is in each file. Another version of wirebroker may use another file format."""
 LARGEST_NODE = 2**31 - 1
 DEFAULT = "<default>"
 """In a quota, the name of the default entity. Its limits apply to all entities without a limit of their own."""
@@ -96,8 +96,8 @@ class User(_Form):
 
 
 class Unread(_Form):
-    """A section, or a part of a section, that could not be read. `error` is the error, and `needs` is the permission that the
-    user needs to read it."""
+    """A section, or a part of a section, that could not be read. `error` is the reason, and `needs` is the permission that the
+    user needs to read the section."""
 
     section: str
     error: str
@@ -107,10 +107,10 @@ class Unread(_Form):
 class Learned(_Form):
     """A learned cluster.
 
-    `release` is a release of Kafka, such as "3.9". If no release announces exactly the cluster's API versions, `exact` is
-    false, and `release` is the most similar release. For each feature, `features` has the oldest and the newest supported
-    level, and the current level. `settings` are static settings, and `altered` are dynamic settings. `left_out` has the names
-    of settings that are not in the file, because they are secrets, describe a machine, or reveal a name.
+    `release` is a release of Kafka, such as "3.9". `exact` is false if no release announces exactly the cluster's API versions.
+    Then `release` is the most similar release. For each feature, `features` has the oldest and the newest supported level, and
+    the current level. `settings` are static settings, and `altered` are dynamic settings. `left_out` has the names of settings
+    that are not in the file, because they are secrets, describe a machine, or reveal a name.
     """
 
     format: int
@@ -208,8 +208,8 @@ def _reason(text: str, document: dict[str, Any]) -> str:
 
 
 def _key_of(text: str, document: dict[str, Any]) -> str:
-    """Returns the key for which msgspec writes "[...]" in an error. To find the key, the function makes tables
-    with only one key each, until a table has the same error."""
+    """Returns the key for which msgspec writes "[...]" in an error. To find the key, this function reduces the table to one key
+    after another, until msgspec reports the same error."""
     path = text.partition("`$.")[2].partition("[...]")[0]
     *outer, name = [int(each) if each.isdigit() else each for each in re.findall(r"\w+", path)]
     holder: Any = document

@@ -1,5 +1,5 @@
-"""Makes a broker imitate a learned cluster. Some of the learned state becomes options of the broker; the rest is put into the
-new engine.
+"""Makes a broker imitate a learned cluster. Some of the learned state becomes options of the broker. `Likeness.apply` puts the
+rest into the broker's new engine.
 
 Options of the user take precedence over the file. `notes` names the parts of the file that are dropped because wirebroker does
 not support them. A file that contradicts itself is refused.
@@ -141,7 +141,8 @@ class Likeness:
         return found
 
     def _hides(self, name: str) -> bool:
-        """Tells whether the learned cluster has this setting, but hid the value, and the user has not given the value."""
+        """Tells whether the value of a setting is unknown: the learned cluster has the setting, but hid its value, and the user
+        has not given a value."""
         return name in self._learned.left_out and name not in self._given
 
     def _known(self, settings: Mapping[str, str]) -> Settings:
@@ -162,8 +163,8 @@ class Likeness:
         return found
 
     def _check_versions(self) -> None:
-        """Note the APIs that wirebroker does not have. Raises FileError if no client can work with the API versions in the
-        file."""
+        """Note which of the learned cluster's APIs wirebroker does not have. Raises FileError if no client can work with the
+        API versions in the file."""
         versions = self._learned.api_versions
         if versions and "ApiVersions" not in versions:
             raise FileError(f"{self.where}: api_versions has no ApiVersions, which clients request first")

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 __tracebackhide__ = True  # pytest shows the caller's line
 Fate = Literal["committed", "aborted", "open", "held back"]
-"""The state of a stored record. A record is committed, aborted or open, like its transaction; a record without a transaction is
-committed. If read_committed consumers do not get a committed record yet, because an earlier transaction is open, the record is
-held back."""
+"""The state of a stored record. A record in a transaction is committed, aborted or open, like the transaction. A record without
+a transaction is committed. A record is held back if it is committed, but read_committed consumers do not get it yet because an
+earlier transaction is open."""
 COMMIT = 1
 """The marker type of a commit, which is the second number in the marker's key."""
 
@@ -106,8 +106,8 @@ def upgrade(
     engine: Engine, now: int, to: str, node_id: int | None = None, *, finalize: bool = True, pause: float = 0,
     told: Callable[[int], None] = lambda _: None,
 ) -> None:  # fmt: skip
-    """Begin a rolling upgrade of all brokers, or of the broker `node_id`. After each stop and each start, pause for `pause`
-    seconds. Raises ValueError if the upgrade is refused.
+    """Begin a rolling upgrade of all brokers. With `node_id`, upgrade only this broker. After each stop and each start, pause
+    for `pause` seconds. Raises ValueError if the upgrade is refused.
     """
     if not isinstance(pause, int | float) or not 0 <= pause < inf:
         raise ValueError(f"a pause must be a number of seconds of at least 0, not {pause!r}")
@@ -119,8 +119,8 @@ def upgrade(
 
 
 def records(engine: Engine, topic: str, partition: int | None = None, *, committed: bool = False) -> list[StoredRecord]:
-    """Returns every stored record, or with `committed` only the committed records, by partition and offset. Raises
-    NoSuchTopic, NoSuchPartition."""
+    """Returns the stored records in the order of partitions and offsets. With `committed`, returns only the committed records.
+    Raises NoSuchTopic, NoSuchPartition."""
     found = topic_named(engine.cluster, topic)
     held = found.partitions if partition is None else [partition_of(found, partition)]
     read = committed_records if committed else stored_records
@@ -260,8 +260,8 @@ def producers(partition: Partition) -> dict[Key, ProducerEntry]:
 
 
 def evidence(engine: Engine, topics: Iterable[str] | None, now: int) -> tuple[list[StoredPartition], list[ProduceRow]]:
-    """Returns the evidence for an audit of these topics, or of all topics: the stored batches and the verdicts. Raises
-    NoSuchTopic."""
+    """Returns the evidence for an audit of `topics`, or of all topics if `topics` is None: the stored batches and the verdicts.
+    Raises NoSuchTopic."""
     from wirebroker.audit.stored import snapshot
 
     names = list(engine.cluster.topics) if topics is None else list(dict.fromkeys(topics))

@@ -31,14 +31,14 @@ class Flag(NamedTuple):
     whole: tuple[int | None, int] | None = None
     """The range of a whole number."""
     path: bool = False
-    """Whether the value may not be empty, because it names a file or a folder."""
+    """Tells whether the value names a file or a folder, and so may not be empty."""
     repeatable: bool = False
     in_lines: bool = False
-    """Whether line breaks instead of spaces separate the values in the environment variable of a repeatable flag."""
+    """For a repeatable flag: tells whether line breaks instead of spaces separate the values in its environment variable."""
     parts: str = ""
-    """If the option is a mapping: the form of a text that has a key and a value, such as `RULE=VALUE`."""
+    """If the option is a mapping: the form in which a text gives a key and a value, such as `RULE=VALUE`."""
     numbers: bool = False
-    """Whether the values of the mapping are whole numbers."""
+    """If the option is a mapping: tells whether its values are whole numbers."""
     choices: Sequence[str] = ()
     read: Callable[[Any], Any] | None = None
     """Converts the flag's value to the option's value."""
@@ -97,7 +97,7 @@ class Options:
         default=None,
         metadata=_set_by("--set", "change one rule of the profile", metavar="RULE=VALUE", repeatable=True, parts="RULE=VALUE"),
     )
-    """Changes of single rules of the profile."""
+    """Values for some of the validator's rules, in place of the profile's values."""
     configs: Mapping[str, Any] | None = field(
         default=None,
         metadata=_set_by(
@@ -132,7 +132,7 @@ class Options:
             choices=("full", "header"),
         ),
     )  # fmt: skip
-    """Whether every record is checked as Kafka does, or the batch header only."""
+    """Tells whether the broker checks every record, as Kafka does, or only the header of each batch."""
     max_versions: Mapping[str, int] | None = field(
         default=None,
         metadata=_set_by(
@@ -140,7 +140,7 @@ class Options:
             numbers=True,
         ),
     )  # fmt: skip
-    """The highest version of single APIs."""
+    """For some APIs, the highest version that the brokers offer."""
     random_seed: int | None = None
     """With the same seed, each start has the same ids, and faults with a probability make the same choices. `serve` and `proxy`
     share the flag."""
@@ -160,7 +160,7 @@ class Options:
     )  # fmt: skip
     """The names and passwords of users, for listeners with SASL."""
     telemetry: bool = field(default=False, metadata=_set_by("--telemetry", "let clients push their own metrics (KIP-714)"))
-    """Whether clients push their own metrics (KIP-714)."""
+    """Tells whether clients push their own metrics (KIP-714)."""
     acls: Sequence[str] = field(
         default=(),
         metadata=_set_by(
@@ -190,7 +190,7 @@ class ServeOptions(Options):
         default=False,
         metadata=_set_by("--warm", "the coordinators' topics exist at the start, so clients need no first retry"),
     )
-    """Whether the coordinators' internal topics exist from the start."""
+    """Tells whether the coordinators' internal topics exist from the start."""
     quotas: Sequence[str] = field(
         default=(),
         metadata=_set_by(

@@ -179,7 +179,7 @@ class BrokerOptions(ServeOptions):
 
     @property
     def logins(self) -> dict[str, str]:
-        """The passwords by user name, of the users in `users` and of the users in the file `like`."""
+        """The passwords of the users in `users` and in the file `like`, by user name."""
         given = dict(self.users or {})
         return given if self._likeness is None else given | self._likeness.passwords(given)
 
@@ -295,8 +295,8 @@ class BrokerOptions(ServeOptions):
         return engine
 
     def _become_like(self, engine: Engine, like: Likeness, now: int, *, new: bool) -> None:
-        """Give the engine the parts of the file `like` that are not options. If `data` contains a cluster already, it stays
-        unchanged.
+        """Give the engine the parts of the file `like` that are not options. If `data` contains a cluster already, the cluster
+        stays unchanged.
         """
         try:
             like.offer(engine)

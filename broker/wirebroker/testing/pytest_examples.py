@@ -1,9 +1,8 @@
 """Support for Hypothesis: each example of `@given` gets a broker of its own, like each test.
 
 Hypothesis calls a test function many times with the same fixtures, so its health check refuses function-scoped fixtures. This
-module replaces the inner test (Hypothesis allows this) with a function that passes a new broker each time. So the fixture
-`mock_kafka` does not need the health check: this module switches the check off if the test has no other function-scoped
-fixture.
+module replaces the inner test (Hypothesis allows this) with a function that passes a new broker each time. So the health check
+is not needed for the fixture `mock_kafka`. This module switches the check off if the test has no other function-scoped fixture.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ import pytest
 
 FIXTURE = "mock_kafka"
 NewBroker = Callable[[Any], AbstractContextManager[Any]]
-"""A function that starts another broker with the same settings. The broker runs until the context ends."""
+"""A function that gets a broker, and starts another broker with the settings of this broker. The other broker runs until the
+context ends."""
 
 
 def prepare(item: pytest.Item, another: NewBroker) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 listeners: list[Callable[[Any], None]] = []
-"""Functions that are called with each MockKafka that has started."""
+"""Each of these functions is called with every MockKafka that has started."""
 
 
 def announce(kafka: Any) -> None:

@@ -31,7 +31,7 @@ from wirebroker.security.acl_specs import text_of
 
 
 class StateView(msgspec.Struct, forbid_unknown_fields=True):
-    """The base of all states. A state is a snapshot, which does not change when the broker's state changes."""
+    """The base class of all states. A state shows the broker at one moment, and does not change afterwards."""
 
 
 class Quota(StateView):

@@ -101,7 +101,7 @@ class Faults:
         return self._awaitable(self._kafka._change(lambda host, _: host.plan.load(file)))
 
     def _awaitable(self, rules: list[Rule]) -> list[Rule]:
-        """Returns the same rules, and enables their methods that wait until a rule fires."""
+        """Returns `rules`, after it has enabled their method `wait_fired`."""
         for rule in rules:
             rule.wait_until = self._wait_until
         return rules
@@ -192,7 +192,8 @@ class TraceView:
         return tools().findings(self.events(), now)
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
-        """Returns every verdict that the trace still has, oldest first."""
+        """Returns every verdict that the trace still has, oldest first. With `topic` or `partition`, returns only the verdicts
+        on batches of this topic or partition."""
         return self._kafka._call(lambda host: host.trace.produce(topic, partition))
 
     def faults(self) -> list[FaultRow]:

@@ -26,7 +26,7 @@ STORED = (
     "time", "node", "connection", "client_id", "software", "version", "correlation_id", "acks", "topic", "partition",
     "base_offset", "rule", "header", "principal", "client_host",
 )  # fmt: skip
-"""The names of the columns about a batch that was stored in order. A `produce` row can be made from these columns."""
+"""The names of the columns that describe a batch that was stored in order. Its `produce` row can be made from these columns."""
 
 
 class BrokerRecorder(Recorder):

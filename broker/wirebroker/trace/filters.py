@@ -36,7 +36,7 @@ _NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")
 _TOKEN = re.compile(r'\s*(?:(\()|(\))|(!=|!~|<=|>=|=|~|<|>)|"([^"]*)"|([^\s()=~<>!"]+))')
 NO_ERROR = "none"
 API_OF = {"produce": "Produce", "shadow": "Produce", "fetch": "Fetch"}
-"""For each event that occurs with only one API, this API. The rows of such an event do not name the API."""
+"""The API of each event that occurs with only one API. The rows of such an event do not name the API."""
 
 
 def _api(row: Row) -> Iterable[Any]:
@@ -50,7 +50,7 @@ def _errors(row: Row) -> Iterable[Any]:
 
 
 def _latency(row: Row) -> Iterable[Any]:
-    """Returns the latency without the time for which the request allowed the broker to wait."""
+    """Returns the latency without the time for which the broker waited intentionally."""
     return (row.latency - row.waited,) if isinstance(row, ReplyRow) else ()
 
 
@@ -73,7 +73,7 @@ KNOWN: Mapping[str, Iterable[str]] = {
 }  # fmt: skip
 """The fields whose values are names, each with the valid names."""
 LIKE = 0.6
-"""A value with at least this similarity (0 to 1) to a name counts as misspelt."""
+"""A value counts as a misspelt name if its similarity to the name (0 to 1) is at least this."""
 
 
 class FilterError(ValueError):
@@ -181,7 +181,7 @@ def needles(wanted: Filter) -> tuple[bytes, ...] | None:
 
 
 ALIASES = {"client": "client_id", "host": "client_host"}
-"""Maps some names in filters to the field of the row for which they stand."""
+"""Maps each short name that a filter may use to the full name of the field."""
 
 
 def contradiction(wanted: Filter) -> str:

@@ -1,4 +1,4 @@
-"""Keeps the bytes of the latest exchanges, for users of the live page."""
+"""Keeps the bytes of the latest exchanges, which users can read on the live page."""
 
 from __future__ import annotations
 

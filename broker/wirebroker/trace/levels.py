@@ -1,4 +1,5 @@
-"""The levels of the trace. Each level adds events to the previous level. Events of a higher level cost nothing."""
+"""The levels of the trace. Each level adds events to the previous level. An event that the chosen level does not include costs
+nothing."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ logger = logging.getLogger("wirebroker")
 RING = 10_000
 """The number of rows that the ring keeps."""
 MOST_CHARACTERS = 32 * 1024 * 1024
-"""The lists of all rows in the ring have at most this many characters."""
+"""The lists in all rows of the ring together have at most this many characters."""
 LARGE = 10_000
 """Only rows whose lists have at least this many characters count towards `MOST_CHARACTERS`."""
 LONGEST = 1000
@@ -287,7 +287,7 @@ class Recorder:
             self.kept.keep(self.added, what, exchange.frame, parts)
 
     def _stages(self, exchange: TracedExchange) -> Stages:
-        """Returns the times of the stages of an exchange. Only a proxy measures them."""
+        """Returns how long each stage of an exchange took. Only a proxy measures this."""
         return UNMEASURED
 
     def _muted(self, exchange: TracedExchange) -> int:
@@ -388,12 +388,13 @@ class Recorder:
         return [self._made(each) for each in list(self._ring)[-count:]] if count > 0 else []
 
     def after(self, number: int, most: int) -> tuple[int, list[Brief]]:
-        """Returns the number of forgotten rows after the row `number`, and up to `most` of the following rows as tuples."""
+        """Returns how many of the rows after the row `number` were forgotten, and up to `most` of the kept rows after it as
+        tuples."""
         missed, entries = self._after(number, most)
         return missed, [self._brief(each) for each in entries]
 
     def rows_after(self, number: int, most: int) -> tuple[int, list[Row]]:
-        """Returns the same as `after`, but with rows instead of tuples."""
+        """Does the same as `after`, but returns rows instead of tuples."""
         missed, entries = self._after(number, most)
         return missed, [self._made(each) for each in entries]
 
@@ -443,7 +444,7 @@ def _principal(principal: Principal) -> str:
 
 
 class Who(TypedDict):
-    """The fields of a `ClientRow` about the client's identity."""
+    """The fields of a `ClientRow` that identify the client."""
 
     principal: str
     client_host: str
@@ -524,8 +525,8 @@ def _least(names: Collection[Any]) -> list[Any]:
 
 
 def names_of(facts: Facts) -> tuple[str, ...]:
-    """Returns the first names in a request as texts, and at the end the number of further names. Groups and transactional ids
-    come last, and are always included, even if there are many topics.
+    """Returns at most `NAMED` of the names in a request as texts: first topics and partitions, then groups and transactional
+    ids, even if there are many topics. If there are more names, the last text is the number of the remaining names.
     """
     alone = facts.topics - {topic for topic, _ in facts.partitions}
     others = [f"group {group}" for group in _least(facts.groups)]

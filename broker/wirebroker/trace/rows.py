@@ -62,9 +62,9 @@ from wirebroker.common.changes import (
 from wirebroker.requests.facts import Batch
 
 MOST_OFFSETS = 8
-"""A row in words shows at most this many of the offsets in a commit."""
+"""If a commit has more offsets than this, the row in words shows only this many."""
 DELETED = " (deleted)"
-"""If a client requests a deleted topic by its id, this follows the topic's name in the row."""
+"""In the row of a request that names a deleted topic by its id, this text follows the topic's name."""
 VerdictName = Literal["accepted", "duplicate", "rejected"]
 YEAR_9999 = 253_370_764_800_000
 """The latest time in ms that Python can show as a date in every time zone."""

@@ -64,7 +64,7 @@ def _about(row: Row) -> tuple[str, ...]:
 
 
 def batch_of(row: Row) -> ProduceRow | Batch | None:
-    """Returns the batch that a row describes, or the batch on which the fault in the row fired."""
+    """Returns the batch that a row describes. For a row about a fault, returns the batch on which the fault fired."""
     return row if isinstance(row, ProduceRow) else row.batch if isinstance(row, FaultRow) else None
 
 
@@ -103,7 +103,7 @@ NAMES: Mapping[str, Callable[[Row], Iterable[Any]]] = {
 
 
 class Subject:
-    """Tells which rows belong to one topic, client, principal, connection, producer, transaction or group."""
+    """One topic, client, principal, connection, producer, transaction or group. Tells which rows belong to it."""
 
     def __init__(self, kind: str, name: Any) -> None:
         self.kind, self.name = kind, name

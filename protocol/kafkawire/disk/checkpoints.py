@@ -24,15 +24,15 @@ LARGEST_INT32, LARGEST_INT64 = 2**31 - 1, 2**63 - 1
 
 
 class Checkpoint(NamedTuple):
-    """The content of a checkpoint. `signed` tells whether the file has a CRC: only files of this package have one.
-    `read_offsets` has already checked this CRC."""
+    """The content of a checkpoint. `signed` tells whether the file has a CRC, which `read_offsets` has checked already. Only
+    files that this package wrote have a CRC."""
 
     offsets: Offsets
     signed: bool
 
 
 def read_offsets(path: Path) -> Checkpoint:
-    """Returns the offsets in a checkpoint; no offsets if the file is missing or empty. Raises DamagedFile."""
+    """Returns the offsets in a checkpoint. If the file is missing or empty, there are no offsets. Raises DamagedFile."""
     offsets: Offsets = {}
     lines = []
     for number, line in _lines(path):
@@ -69,7 +69,7 @@ def _crc_of(lines: Iterable[str]) -> int:
 
 
 def read_epochs(path: Path) -> list[tuple[int, int]]:
-    """Returns the leader epochs, each with its first offset; empty without a file. Raises DamagedFile."""
+    """Returns the leader epochs, each with its first offset. If there is no file, returns an empty list. Raises DamagedFile."""
     epochs = []
     lines = list(_lines(path))
     texts = [text for _, text in lines]

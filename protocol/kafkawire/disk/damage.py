@@ -11,7 +11,7 @@ LONGEST = 2000
 
 
 def shortened(text: str) -> str:
-    """Returns the text in a form that is safe to print; the middle of a very long text is left out."""
+    """Returns the text in a form that is safe to print. A very long text loses its middle."""
     return printable(text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 4 :]}")
 
 
@@ -27,7 +27,8 @@ class DataError(OSError):
 
 
 class DamagedFile(DataError):
-    """A file that Kafka would not write; `position` is in bytes, None for the whole file."""
+    """Raised for a file that Kafka would not write. `position` is the place of the damage in bytes, or None if the whole file
+    is meant."""
 
     def __init__(self, path: Path, why: str, position: int | None = None) -> None:
         self.path = path

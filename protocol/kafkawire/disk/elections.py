@@ -1,6 +1,6 @@
 """Unclean elections, from the records of `__cluster_metadata` that a log directory still has.
 
-An election is unclean if the new leader was neither in sync nor an eligible leader replica (KIP-966): the records that the new
+An election is unclean if the new leader was neither in sync nor an eligible leader replica (KIP-966). The records that the new
 leader lacks are lost. Kafka marks such a change with the leader recovery state RECOVERING (KIP-704). Older records have no
 mark, so a change also counts if the new leader was not among the replicas in sync.
 """
@@ -19,7 +19,7 @@ from kafkawire.metadata_records.partition_change_record import PartitionChangeRe
 from kafkawire.metadata_records.partition_record import PartitionRecord
 
 RECOVERING = 1
-"""The state of a partition whose leader has come from an unclean election (LeaderRecoveryState)."""
+"""The recovery state of a partition whose leader was chosen by an unclean election (LeaderRecoveryState)."""
 UNKNOWN = -1
 
 
@@ -46,7 +46,7 @@ class History(NamedTuple):
 
     elections: list[UncleanElection]
     begins_at: int
-    """elections at lower offsets of `__cluster_metadata` are not known, except the last election of each partition"""
+    """of the elections at lower offsets of `__cluster_metadata`, only the last election of each partition is known"""
     begins_ms: int
     """The time of the first record at or after `begins_at`; −1 if there is no such record."""
     leader_epoch: int
@@ -91,7 +91,8 @@ class _Watched(Image):
 
 
 def unclean_elections(histories: Iterable[History]) -> list[UncleanElection]:
-    """Returns the elections in the metadata of several nodes, each once, ordered by topic, partition and leader epoch.
+    """Returns the elections in the metadata of several nodes. Each election is returned once. They are ordered by topic,
+    partition and leader epoch.
 
     The most recent metadata is trusted. The metadata of other nodes adds only elections that are earlier than the most recent
     metadata, because a controller that died may have written records that the cluster never accepted.
@@ -140,7 +141,8 @@ def _replayed(files: MetadataFiles) -> History:
 
 
 def _complete(found: list[UncleanElection], at_ms: int, offset: int) -> None:
-    """Enter a batch's time and offset into the elections that were found in the batch's records."""
+    """Set the time and the offset of the elections that were found in a batch's records: they are the time and the offset of
+    the batch."""
     for index in range(len(found) - 1, -1, -1):
         if found[index].offset != UNKNOWN:
             return

@@ -32,7 +32,7 @@ class LeaderEpochs:
         """The epochs in the checkpoint."""
         self.known = list(self.written)
         self.are_lost = not self.known
-        """Tells whether the epochs come from the batches alone."""
+        """Tells whether the checkpoint has no epochs, so that all epochs are taken from the batches."""
         if clean and self.known:
             self._largest: float = self.known[-1][0]
         else:
@@ -55,7 +55,7 @@ class LeaderEpochs:
             known.append((epoch, base))
 
     def damage_of(self, header: BatchHeader) -> str:
-        """Returns a sentence if the batch does not carry the leader epoch of its offsets, else an empty string."""
+        """Returns a sentence if the batch has another leader epoch than its offsets, else an empty string."""
         known, epoch, base = self.known, header.partition_leader_epoch, header.base_offset
         at = bisect_right(known, base, key=_start) - 1
         crosses = at + 1 < len(known) and known[at + 1][1] <= header.last_offset
@@ -71,7 +71,7 @@ class LeaderEpochs:
 
 
 NO_EPOCH = -1
-"""Batches from the time before leader epochs have this leader epoch (RecordBatch.NO_PARTITION_LEADER_EPOCH)."""
+"""The leader epoch in batches that were written before Kafka had leader epochs (RecordBatch.NO_PARTITION_LEADER_EPOCH)."""
 _ADVICE = "Restore the file from a copy; if it is the checkpoint, remove it: the epochs are then taken from the batches"
 
 

@@ -4,7 +4,7 @@
     .timeindex   largest timestamp so far 8 · relative last offset of its batch 4
     .txnindex    version 2 · producer id 8 · first offset 8 · last offset 8 · last stable offset 8
 
-Kafka creates .index and .timeindex at their largest size and cuts them when the segment is closed, so the index of a segment
+Kafka creates .index and .timeindex at their largest size, and cuts them when it closes the segment. So the index of a segment
 that was not closed ends in zeros.
 """
 
@@ -26,7 +26,8 @@ LARGEST_RELATIVE = 2**31 - 1
 
 
 class AbortedTransaction(NamedTuple):
-    """A read_committed consumer skips this producer's records from `first_offset` up to the abort marker (AbortedTxn)."""
+    """An aborted transaction (AbortedTxn). A read_committed consumer skips the producer's records from `first_offset` up to the
+    abort marker."""
 
     producer_id: int
     first_offset: int
@@ -42,8 +43,8 @@ def offset_index_bytes(base_offset: int, entries: Iterable[tuple[int, int]]) -> 
 
 
 def read_offset_index(path: Path, base_offset: int) -> tuple[list[int], list[int]]:
-    """Returns the last offsets and the positions, up to the first entry that does not rise. Raises DamagedFile,
-    FileNotFoundError.
+    """Returns the last offsets and the positions. Stops at the first entry that is not higher than the entry before it. Raises
+    DamagedFile, FileNotFoundError.
     """
     offsets: list[int] = []
     positions: list[int] = []
@@ -61,8 +62,8 @@ def time_index_bytes(base_offset: int, entries: Iterable[tuple[int, int]]) -> by
 
 
 def read_time_index(path: Path, base_offset: int) -> tuple[list[int], list[int]]:
-    """Returns the timestamps and the last offsets, up to the first entry that does not rise. Raises DamagedFile,
-    FileNotFoundError.
+    """Returns the timestamps and the last offsets. Stops at the first entry that is not higher than the entry before it. Raises
+    DamagedFile, FileNotFoundError.
     """
     stamps: list[int] = []
     offsets: list[int] = []
@@ -75,7 +76,7 @@ def read_time_index(path: Path, base_offset: int) -> tuple[list[int], list[int]]
 
 
 def last_entry(path: Path, entry: struct.Struct) -> tuple[int, ...]:
-    """Returns the last entry of an index; an empty tuple if the index has no entry. Raises DamagedFile, FileNotFoundError."""
+    """Returns the last entry of an index, or an empty tuple if the index has no entry. Raises DamagedFile, FileNotFoundError."""
     with open_to_read(path) as file:
         size = file.seek(0, os.SEEK_END)
         if size % entry.size:
@@ -90,7 +91,7 @@ def transaction_index_bytes(aborted: Iterable[AbortedTransaction]) -> bytes:
 
 
 def read_transaction_index(path: Path) -> list[AbortedTransaction]:
-    """Returns the aborted transactions of a segment; no transactions without a file. Raises DamagedFile."""
+    """Returns the aborted transactions of a segment. If there is no file, returns an empty list. Raises DamagedFile."""
     try:
         raw = _whole(path, TRANSACTION_ENTRY.size)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """An *image* of a cluster's metadata (topics, settings, ACLs, features and so on), and the difference of two images.
 
-An image is read from the records of `__cluster_metadata`, or made from a running cluster. The records to write are the
-difference of two images, so code that changes the cluster does not write records itself.
+An image is read from the records of `__cluster_metadata`, or made from a running cluster. The records that a broker writes are
+computed as the difference of two images. So code that changes the cluster does not write records itself.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class PartitionImage(NamedTuple):
     eligible: tuple[int, ...] = ()
     """The eligible leader replicas: they are not in sync, and have all records below the high watermark (KIP-966)."""
     last_known: tuple[int, ...] = ()
-    """The last leader before the partition lost all eligible replicas."""
+    """If the partition has lost all eligible replicas: its last leader before this loss."""
 
 
 class TopicImage(Struct):
@@ -102,7 +102,7 @@ class ScramCredential(NamedTuple):
 
 
 class AclImage(NamedTuple):
-    """An access control entry, and the resources to which it applies. `principal` is, for example, `User:alice`."""
+    """An access control entry, with the resources to which it applies. `principal` is a text such as `User:alice`."""
 
     resource_type: int
     name: str
@@ -133,7 +133,8 @@ class TokenImage(NamedTuple):
 
 
 class Image(Struct):
-    """An image has topics, settings, producer ids, ACLs and delegation tokens, all by their ids, and client quotas.
+    """The image of a cluster's metadata: topics, settings, producer ids, ACLs and delegation tokens, each by id, and client
+    quotas.
 
     Settings are stored by resource: its type, and its name ("" for all brokers).
     """
@@ -214,8 +215,8 @@ def _put(held: dict[K, dict[str, V]], of: K, name: str, value: V | None) -> None
 
 
 def _changed(partition: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
-    """Does the same as PartitionRegistration.merge: a new leader epoch begins with a new leader, and with the loss of the
-    leader."""
+    """Applies a change to a partition, like PartitionRegistration.merge. A new leader epoch begins if the partition gets a new
+    leader, or loses its leader."""
     leader, epoch = partition.leader, partition.leader_epoch
     if record.leader != UNCHANGED_LEADER:
         leader, epoch = record.leader, epoch + 1
@@ -383,8 +384,8 @@ class MetadataFiles(NamedTuple):
 
 
 def metadata_files(folder: Path, *, oldest: bool = False) -> MetadataFiles:
-    """Returns the newest snapshot and the segments after it. With `oldest`, returns the oldest snapshot from which
-    the segments continue without a gap, and all segments after it. Raises OSError.
+    """Returns the newest snapshot and the segments after it. With `oldest`, returns the oldest snapshot after which the
+    segments have no gap, and all segments after it. Raises OSError.
     """
     snapshots = sorted(
         (int(match[1]), path)
@@ -433,7 +434,7 @@ class WrittenImage(NamedTuple):
     end: int
     """the offset after the last record read"""
     is_whole: bool
-    """whether the files could be read to their ends; a power cut may have torn the last batch"""
+    """whether the files could be read to the end; after a power cut, the last batch may be torn"""
 
     def compacted_topics(self) -> frozenset[str]:
         """Returns the topics with `cleanup.policy` compact.

@@ -10,7 +10,8 @@ from typing import NamedTuple
 LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
 SEGMENT_FILES = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
-"""Suffixes for the name of a file that waits for deletion, is being written by the cleaner, or replaces another file."""
+"""The suffixes of three kinds of files: a file that waits for deletion, a file that the cleaner is writing, and a file that
+will replace another file."""
 METADATA_TOPIC, METADATA_TOPIC_ID = "__cluster_metadata", bytes(15) + b"\1"
 """The topic of the controllers' log, and its id (Uuid.METADATA_TOPIC_ID)."""
 METADATA_FOLDER = f"{METADATA_TOPIC}-0"
@@ -89,6 +90,6 @@ def listing(folder: Path) -> Listing:
 
 
 def offsets_in(folder: Path, suffix: str) -> list[int]:
-    """Returns the base offsets in the file names of one kind in a folder, in order."""
+    """Returns the offsets in the names of a folder's files with this suffix, in order."""
     found = [offset_of(path.name, suffix) for path in folder.iterdir()]
     return sorted(offset for offset in found if offset is not None)

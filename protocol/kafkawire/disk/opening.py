@@ -1,7 +1,8 @@
 """Opens the files of a log directory that may be hostile: links, pipes and devices are refused, and sizes have a limit.
 
 A directory that was sent with a report may contain a link to a file of this machine. Opening a pipe would wait for ever. The
-flags `O_NOFOLLOW` and `O_NONBLOCK` protect from links and pipes; on systems without these flags the file type is checked first.
+flags `O_NOFOLLOW` and `O_NONBLOCK` protect against links and pipes. On a system without these flags, the file type is checked
+before the file is opened.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def open_to_read(path: Path, buffering: int = -1) -> BinaryIO:
     """Opens a file for reading. Raises DamagedFile if the file is not a plain file. Also raises FileNotFoundError and other
     OSErrors.
 
-    A path in an object store opens its file itself; an object store has only plain files.
+    If `path` is in an object store, it opens the file with its own method. This is safe, because an object store has only plain
+    files.
     """
     if not isinstance(path, Path):
         return path.open("rb")
@@ -74,7 +76,9 @@ def check_size(path: Path, size: int) -> None:
 
 
 def unplain(path: Path, mode: int) -> DamagedFile:
-    """Returns the error for a path with another file type than expected; `mode` is the reported mode."""
+    """Returns the error for a path with the wrong type of file, such as a folder in place of a file. `mode` is the file mode
+    that the system reports for the path.
+    """
     if stat.S_ISDIR(mode):
         return DamagedFile(path, "this is a folder where a file should be. Restore the file from a copy")
     if stat.S_ISREG(mode):
@@ -95,7 +99,8 @@ _KINDS = (
 
 
 def _kind_of(path: Path | str) -> int:
-    """Returns the mode of the file at the path (of a link itself), or 0 if the file does not exist."""
+    """Returns the mode of the file at the path, or 0 if the file does not exist. If the file is a link, returns the mode of the
+    link itself."""
     try:
         return os.lstat(path).st_mode
     except OSError:

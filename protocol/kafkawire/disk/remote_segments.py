@@ -1,6 +1,6 @@
-"""Segments in a remote store (KIP-405): their names, and what `__remote_log_metadata` records about them.
+"""Segments in a remote store (KIP-405): their names, and the records about them in `__remote_log_metadata`.
 
-A broker writes COPY_SEGMENT_STARTED before it copies a segment, and COPY_SEGMENT_FINISHED after that. All records about a
+A broker writes COPY_SEGMENT_STARTED before it copies a segment, and COPY_SEGMENT_FINISHED after the copy. All records about a
 partition are in the same partition of `__remote_log_metadata`, so their order is known.
 """
 
@@ -59,10 +59,10 @@ class RemoteSegment(NamedTuple):
         return remote_name(self.start, self.id)
 
     def is_in(self, lineage: Sequence[tuple[int, int]]) -> bool:
-        """Tells whether the log with these leader epochs has the segment's batches. If `lineage` is empty, the epochs are
-        unknown, and the result is True.
+        """Tells whether the segment has the same batches as the log whose leader epochs are `lineage`. If `lineage` is empty,
+        the log's epochs are unknown, and the result is True.
 
-        After an unclean election the store may still have segments of the old leader, which no consumer can read
+        After an unclean election, the store may still have segments that only the old leader had. No consumer can read them
         (RemoteLogManager.isRemoteSegmentWithinLeaderEpochs). Offsets below the lineage are not compared.
         """
         if not lineage:
@@ -116,8 +116,8 @@ def _segment(record: RemoteLogSegmentMetadataRecord) -> RemoteSegment:
 
 
 def read_remote_segments(folder: Path, into: RemoteSegments) -> Iterator[str]:
-    """Adds what this partition of `__remote_log_metadata` records. Yields a sentence about each part that cannot be read.
-    Raises OSError."""
+    """Reads this partition of `__remote_log_metadata`, and applies its records to `into`. Yields a sentence about each part
+    that cannot be read. Raises OSError."""
     for base in offsets_in(folder, LOG):
         walk = Walk(folder / file_name(base, LOG), base)
         for position, header, batch in walk:

@@ -4,7 +4,7 @@
     producer id 8 · epoch 2 · last sequence 4 · last offset 8 · offset delta 4 · timestamp 8 · coordinator epoch 4 ·
     first offset of the open transaction 8 (−1 for none)
 
-A snapshot has the last batch of each producer, so after a restart only a retry of that batch is recognised.
+A snapshot has only the last batch of each producer. So after a restart, the broker recognises only a retry of this batch.
 """
 
 from __future__ import annotations

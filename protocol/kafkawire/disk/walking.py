@@ -18,9 +18,9 @@ from kafkawire.disk.opening import check_size, open_to_read
 from kafkawire.primitives import Buffer
 
 WINDOW = 8 * 1024 * 1024
-"""The read size in bytes; a larger batch is read whole."""
+"""The file is read in windows of this many bytes. A batch that is larger than a window is read whole."""
 SEARCH_LIMIT = 64 * 1024 * 1024
-"""The number of bytes after damage that are searched for sound batches."""
+"""At most this many bytes after the damage are searched for sound batches."""
 SEARCH_WORK = 16 * SEARCH_LIMIT
 """The search for sound batches computes CRCs over at most this many bytes."""
 ANYWHERE = 1 << 63
@@ -47,8 +47,8 @@ class Damage(NamedTuple):
 
 
 def damage_at(data: memoryview, at: int, next_offset: int) -> str:
-    """Returns the reason why no sound batch begins at position `at`; empty if a sound batch with an offset of at least
-    `next_offset` begins there."""
+    """Returns the reason why no sound batch with an offset of at least `next_offset` begins at the position `at`, or "" if such
+    a batch begins there."""
     left = len(data) - at
     if left < HEADER_SIZE:
         return f"{left} bytes remain, but a batch has at least {HEADER_SIZE}"
@@ -82,8 +82,8 @@ class Walk:
     """Yields the batches of a file from `position` on, and checks each. If the sound batches end before the end of the file,
     sets `damage`.
 
-    Offsets may be missing below `gaps_below`, because of compaction. From there on, each batch must begin where the previous
-    batch ends.
+    Offsets below `gaps_below` may be missing, because of compaction. At higher offsets, each batch must begin where the
+    previous batch ends.
     """
 
     def __init__(self, path: Path, next_offset: int, position: int = 0, gaps_below: int = ANYWHERE) -> None:
@@ -169,8 +169,8 @@ def is_torn(path: Path, damage: Damage, next_offset: int) -> bool:
 
 
 def is_cut_short(path: Path, damage: Damage) -> bool:
-    """Tells whether the file ends within the batch, as after the broker was killed. If the file has all of the
-    batch, the batch's bytes are damaged."""
+    """Tells whether the file ends within the batch, as it may after the broker was killed. If not, the file has the whole
+    batch, whose bytes are damaged."""
     with open_to_read(path) as file:
         left = file.seek(0, 2) - damage.position
         file.seek(damage.position)

@@ -23,7 +23,7 @@ from wirebroker.trace.levels import Level
 LOWEST_IN_KAFKA_4 = {name: spoken(key)[0] for name, key in KEYS.items()}
 """The lowest version of each API. Kafka 4.0 dropped lower versions (KIP-896)."""
 ALWAYS = {"lowest": LOWEST_IN_KAFKA_4, "columns": COLUMNS | {"stored": STORED}, "accepted": ACCEPTED}
-"""The name of the first event, which describes the rows."""
+"""The fields of the event `run` that are equal in all runs."""
 MOST_READERS = 64
 """The largest number of clients that read /events at the same time. A further client gets 503."""
 PAUSE_S = 0.2
@@ -80,9 +80,9 @@ def read_filter(controlled: Readable, query: Text) -> Read:
 def events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
     """Returns the rows of the trace as server-sent events: the rows after the number `after`, then each new row.
 
-    The first event is `run`: `{"run": …, "of": "broker", "lowest": {…}, "columns": {…}, "accepted": {…}}`, with the lowest
-    version of each API in Kafka 4. Events without a name contain rows. Each row is an array: the first value is the kind of
-    row, and `columns` names the other values. The id of an event is the number of its last row. A row `stored` is the short
+    The first event is `run`: `{"run": …, "of": "broker", "lowest": {…}, "columns": {…}, "accepted": {…}}`. `lowest` has the
+    lowest version of each API in Kafka 4. Events without a name contain rows. Each row is an array: the first value is the kind
+    of row, and `columns` names the other values. The id of an event is the number of its last row. A row `stored` is the short
     form of a `produce` row whose batch was accepted; `accepted` has the reason for each rule. The event `problem` says which
     broker a proxy cannot reach, or "" if the proxy reaches all brokers. The event `missed` has the number of rows that were
     dropped before they could be sent. After a reset another `run` begins, and rows are numbered from 1 again. `/trace.jsonl`
@@ -144,7 +144,7 @@ def closing(controlled: Readable) -> Iterator[asyncio.Event]:
 
 
 async def pause(ended: asyncio.Event, seconds: float) -> None:
-    """Wait for this time, or until the broker or the proxy stops."""
+    """Wait for `seconds` seconds, or until the broker or the proxy stops."""
     try:
         async with asyncio.timeout(seconds):
             await ended.wait()

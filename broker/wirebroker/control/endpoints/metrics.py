@@ -19,8 +19,9 @@ def metrics(controlled: Controlled) -> str:
 
     A broker and a proxy report connections, open transactions and the lag of groups. A proxy also reports requests, errors and
     times by API, client id and principal. The proxy begins to count at the first scrape, and stops 10 minutes after the last
-    scrape. While the proxy counts, it decodes every request and response, as for the trace's level `exchanges`. The time
-    of a Fetch includes its wait at the broker. After 2,000 combinations, further clients are counted as `(others)`.
+    scrape. While the proxy counts, it decodes every request and response, as for the trace's level `exchanges`. The time of a
+    Fetch includes its wait at the broker. After 2,000 combinations of API, client id and principal, further clients are counted
+    as `(others)`.
     """
     families = [
         Family("wirebroker_connections", "gauge", "Connections of clients.", [Sample({}, controlled.connections)]),

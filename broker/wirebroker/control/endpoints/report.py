@@ -67,7 +67,7 @@ class Report(Form):
 def begin_test(controlled: ControlledBroker, body: NewTest) -> Mark:
     """Begin a test: reset the broker softly, so that clients continue, mark the test in the trace, and create its topics.
 
-    A topic that an earlier test has left with fewer partitions gets more.
+    If an earlier test has left a topic with too few partitions, the missing partitions are added.
     """
     topics = topic_specs(body.topics)
     if any(each.partitions is not None and each.partitions > MOST_PARTITIONS for each in topics.values()):

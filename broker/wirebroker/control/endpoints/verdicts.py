@@ -106,7 +106,8 @@ class Tail:
         self._rows.put_nowait(None)
 
     async def next(self) -> Row | None:
-        """Returns the next row. Returns None if no row follows, because the broker stops, or because rows were missed."""
+        """Returns the next row. Returns None if there will be no next row, because the broker stops, or because rows were
+        missed."""
         return await self._rows.get()
 
 
