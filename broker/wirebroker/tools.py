@@ -98,7 +98,8 @@ class Tools(Protocol):
         """Begin a pcapng file. Raises OSError."""
 
     def scene(self, arguments: argparse.Namespace) -> Scene:
-        """Add the settings of the scenario in `serve --scenario` to the flags. Returns the scene to serve. Raises ValueError."""
+        """Add the settings of the scenario in `serve --scenario` to the flags. Returns the scene to serve. Raises
+        ValueError."""
 
     def explore(self, item: Any, nextitem: Any, wanted: Any) -> tuple[Any, Callable[[], None]]:
         """Returns the exploration of a pytest test, and a function that runs the test once for each fault. The plugin tells the

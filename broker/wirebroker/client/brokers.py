@@ -39,7 +39,8 @@ class Brokers(Connections):
         return made
 
     def renew(self, connection: Connection) -> None:
-        """If the session of a connection ends soon, log in again, as `connect` does. The connection must not await a response."""
+        """If the session of a connection ends soon, log in again, as `connect` does. The connection must not await a
+        response."""
         if time.monotonic() >= connection.session_ends:
             log_in(connection, self._access)
 

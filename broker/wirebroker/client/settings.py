@@ -93,7 +93,8 @@ class Access:
         return cls(**(told | {"tls_versions": tuple(told.get("tls_versions", ()))}))
 
     def shared_by(self, tasks: int) -> Access:
-        """Returns a copy for one task, if `tasks` tasks run at the same time. Each task gets an equal part of the rate limit."""
+        """Returns a copy for one task, if `tasks` tasks run at the same time. Each task gets an equal part of the rate
+        limit."""
         return replace(self, max_rate=self.max_rate / max(tasks, 1))
 
     def context(self) -> ssl.SSLContext | None:

@@ -76,7 +76,8 @@ def read_time_index(path: Path, base_offset: int) -> tuple[list[int], list[int]]
 
 
 def last_entry(path: Path, entry: struct.Struct) -> tuple[int, ...]:
-    """Returns the last entry of an index, or an empty tuple if the index has no entry. Raises DamagedFile, FileNotFoundError."""
+    """Returns the last entry of an index, or an empty tuple if the index has no entry. Raises DamagedFile,
+    FileNotFoundError."""
     with open_to_read(path) as file:
         size = file.seek(0, os.SEEK_END)
         if size % entry.size:

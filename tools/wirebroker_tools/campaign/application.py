@@ -32,9 +32,9 @@ from wirebroker_tools.campaign.upstream import Ends, Left, Upstream, UpstreamErr
 VARIABLES = ("WIREBROKER_BOOTSTRAP", "BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP_SERVERS")
 """The environment variables that have the broker's address."""
 ROWS, PLAIN_ROWS = 20_000, 500_000
-"""A run keeps this many trace rows. A plain run keeps more rows, because they become the table of cases."""
+"""A run keeps ROWS rows of the trace. A plain run keeps PLAIN_ROWS rows, because the table of cases is made from them."""
 TAIL = 4000
-"""A run keeps this many bytes of the command's output."""
+"""A run keeps the last bytes of the command's output, at most this many."""
 STORM_RATE, STORM_LEAST, STORM_FACTOR = 200, 1000, 20
 """A run counts as a storm if it sends at least `STORM_RATE` requests in a second, `STORM_LEAST` requests in all, and
 `STORM_FACTOR` times the requests of the plain run.
@@ -73,7 +73,7 @@ class Run:
     output: str = ""
 
     def take(self, parts: Sequence[Left]) -> None:
-        """Add the contents of the broker after each test of the command, and at the end of the run."""
+        """Add what was left in the broker: each part is from the end of one test of the command, or from the end of the run."""
         for number, part in enumerate(parts):
             for topic, records in part.stored.items():
                 self.stored.setdefault(topic, []).extend(records)
@@ -85,7 +85,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """The user's command, and how its brokers are set up. Any number of threads may run it."""
+    """The user's command, and the setup of its brokers. Any number of threads may call `run`."""
 
     command: Sequence[str]
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -98,8 +98,7 @@ class Application:
     cwd: str | None = None
     """the command's working directory; None: the working directory of this process"""
     upstream: Upstream | None = None
-    """the real cluster that each run uses instead of a broker of its own; with a real cluster, only one run happens at a
-    time"""
+    """the real cluster that each run uses instead of a broker of its own; such runs take place one at a time"""
     thread: LoopThread | None = field(default_factory=LoopThread)
     """the thread of the brokers; None for an application that never runs"""
     processes: set[subprocess.Popen[bytes]] = field(default_factory=set)
@@ -108,7 +107,8 @@ class Application:
     def run(
         self, faults: Iterable[Mapping[str, Any]] = (), usual: int | None = None, *, changed: Mapping[str, Any] | None = None
     ) -> Run:  # fmt: skip
-        """Run the command with these faults, in the words of a fault file. `usual` is the plain run's number of requests.
+        """Run the command with these faults, which are in the words of a fault file. `usual` is the number of requests in the
+        plain run.
 
         `changed` are further settings of MockKafka. Raises CannotRun.
         """
@@ -142,7 +142,7 @@ class Application:
         def begin_part() -> None:
             nonlocal begin
             begin = ends()
-            for rule in rules:  # the same rule objects, because they count the requests of all tests
+            for rule in rules:  # each test has the same rule objects, because they count the requests of all tests
                 kafka.faults.add(rule)
 
         kafka._call(lambda machine: machine.trace.sinks.append(watch))

@@ -1,7 +1,7 @@
 """The control of a run's broker. The libraries under clients/ attach to it (`WIREBROKER_CONTROL`).
 
-A library empties the broker before each test. Before that, this module reads the records that earlier tests have written. The
-faults of the run stay loaded.
+A library empties the broker before each test. Before the broker is emptied, this module reads the records that earlier tests
+have written. The faults of the run stay loaded.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Tests:
 
     @contextmanager
     def next(self) -> Iterator[None]:
-        """A context in which the caller empties the broker at the beginning of a test."""
+        """Returns a context for the beginning of a test. In this context, the caller empties the broker."""
         self.begun += 1
         self.before()
         yield
@@ -106,6 +106,7 @@ def has_control() -> bool:
 
 
 def in_turn(environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the settings with which the test programs run one test after the other. Other settings of the user stay."""
+    """Returns the environment variables with which test programs run one test after the other. The user's other settings in
+    these variables stay."""
     made = {name: environment.get(name, words) for name, words in IN_TURN.items()}
     return made | {"GOFLAGS": " ".join((*environment.get("GOFLAGS", "").split(), IN_TURN["GOFLAGS"]))}

@@ -15,7 +15,7 @@ from zlib import crc32
 from wirebroker_tools.campaign.workers import Workers
 
 Case = Mapping[str, Any]
-"""Plain data. `id` names the case; each campaign of the same table uses the same ids."""
+"""Plain data. `id` identifies the case; a case has the same id in each campaign with the same table."""
 Result = dict[str, Any]
 """Plain data, with the `id` of its case. `files` has texts by file name; each text becomes a file in the folder of the
 results."""
@@ -26,7 +26,7 @@ class DamagedResults(ValueError):
 
 
 class Results:
-    """Results in a file of JSON lines. Each result is written at once, so that an interrupted campaign loses no result."""
+    """Results in a file of JSON lines. Each result is written immediately, so that an interrupted campaign loses no result."""
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
         """With `resume` earlier results in the file stay; else they are deleted. Raises OSError, DamagedResults."""
@@ -83,8 +83,8 @@ def play_all(
     """Play the cases that have no result yet. Yields each result as soon as it is known, including the results of earlier
     campaigns.
 
-    Once `go_on` is false, no further case begins, and the running cases are completed. If a case raises, or the campaign is
-    interrupted, running cases are abandoned.
+    Once `go_on` is false, no further case begins, and the running cases are completed. If a case raises an exception, or the
+    campaign is interrupted, the running cases are abandoned.
     """
     running: set[Future[Result]] = set()
     try:

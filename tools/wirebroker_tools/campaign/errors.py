@@ -101,8 +101,8 @@ DONE: dict[str, tuple[str, ...]] = {
     "CreateTopics": ("REQUEST_TIMED_OUT",),
     "DeleteTopics": ("REQUEST_TIMED_OUT",),
 }
-"""For each API, the errors that Kafka also returns after the request has taken effect: the batch was appended, but its replicas
-took too long, or the leader or coordinator moved.
+"""For each API, the errors that Kafka may return although the request has taken effect. For example, the batch was appended,
+but its replicas took too long, or the leader or the coordinator moved.
 """
 
 OF_SEQUENCES = frozenset({"OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH", "CLUSTER_AUTHORIZATION_FAILED"})
@@ -140,7 +140,7 @@ SINCE: dict[tuple[str, str], int] = {
     ("AddOffsetsToTxn", "PRODUCER_FENCED"): 2, ("AddOffsetsToTxn", "TRANSACTION_ABORTABLE"): 4,
     ("EndTxn", "PRODUCER_FENCED"): 2, ("EndTxn", "TRANSACTION_ABORTABLE"): 4,
 }  # fmt: skip
-"""The first version of an API in which Kafka returns an error (KafkaApis, and the notes in the schemas)."""
+"""For some errors, the first version of the API in which Kafka returns the error (KafkaApis, and the notes in the schemas)."""
 
 OF_LOST_DATA: frozenset[tuple[str, str]] = frozenset({("Fetch", "OFFSET_OUT_OF_RANGE")})
 """Errors (API, name) that result from records that the cluster has lost or deleted. No application can prevent them."""

@@ -27,9 +27,10 @@ from wirebroker_tools.campaign.words import faults_of
 from wirebroker_tools.campaign.workers import Workers
 
 LONGEST_S = 30.0
-"""A run that hung is played again only if the time limit of a run (`Application.limit`) is not longer than this."""
+"""A run that hung is played again only if one run may take at most this many seconds (`Application.limit`)."""
 SLOWER_FACTOR, SLOWER_S = 5, 2.0
-"""A run counts as slower if it took this many times as long as the plain run, and this many seconds longer."""
+"""A run counts as slower if it took at least SLOWER_FACTOR times as long as the plain run, and at least SLOWER_S seconds
+longer."""
 
 TOGETHER = (
     "; all tests use the same broker, so they must not run at the same time: jest -i, vitest --no-file-parallelism, "
@@ -46,7 +47,7 @@ class Exploration:
     topics: Sequence[str] = ()
     intended: Sequence[Intended] | None = None
     depth: int = 1
-    """2 tries pairs of faults, too"""
+    """the largest number of faults in a case: 1, or 2 to try pairs of faults, too"""
     shard: tuple[int, int] | None = None
     budget: float | None = None
     """seconds"""
@@ -63,8 +64,8 @@ class Exploration:
     def begin(self) -> None:
         """Run the command twice without faults, and make the table of cases. Raises CannotRun.
 
-        With a real cluster, an additional run comes before these two runs. The additional run brings the cluster into the state
-        that later runs find.
+        With a real cluster, one more run comes before these two runs. It brings the cluster into the state that later runs
+        find.
         """
         if self.application.upstream is not None:
             self._plain()
@@ -149,7 +150,8 @@ class Exploration:
             raise
 
     def _elsewhere(self) -> Exploration:
-        """Returns a copy of this exploration that plays cases in another process. The two processes share only files."""
+        """Returns a copy of this exploration for another process, which plays cases there. The two processes share only
+        files."""
         application = replace(self.application, cwd=self.application.cwd or os.getcwd(), thread=None, processes=set())
         return replace(self, application=application, plain=replace(self.plain, rows=[], stored={}), places={}, table=[])
 
@@ -174,7 +176,8 @@ class Exploration:
         return result
 
     def confirm(self, results: Sequence[Result], store: Results, players: Workers) -> None:
-        """For each finding, play one case twice more, and note how many of the three runs broke."""
+        """For each finding, play one of its cases two more times, and note in how many of the three runs the application
+        broke."""
         first = list({(first := each.results[0])["id"]: first for each in self.findings(results)}.values())
         if self.application.limit > LONGEST_S:
             first = [each for each in first if each["exit"] is not None]
@@ -227,7 +230,7 @@ class Exploration:
         return made
 
     def findings(self, results: Sequence[Result]) -> list[Finding]:
-        """Returns the findings: the runs that broke, by cause."""
+        """Returns the findings: the runs in which the application broke, grouped by cause."""
         return findings(results, self.places)
 
     def summary(self, results: Sequence[Result]) -> dict[str, Any]:
@@ -251,7 +254,7 @@ class Exploration:
 
 
 def _begins_late(rows: Iterable[Row]) -> bool:
-    """Tells whether, for any producer epoch, the first batch that a partition accepted begins after sequence 0."""
+    """Tells whether the first accepted batch of some producer epoch on a partition begins after sequence 0."""
     seen: set[tuple[str, int, int, int]] = set()
     for row in rows:
         if isinstance(row, ProduceRow) and row.producer_id >= 0 and row.verdict == "accepted":
@@ -268,5 +271,6 @@ def is_broken(result: Result) -> bool:
 
 
 def trace_file(case_id: str) -> Path:
-    """Returns the file, in the folder of the report, that has the trace of a run that broke the application."""
+    """Returns the path of a trace file, relative to the folder of the report. The trace is of a run that broke the
+    application."""
     return Path("traces", f"{re.sub(r'[^A-Za-z0-9_.-]', '_', case_id)}.jsonl")

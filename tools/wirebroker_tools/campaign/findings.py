@@ -1,7 +1,7 @@
 """Findings: all runs that broke an application for the same reason, with the usual cause and where to look.
 
-`explain` finds the reasons for which a broker refuses requests. The causes in this module are mistakes in the way in which the
-application handles such a refusal.
+`explain` finds the reasons for which a broker refuses requests. The causes in this module are mistakes of applications that
+handle such refusals badly.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Finding(NamedTuple):
 
     @property
     def ways(self) -> list[tuple[str, list[Result]]]:
-        """The single faults in words, each with its results."""
+        """Each of the faults in words, with its results."""
         return list(ways(self.outcome, self.results))
 
     @property
@@ -94,7 +94,7 @@ class Finding(NamedTuple):
         return f"{self.what} … {first['sentence']}{f'; {again}' if (again := first.get('again')) else ''}"
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the finding in explore.json."""
+        """Returns the finding in the form that explore.json has."""
         return {
             "outcome": self.outcome, "sentence": self.sentence, "cause": self.cause, "look_at": self.look_at,
             "runs": [each["id"] for each in self.results],
@@ -104,7 +104,7 @@ class Finding(NamedTuple):
 def findings(results: Sequence[Result], found: Mapping[Place, Sequence[Asked]]) -> list[Finding]:
     """Returns the findings of an exploration, by outcome. `found` are the requests of the run without faults.
 
-    A run with several outcomes has one cause, so it belongs to one finding, of its first outcome.
+    A run with several outcomes has one cause. So it belongs to only one finding: the finding of its first outcome.
     """
     made = []
     for outcome in SILENT_OUTCOMES:
@@ -119,7 +119,7 @@ def findings(results: Sequence[Result], found: Mapping[Place, Sequence[Asked]]) 
 
 
 def _cause(outcome: str, result: Result, found: Mapping[Place, Sequence[Asked]]) -> Cause:
-    """Returns the usual cause of an outcome after this fault."""
+    """Returns the usual cause of an outcome, which depends on the fault in the result."""
     if outcome == "check_failed":  # a check finds lost records and records that are stored twice
         outcome = next((name for name, word in (("lost", "missing"), ("doubled", "doubled")) if result.get(word)), outcome)
     if "open_transaction" in result["outcomes"]:
@@ -155,7 +155,7 @@ def _of_loss(result: Result, found: Mapping[Place, Sequence[Asked]]) -> Cause:
 
 
 def _faults(outcome: str, same: Iterable[Result], results: Iterable[Result]) -> str:
-    """Returns the faults of a finding in words. If several faults of a sort broke the application, the sort is named."""
+    """Describes the faults of a finding in words. If several faults of one sort broke the application, this names the sort."""
     tried: dict[tuple[str, str], dict[str, bool]] = {}
     for result in results:
         where = sort_of(result["fault"], result.get("second")), place_of(result)

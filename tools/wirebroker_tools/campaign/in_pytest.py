@@ -1,8 +1,8 @@
 """Explores a test: runs it twice without faults, then once for each fault, each time with new fixtures.
 
-A run breaks the test if an assertion of the test fails, or if the test passes and the log differs. Any other exception counts
-as a failure that the application reported. An unexpected HTTP status, such as 503, also counts as a reported failure. Each case
-is a subtest (pytest 9 or newer). The test itself fails if a case breaks it.
+A run breaks the test if an assertion of the test fails, or if the test passes and the stored records differ. Any other
+exception counts as a failure that the application reported. An unexpected HTTP status, such as 503, also counts as a reported
+failure. Each case is a subtest (pytest 9 or newer). The test itself fails if a case breaks it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from wirebroker.mock import MockKafka
 
 WORDS = ("api", "faults", "every", "budget")
-"""The keys of a dict that is given as `explore=`."""
+"""The keys that a dict in `explore=` may have."""
 
 
 REPORTED = re.compile(
     r"where (?:429|5\d\d) = .*\.status|<[^<>]*\[(?:429|5\d\d)[ \]]|assert (?:429|5\d\d) (?:==|<=?|in|is) [\[({]?2\d\d\b"
 )
-"""The message of a failed assertion which shows that a service responded with a server's error: by its attribute `status…`, by
-the form of a response such as `<Response [503]>`, or by a comparison with a status of success."""
+"""A pattern for the messages of failed assertions. A message matches if it shows that a service responded with a server's
+error: by an attribute `status…`, by a response such as `<Response [503]>`, or by a comparison with a status of success."""
 
 
 class Explored:
@@ -195,7 +195,8 @@ def _sentence(result: Result) -> str:
 
 
 def _fail(reports: list[pytest.TestReport], results: list[Result], exploration: Exploration) -> None:
-    """Add the number of faults to the report of the test's call. If faults broke the test, the report becomes a failure."""
+    """Add the number of tried faults to pytest's report of the test's call. If faults broke the test, the report becomes a
+    failure."""
     broken, count = [each for each in results if is_broken(each)], len(results)
     report = next((each for each in reports if each.when == "call"), None)
     if report is None:

@@ -1,7 +1,8 @@
 """Makes a table of cases from the requests of a run without faults; each case has one fault at one request.
 
-Requests of the same client, API and topic are one class: at all these requests, except the first and the last, the client is in
-the same state. A case puts a fault at the first, the second or the last request of a class, or at each request of the class.
+Requests of the same client, API and topic are one class. The client is in the same state at all requests of a class, except at
+the first and the last. A case puts a fault at the first, the second or the last request of a class, or at each request of the
+class.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ timeouts."""
 LATE_MS = 100
 """An error is delayed by this many ms. In this time the client sends further batches."""
 HANDSHAKES = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})
-"""APIs with which each connection begins. Only lost requests and responses are tried at these APIs."""
+"""The APIs of the first requests on each connection. At these requests, only lost requests and lost responses are tried."""
 LAST_VALUE_AT = -5
 """In a Fetch response, the last byte of the last record value is the fifth byte from the end: the number of headers and three
 tag sections follow it."""
 OPTIONAL = ("truncate", "corrupt", "OFFSET_OUT_OF_RANGE")
-"""Faults of a cluster that loses or damages stored records. No application can repair such a loss, so these faults are tried
-only if `--faults` names them. There is one exception: truncation is tried at a Produce with acks=1, because an application that
-uses acks=1 accepts that a new leader may lack the batch.
+"""Faults that lose or damage stored records. No application can repair such a loss, so these faults are tried only if
+`--faults` names them. There is one exception: truncation is tried at a Produce with acks=1, because an application that uses
+acks=1 accepts that a new leader may lack the batch.
 """
 IF_NAMED = ("upgrade",)
 """Faults that are tried only if `--faults` names them, because no cluster meets them by accident."""
@@ -101,7 +102,8 @@ class Asked:
     """the acks of a Produce"""
     idempotent: bool = False
     before: tuple[int, int, int] | None = None
-    """for a Produce: its partition, the base offset of the preceding batch, and the number of earlier batches"""
+    """for a batch of a Produce: its partition, the base offset of the batch before it, and the number of all batches before it
+    """
     transactional_ids: tuple[str, ...] = ()
     fetched: list[FetchRow] = field(default_factory=list)
 
@@ -155,7 +157,7 @@ class Choice:
 
     apis: frozenset[str] | None = None
     faults: frozenset[str] | None = None
-    """kinds of fault and names of errors; None stands for the usual kinds"""
+    """the kinds of faults and the names of errors to try; None stands for the usual kinds"""
     every: bool = False
     proxied: bool = False
     """whether only faults that a proxy can play are tried"""
@@ -247,8 +249,8 @@ def delays(silent: Case, waited: float, limit: float) -> Iterator[Case]:
 
 
 def gives_up(silent: Case, waited: float, limit: float) -> Iterator[Case]:
-    """Yields a case in which the client gives up, although the request has taken effect: so many responses are lost that its
-    retries time out, too. One timeout is `waited` seconds."""
+    """Yields a case in which the client gives up, although the request has taken effect: so many responses are lost that the
+    client's retries time out, too. The client waits `waited` seconds for each response."""
     fault = silent["fault"]
     if fault["kind"] == "lose_ack" and silent["nth"] == 1 and silent["api"] in TAKING_EFFECT and waited * LOST < limit / 2:
         words = {word: value for word, value in fault.items() if word != "nth"}

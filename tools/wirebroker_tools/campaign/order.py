@@ -1,8 +1,8 @@
 """The order in which cases are tried: within a time budget, the likely culprits come first.
 
-The requests of one client, API and topic have a queue of cases. A queue begins with one fault of each sort: an error that is
-final, a lost response for which the client waits until its timeout, a retriable error, and an error from which clients recover.
-The queues take turns. Queues of the APIs whose loss matters most get more turns.
+The requests of one client, API and topic have a queue of cases. A queue begins with one fault of each of these sorts: an error
+that is final, a lost response for which the client waits until its timeout, a retriable error, and an error from which clients
+recover. The queues take turns. If the requests of an API matter more when they are lost, the API's queues get more turns.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ RANKS = (
     FINAL, LOST_RESPONSE, "fence", "expire_member", RETRIABLE, RECOVERED, "delay", "crash_after_write", "expire_producer",
     "lost response, closed", "error after effect", "move_coordinator", "move_leader", "lost request", "late error",
 )  # fmt: skip
-"""The sorts with which a queue begins, the likely culprits first."""
+"""The sorts in the order in which a queue has them, the likely culprits first. Other sorts come last."""
 ANOTHER, LATER = 9, 6.5
 """A further fault of the same sort comes ANOTHER ranks later. A fault at a later request comes LATER ranks later."""
 WRITE, OTHER, QUESTION, HANDSHAKE = 1.0, 1.5, 3.0, 6.0
-"""The distance between two turns of a queue, by kind of API."""
+"""The distance between two turns of a queue, by kind of API. A queue with a smaller distance gets more turns."""
 QUESTIONS = READING - {"Fetch"} | {"InitProducerId", "LeaveGroup"}
 """APIs whose errors rarely make an application lose records."""
 
@@ -68,10 +68,11 @@ def in_order(table: Iterable[Case]) -> list[Case]:
 def _queue(cases: Sequence[Case]) -> list[Case]:
     """Returns the cases of one class of requests, the likely culprits first.
 
-    At each request another fault of a sort comes first, because some applications handle only one error badly.
+    Among the faults of one sort, another fault comes first at each request, because some applications handle only one error
+    badly.
     """
     positions = sorted({case["nth"] for case in cases})
-    positions = [*positions[:1], *positions[-1:], *positions[1:-1]]  # the last request comes directly after the first
+    positions = [*positions[:1], *positions[-1:], *positions[1:-1]]  # the order: first request, last request, the others
     of_sort: dict[tuple[str, int], list[Case]] = defaultdict(list)
     for case in cases:
         of_sort[sort_of(case["fault"], case.get("second")), case["nth"]].append(case)

@@ -1,7 +1,7 @@
 """The outcome of a run. The records that a read_committed consumer gets are compared with the records of two runs without
-faults, or with a journal. Two plain runs show which properties are the same in every run. Records are compared by key and value
-if both runs stored the same records; otherwise by their common properties: the fields of their JSON objects that have the same
-values in both runs, their keys, or only their number.
+faults, or with a journal. Two runs without faults (plain runs) show which properties are the same in every run. Records are
+compared by key and value if both runs stored the same records; otherwise by their common properties: the fields of their JSON
+objects that have the same values in both runs, their keys, or only their number.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from wirebroker.trace.rows import ProduceRow
 from wirebroker_tools.campaign.application import Run
 
 SILENT_OUTCOMES = ("lost", "doubled", "reordered", "open_transaction", "hung", "storm", "check_failed")
-"""Outcomes that the application does not report, and outcomes in which the application never ends."""
+"""The outcomes that break an application silently: it does not report the failure, or it does not end."""
 KAFKAS_OWN = "kafka_defect"
 """This outcome replaces `lost` or `reordered` if a defect of Kafka 4.3.1 is the cause. The next release fixes the defect."""
 OUTCOMES = (*SILENT_OUTCOMES, KAFKAS_OWN, "failed", "as_before")
 LISTED = 20
 """A result lists at most this many records."""
 SAID = 20
-"""A sentence has at most this many words of the output of the check."""
+"""A sentence quotes at most this many words of the check's output."""
 Identity = Callable[[StoredRecord], Hashable]
 Lane = tuple[str, Hashable, str | None]
 """A lane is a sequence of records with these properties in common: topic, key or partition, and the client that sent them."""
@@ -60,11 +60,11 @@ class Expectation:
 
     topics: dict[str, Expected] = field(default_factory=dict)
     lanes: dict[Lane, list[Hashable]] = field(default_factory=dict)
-    """for each lane: the records that both plain runs stored in the same order"""
+    """for each lane: the records, if both plain runs stored them in the same order"""
     by_client: bool = True
     """whether lanes distinguish clients; false if the clients' ids differ from run to run"""
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
-    """the groups' committed offsets, which are compared only if no topic's records are compared"""
+    """the groups' committed offsets; they are compared only if the records of no topic are compared"""
     notices: list[str] = field(default_factory=list)
     """sentences about differences between the plain runs"""
 
@@ -134,7 +134,7 @@ def _compare(topic: str, expected: Expected, records: Sequence[StoredRecord], ju
 
 
 def label(key: bytes | None, value: bytes | None) -> str:
-    """Returns a record in a few words."""
+    """Describes a record in a few words."""
     return f"value {head(value)}" if key is None else f"key {head(key)} value {head(value)}"
 
 
@@ -142,7 +142,8 @@ def label(key: bytes | None, value: bytes | None) -> str:
 
 
 def expectation(one: Run, other: Run, topics: Collection[str] = ()) -> Expectation:
-    """Returns the properties that two plain runs have in common. With `topics`, only records in these topics are compared."""
+    """Returns the expectation: the properties that two plain runs have in common. With `topics`, only records in these topics
+    are compared."""
     made = Expectation()
     for topic in sorted({*one.stored, *other.stored}):
         first, second = one.stored.get(topic, []), other.stored.get(topic, [])
@@ -195,7 +196,8 @@ Then only the number of records is compared.
 
 
 def _identity(first: Sequence[StoredRecord], second: Sequence[StoredRecord]) -> tuple[str, Identity]:
-    """Returns the name and the function of the identity that records have in both runs; the name "" means key and value."""
+    """Chooses the properties by which the records of two runs are compared. Returns their name, and the function that reads
+    them from a record. The name "" means key and value."""
     ladder: list[tuple[str, Identity]] = [("", lambda each: (each.key, each.value))]
     if stable := _stable_fields(first, second):
         ladder.append((f"key and the fields {', '.join(stable)}", lambda each: (each.key, _fields(each, stable))))

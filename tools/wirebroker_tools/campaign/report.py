@@ -32,7 +32,7 @@ from wirebroker_tools.pictures.marks import STYLE, element
 
 FAULTS, TESTS, PAGE = "faults", "tests", "index.html"
 CONTROL = 9099
-"""The port of the control in the commands that play a case again."""
+"""The report has commands that play a case again. In these commands, the control has this port."""
 BEFORE, AFTER = 6, 14
 """The page shows this many rows of the trace before and after a fault."""
 DRAWN_BEFORE, DRAWN_AFTER = 20, 80
@@ -50,7 +50,7 @@ MEANINGS = {
 
 
 def write_cases(exploration: Exploration, results: Iterable[Result], folder: Path) -> None:
-    """Write each case that broke the application as a fault file and as a test, and note the file in its result."""
+    """Write each case that broke the application as a fault file and as a test. Note the fault file in the case's result."""
     upstream = exploration.application.upstream
     numbers: Counter[str] = Counter()
     for result in results:
@@ -67,7 +67,7 @@ def write_cases(exploration: Exploration, results: Iterable[Result], folder: Pat
 
 
 def _fault_file(result: Result, upstream: Upstream | None) -> str:
-    """Returns a case as a fault file, and the commands that play the case again."""
+    """Returns the fault file of a case as text, and the commands that play the case again."""
     count = brokers_for(faults_of(result))
     broker = f"serve{f' --brokers {count}' if count > 1 else ''}"
     if upstream is not None:

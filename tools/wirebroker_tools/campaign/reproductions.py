@@ -23,7 +23,7 @@ NEEDED = {
     "upgrade": ("to",), "fence": ("transactional_id",), "expire_transactional_id": ("transactional_id",),
     "truncate": ("topic", "partition", "offset"),
 }  # fmt: skip
-"""For each kind of fault, the words that the libraries take as arguments."""
+"""For each kind of fault, the words that the functions of the libraries take as arguments."""
 CHOOSING = ("api", "topic", "partition", "client_id", "transactional_id", "nth", "times")
 """The words for which the libraries have a method or a field."""
 
@@ -33,12 +33,12 @@ class Reproduction(NamedTuple):
 
     headline: str
     name: str
-    """such as lost-1"""
+    """the name of the test, such as lost-1"""
     command: str
     faults: Sequence[Words]
     brokers: int
     topics: Sequence[str]
-    """as in --topic"""
+    """the topics of the test, in the form of --topic"""
     records: Mapping[str, Sequence[tuple[str | None, str]]]
     """for each topic that is compared, its keys and values"""
 

@@ -56,7 +56,7 @@ class Screen:
             self._say(("note", "yellow"), f": {notice}")
 
     def plan(self, exploration: Exploration, at_once: int) -> None:
-        """Shows how many cases there are and how long they take, before they are played."""
+        """Before the cases are played, shows how many there are and how long they will take."""
         self._say(f"to try      {plan(exploration, exploration.table, at_once)}")
 
     @contextmanager

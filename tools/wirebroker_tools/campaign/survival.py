@@ -23,7 +23,7 @@ def assert_survives(
     """Run a command twice without faults, then once with these faults. Raises AssertionError if the command breaks silently, or
     if no fault has fired.
 
-    The arguments mean the same as the flags of `wirebroker explore`. Raises CannotRun if the command fails without faults.
+    The arguments have the meaning of the flags of `wirebroker explore`. Raises CannotRun if the command fails without faults.
     """
     settings: dict[str, Any] = {"topics": list(topics), "configs": dict(configs or {})}
     cluster = None

@@ -69,8 +69,7 @@ class Left(NamedTuple):
 def open_producers(records: Iterable[StoredRecord]) -> set[int]:
     """Returns the ids of the producers whose open transactions contain some of these records.
 
-    An open transaction without records does no harm: a late AddPartitionsToTxn begins such a transaction after the client has
-    committed.
+    An open transaction without records does no harm. It exists if an AddPartitionsToTxn arrives after the client has committed.
     """
     found: set[tuple[int, int]] = set()
     for each in records:
@@ -84,7 +83,7 @@ def open_producers(records: Iterable[StoredRecord]) -> set[int]:
 class Upstream:
     """The cluster to which the broker at `address` belongs.
 
-    All requests work with Kafka 3.0 and newer. Not safe for several threads.
+    All requests work with Kafka 3.0 and newer. Only one thread may use an object of this class at a time.
 
     Every method can raise UpstreamError, and the errors of `Brokers`.
     """
@@ -113,8 +112,8 @@ class Upstream:
             self._commit(group, {place: ends[place] for place in places if place in ends})
 
     def ends(self) -> Ends:
-        """Returns the log end offset of each partition in the application's topics, which are all topics except internal
-        topics."""
+        """Returns the log end offset of each partition of the application's topics. All topics except internal topics count as
+        the application's."""
         answered = self._retried("ListOffsets", self._offsets, _worst)
         return {place: each.offset for place, each in answered.items()}
 
@@ -272,7 +271,8 @@ class Upstream:
             time.sleep(PAUSE_S)
 
     def _abort(self, transactional_id: str) -> None:
-        """Abort a transaction. To make the coordinator abort it, begin another producer with the transactional id."""
+        """Abort a transaction: begin another producer with the transactional id, so that the coordinator aborts the
+        transaction."""
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=10_000)
         coordinator = self._coordinator(TRANSACTION, transactional_id)
         self._retried("InitProducerId", lambda: self._brokers.request(request, 2, coordinator), lambda each: each.error_code)

@@ -40,8 +40,8 @@ def duration(text: str) -> float:
 
 
 def ways(outcome: str, results: Iterable[Result]) -> Iterator[tuple[str, list[Result]]]:
-    """Yields each kind of fault that led to an outcome, in words, with its results; the result of the earliest request comes
-    first.
+    """Yields each kind of fault that led to an outcome, in words, with the results of its cases. The case with the earliest
+    request comes first.
     """
     alike: dict[tuple[str, str], list[Result]] = {}
     for result in results:
@@ -55,7 +55,7 @@ def ways(outcome: str, results: Iterable[Result]) -> Iterator[tuple[str, list[Re
 
 
 def place_of(result: Result) -> str:
-    """Returns the requests at which a case's faults happen, in words."""
+    """Describes in words the requests at which a case's faults happen."""
     fault = result["fault"]
     return f"{result['api']} to {fault['topic']}" if fault.get("topic") else str(result["api"])
 

@@ -41,7 +41,7 @@ def workers(
 ) -> Iterator[Workers]:  # fmt: skip
     """Returns workers of this kind that run `jobs` cases at once, or workers on this Spark cluster. Raises NoSpark.
 
-    Without `jobs` each core has one process or two threads, because threads mostly wait. `folders` contain modules that the
+    Without `jobs`, each core has one process or, because threads mostly wait, two threads. `folders` contain modules that the
     executors of Spark lack. The executors need the same version of wirebroker as the driver.
     """
     cores = os.cpu_count() or 1

@@ -15,7 +15,8 @@ PORTS, FIRST_PORT = 50_000, 10_000
 
 
 def captured(exchanges: Iterable[tuple[KeptExchange, list[str]]]) -> bytes:
-    """Returns a pcapng file of exchanges with remarks, in the order of their responses."""
+    """Returns a pcapng file with these exchanges, which the caller has put in the order of their responses. The texts with an
+    exchange become comments."""
     file = BytesIO()
     capture = capture_in(file)
     conversations: dict[tuple[int, int], Conversation] = {}
@@ -33,8 +34,8 @@ def captured(exchanges: Iterable[tuple[KeptExchange, list[str]]]) -> bytes:
 def _ends(about: About) -> tuple[Endpoint, Endpoint]:
     """Returns the addresses of client and server.
 
-    The listener of a proxy is an address. The listener of a broker is only a name without a port, so the address gets Kafka's
-    usual port.
+    The listener of a proxy is an address. The listener of a broker is only a name without a port, so the server's address gets
+    Kafka's usual port.
     """
     host, _, listener = about.place.partition(" ")
     server, _, port = listener.rpartition(":")

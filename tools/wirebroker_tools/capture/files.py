@@ -19,7 +19,7 @@ COMMENT, RESOLUTION, END_OF_OPTIONS = 1, 9, 0
 PCAP = {0xA1B2C3D4: 1, 0xA1B23C4D: 1000}
 """The magic numbers of pcap files, each with the number of timestamp units in a µs."""
 LARGEST = 1 << 26
-"""A block of more bytes is not read; Wireshark's limit for a packet is 256 KiB."""
+"""A block of more bytes is not read. For comparison, Wireshark's limit for a packet is 256 KiB."""
 LONGEST_COMMENT = 0xFFFC
 SNAP_LENGTH = 0
 
@@ -122,7 +122,7 @@ def _exactly(file: BinaryIO, size: int, at: int) -> bytes:
 class _Interface:
     link: int
     units: int = 1_000_000
-    """The number of time units in a second."""
+    """The number of units of a timestamp in a second."""
 
 
 class _Pcapng:

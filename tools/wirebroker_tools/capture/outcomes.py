@@ -1,7 +1,8 @@
-"""The outcomes of a session: errors, offsets and verdicts, for each client and each topic or group that the client names.
+"""The outcomes of a session: the errors, offsets and verdicts of each client, for each topic or group that the client's
+requests name.
 
-A client's division of records into batches and fetches depends on timing. For this reason, consecutive stored batches become
-one line, and so do consecutive fetched records. Responses without an error and without an offset are left out.
+Timing decides how a client divides records into batches and fetches. For this reason, consecutive stored batches become one
+line, and so do consecutive fetched records. Responses without an error and without an offset are left out.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Outcomes:
         self._lanes: defaultdict[Lane, list[_Line]] = defaultdict(list)
 
     def lanes(self, moved: Mapping[str, int] = MappingProxyType({})) -> dict[Lane, list[str]]:
-        """Returns the outcomes, in order; `moved` is subtracted from the offsets of a partition."""
+        """Returns the outcomes, in order. For each partition, `moved` has the number that is subtracted from the offsets."""
         return {lane: [line.shown(moved.get(lane.subject, 0)) for line in lines] for lane, lines in self._lanes.items()}
 
     def row(self, row: Row) -> None:
@@ -150,7 +151,8 @@ def _error(code: int) -> str:
 
 
 def differences(one: dict[Lane, list[str]], other: dict[Lane, list[str]]) -> Iterator[tuple[Lane, list[tuple[str, str]]]]:
-    """Yields the lanes whose outcomes differ, with the lines of both sessions side by side; "" stands for a missing line."""
+    """Yields the lanes whose outcomes differ. For each lane, the lines of both sessions are paired; "" stands for a missing
+    line."""
     for lane in dict.fromkeys((*one, *other)):
         left, right = one.get(lane, []), other.get(lane, [])
         if left != right:

@@ -16,15 +16,15 @@ VLAN = frozenset((0x8100, 0x88A8, 0x9100))
 LONGEST_PAYLOAD = 60_000
 """This module writes at most this many bytes of payload in a packet; an IP packet has at most 64 KiB."""
 _EXTENSIONS = frozenset((0, 43, 60))
-"""IPv6 headers that may precede the TCP header. Each of these headers contains its own length."""
+"""The IPv6 extension headers that may precede the TCP header. Each of them contains its own length."""
 _FRAGMENT = 44
 HOSTS = 4096
-"""The text forms of at most this many addresses are kept in memory."""
+"""At most this many addresses are kept in memory as text."""
 _RAW, _IPV4_ONLY, _IPV6_ONLY = (12, 14, 101), 228, 229
 _ETHERNET, _NULL, _LOOP, _SLL, _SLL2 = 1, 0, 108, 113, 276
 
 LINKS = frozenset((_ETHERNET, _NULL, _LOOP, _SLL, _SLL2, *_RAW, _IPV4_ONLY, _IPV6_ONLY))
-"""The types of first headers that can be read."""
+"""The types of a packet's first header that this module can read."""
 
 Endpoint = tuple[str, int]
 
@@ -47,7 +47,8 @@ class Segment(NamedTuple):
 
 
 def segment_of(packet: Packet) -> Segment | None:
-    """Returns the TCP segment in a packet, or None if the packet holds anything else, or if too little of it was captured."""
+    """Returns the TCP segment in a packet. Returns None if the packet holds anything else, or if too little of the packet was
+    captured."""
     try:
         at = _network_header(packet)
         return None if at is None else _segment(packet, at)

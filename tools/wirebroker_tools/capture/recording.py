@@ -29,7 +29,8 @@ LARGEST_SECRET = 1 << 20
 MOST_AWAITED = 10_000
 SASL_HANDSHAKE = KEYS["SaslHandshake"]
 SHOWN_OF_OTHERS = 8
-"""If a connection does not speak Kafka's protocol, this many bytes are kept in the clear: enough to recognise its protocol."""
+"""If a connection does not speak Kafka's protocol, its first bytes are kept unhidden. This many bytes are enough to recognise
+the protocol."""
 
 
 class Capture:
@@ -47,7 +48,7 @@ class Capture:
         return Conversation(self, Line(client, server), now)
 
     def __call__(self, row: Row) -> None:
-        """Keep a verdict or a fault as a comment on the next packet to its client."""
+        """Keep a row about a verdict or a fault. It becomes a comment on the next packet to the row's client."""
         if isinstance(row, ProduceRow | FaultRow):
             conversation = self.by_number.get(row.connection)
             if conversation is not None:
@@ -160,8 +161,8 @@ _Awaited = tuple[int | None, int, int]
 
 def _may_be_request(key: int, version: int) -> bool:
     """Tells whether a request may begin with this API key and version. The API may be newer than the APIs that this program can
-    read. A SASL token without a handshake never begins like this: PLAIN begins with a zero byte and a name, and names and
-    passwords have no control characters.
+    read. A SASL token without a handshake never begins like this: a token of PLAIN begins with a zero byte and a name, and a
+    name has no control characters.
     """
     return 0 <= key < 256 and 0 <= version < ord(" ")
 
@@ -173,12 +174,12 @@ class _Cut:
         self._start, self._begins = start, begins
         self._frames = FrameReader()
         self._hidden = False
-        """True if the rest of a large frame, which is written in pieces, must be hidden because it may be secret."""
+        """True while a large frame is written in pieces, and the rest of the frame must be hidden because it may be secret."""
         self._redact: _Redact | None = None
         self._known = False
         """True if `begins` was already called for the frame at the beginning of the buffer."""
         self._lost = -1
-        """If this direction has no recognisable frames, this many more bytes may be shown; −1 while it has such frames."""
+        """−1 while this direction has recognisable frames. After that, the number of bytes that may still be shown."""
 
     def rest(self) -> bytes:
         """Returns the bytes of a frame whose end never came; they are hidden if they may be secret."""

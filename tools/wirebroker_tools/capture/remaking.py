@@ -1,4 +1,4 @@
-"""Changes recorded requests for another cluster, which hands out other ids.
+"""Changes recorded requests so that they can be sent to another cluster, which hands out other ids.
 
 The module compares a cluster's responses with the recorded responses, and learns the values that differ: producer ids with
 their epochs, members of groups and their generations, topic ids, fetch sessions, and the offsets at which records are stored.
@@ -26,7 +26,7 @@ LEADER_EPOCHS = ("current_leader_epoch", "last_fetched_epoch", "committed_leader
 
 
 class _Around(NamedTuple):
-    """The connection, group, topic and other names to which a part of a message belongs."""
+    """The connection to which a part of a message belongs, and the names of its group, its topic and so on."""
 
     connection: int = -1
     group: str = ""
@@ -35,7 +35,8 @@ class _Around(NamedTuple):
 
 
 class Remaker:
-    """Changes recorded requests for this cluster. `new_producer` asks the cluster for a producer id with epoch 0."""
+    """Changes recorded requests so that they can be sent to another cluster. `new_producer` asks this cluster for a producer
+    id, whose epoch is 0."""
 
     def __init__(self, recorded: Directory, current: Directory, new_producer: Callable[[], int]) -> None:
         self._recorded, self._current = recorded, current
@@ -152,7 +153,8 @@ class Remaker:
             self._compare_lists(getattr(one, name) or [], getattr(other, name) or [], around)
 
     def _compare_lists(self, one: list[Any], other: list[Any], around: _Around) -> None:
-        """Compare the topics and partitions in two lists. The order of a group's members in a response has no meaning."""
+        """Compare the elements of two lists that name the same topic or partition. Other elements, such as a group's members,
+        have no order that could be compared."""
         by_name = {self._names(each, around, self._current)[2:]: each for each in other}
         for each in one:
             name = self._names(each, around, self._recorded)[2:]
@@ -166,6 +168,6 @@ def _producers(part: Any) -> Iterator[tuple[str, str]]:
 
 
 def _present(part: Any, names: tuple[str, ...]) -> Iterator[str]:
-    """Yields the `names` that a part of a message declares and sets."""
+    """Yields those of the `names` that are fields of a part of a message and have a value."""
     declared = {field.name for field in type(part).__wire__}
     yield from (name for name in names if name in declared and getattr(part, name) is not None)

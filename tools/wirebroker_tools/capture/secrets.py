@@ -1,10 +1,10 @@
-"""Hides secrets in frames, so that no credential ever goes into a capture.
+"""Hides secrets in frames, so that a capture never contains a credential.
 
 A frame with a secret keeps its size and its other fields. If the frame cannot be read, only its header is kept.
 
-The value of a setting is kept if Kafka knows the setting and does not hide it (`Definitions`). The name of any other setting
-does not tell whether its value is a secret. Responses to DescribeConfigs stay unchanged, because the broker itself hides secret
-values in these responses.
+The value of a setting is kept if Kafka knows the setting and does not hide it (`Definitions`). The value of any other setting
+is hidden, because the setting's name does not tell whether the value is a secret. Responses to DescribeConfigs stay unchanged,
+because the broker itself hides secret values in these responses.
 """
 
 from __future__ import annotations

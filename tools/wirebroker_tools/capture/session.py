@@ -1,7 +1,7 @@
 """Sessions: the requests and responses in a capture, with the verdicts that a proxy would have given.
 
-The relay of a proxy gets the frames of the capture, and the effects of the relay are dropped. If frames are missing from the
-capture, the session continues with the next whole frame.
+This module passes the frames of the capture to a proxy's relay, and ignores the bytes that the relay wants to send. If frames
+are missing from the capture, the session continues with the next whole frame.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Recorded = RecordedRequest | RecordedExchange
 
 
 def _ignored(each: Recorded) -> None:
-    """The default handler of exchanges, which ignores them."""
+    """The default value of `event`, which does nothing."""
 
 
 class Session:
@@ -77,13 +77,13 @@ class Session:
         self._unread: set[int] = set()
         """The link types of packets that cannot be read."""
         self.places: tuple[Places, Places] = (), ()
-        """While a `reply` row is being made, the places in the file of its request and its response."""
+        """While a `reply` row is being made: where the file has the bytes of the request, and of the response."""
         self.place = ""
         """The client's host and the listener of its connection."""
 
     @property
     def is_empty(self) -> bool:
-        """Tells whether no request could be read. If so, a complaint gives the reason."""
+        """Tells whether the session has no readable request. If so, a complaint gives the reason."""
         return not self._seen
 
     @property
@@ -152,7 +152,8 @@ class Session:
         return made
 
     def _node(self, host: str, port: int, node_id: int) -> Endpoint:
-        """Set the node id of the connections to a broker, after a response has named the id. Returns the address unchanged."""
+        """After a response has named the node id of a broker, set this id in the connections to the broker. Returns the
+        broker's address unchanged."""
         where = LOOPBACK.get(host, host), port
         self._nodes[where] = node_id
         for stream, conversation in self._conversations.items():
@@ -195,10 +196,10 @@ class _Conversation:
         self._requests = _Frames(is_request)
         self._responses = _Frames(self._is_response)
         self._asked: OrderedDict[int, Places] = OrderedDict()
-        """For the correlation id of each request that still awaits a response, the request's place in the file."""
+        """For each request that still awaits a response, by correlation id: the places of the request's bytes in the file."""
 
     def take(self, piece: Piece) -> None:
-        """Give the relay the frames that these bytes complete."""
+        """Take bytes. If they complete frames, pass the frames to the relay."""
         relay, now = self.relay, piece.time // 1000
         if piece.sender == piece.stream.client:
             for frame, places in self._requests.take(piece):

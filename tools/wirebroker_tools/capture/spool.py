@@ -1,7 +1,7 @@
 """Writes a capture as a file of rows, so that a capture of any size can be read in parts, like a trace.
 
-A `reply` row of this file has two additional fields: `at` says where the bytes of the request and the response are in the
-capture, and `place` has the client's host and the listener.
+A `reply` row of this file has two additional fields. `at` says where the capture has the bytes of the request and the response,
+and `place` has the client's host and the listener.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""TCP connections in a capture: each side's bytes in order, without retransmissions, and with the places of gaps."""
+"""TCP connections in a capture: the bytes of each side in order. Retransmissions are left out, and gaps are marked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from wirebroker_tools.capture.packets import ACK, FIN, RST, SYN, Endpoint, Segment
 
 MOST_HELD = 256
-"""If this many segments wait for an earlier segment, the earlier segment counts as missing from the capture."""
+"""If this many segments wait for an earlier segment, the capture counts as lacking the earlier segment."""
 MOST_ENDED = 1000
 """This many connections are remembered after their end."""
 _HALF, _ALL = 1 << 31, (1 << 32) - 1
@@ -37,7 +37,7 @@ class Ended(NamedTuple):
 
 
 class Stream:
-    """A TCP connection. The client is the side that opened the connection; None until the capture shows which side it was."""
+    """A TCP connection. `client` is the side that opened the connection, or None until the capture shows which side it was."""
 
     def __init__(self, segment: Segment) -> None:
         self.ends = segment.source, segment.target
@@ -51,7 +51,7 @@ class Stream:
         return self.ends[1] if self.client == self.ends[0] else self.ends[0]
 
     def take(self, segment: Segment) -> Iterator[Piece | Ended]:
-        """Yields the bytes that this segment completes."""
+        """Yields the bytes that can be passed on now, after this segment."""
         if segment.flags & SYN:
             self.client = segment.target if segment.flags & ACK else segment.source
         for data, after_gap, at in self.sides[segment.source].take(segment):
@@ -65,7 +65,7 @@ class Stream:
                 yield Ended(self, "it was reset" if segment.flags & RST else "it was closed", segment.time)
 
     def rest(self, time: int) -> Iterator[Piece]:
-        """Yields the bytes that waited for segments that never came."""
+        """Yields the bytes that still wait for segments which never came."""
         for end, side in self.sides.items():
             for data, after_gap, at in side.give_up():
                 yield Piece(self, end, data, after_gap, time, at)
@@ -85,7 +85,8 @@ class _Side:
         self.ended = False
 
     def take(self, segment: Segment) -> Iterator[Passed]:
-        """Yields the bytes that are complete now, and whether bytes are missing before them."""
+        """Yields the bytes that can be passed on now because no earlier bytes are awaited, and whether bytes are missing before
+        them."""
         sequence = segment.sequence
         if segment.flags & SYN:
             self._next = sequence = (sequence + 1) & _ALL
@@ -126,7 +127,7 @@ class _Side:
             yield from self._held_ones()
 
     def _held_ones(self) -> Iterator[Passed]:
-        """Yields the held bytes that now follow without a gap, and drops bytes that were already yielded."""
+        """Yields those held bytes that now follow without a gap. Bytes that were already yielded are dropped."""
         while ready := [each for each in self._held if self._ahead(each) == 0 or self._ahead(each) >= _HALF]:
             for sequence in ready:
                 yield from self._pass(sequence, *self._held.pop(sequence), False)
@@ -171,6 +172,6 @@ class Streams:
                 del self._streams[oldest]
 
     def rest(self) -> Iterator[Piece]:
-        """Yields the bytes that waited for segments missing in the capture."""
+        """Yields the bytes that still wait for segments which the capture lacks."""
         for stream in self._streams.values():
             yield from stream.rest(self._time)

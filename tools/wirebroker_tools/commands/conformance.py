@@ -73,7 +73,8 @@ class Play:
 
 
 def _wanted(options: argparse.Namespace) -> dict[VersionMode, tuple[list[Scenario], Play]]:
-    """For each choice of request versions, the scenarios to replay and their settings. Raises ValueError."""
+    """Returns the scenarios to replay, and the settings of the replay, for each way of choosing request versions. Raises
+    ValueError."""
     only = options.only.split(",") if options.only else None
     profile = cast(ProfileName, options.profile or f"{PREFIX}{BASE}")
     release = profile.removeprefix(PREFIX)

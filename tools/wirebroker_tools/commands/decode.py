@@ -19,7 +19,7 @@ from wirebroker_tools.decode.frames import decode_all
 from wirebroker_tools.decode.show import lines
 
 LONGEST_NAME = 256
-"""A longer argument is not the name of a file."""
+"""If an argument is longer than this, it is not the name of a file."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -54,7 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(name: str, data: bytes) -> None:
-    """Raises UnknownForm if the data is known to be neither requests, responses nor record batches."""
+    """Raises UnknownForm if the data is certainly something else than requests, responses or record batches, such as a
+    capture."""
     if is_capture(data[:4]):
         raise UnknownForm(f"this is a capture; `wirebroker trace show {name}` reads it")
     if sentence := other_file(name if os.path.lexists(name) else "", data[:LONGEST_START]):
@@ -66,7 +67,7 @@ def _check(name: str, data: bytes) -> None:
 
 
 def _absent(text: str) -> str:
-    """Returns the end of the error message if the user may have meant the argument as the name of a file."""
+    """If the user may have meant the argument as the name of a file, returns the end of the error message, else ""."""
     may_be_name = text != "-" and len(text) < LONGEST_NAME and not any(map(str.isspace, text)) and set(text) - set(hexdigits)
     return "; there is no file of this name" if may_be_name and not os.path.lexists(text) else ""
 

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def frames_in(text: str) -> Iterator[Any]:
-    """Yields the JSON values in a text, which stand one after another or in a list. Raises ValueError."""
+    """Yields the JSON values in a text. The values stand one after another, or in a list. Raises ValueError."""
     decoder, pos = json.JSONDecoder(), 0
     while (pos := len(text) - len(text[pos:].lstrip())) < len(text):
         value, pos = decoder.raw_decode(text, pos)

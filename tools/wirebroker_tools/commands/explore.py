@@ -109,7 +109,7 @@ def _baseline(path: str | None) -> dict[str, list[str]]:
 
 
 def _is_known(result: Result, known: dict[str, list[str]]) -> bool:
-    """Tells whether the baseline already has all outcomes of this case."""
+    """Tells whether the baseline has all outcomes of this case already."""
     return set(result["outcomes"]) <= set(known.get(result["id"], ()))
 
 

@@ -34,10 +34,10 @@ KEY_BYTES = 16
 LARGEST_RESPONSE = 64 * 1024 * 1024
 """A response has at most this many bytes. The Metadata of 100,000 partitions has about five million bytes."""
 PATIENCE = 10
-"""A whole response may take request.timeout.ms times this factor; request.timeout.ms itself limits the wait for the next
-byte."""
+"""A whole response may take this many times as long as request.timeout.ms. The wait for the next byte may take
+request.timeout.ms."""
 SHOWN = 6
-"""The output names this many omitted settings. The written file names all omitted settings."""
+"""The output names at most this many omitted settings. The written file names all omitted settings."""
 SECURED = "; if this listener has TLS or SASL, --command-config tells how to reach it"
 
 
@@ -90,7 +90,7 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write the file as a whole: an earlier file stays until the new file is complete. Raises UsageError."""
+    """Write the file, and replace an earlier file only when the new file is complete. Raises UsageError."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         beside.write_text(text, encoding="utf-8")

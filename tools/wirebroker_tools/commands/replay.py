@@ -58,7 +58,7 @@ NOT_READY = frozenset(
 TOLD_EVERY_S = 5.0
 """Seconds between two lines about the progress."""
 FETCH_WAIT_MS = 2000
-"""A replayed Fetch whose recorded response has records has at least this max_wait_ms."""
+"""If the recorded response to a Fetch has records, the replayed Fetch has at least this max_wait_ms."""
 PAUSE_S = 0.1
 """Seconds between two attempts while a coordinator is not ready."""
 Address = tuple[str, int]
@@ -136,7 +136,7 @@ class _Line:
     awaited: deque[tuple[int, bytes]] = field(default_factory=deque)
     """The correlation id and the bytes of each request whose response has not been compared yet."""
     arrived: deque[bytes] = field(default_factory=deque)
-    """Responses that were read before their turn, because the connection had to log in again."""
+    """Responses that were read early, because the connection had to log in again."""
 
 
 class Replay:
@@ -289,7 +289,7 @@ class Replay:
             self._send_to((number, address), asked.connection.node_id, header.correlation_id, made, part)
 
     def _wait_for_recorded(self, request: Message, correlation_id: int, number: int) -> None:
-        """Let a Fetch wait for records if its recorded response has records. Any other Fetch does not wait.
+        """If the recorded response to a Fetch has records, let the Fetch wait for records. Any other Fetch does not wait.
 
         The replay sends the producers' requests at other times than the recorded clients did, so the recorded max_wait_ms does
         not fit.
@@ -300,8 +300,8 @@ class Replay:
             request.max_wait_ms = max(request.max_wait_ms, FETCH_WAIT_MS) if has_records else 0
 
     def _parts(self, key: int, request: Message) -> Iterator[tuple[Address, Message]]:
-        """Yields the parts of a request, split by the leaders of its partitions, with the address of each leader. A Fetch of a
-        fetch session is not split.
+        """Splits a request by the leaders of its partitions. Yields each leader's address, and the part of the request for this
+        leader. A Fetch of a fetch session is not split.
         """
         nodes = {}
         if key in TO_LEADERS and getattr(request, "session_epoch", -1) < 0:
@@ -367,8 +367,8 @@ class Replay:
                 self._sessions[number, session_id] = key[1]
 
     def _response(self, line: _Line, recorded: RecordedExchange) -> bytes:
-        """Returns the response to the oldest request. While the request's coordinator is not ready, sends the request again, as
-        clients do. If another broker has become the coordinator, sends the request to this broker.
+        """Returns the response to the oldest request. While the request's coordinator is not ready, this method sends the
+        request again, as clients do. If another broker has become the coordinator, the request is sent to this broker.
         """
         exchange, end, at = recorded.exchange, time.monotonic() + self._timeout, line
         _, made = line.awaited.popleft()
@@ -411,7 +411,7 @@ def _codes(frame: bytes, key: int, version: int) -> set[int]:
 
 
 def _topics(events: Iterable[Recorded]) -> dict[str, int]:
-    """Returns the topics that existed when the session first requested them, with their partitions."""
+    """Returns the topics that existed when the session first requested them, with their numbers of partitions."""
     found: dict[str, int] = {}
     told: dict[str, bool] = {}
     for event in events:

@@ -34,7 +34,7 @@ from wirebroker_tools.traces.timeline import timelines
 
 _CLOCK = re.compile(r"(\d\d?):(\d\d)(?::(\d\d)(?:[.,](\d{1,3}))?)?")
 MOST_UNREAD = 10
-"""At most this many lines are reported because they are not rows."""
+"""Lines that are not rows are reported, but at most this many of them."""
 PAUSE_S = 0.2
 """Seconds between two reads of a followed file."""
 
@@ -202,7 +202,7 @@ def _follow(file: BinaryIO, selection: Selection) -> int:
 
 
 def appended(file: BinaryIO) -> Iterator[bytes]:
-    """Yields the lines of a file, and then, without an end, each line that is appended to the file.
+    """Yields the lines of a file. Then waits for further lines, and yields each line that is appended to the file.
 
     If the file is truncated, it is read again from its start. After a rotation the new file is read.
     """
@@ -237,8 +237,8 @@ def _in_its_place(file: BinaryIO) -> BinaryIO | None:
 
 
 def read_rows(name: str, lines: Iterable[bytes], *, follows: bool = False) -> Iterator[Row]:
-    """Yields the rows in these lines. Lines that are not rows are left out. The first MOST_UNREAD of such lines are reported:
-    with `follows` at once, else as soon as a row comes. Raises OtherFile if the input has lines, but no rows."""
+    """Yields the rows in these lines. Lines that are not rows are left out. The first MOST_UNREAD lines that are not rows are
+    reported: with `follows` at once, else as soon as a row comes. Raises OtherFile if the input has lines, but no rows."""
     name, told, unread, rows = _name_of(name), list[str](), 0, 0
     for number, text in enumerate(lines, 1):
         row = None
@@ -303,13 +303,13 @@ class Selection:
         return bool(self._subjects)
 
     def of_run(self, rows: Iterable[Row]) -> Selection:
-        """Returns a selection with the same flags for the rows of one run."""
+        """Returns a selection for the rows of one run, with the flags of this selection."""
         selection = Selection(self.options, self._day)
         selection.learn(rows)
         return selection
 
     def learn(self, rows: Iterable[Row]) -> None:
-        """Note facts in these rows that other rows lack, such as a client's name.
+        """Note facts that these rows have and other rows lack, such as a client's name.
 
         If a time in the flags has no date, the time is on the day of the first row.
         """

@@ -1,8 +1,9 @@
 """The step `exchange`: sends any request, given by the names of its fields, and records all fields of the response.
 
-In a request `@T` is a topic of the run, `#T` the topic's id, `@g` any other name of the run, and `0x…` bytes. The response is
-recorded in the same form, without fields that have their default value. In place of an error message, the recording has only
-whether the response has a message. In place of a batch, the recording has the batch's first offset and number of records.
+In a request, `@T` stands for a topic of the run, `#T` for the topic's id, `@g` for any other name of the run, and `0x…` for
+bytes. The response is recorded in the same form, without fields that have their default value. In place of an error message,
+the recording has only whether the response has a message. In place of a batch, the recording has the batch's first offset and
+number of records.
 """
 
 from __future__ import annotations

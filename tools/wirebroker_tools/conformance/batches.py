@@ -39,7 +39,8 @@ def batch(step: Step, timestamp: int) -> bytes:
 
 
 def altered(sound: bytes, step: Step) -> bytes:
-    """Applies the step's alterations to a batch. The CRC is computed after the alterations, unless the step alters the CRC."""
+    """Applies the step's alterations to a batch. The CRC is computed after the alterations, unless the step itself alters the
+    CRC."""
     made = bytearray(sound)
     header = read_header(made)
     changes = {field: step[name] for name, field in _ALTERED.items() if name in step}

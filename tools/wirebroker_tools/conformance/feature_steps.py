@@ -8,7 +8,7 @@ from wirebroker_tools.conformance.run import Run
 from wirebroker_tools.conformance.steps import shown
 
 FORM = {0: "allow_downgrade", 1: "upgrade_type", 2: "upgrade_type"}
-"""The name of the third field of an update, by the request's version."""
+"""By the request's version: the name of the third field of an update, which says whether the level may be lowered."""
 
 
 def _levels(run: Run) -> dict[str, int]:
@@ -35,7 +35,7 @@ def _update(run: Run, step: Json) -> Json:
 
 
 def _features(run: Run, step: Json) -> Json:
-    """Returns the features that ApiVersions returns, in the order of their names."""
+    """Returns the features in the response to ApiVersions, in the order of their names."""
     response = run.ask("ApiVersions", step, 4, client_software_name="wirebroker", client_software_version="1")
     return {
         "supported": sorted([each.name, each.min_version, each.max_version] for each in response.supported_features),

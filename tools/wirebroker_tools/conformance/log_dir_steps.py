@@ -1,4 +1,4 @@
-"""The steps of scenarios about a broker with several log directories, which steps name by their numbers in `log.dirs`."""
+"""The steps of scenarios about a broker with several log directories. A step names a directory by its number in `log.dirs`."""
 
 from __future__ import annotations
 

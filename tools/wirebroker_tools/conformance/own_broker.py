@@ -1,4 +1,5 @@
-"""The broker for a replay without an address: in this process, with a clock and restarts that the replay controls."""
+"""The broker for a replay if no address of a broker is given. It runs in this process. The replay moves its clock and restarts
+it."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ class OwnBroker:
 
     def __enter__(self) -> OwnBroker:
         self.kafka.start()
-        # Topics are created at once. The recorded client paused between its retries, and Kafka created the topic in a pause; a
-        # replay retries without a pause.
+        # Topics are created at once, because a replay retries without a pause. The recorded client paused between its retries,
+        # and Kafka created the topic in a pause.
         self.kafka._call(lambda engine: setattr(engine.cluster, "auto_creation_ms", 0))
         # The name of a deleted topic can be used again only after LOADING_MS, because the replay may be slower than the
         # recording.

@@ -14,7 +14,7 @@ from wirebroker_tools.conformance.run import Run
 from wirebroker_tools.conformance.steps import shown
 
 NOT_MUTED = 0.5
-"""A connection that is not muted responds within this many seconds."""
+"""If a response comes within this many seconds, the connection is not muted."""
 
 
 def _alter(run: Run, step: Json) -> Json:
@@ -95,7 +95,7 @@ def _of(run: Run, step: Json) -> Connection:
 
 
 def _produce(run: Run, step: Json) -> Json:
-    """Send a Produce. The throttle time of a client's first Produce depends only on the size of the Produce."""
+    """Send a Produce. For a client's first Produce, the throttle time depends only on the size of the Produce."""
     entry = {"pid": -1, "epoch": -1, "seq": -1, "n": step["n"]}
     records = record_data(entry, 1_000)
     data = {"name": run.topic(step), "partition_data": [{"index": 0, "records": records}]}

@@ -24,11 +24,11 @@ from wirebroker_tools.conformance.run import Run
 from wirebroker_tools.conformance.versions import Announced
 
 PAUSE, WITHIN = 0.02, 10.0
-"""The replay asks for the state at intervals of this many seconds, and waits for at most this many seconds."""
+"""The replay asks for the state at intervals of PAUSE seconds, and waits for at most WITHIN seconds."""
 COORDINATOR_CODES = (14, 15, 16)
-"""The errors for a loading, unavailable or wrong coordinator; the client repeats a request that gets one of these errors."""
+"""The errors for a loading, unavailable or wrong coordinator. If a request gets one of these errors, the client repeats it."""
 DESCRIBING = "DescribeTransactions"
-"""The API that shows most of a transaction's state. Releases before 3.0 do not have this API."""
+"""Of all APIs, this API shows most about the state of a transaction. Releases before 3.0 do not have it."""
 _GROUP, _TRANSACTION = 0, 1
 _ENDING = (2, 3)
 """The numbers of the states PrepareCommit and PrepareAbort in the transaction log."""
@@ -113,7 +113,7 @@ def _asking(run: Run) -> Iterator[WireClient]:
 
 
 def _values(steps: Any, key: str) -> Iterator[str]:
-    """Yields every non-empty text under this key, at any depth of the steps."""
+    """Yields every non-empty text that a dict in the steps has under this key, at any depth."""
     if isinstance(steps, dict):
         if isinstance(steps.get(key), str) and steps[key]:
             yield steps[key]

@@ -21,8 +21,8 @@ RECORDINGS = [
 OWN = {"4.4": "kafka-4.4.0.json"}
 """For each release, the file of the scenarios that only this release and newer releases support."""
 NOT_COMPARED = ("n", "n_v0", "len", "text")
-"""The values that are not compared: the number of advertised APIs, because a broker with fewer APIs may handle its APIs as
-Kafka does; and the texts that wirebroker writes for unreadable data.
+"""Two kinds of values are not compared. One is the number of advertised APIs, because a broker with fewer APIs may handle these
+APIs as Kafka does. The other is the texts that wirebroker writes for unreadable data.
 """
 LEFT_OUT = "left out: Kafka did not repeat it"
 """The placeholder for the response to a step if two runs of a real Kafka gave different responses."""
@@ -99,7 +99,8 @@ class Scenario:
     ran_on: str
     steps: list[Json]
     expected: list[Any] | None = None
-    """For a release other than the base release: its response to each step, normalised. LEFT_OUT is not compared."""
+    """For a release other than the base release: the normalised response of this release to each step. LEFT_OUT is not
+    compared."""
 
     @property
     def secured(self) -> bool:
@@ -210,14 +211,14 @@ def _partition_index(partition: Any) -> int:
 
 
 def _marker_value(value: str) -> str:
-    """Returns the value of an end marker with "epoch 0 or more" in place of its last four bytes, the coordinator epoch."""
+    """Returns the value of an end marker. Its last four bytes, the coordinator epoch, are replaced by "epoch 0 or more"."""
     if len(value) == _MARKER_HEX and int(value[4], 16) < 8:
         return f"{value[:4]}, epoch 0 or more"
     return value
 
 
 def normalised(observed: Iterable[Any]) -> list[Any]:
-    """Returns the observations of one run's steps in a form in which runs can be compared."""
+    """Returns the observations of a run in a form that can be compared with the observations of another run."""
     normalise = Normaliser()
     return [normalise(each) for each in observed]
 
@@ -234,7 +235,7 @@ def compare(scenario: Scenario, observed: list[Json]) -> list[Difference]:
 
 
 def deliberate(difference: Difference) -> bool:
-    """Tells whether the difference is the only deliberate difference: to a Produce with null records wirebroker returns
-    INVALID_RECORD. Kafka 4.x never responds to such a Produce; earlier releases return other errors, often twice."""
+    """Tells whether this is the only difference that is deliberate. If a Produce has null records, wirebroker returns
+    INVALID_RECORD, Kafka 4.x never responds, and earlier releases return other errors, often twice."""
     null_records = difference.step.get("op") == "produce" and difference.step.get("raw_hex", "") is None
     return null_records and str(difference.got.get("error", "")).startswith("87 ")

@@ -1,4 +1,5 @@
-"""The recordings of other releases. They have only the steps whose response differs from the response of the base release.
+"""The recordings of other releases. A recording has only those steps whose response differs from the response of the base
+release.
 
 Each scenario was played twice with the API versions that it names, and twice with lower versions that the release announces. A
 step is left out if its two plays gave different responses. Observations are stored in the form in which they are compared: ids
@@ -23,7 +24,8 @@ BASE, PREFIX = messages.BASE.rpartition(".")[0], "kafka-"
 """The release whose recording contains every step, and the prefix in the names of profiles."""
 MODES: tuple[VersionMode, ...] = ("named", "clamped")
 UNREADABLE = {"conn": "unreadable"}
-"""The observation if a response belongs to another request: some releases may respond twice to a Produce with null records."""
+"""The observation of a step if a response belongs to another request. This happens because some releases may respond twice to a
+Produce with null records."""
 Steps = dict[str, Json]
 """Observations by the number of their step, as text."""
 
@@ -46,7 +48,7 @@ class ReleaseRecording:
     def add(self, scenario: Scenario, versions: VersionMode, rounds: Sequence[list[Json]], *, again: bool = False) -> None:
         """Add a scenario's observations: one list for each time that the scenario was played.
 
-        With `again`, the steps that differ from the present recording of the scenario are left out, too.
+        With `again`, a step is also left out if it differs from the present recording of the scenario.
         """
         base = normalised(row["observed"] for row in scenario.steps)
         first, *others = [normalised(observed) for observed in rounds]

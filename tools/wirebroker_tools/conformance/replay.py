@@ -22,7 +22,7 @@ ALL_OPERATIONS = OPERATIONS | QUOTA_OPERATIONS | TOKEN_OPERATIONS | FEATURE_OPER
 
 
 def replay(scenario: Scenario, broker: ReplayTarget, versions: VersionMode = "named") -> tuple[list[Json], list[Difference]]:
-    """Replay one scenario. Returns the observation of each step, and the differences from the recording."""
+    """Replay one scenario. Returns what was observed in each step, and the differences from the recording."""
     observed = play(Run(scenario, broker, versions))
     return observed, compare(scenario, observed)
 
@@ -30,8 +30,8 @@ def replay(scenario: Scenario, broker: ReplayTarget, versions: VersionMode = "na
 def play(run: Run, pause: float = 0) -> list[Json]:
     """Do the steps of a scenario and close the connections. Returns the observation of each step.
 
-    `pause` is the time in seconds to wait after a change of settings, quotas or credentials: a busy Kafka responds before it
-    applies the change.
+    `pause` is the time in seconds to wait after a change of settings, quotas or credentials, because a busy Kafka responds
+    before it applies the change.
     """
     observed = []
     try:

@@ -17,10 +17,11 @@ from wirebroker_tools.conformance.versions import Announced, VersionMode
 
 _REFERENCE = re.compile(r"\$(\w+)\.(\w+)([+-]\d+)?")
 BEHIND_MS = 750
-"""Batches are dated back by this many ms, so that their timestamps differ from the broker's time of an append.
+"""A batch gets a timestamp that is this many ms before the present time, so that the timestamp differs from the broker's time
+of the append.
 
-Retention checks run every half second, and a batch is dated back by more than half a second. Therefore, with retention.ms=1000,
-a batch is gone a second after its append, at whatever moment the checks run.
+Retention checks run every half second, and this time is longer than half a second. Therefore, with retention.ms=1000, a batch
+is gone one second after its append, at whatever moment the checks run.
 """
 CLOCKS_APART_MS = 2000
 """A time from a broker counts as its present time if it differs from this machine's clock by at most this many ms."""
@@ -52,7 +53,7 @@ class ReplayTarget(Protocol):
 
 @dataclass(slots=True)
 class Token:
-    """A delegation token, with the values from the latest response about the token."""
+    """A delegation token. The values are from the latest response about the token."""
 
     token_id: str
     secret: bytes
@@ -67,7 +68,7 @@ class Run:
         self.broker = broker
         self.versions = versions
         self.lowered = False
-        """True if a version was lowered, or would be lowered with versions "clamped"."""
+        """True if the version of a request was lowered, or would be lowered with versions "clamped"."""
         self.client = WireClient(*broker.address)
         self._clients: dict[str, WireClient] = {}
         self.scenario = scenario
@@ -86,7 +87,7 @@ class Run:
         self._began = broker.now()
 
     def resolve(self, value: Any) -> Any:
-        """Replace references to earlier results, like `$p.epoch+1`, by their values."""
+        """Replace each reference to an earlier result, like `$p.epoch+1`, by its value."""
         if isinstance(value, dict):
             return {key: self.resolve(item) for key, item in value.items()}
         if isinstance(value, list):
@@ -170,7 +171,7 @@ class Run:
         return timestamp
 
     def append_time(self, answered: int, base_offset: int) -> Any:
-        """Returns a LogAppendTime in the form in which the recording has it."""
+        """Returns a text that stands for a LogAppendTime in a recording."""
         if answered == -1:
             return -1
         if answered in self._batches:

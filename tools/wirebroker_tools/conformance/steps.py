@@ -41,7 +41,8 @@ def _operation(function: Operation) -> Operation:
 
 
 def _repeated(again: Callable[[Json], Codes]) -> Callable[[Operation], Operation]:
-    """Makes an operation repeat itself while its error is one of the codes that `again` returns for the step."""
+    """Decorates an operation. The operation is repeated while its error is one of the codes that `again` returns for the
+    step."""
 
     def decorate(function: Operation) -> Operation:
         def operation(run: Run, step: Json) -> Json:
@@ -69,8 +70,8 @@ def _repeat(run: Run, ask: Callable[[], Json], again: Codes) -> Json:
 
 
 def _concurrent(step: Json) -> Codes:
-    """Returns the error after which a step is repeated: CONCURRENT_TRANSACTIONS, while the producer's last transaction is still
-    ending."""
+    """Returns the error after which a step is repeated: CONCURRENT_TRANSACTIONS, which a producer gets while its last
+    transaction is still ending."""
     return () if step.get("no_retry") else (CONCURRENT,)
 
 
@@ -280,7 +281,7 @@ def _records(run: Run, data: bytes) -> list[Json]:
 
 
 def _text(run: Run, value: bytes | None) -> str | None:
-    """Returns the bytes as text. The names of the run are replaced as in the step `exchange`."""
+    """Returns the bytes as text. The names of the run are replaced by `@T`, `@g` and so on, as in the step `exchange`."""
     return None if value is None else own_names(value.decode(), run)
 
 

@@ -14,7 +14,7 @@ from wirebroker_tools.conformance.run import Run, Token
 from wirebroker_tools.conformance.steps import OPERATIONS, shown, tokens_taken
 
 STEP_MS = 10_000
-"""The precision in ms of a recorded time that depends on when a request was sent."""
+"""If a recorded time depends on when a request was sent, it is rounded to this many ms."""
 BY_TOKEN = ",tokenauth=true"
 
 

@@ -1,4 +1,5 @@
-"""The API versions that a broker announces, and the lower versions that a replay uses because of the announced versions."""
+"""The API versions that a broker announces, and the versions that a replay uses if the broker does not announce the named
+versions."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ broker has ("clamped")."""
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """The newest version of each API by the API's name. A broker without ApiVersions is assumed to have every version."""
+    """The newest version of each API, by the API's name. If a broker does not respond to ApiVersions, it counts as having every
+    version."""
 
     newest: Mapping[str, int]
 
@@ -32,7 +34,7 @@ class Announced:
         return cls({api_name(each.api_key): each.max_version for each in told})
 
     def lowered(self, api: str, version: int) -> int:
-        """Returns the version, or the broker's newest version of the API if the newest version is lower."""
+        """Returns `version`, or the broker's newest version of the API if it is lower than `version`."""
         return min(version, self.newest.get(api, version))
 
     def lacks(self, api: str) -> bool:

@@ -41,11 +41,11 @@ NUMBERS = (
 """The fields of a batch header that are copied as numbers."""
 CODEC_MASK = 0x07
 MAGIC = 2
-"""The magic of a batch. At the same position, an entry of a message set has the magic 0 or 1."""
+"""The magic byte of a batch. An entry of a message set has the magic byte 0 or 1 at the same position."""
 
 
 CUT = "cut_batch_of"
-"""In plain data, the whole size of a batch that is cut off."""
+"""In plain data, the field with the full size of a batch that is cut off."""
 
 
 class RecordData:

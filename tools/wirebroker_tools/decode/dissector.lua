@@ -36,13 +36,13 @@ local function range(c, size)
   return c.tvb(c.pos, size)
 end
 
--- A range that may be empty. Wireshark allows no empty range after the last byte, so such a range gets the last byte.
+-- A range that may be empty. Wireshark allows no empty range after the last byte. In its place, this returns the last byte.
 local function shown(c, from, to)
   if to > from then return c.tvb(from, to - from) end
   return from < c.tvb:len() and c.tvb(from, 0) or c.tvb(from - 1, 1)
 end
 
--- A number in groups of seven bits, the lowest first, of at most so many bytes.
+-- A number in at most `most` groups of seven bits, one in each byte. The lowest group comes first.
 local function groups(c, most)
   local value, factor = 0, 1
   for _ = 1, most do
@@ -275,7 +275,7 @@ local function state(pinfo)
   return streams[id]
 end
 
--- Whether bytes look like the beginning of a request.
+-- Whether the bytes look like the beginning of a request.
 local function is_request(tvb)
   if tvb:len() < 14 then return false end
   local size, api, version, name = tvb(0, 4):int(), APIS[tvb(4, 2):int()], tvb(6, 2):int(), tvb(12, 2):int()
@@ -369,7 +369,7 @@ end
 
 local tls = Dissector.get("tls")
 
--- Whether a record of TLS begins here: a port of Kafka may speak TLS, whose dissector decrypts with a log of keys.
+-- Whether a TLS record begins here. A port of Kafka may speak TLS. With a log of keys, Wireshark's TLS dissector decrypts it.
 local function is_tls(tvb)
   local kind = tvb(0, 1):uint()
   return kind >= 20 and kind <= 23 and tvb:len() >= 3 and tvb(1, 1):uint() == 3 and tvb(2, 1):uint() <= 4

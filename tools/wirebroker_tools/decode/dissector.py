@@ -21,8 +21,7 @@ CLASSES = {
     "bool": "bool", "uint16": "uint", "uint32": "uint", "float64": "float", "string": "string", "uuid": "string",
     "bytes": "bytes", "records": "bytes",
 }  # fmt: skip
-"""For each type of field, the kind of value that Wireshark uses. Types that are not listed here are numbers of the kind
-`int`."""
+"""For some types of fields, the kind of value that Wireshark uses. Any other type is a number of the kind `int`."""
 OWN_FIELDS = {
     "api": "string", "api_version": "int16", "correlation_id": "int32", "client_id": "string", "frame_size": "int32",
     "record_key": "bytes", "record_value": "bytes", "record_header": "string", "record_header_value": "bytes",
@@ -74,7 +73,7 @@ class _Tables:
         self.own = {name: self._name(name, spec) for name, spec in OWN_FIELDS.items()}
 
     def struct(self, cls: type[Struct]) -> int:
-        """Returns the position of a struct in `structs`, where the first is 1. Adds the struct if it is new."""
+        """Returns the position of a struct in `structs`, counted from 1. Adds the struct if it is new."""
         if cls not in self._numbers:
             fields = ", ".join(self._field(field) for field in cls.__wire__)
             self.structs.append(f"  {{{fields}}}, -- {cls.__name__}")
@@ -97,8 +96,8 @@ class _Tables:
         return str(self.struct(spec)) if isinstance(spec, type) else _text(spec)
 
     def _name(self, name: str, spec: str) -> str:
-        """Returns the name of a field in Wireshark's display filters. If a field of another kind already has the name, the kind
-        is appended to the name."""
+        """Returns the name of a field in Wireshark's display filters. If a field of another kind has the same name already,
+        this field's kind is appended to its name."""
         kind = CLASSES.get(spec, "int")
         for known in (name, f"{name}_{kind}"):
             if self.fields.setdefault(known, kind) == kind:

@@ -1,8 +1,8 @@
 """Converts messages that are inside bytes fields: coordinators' records, transaction markers, and messages of the consumer
 protocol.
 
-For example, bytes become `{"OffsetCommitValue": {"version": 4, …}}`. Bytes are converted only if the message would be encoded
-as exactly the same bytes, so that converting the message back gives the same bytes.
+For example, bytes become `{"OffsetCommitValue": {"version": 4, …}}`. Bytes are converted only if encoding the message would
+give exactly the same bytes. So nothing is lost when the message is converted back.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BY_FIELD = {
     "subscription": ConsumerProtocolSubscription, "assignment": ConsumerProtocolAssignment,
     "member_assignment": ConsumerProtocolAssignment,
 }  # fmt: skip
-"""If the group's members are consumers, these fields of the type bytes contain a message of the consumer protocol."""
+"""These fields of the type bytes contain a message of the consumer protocol if the members of the group are consumers."""
 INTERNAL_TOPICS = {"__consumer_offsets": GROUP_RECORDS, "__transaction_state": TRANSACTION_RECORDS}
 
 
@@ -53,8 +53,8 @@ def in_field(name: str, raw: bytes) -> Plain | None:
 
 
 def in_record(key: bytes | None, value: bytes | None, topic: str | None) -> tuple[Plain | None, Plain | None]:
-    """Returns the key and the value of a record of a coordinator's topic as messages. `topic` is None if the topic's name is
-    unknown."""
+    """Returns the key and the value of a coordinator's record as messages. Returns None in place of a message that cannot be
+    read. `topic` is None if the topic's name is unknown."""
     tables = [INTERNAL_TOPICS[topic]] if topic in INTERNAL_TOPICS else [] if topic else list(INTERNAL_TOPICS.values())
     for kinds in tables:
         for kind in kinds if key and len(key) >= _PREFIX.size else ():

@@ -1,4 +1,4 @@
-"""The forms of input and output bytes: binary, hex, base64, the output of xxd or hexdump, and a Python literal."""
+"""The forms in which bytes are read and written: binary, hex, base64, the output of xxd or hexdump, and a Python literal."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def _from_dump(text: str) -> bytes:
         match = _DUMP.fullmatch(line.strip())
         if match is None:
             raise UnknownForm(f"line {number}: this is not a line of a dump: {line[:40]!r}")
-        # Two spaces or a bar separate the bytes from the characters. hexdump also has two spaces in the middle of the bytes.
+        # In a line, two spaces or a bar come between the bytes and the characters. hexdump also has two spaces in the middle of
+        # the bytes.
         columns = re.split(r"\s\|", match[1] or "")[0]
         pairs = re.match(r"(?:[0-9a-f]{2}){1,2}(?:\s{1,2}(?:[0-9a-f]{2}){1,2}(?=\s|$))*", columns, re.IGNORECASE)
         found += bytes.fromhex("".join(pairs[0].split()) if pairs else "")[:_WIDTH]

@@ -44,7 +44,8 @@ class Decoded:
 
     plain: dict[str, Any]
     size: int
-    """the number of bytes of the frame, including the four bytes of the size field if the input has a size field"""
+    """the number of bytes of the frame; if the frame has a size field in the input, the number includes the four bytes of this
+    field"""
     complaints: list[str] = field(default_factory=list)
 
 
@@ -73,7 +74,7 @@ def decode_all(data: bytes, api: str | None = None, version: int | None = None) 
 
 
 def key_of(api: str) -> int:
-    """Returns the API key for the name or the number of an API. Raises NotRecognised."""
+    """Returns the key of an API, which is given by its name or its number. Raises NotRecognised."""
     names = {name.lower(): key for name, key in KEYS.items()}
     key = int(api) if api.isdecimal() else names.get(api.lower(), -1)
     if key not in APIS:
@@ -103,7 +104,7 @@ def _sized(data: bytes, pos: int) -> int:
 
 
 def _frames(data: bytes, responses: bool) -> list[tuple[int, int]]:
-    """Returns the begin and the end of each frame. If the data cannot be split exactly into frames with size fields, all of it
+    """Returns the start and the end of each frame. If the data cannot be split exactly into frames with size fields, all of it
     is one frame without a size field."""
     found, pos = [], 0
     while pos < len(data):
@@ -173,8 +174,7 @@ def _left_over(cls: type[Message], count: int, pos: int) -> list[str]:
 
 
 def _body(cls: type[Message], data: bytes, version: int, pos: int, reader: RecordData) -> tuple[dict[str, Any], int]:
-    """Returns two values: a message as plain data, in which record batches are decoded, and the position after the message's
-    last byte."""
+    """Returns a message as plain data, including its record batches, and the position after the message."""
     try:
         nodes, end = read_fields(cls, data, version, pos)
     except ProtocolError as damage:

@@ -13,7 +13,7 @@ from wirebroker_tools.decode.plain import bytes_of, plain_bytes
 
 
 def plain_entry(entry: memoryview, topic: str | None) -> tuple[dict[str, Any], str]:
-    """Returns a whole entry as plain data, and a sentence about the damage of the entry, or "" if the entry is undamaged.
+    """Returns a whole entry as plain data. Also returns a sentence about the entry's damage, or "" if the entry is undamaged.
     Raises ProtocolError if the plain data could not be converted back to the same bytes.
     """
     message = read_message(entry)
@@ -48,7 +48,8 @@ def _key_and_value(message: LegacyRecord, topic: str | None) -> dict[str, Any]:
 
 
 def entry_bytes(plain: dict[str, Any], path: str) -> bytes:
-    """Returns the bytes of an entry. A wrapper is made from its `value`, and not from its `messages`. Raises PlainError."""
+    """Returns the bytes of an entry. The bytes of a wrapper come from its `value`, and not from its `messages`. Raises
+    PlainError."""
     key, value = (bytes_of(plain.get(name), embedded_bytes, f"{path}.{name}") for name in ("key", "value"))
     timestamp, attributes = plain.get("timestamp", NO_TIMESTAMP), plain.get("attributes", 0)
     return write_set([LegacyRecord(plain.get("offset", 0), plain["magic"], attributes, timestamp, key, value)])

@@ -1,7 +1,7 @@
 """Converts messages' fields to plain data that JSON can represent, and back.
 
-A string stays a string. Bytes become a string if they are printable text, else `{"hex": …}`. A UUID becomes a string as Kafka
-prints it. The field's declared type determines how a string is converted back.
+A string stays a string. Bytes become a string if they are printable text, else `{"hex": …}`. A UUID becomes a string in the
+form in which Kafka prints it. For the way back, the declared type of the field determines how a string is converted.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from wirebroker.common.suggestions import did_you_mean
 
 S = TypeVar("S", bound=Struct)
 InBytes = Callable[[str, bytes], Any]
-"""A function that converts the bytes of a named field to a message. The function returns None if the bytes are not a
-message."""
+"""A function that converts the bytes of a field to a message. Its arguments are the field's name and the bytes. The function
+returns None if the bytes are not a message."""
 FromPlain = Callable[[dict[str, Any], str], bytes]
 """A function that converts the result of an `InBytes` function back to bytes. Its second argument is the path of the field, for
 the message of PlainError."""

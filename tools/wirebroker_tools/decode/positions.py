@@ -15,7 +15,7 @@ LONGEST = 200
 
 
 class Position(NamedTuple):
-    """A field: its name, the depth of its nesting, its value as text, and the positions of its bytes (`start` to `end`)."""
+    """A field: its name, how deeply it is nested, its value as text, and the positions of its bytes (`start` to `end`)."""
 
     name: str
     depth: int

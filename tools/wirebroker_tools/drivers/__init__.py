@@ -1,7 +1,7 @@
 """A common interface to the client libraries. The interface has a few blocking calls, and each call ends in bounded time.
 
 Each library has a module with a `Producer` and, if the client can consume, a `Reader`. A library is imported only when it is
-first used, so that an error can name a missing library. The scenarios, the demo and the interoperability checks use this
+first used. If it is missing, an error can then say so. The scenarios, the demo and the interoperability checks use this
 interface.
 """
 
@@ -22,7 +22,7 @@ Report = Callable[[str, int, str], None]
 The callback gets the value, the offset (−1 if there is none) and the error ("" if there is none).
 """
 BLOCK = 2.0
-"""A call may block for this many seconds. Each client gets this limit, if it has such a setting."""
+"""A call may block for this many seconds. If a client has a setting for this limit, it gets the limit."""
 PACKAGES: dict[ClientName, str] = {
     "kafka-python": "kafka-python", "aiokafka": "aiokafka", "confluent": "confluent-kafka", "wire": "wirebroker",
 }  # fmt: skip
@@ -50,8 +50,8 @@ class ProducerSettings:
     request_timeout: int = 2000
     delivery_timeout: int = 4000
     quick: bool = True
-    """If true, the client has short timeouts and one record per batch instead of the library's defaults, so that a scenario
-    ends soon.
+    """If true, the client has short timeouts and one record per batch, so that a scenario ends soon. If false, it has the
+    library's defaults.
     """
     batches: list[int] = field(default_factory=list)
     """The numbers of records in the wire client's batches. The libraries send each record in its own batch."""

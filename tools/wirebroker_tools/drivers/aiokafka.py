@@ -1,5 +1,5 @@
-"""The client aiokafka, in an event loop of its own. aiokafka has at most one request per partition in flight, which no option
-can change.
+"""The client aiokafka, in an event loop of its own. aiokafka has at most one request per partition in flight. No option can
+change this number.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The client confluent-kafka, a wrapper of librdkafka. confluent-kafka has up to five requests in flight, even with
-idempotence."""
+"""The client confluent-kafka, a wrapper of librdkafka. With and without idempotence, confluent-kafka has up to five requests in
+flight."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Producer:
         self._report_delivered()
         if raised is not None and not len(self._producer):
             # librdkafka raises a fatal error while it serves delivery reports, and the report of the affected record may get
-            # lost. If so, the exception is the only sign of the failure.
+            # lost. Then the exception is the only sign of the failure.
             for value in list(self._pending):
                 self._outcome(value, -1, sentence(raised))
 

@@ -1,9 +1,9 @@
 """The `wire` client: a good idempotent producer in one short module, without a library.
 
 The client follows Kafka's rules (KIP-98, KIP-360). The client sends unacknowledged batches again, unchanged and in order. After
-OUT_OF_ORDER_SEQUENCE_NUMBER the client sends the batch again if an earlier batch failed. If no earlier batch failed, the client
-raises its epoch and begins at sequence 0. Unlike the libraries, this client accepts any number of requests in flight and any
-first sequence. The client does not support transactions.
+OUT_OF_ORDER_SEQUENCE_NUMBER, the client sends the batch again with unchanged sequences if an earlier batch failed, too.
+Otherwise it raises its epoch, and begins at sequence 0. Unlike the libraries, this client accepts any number of requests in
+flight and any first sequence. The client does not support transactions.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Producer:
         self._closed: set[str] = set()
         """The leaders to which nothing more is sent in this round, because a send to them failed."""
         self._given_up: set[str] = set()
-        """The leaders from which no further responses can come in this round."""
+        """The leaders that can send no further responses in this round."""
         self._records: deque[tuple[str, int, str]] = deque()
         self._sizes = cycle(settings.batches or [1])
         self._unacknowledged: list[_Batch] = []

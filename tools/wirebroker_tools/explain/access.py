@@ -36,7 +36,7 @@ from wirebroker_tools.explain.words import (
 )
 
 TLS = "SSL"
-"""The value of `mechanism` in the rows about TLS handshakes."""
+"""Rows about TLS handshakes have this `mechanism`."""
 ADVICE_ON_TLS = (
     ("not to speak TLS", "the broker's port is plaintext, and the proxy speaks TLS",
      "--upstream-tls-ca of the proxy, and the port"),
@@ -61,7 +61,7 @@ ADVICE_ON_TLS = (
     ("plaintext", "the client speaks plaintext to a port with TLS", "security.protocol of the client: SSL or SASL_SSL"),
     ("--upstream-tls-ca", "the broker's port speaks TLS, and the proxy speaks plaintext", "--upstream-tls-ca of the proxy"),
 )  # fmt: skip
-"""For each text that may occur in the reason of a failed handshake: the usual cause, and the setting to look at."""
+"""Texts that may occur in the reason of a failed handshake, each with the usual cause and the setting to look at."""
 ABOUT_TLS = (
     "speaks TLS",
     "does it want TLS",
@@ -187,7 +187,7 @@ ADVICE_ON_LOGINS: tuple[tuple[str, str, str], ...] = (
     ("delegation token", "the delegation token has expired or was never created",
      tool("kafka-delegation-tokens", "--describe")),
 )  # fmt: skip
-"""For each text that may occur in the reason of a failed login: the usual cause, and the setting to look at."""
+"""Texts that may occur in the reason of a failed login, each with the usual cause and the setting to look at."""
 OF_TOKENS = {
     _PRINCIPALS: (
         "the client logs in again on an open connection (re-authentication), but its new token has another subject than its "
@@ -196,7 +196,7 @@ OF_TOKENS = {
         "callback; a client that changes its user needs a new connection",
     )
 }
-"""The causes and settings for OAUTHBEARER, where they differ from `ADVICE_ON_LOGINS`."""
+"""The causes and settings that are different for OAUTHBEARER than in `ADVICE_ON_LOGINS`."""
 
 
 def _advice_on_login(reason: str, mechanism: str) -> tuple[str, str]:
@@ -215,7 +215,8 @@ def _advice_on_login(reason: str, mechanism: str) -> tuple[str, str]:
 
 
 NAMED = 8
-"""At most this many clients are named for a denial, and at most this many denials are remembered until the next response."""
+"""A finding about a denial names at most this many clients. For each connection, at most this many denials are remembered until
+its next response."""
 FIRST_REQUESTS = frozenset(("Metadata", "FindCoordinator", "OffsetFetch", "ListOffsets", "DescribeTopicPartitions"))
 """The requests that clients send first, before they read or write."""
 
@@ -242,15 +243,15 @@ class Denials(Detector):
         self._latest: Known[int, list[_Denied]] = Known(list)
         """For each connection, the denials since the connection's latest response."""
         self._refusals: Known[int, list[ReplyRow]] = Known(list)
-        """For each connection, a list with its latest response if the response has an authorization error."""
+        """If a connection's latest response has an authorization error: a list with this response, by connection."""
 
     def begin_run(self) -> None:
         """Forget the connections, because in a new run they have other numbers."""
         self._latest, self._refusals = Known(list), Known(list)
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row. The row of the response tells which request was denied. The response's row comes after the row of the
-        denial in a broker's trace, and before that row in a proxy's trace."""
+        """Take a row. The row of the response tells which request was denied. In a broker's trace, this row comes after the row
+        of the denial; in a proxy's trace, it comes before that row."""
         if isinstance(row, AuthorizationRow):
             denied = self._found[row.principal, row.operation, row.resource_type, row.resource]
             denied.evidence.add(number, row)
@@ -316,12 +317,13 @@ class UnsupportedVersions(Detector):
     def __init__(self) -> None:
         self._refused: Known[_Sender, Evidence] = Known(Evidence)
         self._open: Known[int, dict[_Sender, Evidence | None]] = Known(dict)
-        """For each open connection, the requests that may be refused; None if the broker has answered such a request."""
+        """For each open connection: the requests that the broker may have refused, by their sender, API and version. The value
+        is None if the broker has answered such a request."""
 
     def take(self, number: int, row: Row) -> None:
         """Take a row. If the broker answers a version, the version is supported, even if Kafka 4 no longer reads it. Errors of
-        ApiVersions are ignored. Such errors are normal, because a client first sends ApiVersions in the newest version that the
-        client knows."""
+        ApiVersions are ignored: they are normal, because a client first sends ApiVersions in the newest version that it knows.
+        """
         if isinstance(row, ConnectionRow):
             if row.change == "closed":
                 self._settle(self._open.pop(row.connection))
@@ -385,7 +387,7 @@ MUTATIONS = ("CreateTopics", "DeleteTopics", "CreatePartitions")
 
 LONG_POLLS = frozenset(("Fetch", "ShareFetch"))
 LATE = 5 * SECOND
-"""If the longest time from a request to its response is at least this many ms, the finding says so."""
+"""If a response came at least this many ms after its request, the finding names the longest such time."""
 QUOTA_WINDOW = 1 * SECOND
 """The longest throttle time in ms for request_percentage: quota.window.size.seconds, by default one second
 (ClientRequestQuotaManager)."""
@@ -415,9 +417,10 @@ class Throttling(Detector):
         self._found: Known[tuple[Client, str, str, float], _Waits] = Known(_Waits)
         self._of_clients: Known[Client, list[_Waits]] = Known(list)
         self._by_faults: Known[tuple[Client, str], _Waits] = Known(_Waits)
-        """For each client and each rule: the throttling by the rule's faults."""
+        """For each client and each fault rule: how the rule has throttled the client."""
         self._faults: Known[tuple[int, int, int], list[_Waits]] = Known(list)
-        """For each node, connection and correlation id, the throttling by a fault."""
+        """For each exchange (node, connection, correlation id) with such a fault: the entries of `_by_faults` that it belongs
+        to."""
 
     def begin_run(self) -> None:
         """Forget the exchanges, because in a new run they have other numbers."""
@@ -459,7 +462,7 @@ class Throttling(Detector):
             found.moved, found.latest = found.moved + row.bytes, row.time
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields one finding for each pair of a client and a quota or fault that has throttled the client."""
+        """Yields one finding for each quota and each fault that has throttled a client."""
         for (client, rule), found in self._by_faults.items():
             told = f": it was told to wait {ms(found.total)} in all, at most {ms(found.longest)}," if found.total else ""
             yield Finding(
@@ -505,8 +508,8 @@ def _on(found: _Waits) -> str:
 
 
 def _rate(found: _Waits) -> str:
-    """Returns a sentence about the rate that the client achieved. If nothing else slows the client down, this rate is close to
-    the quota."""
+    """Returns a sentence about the rate at which the client sent or read. If nothing else slows the client down, this rate is
+    close to the quota."""
     length = found.latest - found.evidence.first_time
     if length < SECOND or not found.moved:
         return ""

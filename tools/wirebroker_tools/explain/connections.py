@@ -28,7 +28,8 @@ NAMED = 20
 SHOWN = 5
 """A sentence names at most this many clients."""
 SIGN = 5 * SECOND
-"""Connections that a broker closes at most this many ms before a connection is lost count as a first sign of the loss."""
+"""If a broker closes connections at most this many ms before another connection is lost, these connections count as a first
+sign of the loss."""
 ASKED = 3
 """After this number of FindCoordinator requests on one connection, the coordinator is considered missing."""
 ASKED_IN_ALL = 10
@@ -38,7 +39,8 @@ for a second or two."""
 
 
 def is_lost(row: ConnectionRow) -> bool:
-    """Tells whether a broker has closed or refused this connection, or could not be reached."""
+    """Tells whether the connection was lost: the broker closed it while requests were unanswered, refused it, or could not be
+    reached."""
     if row.change != "closed" or is_about_tls(row) or any(part in row.reason for part in EXPLAINED):
         return False
     if UNREACHABLE in row.reason or any(part in row.reason for part in BROKE):
@@ -265,7 +267,8 @@ class MissingCoordinators(Detector):
 
 
 def _rows_of(choice: str, lost: dict[int, Outage]) -> str:
-    """Returns a filter that selects the rows of a group or a transactional id, and the lost connections to its coordinators."""
+    """Returns a filter that selects the responses about a group or a transactional id, and the connections to its coordinators
+    that were lost."""
     closed = "".join(f" or (change=closed node={node})" for node in lost)
     return f"({choice} event=reply){closed}" if closed else f"{choice} event=reply"
 

@@ -64,20 +64,22 @@ ANSWERS: Mapping[str, frozenset[str]] = {
     "ExpireDelegationToken": frozenset(("DELEGATION_TOKEN_NOT_FOUND",)),
     "AlterPartitionReassignments": frozenset(("NO_REASSIGNMENT_IN_PROGRESS",)),
 }
-"""For each API of administrators, the errors which only say that there is nothing to do or to show."""
+"""For some APIs of administrators, the errors that only say that there is nothing to do or to show."""
 PATIENT = {"CONCURRENT_TRANSACTIONS": 300}
-"""Clients normally retry often and quickly after these errors, so only this many of them are a finding, instead of STORM."""
+"""Clients normally retry often and quickly after these errors. So for each of these errors, this number applies instead of
+STORM."""
 STORM = 20
 """If a client gets the same error this many times within some seconds, this is a finding."""
 ENDLESS, LASTS = 4, 15 * SECOND
 """If a client gets the same error this many times in a row, over this many ms or more, this is a finding."""
 LONG = {"CONCURRENT_TRANSACTIONS": 2 * MINUTE, "UNSTABLE_OFFSET_COMMIT": MINUTE} | dict.fromkeys(HANDLED, 10 * MINUTE)
-"""Errors that may last longer in a healthy cluster: the end of a transaction, and a rebalance."""
+"""For errors that may last longer in a healthy cluster, during the end of a transaction or a rebalance: the number of ms that
+applies instead of LASTS."""
 
 
 def lasts(api: str, error: str) -> int:
-    """Returns the number of ms after which an error that repeats without a success becomes a finding, or 0 if it never becomes
-    a finding."""
+    """If an error repeats without a success, it becomes a finding after some time. Returns this time in ms, or 0 if the error
+    never becomes a finding."""
     return 0 if error == "UNSUPPORTED_VERSION" or is_answer(api, error) else LONG.get(error, LASTS)
 
 
@@ -99,7 +101,8 @@ def is_final(api: str, error: str) -> bool:
 
 
 def must_heal(api: str, error: str) -> bool:
-    """Tells whether the error refuses the request for good if the client gives up before a later request succeeds."""
+    """Tells whether the client's work is lost if the client gives up after this error, that is, before a later request
+    succeeds."""
     return api in WRITES and (error in _RETRIABLE or error in RECOVERED)
 
 

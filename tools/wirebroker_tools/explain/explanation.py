@@ -28,8 +28,8 @@ Exchange = tuple[int, int, int]
 
 
 class Explanation:
-    """Reads the rows of a trace, the oldest first, and finds problems. The memory that this needs does not grow with the
-    trace."""
+    """Reads the rows of a trace, the oldest first, and finds problems. It needs a limited amount of memory, however long the
+    trace is."""
 
     def __init__(self) -> None:
         self._skipped = 0
@@ -80,7 +80,7 @@ class Explanation:
         return ranked(map(self._with_faults, found))
 
     def _with_faults(self, finding: Finding) -> Finding:
-        """Returns the finding, with a remark if a fault of the test caused it."""
+        """Returns the finding. If a fault of the test caused it, the returned finding has a remark about this fault."""
         rows = finding.evidence.rows
         rules = [rule for each in rows if (rule := self._faults.get(_exchange(each.row)))]
         if not rules:

@@ -38,14 +38,14 @@ KINDS: dict[Kind, str] = {
     "slow_broker": "responses take long, although neither the client nor a quota made the broker wait",
     "not_committing": "a consumer of a group reads records and does not commit offsets",
 }
-"""Every kind of finding with its meaning. A problem of one kind can cause problems of later kinds, so users should fix the
-first finding first."""
+"""Every kind of finding with its meaning. A problem of one kind can cause problems of the kinds after it, so users should begin
+with the first finding."""
 FIRST, LAST = 3, 2
 """A finding keeps this many of its first rows, and this many of its latest rows."""
 
 
 AROUND = 1000
-"""The commands of a finding also show this many ms before and after the finding."""
+"""The commands in a finding also show the rows up to this many ms before and after it."""
 LONGEST_SEQUENCE = 5_000
 """A sequence diagram shows at most this many ms, because a longer diagram would fill many pages."""
 ABOUT: Mapping[str, Callable[[Row], Iterable[Any]]] = {

@@ -43,11 +43,11 @@ class _Member(Struct):
 
     evidence: Evidence = field(default_factory=Evidence)
     left: dict[int, tuple[int, ReplyRow]] = {}
-    """the connections on which the client has left the group and has not joined it again"""
+    """the connections on which the client has left the group and not joined it again"""
     removed: dict[str, None] = {}
-    """the member ids of the client that the group no longer knows: the members were removed, or have left"""
+    """the client's member ids that the group no longer knows, because the members were removed or have left"""
     away: bool = False
-    """whether the group has removed the client, and it has not joined again"""
+    """whether the group has removed the client, and the client has not joined again"""
     by_itself: int = 0
     reasons: dict[str, None] = {}
     session_timeout: int = 0
@@ -55,9 +55,9 @@ class _Member(Struct):
     assigned: str = ""
     """the partitions that are assigned to the client"""
     gave_up: dict[str, None] = {}
-    """the partitions that the client had each time it left"""
+    """the partitions that the client had when it left"""
     others: dict[str, int] = {}
-    """for each other client, how often it has joined since this client first left"""
+    """for each other client, how often the other client has joined since this client first left"""
 
     def forget(self, member_id: str) -> None:
         """Note that the group no longer knows this member id."""
@@ -98,8 +98,8 @@ class Rejoins(Detector):
                     restless.pop(next(iter(restless)))
 
     def _join(self, group: str, client: Client) -> None:
-        """Note that a client has joined. The join is counted for each client that had left the group before, because these
-        clients made the others join again."""
+        """Note that a client has joined. The join is counted for each of the other clients that had left the group before,
+        because they may have caused it."""
         for each in self._restless.get(group) or ():
             if each == client or (restless := self._members.get((group, each))) is None:
                 continue
@@ -174,14 +174,14 @@ class Rejoins(Detector):
 
 
 def _comings(member: _Member, by_itself: bool) -> str:
-    """Returns the filter for rows in which members join, leave or are removed."""
+    """Returns the filter for the rows that show how members join, leave or are removed."""
     if any(isinstance(row, ReplyRow) and row.api in HEARTBEATS for _, row in member.evidence.rows):  # KIP-848
         return "api~GroupHeartbeat (member_epoch<=0 or error!=NONE)"
     return f"(api=JoinGroup or api=LeaveGroup{'' if by_itself else ' or error!=NONE'})"
 
 
 def _suffered(member: _Member) -> str:
-    """Returns the part of a sentence about the effect on the other members."""
+    """Returns a part of a sentence. It describes the effect on the other members."""
     moved = f", and {', '.join(list(member.gave_up)[:NAMES])}{' …' * (len(member.gave_up) > NAMES)} get other owners"
     others = sum(member.others.values())
     joined = f": {', '.join(sorted(filter(None, member.others))[:NAMES]) or 'others'} had to join again {times(others)} in all"
@@ -276,12 +276,12 @@ class MissingCommits(Detector):
 # Records that stop a consumer
 
 RETURNS = 3
-"""A consumer that reads from the same offset more often than this is a finding."""
+"""If a consumer reads from the same offset more often than this, this is a finding."""
 WITHIN = 10 * MINUTE
 OFFSETS = 8
 """For each partition, the detector follows at most this many offsets."""
 QUICKLY = 100
-"""If a consumer fails at most this many ms after a fetch, it has hardly processed more than the first record."""
+"""If a consumer fails at most this many ms after a fetch, it has probably processed only the first record."""
 DELIVERIES = 3
 """A record that is delivered this many times to a share group is a finding."""
 
@@ -320,8 +320,8 @@ class PoisonRecords(Detector):
         self._left: Known[Client, list[int]] = Known(list)
         """For each client, a list with the time at which it last left its group."""
         self._latest: Known[Client, dict[tuple[str, int, int], tuple[int, _Return]]] = Known(dict)
-        """For each client, the offsets from which it has fetched since it last left its group, with the time of the latest
-        fetch."""
+        """For each client, the offsets from which it has fetched since it last left its group. Each offset has the time of the
+        latest fetch from it."""
         self._committed: Known[tuple[str, str], tuple[int, int]] = Known(lambda: (-1, 0))
         """For each group and partition, the committed offset and the time since which this offset is unchanged."""
 

@@ -55,7 +55,7 @@ MOST_ERRORS = 50
 REFRESHES = 60
 """If a client gets this many Metadata responses within the window, this is a finding."""
 GIVEN_UP = 30 * SECOND
-"""If the client has not repeated a request for this many ms after a temporary error, it has given up."""
+"""If the client has not repeated a request within this many ms after a temporary error, it has given up."""
 _REMADE = "its offsets and ids belong to a topic that was deleted"
 _GIVEN_UP = "the client gave up, and no later request of this kind succeeded"
 TOO_LARGE = "MESSAGE_TOO_LARGE"
@@ -66,7 +66,7 @@ OF_OTHER_TOPICS = frozenset((
     "UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH", "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID",
     "NOT_LEADER_OR_FOLLOWER",
 ))  # fmt: skip
-"""The errors that a client gets for a topic that was deleted, whether or not another topic has the name now."""
+"""The errors that a client gets for a topic that was deleted. Another topic may have got the name since then."""
 OF_REMADE = frozenset((
     LOST_OFFSET, "UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID", "FETCH_SESSION_TOPIC_ID_ERROR",
 ))  # fmt: skip
@@ -93,7 +93,7 @@ class _Errors(Struct):
     """the number of errors of each partition, if the rows name partitions"""
     connection: int = -1
     connections: int = 0
-    """the number of errors that came on another connection than the error before"""
+    """the number of errors that came on another connection than the previous error"""
     node: int = -1
     producer: tuple[int, int] = (-1, -1)
     """the id and epoch of the producer that got the latest error"""
@@ -180,7 +180,8 @@ class Refusals(Detector):
         self._verdicts: Known[Client, dict[str, _Errors]] = Known(dict)
         """The errors of batches. A Produce with acks=0 has no response, and a trace of verdicts has no responses at all."""
         self._unread: Known[Client, list[tuple[str, str]]] = Known(list)
-        """The errors in the response to a client's Fetch, with their partitions. The row of the response follows."""
+        """The errors in the response to a client's Fetch, with their partitions. They are kept until the row of the response
+        comes."""
         self._stored: Known[tuple[Client, str], list[int]] = Known(list)
         """For each client and topic, a list with the size in bytes of the largest batch that was stored."""
         self._producers: Known[int, _Producer] = Known(_Producer)
@@ -395,7 +396,7 @@ def _batch(row: ProduceRow) -> tuple[str, int, int, int, int]:
 
 
 def _exactly(evidence: Evidence) -> str:
-    """Returns words for when errors occurred, and for how long."""
+    """Describes when the errors occurred, and for how long."""
     if not evidence.span:
         return f"at {at(evidence.first_time)}"
     return f"in {ms(evidence.span)}, from {at(evidence.first_time)} to {at(evidence.last_time)}"

@@ -15,11 +15,12 @@ from wirebroker_tools.explain.words import MINUTE, SECOND, at, between, counted,
 SLOW = 2 * SECOND
 VERY_SLOW = 4 * SECOND
 OFTEN = 3
-"""This number of slow responses of a node is a finding. A single very slow response is a finding, too."""
+"""If a node has sent this many slow responses, this is a finding. A single very slow response is a finding, too."""
 LONG_POLLS = frozenset(("Fetch", "ShareFetch", "JoinGroup", "SyncGroup"))
-"""The APIs whose requests may wait for records or for members, so that a late response does not mean a slow broker."""
+"""The APIs whose requests may wait for records or for members. A late response to such a request does not mean that the broker
+is slow."""
 MAYBE_SILENT = "Produce"
-"""The API whose requests may get no response. With acks=0 a Produce gets no response, and the rows do not show acks."""
+"""A Produce with acks=0 gets no response. The rows do not show acks, so a Produce without a response may be normal."""
 
 
 class _Slow(Struct):
@@ -175,7 +176,7 @@ class LeaderMoves(Detector):
             moves.restless = True
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields one finding for all partitions with the same leaders."""
+        """Yields one finding for all partitions whose leader moved between the same brokers."""
         for (topic, partition), moves in self._moves.items():
             if moves.restless:
                 nodes = ", ".join(str(leader) for _, leader in moves.leaders)

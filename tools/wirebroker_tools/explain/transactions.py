@@ -94,7 +94,7 @@ class Transactions(Detector):
     def __init__(self) -> None:
         self._known: Known[str, _Transaction] = Known(_Transaction)
         self._names: Known[int, list[str]] = Known(list)
-        """For each producer id, a list with its transactional id."""
+        """For each producer id, a list that has only its transactional id."""
         self._writers: Known[Partition, dict[str, None]] = Known(dict)
         """For each partition: the transactional ids that have written to it, in the order of their latest writes."""
         self._ended: list[_Ended] = []
@@ -168,8 +168,8 @@ class Transactions(Detector):
                 writers.pop(next(iter(writers)))
 
     def _failed(self, known: _Transaction, name: str, number: int, row: Row, error: str) -> None:
-        """Handle an error of a producer. If the error comes after the transaction timeout, the coordinator must have aborted
-        the transaction and increased the epoch."""
+        """Handle an error of a producer. If the error comes after the transaction timeout, the coordinator has aborted the
+        transaction and increased the epoch."""
         if not error or not known.began:
             return
         known.evidence.add(number, row)

@@ -15,7 +15,7 @@ ANONYMOUS = ("User:ANONYMOUS", "")
 
 
 class Client(NamedTuple):
-    """A client, identified by the principal, the client id and the host in the rows of its requests."""
+    """A client. It is identified by the principal, the client id and the host that the rows of its requests have."""
 
     principal: str
     client_id: str
@@ -81,7 +81,8 @@ def rhythm(evidence: Evidence) -> str:
 
 
 def tool(name: str, options: str) -> str:
-    """Returns a command with one of Kafka's own scripts. All these scripts need a broker's address."""
+    """Returns a command that runs one of Kafka's own scripts. The command includes the address of a broker, which every script
+    needs."""
     return f"{name}.sh --bootstrap-server BROKER:9092 {options}"
 
 

@@ -2,8 +2,8 @@
 
 Within a file, a name has the same hash everywhere. For example, the hash of a topic's name is the same in the topic and in the
 ACLs for it. The key of the hash is not kept. So the hashes of two files cannot be compared, and nobody can find a name by
-hashing guesses. If a name begins with the prefix of a prefixed ACL, its hash begins with the hash of the prefix. Otherwise no
-hash is a prefix of another hash.
+hashing guesses. If a name begins with the prefix of a prefixed ACL, the hash of the name begins with the hash of the prefix.
+Apart from this, no hash is a prefix of another hash.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WELL_KNOWN = frozenset(
 """Group types and assignors that are not hashed, because they reveal nothing about an application."""
 SUPER_USERS = "super.users"
 TELLS_NOTHING = frozenset({"authorizer.class.name", "replica.selector.class", "sasl.enabled.mechanisms"})
-"""Settings whose values are kept even if they are free text. Other settings are kept only if the value is a number, true or
+"""Settings whose values are kept even if they are free text. Any other setting is kept only if its value is a number, true or
 false, or one of a fixed list of words.
 """
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?|true|false")

@@ -100,9 +100,9 @@ class Asked:
         return self._brokers.request(message, min(newest, ours_newest), address)
 
     def read(self, section: str, needs: str, read: Callable[[], T]) -> T | None:
-        """Returns the result of `read()`. If the broker refuses the request, does not respond to it, does not offer the API, or
-        cannot be reached, the method notes the reason and returns None. If the broker at `bootstrap` stops responding to
-        ApiVersions, the method raises the same errors as `_versions`.
+        """Returns the result of `read()`. Notes the reason and returns None if the broker refuses the request, does not
+        respond, does not offer the API, or cannot be reached. If the broker at `bootstrap` stops responding to ApiVersions, the
+        method raises the same errors as `_versions`.
         """
         self.progress(section, 0, 1)
         try:

@@ -14,7 +14,7 @@ from wirebroker_tools.learning.anonymous import SUPER_USERS
 DEFAULT = "its default"
 """Shown as the value of a setting if a cluster does not set it."""
 MISSING = "—"
-"""Shown in place of something that a cluster does not have."""
+"""Shown in place of a part that a cluster does not have."""
 
 
 class Difference(NamedTuple):
@@ -63,8 +63,8 @@ def _without_names(learned: Learned) -> Learned:
 
 
 def _unread(learned: Learned) -> dict[str, str]:
-    """Returns an error for each section that could not be read completely. If the settings of topics could not be read, this is
-    an error of the section "topics". The settings of brokers are in two sections, "settings" and "brokers".
+    """Returns an error for each section that could not be read completely. An error for the settings of topics is an error of
+    the section "topics". The settings of brokers are in two sections, "settings" and "brokers".
     """
     errors: dict[str, str] = {}
     for each in learned.unread:
@@ -78,7 +78,7 @@ def _unread(learned: Learned) -> dict[str, str]:
 def _differences(
     section: str, one: Mapping[str, Any], other: Mapping[str, Any], partly: tuple[bool, bool]
 ) -> Iterator[Difference]:
-    """Yields the differences between two mappings. If only one of the clusters has a part, this is one difference.
+    """Yields the differences between two mappings. A part that only one of the clusters has is one difference.
 
     `partly` says for each cluster whether its section was read only partly. A part that is missing in such a section is not a
     difference, because the cluster may have the part.

@@ -92,7 +92,7 @@ def _of_broker(asked: Asked, node_id: int) -> DescribeConfigsResult | None:
 
 
 def _with_source(asked: Asked, result: DescribeConfigsResult | None, source: Source) -> Settings:
-    """Returns the settings that have a value from the source `source`, even if another source overrides the value. Secrets are
+    """Returns the values of settings that come from the source `source`, even if another source overrides them. Secrets are
     left out."""
     found: Settings = {}
     for each in result.configs if result is not None else ():
@@ -203,7 +203,7 @@ def _described(asked: Asked, described: Iterable[T]) -> Iterable[T]:
 
 
 def visible(asked: Asked) -> None:
-    """Notes that topics and groups may be missing if the user is not allowed to describe all of them. For such a user, Kafka
+    """If the user is not allowed to describe all topics and groups, notes that some may be missing. For such a user, Kafka
     lists only the allowed topics and groups, without an error.
     """
 

@@ -36,7 +36,7 @@ HEADERS = {
 }
 """The response headers of the page.
 
-With these headers a browser runs only the page's own scripts, even if a client's data contain a script.
+With these headers a browser runs only the page's own scripts, even if the data of a Kafka client contain a script.
 """
 
 
@@ -67,7 +67,8 @@ async def _live_file(request: Request) -> Response:
 
 
 async def _open(request: Request) -> Response:
-    """Handles a dropped file: the body is a trace or a capture of any size. The control opens a page for the file."""
+    """Handles a dropped file. The body of the request is a trace or a capture of any size. The control opens a page for the
+    file."""
     try:
         check_sender(request)
         where = await _opened(request)

@@ -26,18 +26,18 @@ from wirebroker_tools.explain.findings import Finding
 from wirebroker_tools.traces.saved import BLOCK, Numbered, Parts, SavedRows, Search, window
 
 SLICE_S = 0.05
-"""The thread alternately indexes and searches, each for this time in seconds."""
+"""The thread indexes for this time in seconds, then searches for the same time, and so on."""
 IDLE_S = 0.05
 EXPLAINED_S = 0.5
 MOST_DRAWN = 50_000
 """At most this many rows are read for a picture."""
 PACKETS = 500
-"""Whenever this many packets of a capture have been read, the new rows are indexed."""
+"""After every so many packets of a capture, the new rows are indexed."""
 MOST_SEARCHES = 4
 BARS = 240
 """The number of bars in the page's chart of rows over time."""
 NEAR = 80
-"""The other rows of a row's exchange are searched in the block of the row, and in this many blocks before and after it."""
+"""To find the other rows of a row's exchange, the block of the row is searched, and this many blocks before and after it."""
 
 
 class SavedFile(Readable):
@@ -177,7 +177,7 @@ class SavedFile(Readable):
         return exchange_in(line, self._bytes.read) if line else None
 
     def related(self, number: int, node: int, connection: int, correlation_id: int) -> list[Numbered]:
-        """Returns the rows of the same exchange that are near the row `number` in the file."""
+        """Returns the rows of an exchange that are near the row `number` in the file."""
         block = (number - 1) // BLOCK
         needles = [b'"correlation_id":%s%d' % (space, correlation_id) for space in (b"", b" ")]
         found = []

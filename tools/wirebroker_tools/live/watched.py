@@ -16,7 +16,7 @@ from wirebroker_tools.traces.saved import Numbered
 
 
 async def rows_for_picture(source: Readable, number: int) -> Sequence[Numbered]:
-    """Returns the rows that are kept for pictures or, for a file, the rows around the row `number`."""
+    """Returns the rows that are kept for pictures. For a file, returns the rows around the row `number`."""
     if isinstance(source, SavedFile):
         return await source.rows_around(number)
     running = cast(Controlled, source)

@@ -58,8 +58,7 @@ def _windows(rows: Sequence[Numbered], wish: Wish) -> Picture:
 ALL: dict[str, Callable[[Sequence[Numbered], Wish], Picture]] = {
     "sequence": _sequence, "log": _log, "groups": _groups, "windows": _windows, "overview": _overview,
 }  # fmt: skip
-"""The functions that draw the kinds in `PICTURES`, and the function that draws the overview. (The overview shows where a window
-lies.)"""
+"""The functions that draw each kind in `PICTURES`, and the overview, which shows where a window lies."""
 
 
 def draw(kind: str, rows: Sequence[Numbered], wish: Wish) -> Picture:

@@ -36,7 +36,7 @@ IDLE = frozenset((
     "ApiVersions", "Fetch", "ShareFetch", "GetTelemetrySubscriptions", "Heartbeat", "ConsumerGroupHeartbeat",
     "ShareGroupHeartbeat", "StreamsGroupHeartbeat", "Metadata", "SaslHandshake", "SaslAuthenticate", "Connect", "Disconnect",
 ))  # fmt: skip
-"""The requests that a client sends while it only waits or connects. A step for such a request is quiet, unless the request
+"""The requests that a client sends while it only waits or connects. The step of such a request is quiet, unless the request
 fails or returns records."""
 USUAL = frozenset(("MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS"))
 """Errors that are part of normal operation."""
@@ -209,7 +209,7 @@ class _Reader:
         noted.title, noted.client = f"{place} {what} {rest}".strip(), client
 
     def _refused(self, row: AuthorizationRow | AuthenticationRow) -> Lane | None:
-        """Returns the lane of a client that was refused. Before the client's first request, only its address is known."""
+        """Returns the lane of a client that was refused. If the client has sent no request yet, only its address is known."""
         name = self._names.get((row.node, row.connection))
         if name is None and isinstance(row, AuthenticationRow):
             return client_lane(row.client_host)
@@ -268,7 +268,7 @@ def fault_number(exchange: _Exchange) -> int:
 
 
 def _place_of(steps: list[Step], time: int, lost: Step) -> int:
-    """Returns the index at which a lost response is inserted: after the steps with smaller row numbers."""
+    """Returns the index at which a lost response is inserted: directly after the steps with smaller row numbers."""
     at = len(steps) - 1
     while at > 0 and steps[at - 1].number > lost.number:
         at -= 1

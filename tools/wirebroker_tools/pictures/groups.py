@@ -32,7 +32,7 @@ STEPS = (
 )  # fmt: skip
 """The possible distances in ms between two times on the time axis."""
 GENERATION = 64
-"""If two generations are at least this many px apart, there is room for the word "generation"."""
+"""If the names of two generations are at least this many px apart, there is room for the word "generation"."""
 MISSED = 3
 """A pause between heartbeats is marked if it is more than this many times as long as a usual heartbeat interval."""
 UNSTABLE = frozenset(("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"))

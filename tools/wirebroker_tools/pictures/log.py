@@ -115,7 +115,7 @@ class Story(Struct):
     returns: set[tuple[str, int]] = set()
     """each return of a reader to an offset that it had read before: the reader and the time"""
     unmarked: list[Transaction] = []
-    """transactions that a coordinator has aborted, while the offsets of their markers are not known yet"""
+    """transactions that a coordinator has aborted, and whose markers have no known offsets yet"""
 
     def moved(self, kind: str, name: str, time: int, offset: int, again: bool = False) -> None:
         """Add a point to a line, unless the line's last point has the same offset. With `again`, add the point even in this
@@ -160,8 +160,8 @@ def log(rows: Sequence[Numbered], first: int, width: int, of: str) -> Picture:
 
 
 def _read(rows: Sequence[Numbered], first: int, name: str, share: int) -> Story:
-    """Collects the events of a partition. A batch and up to `share` batches that were stored directly after it may have one
-    common mark."""
+    """Collects the events of a partition. Up to `share` batches may share the mark of a batch if they were stored directly
+    after it."""
     topic, _, index = name.rpartition("-")
     partition = int(index) if index.isdigit() else -1
     story, open_, struck, transactional = Story(), {}, {}, {}  # type: ignore[var-annotated]
@@ -190,7 +190,8 @@ def _read(rows: Sequence[Numbered], first: int, name: str, share: int) -> Story:
 
 
 def _joins(story: Story, row: ProduceRow, share: int) -> bool:
-    """Let a stored batch share the mark of the batch before it, if fewer than `share` other batches share that mark."""
+    """Let a stored batch share the mark of the batch before it, unless `share` other batches already share this mark. Returns
+    whether the batch shares the mark."""
     before = story.batches[-1] if story.batches else None
     if before is None or before.more >= share or row.verdict != "accepted" or row.transactional or before.faults:
         return False
@@ -295,8 +296,8 @@ def _committed(story: Story, row: ReplyRow, name: str) -> None:
 
 
 def _since(story: Story, first: int, began: int) -> Story:
-    """Removes the events before the row `first`; for each reader and group, the last position before this row is kept. Changes
-    the story, and returns it."""
+    """Removes the events before the row `first`, except the last position of each reader and each group. Changes the story, and
+    returns it."""
     story.batches = [batch for batch in story.batches if batch.number >= first]
     story.transactions = [each for each in story.transactions if each.ended < 0 or each.ended >= began]
     story.notes = [each for each in story.notes if each[0] >= began]
@@ -403,7 +404,7 @@ class _Drawing(Ribbon):
                 yield text(self.left - 8, drawn + 4, clock if self.left > 60 else clock[6:], "end say dim")
 
     def _paths(self) -> list[tuple[str, str, str, str]]:
-        """Returns the lines that are drawn, each as its kind, owner, CSS class and words."""
+        """Returns the lines to draw. Each line is given by its kind, its owner, its CSS class and its words."""
         moves = self.story.moves
         found = (
             [("log end", "", "dim", "log end")]
@@ -528,7 +529,7 @@ def _title(batch: Batch) -> str:
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """Returns the points, without points that are less than half a px from the previous point."""
+    """Yields the points, except points that are less than half a px from the previous point."""
     before = -9.0, -9.0
     for point in points:
         if abs(point[0] - before[0]) >= 0.5 or abs(point[1] - before[1]) >= 0.5:

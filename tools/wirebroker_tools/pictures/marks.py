@@ -117,7 +117,7 @@ def named(name: str, width: float, letter: float = LETTER) -> str:
 
 
 def rounded(number: float) -> float:
-    """Returns a length, rounded to tenths of px so that files are small."""
+    """Returns a length in px, rounded to tenths so that files are small."""
     return round(number, 1)
 
 
@@ -147,8 +147,8 @@ def legend(pieces: Iterable[str], x: float, y: float, right: float) -> tuple[lis
 
 
 def coloured(names: Iterable[str]) -> dict[str, str]:
-    """Returns a colour class for each name. A name has the same colour in all pictures, unless another name has this colour
-    there."""
+    """Returns a colour class for each name. A name has the same colour in all pictures, unless in one of them another name
+    already has this colour."""
     found: dict[str, str] = {}
     free = list(range(SERIES))
     for name in names:

@@ -1,5 +1,5 @@
-"""Draws the overview: a strip with all rows of a run. The strip shows failures and faults, and which window is drawn in
-detail."""
+"""Draws the overview: a strip with all rows of a run. The strip shows where failures and faults are, and which window another
+picture draws in detail."""
 
 from __future__ import annotations
 

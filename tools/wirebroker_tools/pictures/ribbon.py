@@ -1,4 +1,4 @@
-"""Draws a ribbon that shows the contents of a log at each offset, with a scale above it and a legend of its colours."""
+"""Draws a ribbon that shows the contents of a log at each offset. Above the ribbon are a scale and a legend of the colours."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sequences(first: int, last: int) -> str:
 
 
 class Ribbon:
-    """A ribbon for the offsets from `low` to before `high`, drawn from x = `left` to x = `right`."""
+    """A ribbon for the offsets from `low` to `high` − 1, drawn from x = `left` to x = `right`."""
 
     def __init__(self, low: int, high: int, left: float, right: float) -> None:
         self.low, self.high, self.left, self.right = low, high, left, right

@@ -51,8 +51,8 @@ from wirebroker_tools.pictures.marks import (
 )
 
 MOST_CLIENTS, MOST_BROKERS = 10, 6
-"""There are at most this many lanes for clients, and this many for brokers. If there are more clients or brokers, the remaining
-clients or brokers share the last lane."""
+"""At most MOST_CLIENTS lanes are for clients, and at most MOST_BROKERS for brokers. If there are more clients than lanes, the
+remaining clients share the last lane; this applies to brokers, too."""
 DETAILED = 20_000
 """In a window of at most this many rows, the steps are read one by one. In a larger window, rows are only counted."""
 PAUSE_MS = 1000
@@ -120,7 +120,7 @@ Line = Step | Pair | Fold
 
 
 def sequence(rows: Sequence[tuple[int, Row]], width: int = 1000, lines: int = 60) -> Picture:
-    """Draws numbered rows in about `lines` lines or fewer."""
+    """Draws numbered rows in at most about `lines` lines."""
     drawn = _folded(steps_of(rows), lines) if len(rows) <= DETAILED else list(_counted(rows, lines))
     lanes = _Lanes(drawn, width)
     marks, height = _drawn(drawn, lanes)
@@ -132,8 +132,8 @@ def sequence(rows: Sequence[tuple[int, Row]], width: int = 1000, lines: int = 60
 
 
 def _folded(steps: Sequence[Step], lines: int) -> list[Line]:
-    """Fold more and more steps until the lines fit: first idle steps, then similar steps in a row, then the steps between
-    striking steps, and at last all steps."""
+    """Fold more and more steps until there are at most `lines` lines: first idle steps, then consecutive similar steps, then
+    the steps between striking steps, and at last all steps."""
     for fold in (_without_idle, _pairs, _alike, _between, _pieces):
         drawn = list(fold(steps, lines))
         if len(drawn) <= lines or (fold is _between and len(drawn) <= 2 * lines):
@@ -495,8 +495,8 @@ def _arrow(start: float, stop: float, y: float, kind: str, is_lost: bool) -> lis
 
 
 def _note(said: str, kind: str, y: float, lanes: _Lanes, at: float | None, client: float | None = None) -> list[Mark]:
-    """Draw a change as a box in the middle. A line connects the box to the broker's lane and, if the change is about a client,
-    to the client's lane.
+    """Draw a change as a box in the middle. Lines connect the box to the broker's lane and, if the change is about a client, to
+    the client's lane.
     """
     room = lanes.right - lanes.left - 20
     words = fitted(said, room - 16)

@@ -39,8 +39,8 @@ class Found(NamedTuple):
 
 
 def stored(name: str, batches: Sequence[Stored], found: Sequence[Found], width: int) -> Picture:
-    """Draws batches, and below them a lane for each kind of finding in their range. `batches` must be in the order of their
-    offsets."""
+    """Draws batches, and below the batches a lane for each kind of finding in their range of offsets. `batches` must be in the
+    order of their offsets."""
     low, high = (batches[0].first, max(each.last for each in batches) + 1) if batches else (0, 1)
     ribbon = Ribbon(low, high, LEFT, width - 14)
     colours = coloured(sorted({each.producer for each in batches if each.marker < 0}))
@@ -67,7 +67,8 @@ def _pieces(batches: Iterable[Stored], colours: dict[str, str]) -> Iterator[Piec
 
 
 def _lane(ribbon: Ribbon, y: float, found: Sequence[Found]) -> Iterator[Mark]:
-    """Draw a bracket for each finding. The words of the lane are beside the first bracket that has room for them."""
+    """Draw a bracket for each finding of one kind. The words for the kind are beside the first bracket that has room for
+    them."""
     for each in found:
         x, end = ribbon.x(each.first), max(ribbon.x(each.last + 1), ribbon.x(each.first) + 3)
         kind = f"stroke thick {'dashed ' * each.is_other}{SEVERITIES.get(each.severity, 'dim')}"

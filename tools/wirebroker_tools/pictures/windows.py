@@ -57,7 +57,8 @@ class Arrival(Struct, frozen=True):
 
 
 def windows(rows: Sequence[Numbered], first: int, width: int, lines: int, of: str) -> Picture:
-    """Draws the window of one producer on one partition. Rows before `first` are not drawn. Such rows only fill the window."""
+    """Draws the window of one producer on one partition. Rows before the row `first` are not drawn: they only fill the
+    window."""
     counts: dict[tuple[str, int, int], int] = {}
     sendings = [each for each in sendings_in(rows) if each.sent.producer_id >= 0]
     for each in sendings:
@@ -101,7 +102,7 @@ def _span(sending: Sending) -> Span:
 
 
 def _shortened(arrivals: list[Arrival], lines: int) -> list[Arrival]:
-    """Fold long runs of accepted batches. If there are still too many lines, only the latest are drawn."""
+    """Fold long runs of accepted batches. If there are still too many lines, keep only the latest lines."""
     found: list[Arrival] = []
     run: list[Arrival] = []
     for each in [*arrivals, None]:

@@ -31,7 +31,7 @@ class Told(NamedTuple):
 
 @dataclass(slots=True)
 class Note:
-    """A call to the client other than a send, and the error of this call."""
+    """A call to the client that is not a send, and the error of this call."""
 
     what: str
     error: str = ""
@@ -66,13 +66,13 @@ class Journal:
         return {each.value for each in self.told if not each.error}
 
     def unacknowledged(self) -> list[Sent]:
-        """Returns the unacknowledged records in the order in which they were sent, each once."""
+        """Returns each unacknowledged record once, in the order in which the records were sent."""
         known = self.acknowledged()
         return list({each.value: each for each in self.sent if each.value not in known}.values())
 
     def intended(self) -> list[Intended]:
-        """Returns the sent records in the form that the audit reads, each record once, with its outcome if the client reported
-        an outcome.
+        """Returns the sent records in the form that the audit reads. Each record is returned once, with the outcome if the
+        client reported one.
         """
         good, failed = self.acknowledged(), {each.value for each in self.told if each.error}
         once = {each.value: each for each in self.sent}

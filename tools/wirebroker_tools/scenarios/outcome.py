@@ -15,13 +15,13 @@ from wirebroker_tools.scenarios.scenario import Expect, OutcomeName
 
 @dataclass(slots=True)
 class Counts:
-    """The number of records with each outcome. A record counts once, even if it was sent several times."""
+    """The number of records with each outcome. Even if a record was sent several times, it counts once."""
 
     sent: int = 0
     stored: int = 0
-    """records that a read_committed consumer sees; a record with extra copies counts several times"""
+    """records that a read_committed consumer gets; each copy of a record counts"""
     doubled: int = 0
-    """extra copies"""
+    """copies of a record in addition to its first copy"""
     lost: int = 0
     """acknowledged but not stored"""
     failed: int = 0
@@ -33,7 +33,7 @@ class Counts:
     displaced: int = 0
     """records stored after a record that the same producer sent later to the same partition"""
     torn: int = 0
-    """missing records of a transaction whose other records are visible"""
+    """records that are missing, although other records of their transaction are visible"""
     open: int = 0
     """records in transactions that are still open"""
 
@@ -103,7 +103,7 @@ def _displaced(journal: Journal, seen: Sequence[StoredRecord]) -> int:
 
 
 def judge(counts: Counts, hung: bool, refused: bool, expect: Expect) -> Outcome:
-    """Returns the outcome with its differences from the expectation."""
+    """Returns the outcome of a run, which includes the differences from the expectation."""
     outcome = Outcome(_name(counts, hung, refused), counts)
     if outcome.name not in expect.outcome:
         outcome.differences.append(f"it {_verb(outcome.name)}; expected that it {' or '.join(map(_verb, expect.outcome))}")

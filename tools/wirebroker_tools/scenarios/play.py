@@ -1,7 +1,7 @@
 """Plays one run of a scenario: starts a broker, loads the faults, runs the workload, and returns the result.
 
 The workload runs in a thread and may take `LIMIT` seconds. If the client needs longer, the outcome is "hangs", and the run ends
-without waiting for the client.
+although the client has not ended.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Result:
     """the audit of the stored records against the journal"""
     requests: dict[str, int]
     refusal: str
-    """why the client refuses the settings, "" if it accepts them"""
+    """the reason why the client refuses the settings; "" if it accepts them"""
     seconds: float
 
     @property
     def differences(self) -> list[str]:
-        """The differences between this outcome and the outcome of a good client."""
+        """The differences between the outcome of the run and the outcome of a good client."""
         return self.outcome.differences
 
     @property

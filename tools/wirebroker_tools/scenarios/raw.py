@@ -1,4 +1,4 @@
-"""Sends the requests of other applications and of administrators in a scenario, with the wire client."""
+"""Sends, with the wire client, the requests that other applications and administrators send in a scenario."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OTHER = "other"
 TIMEOUT = 60_000
 """After this many ms, the coordinator aborts the other application's open transaction."""
 PATIENCE = 3.0
-"""The wait for a response takes at most this many seconds."""
+"""Wait at most this many seconds for a response."""
 
 
 def _begin(wire: WireClient, topic: str) -> tuple[int, int]:

@@ -1,8 +1,9 @@
 """Scenario files.
 
-A scenario has one or more parts, each played on a broker of its own. The top level of the file applies to all parts. A part
-adds to the top level's tables (`broker`, `producer`, `expect`) and replaces its lists (`fault`, `steps`). A step is named after
-a method of the workload, and the method's parameters are the step's options.
+A scenario has one or more parts, each played on a broker of its own. The top level of the file applies to all parts. A table of
+a part (`broker`, `producer`, `expect`) is added to the top level's table. A list of a part (`fault`, `steps`) replaces the top
+level's list. Each step calls a method of the workload: the step has the method's name, and its options are the method's
+parameters.
 """
 
 from __future__ import annotations

@@ -17,9 +17,7 @@ OUTCOMES: tuple[OutcomeName, ...] = get_args(OutcomeName)
 
 
 class ScenarioError(ValueError):
-    """Raised if a scenario does not exist or cannot be played. The message names the place of the error and how to correct
-    it.
-    """
+    """Raised if a scenario does not exist or cannot be played. The message says where the error is, and how to correct it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ class Expect:
     failed: int | None = None
     """The number of records that the client reports as failed."""
     clients: dict[str, Expect] = field(default_factory=dict)
-    """Expectations that apply only to certain clients, by the client's name."""
+    """Expectations that apply only to some clients, by the client's name."""
 
     def of(self, client: str) -> Expect:
         return self.clients.get(client, self)

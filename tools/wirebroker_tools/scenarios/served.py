@@ -1,4 +1,4 @@
-"""The scenario that `serve --scenario` plays: its settings become flags of the broker, and the new broker is brought into the
+"""The scenario that `serve --scenario` serves. Its settings become flags of the broker, and the new broker is brought into the
 state in which the scenario begins."""
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from wirebroker_tools.scenarios.scenario import RESULTS, TOPIC, Part
 
 
 def broker(part: Part, **more: Any) -> MockKafka:
-    """Returns the broker of a part, not yet started and without its faults."""
+    """Returns the broker of a part. The broker is not started yet, and the part's faults are not loaded."""
     said = part.broker
     profile = cast(ProfileName, said.profile)
     return MockKafka(brokers=said.brokers, topics=topics(part), profile=profile, rules=said.rules, configs=said.configs, **more)
@@ -41,7 +41,7 @@ def bring_about(part: Part, engine: Engine, now: int) -> list[Rule]:
 
 
 def _begin_at(epoch: int, engine: Engine) -> Rule:
-    """Returns a fault rule that answers the first InitProducerId with this epoch. Later the producer itself raises its
+    """Returns a fault rule that answers the first InitProducerId with this epoch. From then on, the producer itself raises the
     epoch.
     """
 

@@ -26,7 +26,7 @@ VERDICTS = {"accepted": "green", "duplicate": "yellow", "rejected": "red"}
 WIDTH = 110
 """The number of columns if there is no terminal."""
 LINES = 40
-"""The output for one run has at most this many lines; a last line says how many lines were left out."""
+"""The output for one run has at most this many lines. If lines were left out, a last line says how many."""
 AUDITED = 6
 """The output for one run shows at most this many audit findings."""
 MARKS = {"recovers": "green", "fails cleanly": "cyan", "refuses": "cyan", "duplicates": "yellow", "reorders": "yellow",
@@ -188,8 +188,8 @@ def _collapsed(events: Sequence[Event]) -> Iterable[tuple[Event, int]]:
 
 
 def _short(words: Iterable[tuple[str, int]], limit: int = 24) -> str:
-    """Returns a list of record values as text, each with its offset, if the offset is known. The records of one batch (A0, A1
-    …) appear as the batch's letter.
+    """Returns a list of record values as text. Each value has its offset, if the offset is known. The records of one batch (A0,
+    A1 …) appear as the batch's letter.
     """
     runs: list[list[tuple[str, int]]] = []
     for word in words:
@@ -208,7 +208,7 @@ def _run(words: Sequence[tuple[str, int]]) -> str:
 
 
 def _follows(before: str, value: str) -> bool:
-    """Tells whether a record directly follows the record `before` in the same batch."""
+    """Tells whether two records are in the same batch, and the record `value` directly follows the record `before`."""
     letters = _letters(value)
     return letters != "" and before == f"{letters}{int(value.removeprefix(letters)) - 1}"
 
@@ -282,8 +282,8 @@ def response_text(row: ProduceRow, unanswered: bool = False) -> str:
 
 
 def reason(row: ProduceRow) -> str:
-    """Returns the explanation in the row, without the producer, the sequences and the verdict, which the printed line shows
-    already.
+    """Returns the explanation in the row, but leaves out the producer, the sequences and the verdict, because the printed line
+    shows them already.
     """
     who = f"producer {row.producer_id} epoch {row.producer_epoch} on {row.topic}-{row.partition}"
     text = row.explain.partition(": ")[2].partition("; batches in the window")[0]

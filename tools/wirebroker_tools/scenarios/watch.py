@@ -1,6 +1,6 @@
-"""The requests of a run in the order in which the broker handled them, with the names of their records.
+"""The requests of a run, with the names of their records. The requests are in the order in which the broker handled them.
 
-The trace has verdicts and faults but no records. So a fault rule that changes no request notes the records of each request.
+The trace has verdicts and faults but no records. So a fault rule notes the records of each request, and changes no request.
 This module joins the trace with these records by connection and correlation id.
 """
 
@@ -26,8 +26,8 @@ RING = 10_000
 
 @dataclass(slots=True)
 class Event:
-    """One event of a run: a batch with its verdict (`row`), a fault that fired (`fault`), a request, or a change of the broker
-    (`mark`).
+    """One event of a run: a batch with its verdict (in `row`), a fault that fired (in `fault`), a request, or a change of the
+    broker (in `mark`).
     """
 
     what: str
@@ -35,7 +35,7 @@ class Event:
     row: ProduceRow | None = None
     fault: FaultRow | None = None
     unanswered: bool = False
-    """whether the client gets no response"""
+    """true if the client gets no response"""
     errors: str = ""
     """the error of a request without a verdict"""
     mark: bool = False
@@ -49,7 +49,7 @@ class _Seen:
 
 
 class Watch:
-    """Records all requests from the moment this object is created."""
+    """Records all requests from the moment at which this object is created."""
 
     def __init__(self, kafka: MockKafka) -> None:
         self._kafka = kafka
@@ -94,13 +94,14 @@ def _records(request: ProduceRequest) -> Iterable[tuple[int, str]]:
 
 
 def named(values: list[str]) -> str:
-    """Returns the short name of a batch, which is the letter of its records."""
+    """Returns the short name of a batch: the letter with which the values of its records begin."""
     first = values[0].rstrip(".")
     return first if len(values) == 1 else first.rstrip("0123456789")
 
 
 class _Join:
-    """Finds for each trace row the records of its request and the response, by connection and correlation id."""
+    """Finds, for each trace row, the records of the row's request, and the response. Rows and requests are joined by connection
+    and correlation id."""
 
     def __init__(self, watching: str, seen: list[_Seen], rows: Iterable[Row]) -> None:
         self._watching = watching

@@ -20,8 +20,8 @@ from wirebroker_tools.scenarios.watch import Watch, named
 
 T = TypeVar("T")
 Offsets = Literal["after", "in transaction", "with output"]
-"""The ways in which a pipeline stores the input offset: after it has produced the results, in the transaction of the results,
-or in the results themselves.
+"""The ways in which a pipeline stores the offset of its input: in a commit after it has produced the results, in the
+transaction of the results, or in the results themselves.
 """
 Unit = Literal["days", "hours", "minutes", "seconds", "milliseconds"]
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -29,7 +29,7 @@ IN_TRANSACTION = 2.0
 """A flush inside a transaction may take this many seconds. The outcome of the records is known only when the transaction ends.
 """
 FIRST = "first"
-"""A step that does not name a producer uses the producer of this name."""
+"""If a step does not name a producer, it uses the producer of this name."""
 CHUNK = 2
 """A pipeline reads and processes this many records together."""
 
@@ -51,7 +51,7 @@ class Workload:
         self.refusal = ""
         self.hung = self.abandoned = False
         self.doing = ""
-        """The current call."""
+        """The call to the client that is in progress."""
         self._part, self._clients, self._kafka, self._watch, self._end = part, clients, kafka, watch, end
         self._address = kafka.bootstrap_servers
         self._producers: dict[str, _Held] = {}
@@ -107,7 +107,7 @@ class Workload:
             raise _ReaderFailed(f"{what}: {sentence(failed)}") from failed
 
     def _held(self, by: str) -> _Held:
-        """Returns the application's producer with this name; makes the producer at the first call."""
+        """Returns the application's producer with this name. The first call for a name makes the producer."""
         held = self._producers.get(by)
         if held is None:
             held = _Held(self._part.producer.transactional_id is not None, self.journal)
@@ -221,8 +221,8 @@ class Workload:
     def _do_transaction(self, value: int, partitions: Sequence[int] = (0,), again: int = 0, by: str = FIRST) -> None:
         """Run one transaction of `value` records. If the transaction fails, the application repeats it up to `again` times.
 
-        If the client cannot continue after a failure, the application repeats the transaction with a new producer of the same
-        transactional id.
+        If the client cannot continue after a failure, the application repeats the transaction with a new producer, which has
+        the same transactional id.
         """
         self._transaction(self._values(value), partitions, again, by)
 
@@ -288,7 +288,7 @@ class Workload:
         return max((int(value.partition("@")[2]) + 1 for _, value in found), default=0)
 
     def _do_consume(self, value: int, isolation: Isolation = "read_committed", to_end: bool = False) -> None:
-        """Let a consumer read from the beginning. The consumer must find `value` records, and with `to_end` reach the end of
+        """Let a consumer read from the beginning. It must find `value` records. With `to_end`, it must also reach the end of
         the log."""
         reader = self._reader(TOPIC, "readers", isolation)
         found = self._read(reader, 0, value or 1, min(self._left(), 3.0) if value else 0.4)
@@ -411,8 +411,8 @@ class _Held:
         self._open = []
 
     def end(self, error: str) -> list[str]:
-        """Note the end of a transaction: either all of its records are acknowledged, or no record is. Returns the records'
-        values."""
+        """Note the end of a transaction. Without an error, all of its records are acknowledged; with an error, no record is.
+        Returns the values of the records."""
         for value in self._open:
             self._journal.tell(value, self._offsets.get(value, -1), error)
             if not error and value in self.errors:
@@ -426,7 +426,7 @@ class _Held:
 @cache
 def step_forms() -> dict[str, type[Any]]:
     """Returns the form of each step as a dataclass, by the step's verb. The fields are the parameters of the workload's method
-    for this verb; the first field is the verb's own value.
+    for this verb. The first field is the value that follows the verb in a file.
     """
     forms: dict[str, type[Any]] = {}
     for name, method in vars(Workload).items():

@@ -1,8 +1,8 @@
-"""Shows rows that repeat as one line: "1,272 × Fetch, 0 errors". `live/folds.js` has the same rules.
+"""Shows repeated rows as one line: "1,272 × Fetch, 0 errors". `live/folds.js` has the same rules.
 
-A row repeats an earlier row if three things are the same: the connection; the topics, groups or producers; and the kind of row,
-which is a request or a response without an error (of the same API), a fetched partition, or an accepted batch. Any other row,
-such as an error or a change, ends the repetition.
+A row repeats an earlier row if three things are the same: the connection; the topics, groups or producers; and the kind of row.
+The kinds are a request or a response of one API without an error, a fetched partition, and an accepted batch. A row of no such
+kind, such as an error or a change, ends the repetition.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from wirebroker.trace.layout import DIM, PLAIN, time_of_day
 from wirebroker.trace.rows import FetchRow, ProduceRow, ReplyRow, RequestRow, Row, ShadowRow
 
 FEWEST = 6
-"""Repeated rows are shown as one line if there are at least this many."""
+"""At least this many repeated rows are shown as one line."""
 MOST_KINDS = 64
 """To recognise repeats, at most this many kinds of rows are remembered."""
 Kind = tuple[object, ...]
@@ -40,7 +40,8 @@ class Fold:
         self.first, self.last = self.first or row.time, row.time
 
     def words(self) -> tuple[str, str]:
-        """Returns two parts of the line: the number of requests of each API, and the errors and the largest latency."""
+        """Returns the two parts of the line: the number of exchanges of each API, and a remark that there were no errors, with
+        the largest latency."""
         named = (f"{_exchanges(events):,} × {api}" for api, events in self._counts.items())
         return ", ".join(named), "0 errors" + (f", at most {self._longest:,} ms" if self._longest else "")
 
@@ -84,7 +85,7 @@ def folded(rows: Iterable[Row]) -> Iterator[Row | Fold]:
 
 
 def _kind(row: Row) -> Kind | None:
-    """Returns the kind of a row. Rows of the same kind repeat each other. Returns None if the row must always be shown."""
+    """Returns a key for a row. A row repeats earlier rows with an equal key. Returns None if the row must always be shown."""
     if isinstance(row, RequestRow) or (isinstance(row, ReplyRow) and not row.errors):
         return row.event, row.node, row.connection, row.api, row.about
     if isinstance(row, FetchRow) and not row.code:

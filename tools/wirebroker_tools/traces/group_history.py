@@ -1,6 +1,7 @@
 """Describes the last rebalances and commits of groups for the report of a failed test.
 
-The history is read from the coordinator's records in `__consumer_offsets`, so the broker keeps no other history.
+The history is read from the coordinator's records in `__consumer_offsets`, so the broker does not have to keep a history for
+the report.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ class SavedRows:
         """For each block: its position, the time of its first row, and the number of its rows that show a problem."""
 
     def index(self, growing: bool = False) -> Iterator[None]:
-        """Index the file, some MiB in each step. If the file is `growing`, index only the bytes that it has at the beginning of
-        the step.
+        """Index the file, some MiB in each step. If the file is `growing`, each step indexes only bytes that the file has when
+        the step begins.
         """
         rest = b""
         while data := self._parts.read(self.read + len(rest), AT_ONCE):
@@ -125,8 +125,8 @@ class SavedRows:
                 continue
 
     def number_at(self, time: int) -> int:
-        """Returns the position of the first row at `time` or later, or an earlier position, at most one block before. The
-        result is not exact, because the index has only the times of blocks.
+        """Returns the number of a row before the first row at `time` or later. The result may be up to one block too early,
+        because the index has only the times of blocks.
         """
         low, high = 0, len(self.times)
         while low < high:
@@ -159,7 +159,7 @@ class Search:
         return self._rows.done and len(self.counts) == self._rows.blocks
 
     def go(self) -> bool:
-        """Search the next block. Returns False if there is no complete block to search at present."""
+        """Search the next block. Returns False if the next block is not complete yet."""
         number = len(self.counts)
         if number >= self._rows.blocks - (not self._rows.done):
             return False
@@ -173,7 +173,7 @@ class Search:
         return self._chosen(block) if block >= len(self.counts) or self.counts[block] else iter(())
 
     def before(self, number: int, count: int) -> int:
-        """Returns the number of an earlier row: between that row and the row `number`, about `count` rows meet the filter."""
+        """Returns the number of an earlier row, such that between the two rows about `count` rows meet the filter."""
         block = min(number // BLOCK, len(self.counts))
         while block > 0 and count > 0:
             block -= 1

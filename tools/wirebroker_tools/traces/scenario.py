@@ -3,8 +3,8 @@ scenario` can play the scenario.
 
 All rows count as rows of one application. Each batch becomes one record in the scenario, because the clients of scenarios send
 each record in a batch of its own. Each error that the sequence rules do not explain becomes a fault that fires at the same
-request. A loaded fault rule goes into the file unchanged, except for the names in it. The topic with the most batches becomes
-the scenario's topic `orders`.
+request. A loaded fault rule goes into the file, without the words that name clients or brokers. The topic with the most batches
+becomes the scenario's topic `orders`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ ExchangeKey = tuple[int, int, int]
 
 
 def scenario_of(rows: Sequence[Row], rules: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns the text of a scenario file. `rules` are the loaded fault rules by their descriptions. Raises ValueError if no
-    row is about a batch."""
+    """Returns the text of a scenario file. `rules` has the words of each loaded fault rule, by the rule's description. Raises
+    ValueError if no row is about a batch."""
     batches = [row for row in rows if isinstance(row, ProduceRow)]
     if not batches:
         raise ValueError("no row is about a batch, so there is nothing to produce; choose rows with verdicts")
@@ -95,8 +95,9 @@ def _faults_of(rows: Iterable[Row], rules: Mapping[str, Mapping[str, Any]], topi
 
 
 def _refused(rows: Iterable[Row], topic: str) -> Iterator[dict[str, Any]]:
-    """Yields a fault `error` for each error that neither a fault rule nor the sequences explain. The fault fires at the same
-    place in the sequence of the API's requests, or of batches for Produce.
+    """Yields a fault `error` for each error that neither a fault rule nor the sequences explain. If the error was in the
+    response to the nth request of an API, the fault fires at the nth request. For Produce, batches are counted instead of
+    requests.
     """
     explained: dict[ExchangeKey, set[str]] = {}
     for row in rows:

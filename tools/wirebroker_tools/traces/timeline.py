@@ -24,7 +24,7 @@ WIDTH = 48
 FOLDED = 4
 """At least this many consecutive batches with the same result are drawn as one line."""
 LINES = 60
-"""A picture has at most this many lines. If there are more, consecutive lines are joined."""
+"""A picture has at most this many lines. If there would be more lines, consecutive lines are joined."""
 VERDICTS = ("accepted", "duplicate", "rejected")
 FAULT = "fault"
 """This word replaces the verdict if a fault stopped the batch before the validator judged it."""
@@ -70,8 +70,8 @@ class Batch(Struct, frozen=True):
 
 
 def timelines(rows: Iterable[Row], colour: bool = False, chosen: Callable[[Row], bool] = lambda _: True) -> Iterator[str]:
-    """Yields lines, which form a picture for each producer epoch on each partition. The pictures come in the order of their
-    first batches.
+    """Yields the lines of a picture for each producer epoch on each partition. The pictures are in the order of their first
+    batches.
 
     Only the chosen rows are drawn as lines. The counts in the summary, such as the number of rejected batches, include all
     rows.
@@ -117,7 +117,7 @@ def _place(row: ProduceRow | FaultRow, sent: ProduceRow | SentBatch) -> tuple[ob
 
 
 def _next_epoch(sendings: list[Sending], all_sendings: Iterable[list[Sending]]) -> list[Sending]:
-    """Returns the batches that the same producer sent to the same partition in its next epoch."""
+    """Returns the batches that the producer of `sendings` sent to the same partition in its next epoch."""
     sent = sendings[0].sent
     if sent.producer_id < 0:
         return []

@@ -21,7 +21,7 @@ LARGEST_WINDOW = 100_000
 MOST_EXPORTED = 20_000
 """An exported capture has at most this many exchanges, and an exported scenario comes from at most this many rows."""
 PAUSE_S = 0.1
-"""A file that is still being indexed is checked for new rows at intervals of this many seconds."""
+"""While a file is being indexed, this endpoint looks for new rows at intervals of this many seconds."""
 TOLD_EVERY_S = 0.5
 """The progress of indexing is reported at intervals of this many seconds."""
 
@@ -69,7 +69,7 @@ def health(controlled: SavedFile) -> Health:
 def events(controlled: SavedFile, query: Window) -> AsyncIterator[bytes]:
     """Returns a window of the rows as server-sent events, and the progress of indexing.
 
-    The first event is `run`, as for a running broker, with `"of": "file"`; its `after` is the number of the row before the
+    The first event is `run`, as for a running broker. Its `of` is "file", and its `after` is the number of the row before the
     window. An event `numbered` has rows and their numbers: `{"numbers": […], "rows": […]}`. An event `index` has the progress.
     """
     search = controlled.search(query.where)  # a wrong filter is refused before the first event
@@ -145,7 +145,7 @@ async def capture(controlled: SavedFile, query: Filtered) -> bytes:
 
 
 def _add_exchange(controlled: SavedFile, number: int, row: Row, found: dict[int, tuple[KeptExchange, list[str]]]) -> None:
-    """Add the exchange of a row to `found`, with a remark about the row's verdict or fault."""
+    """Add the exchange of a row to `found`. If the row is about a verdict or a fault, also add a remark about it."""
     if getattr(row, "correlation_id", -1) < 0:
         return
     if not isinstance(row, ReplyRow):

@@ -17,12 +17,12 @@ import * as transactions from "./views/transactions.js";
 const VIEWS = { exchanges, sequence, log, producers, transactions, groups, clients, faults, explain };
 const POLL_MS = 1000;
 const TYPING_MS = 300;
-const DRAW_MS = 250; // time between two drawings of a view that is not drawn in each frame
+const DRAW_MS = 250; // a view that is not drawn in each frame is drawn at this interval
 const byId = (id) => document.getElementById(id);
 const LIVE = new Set(["producers", "faults"]); // views that exist for a running broker, but not for a file
 const feed = new Feed();
 let view = null; // the open view: {element, update? (in each frame), walk? and draw? (at times), poll?, key?}
-let drawn = -DRAW_MS, waiting = 0, stale = true; // when the view was last drawn, and whether a poll has found a change since then
+let drawn = -DRAW_MS, waiting = 0, stale = true; // when the view was last drawn; whether a poll has found a change since then
 let name = "";
 
 /** The view and the parameters (after ?) in the page's address. */
@@ -113,7 +113,7 @@ async function poll() {
   const asked = view;
   if (!asked?.poll || feed.state === "lost" || (feed.run.of === "file" && name !== "explain") || document.hidden) return;
   const found = JSON.stringify(await asked.poll().catch(() => polled));
-  if (asked !== view || found === polled) return; // an unchanged view is not drawn again, so that selected text stays selected
+  if (asked !== view || found === polled) return; // draw a view only if it has changed, so that selected text stays selected
   polled = found;
   stale = true;
   update();

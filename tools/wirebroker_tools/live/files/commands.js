@@ -6,5 +6,5 @@ import { h } from "./dom.js";
 /** Quotes a value for a shell command. The value may begin with `-`, so write it after `=`. */
 export const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
 
-/** The heading `what` says what the commands do; the commands and a remark follow. */
+/** Commands with a heading and a remark. The heading `what` says what the commands do. */
 export const commands = (what, lines, remark) => h("div", {}, h("h2", {}, what), h("pre", {}, lines.join("\n")), h("p", { class: "note" }, remark));

@@ -12,7 +12,7 @@ export function copyButton(label, make, title = null) {
   return button;
 }
 
-/** Copy a text. Browsers open the clipboard only to pages from this machine or over https. For other pages, the old `execCommand` may work. */
+/** Copy a text. Browsers open the clipboard only to a page that comes from this machine or over https. On other pages, the old `execCommand` may work. */
 async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);

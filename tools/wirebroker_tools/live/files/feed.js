@@ -5,14 +5,14 @@ import { met } from "./fields.js";
 import { rowOf } from "./rows.js";
 
 export const MOST = 100_000; // rows that the page keeps
-const SPARE = 10_000; // dropped at once, so that arrays are seldom moved
+const SPARE = 10_000; // rows that are dropped together, so that arrays are seldom moved
 const WINDOW = 50_000; // rows of a file that are loaded at once
 const BEFORE = 1000; // rows of a file that are loaded before the wanted row
 const AGAIN_MS = 1000;
 const SLICE_MS = 12; // filtering that takes longer continues in the next frame
 
 export class Feed extends EventTarget {
-  rows = []; // of a file: the loaded window, with only the rows that meet the filter
+  rows = []; // the kept rows; of a file: those rows of the loaded window that meet the filter
   chosen = []; // the rows that meet the filter
   run = { run: "", of: "broker", lowest: {} };
   missed = 0;
@@ -22,17 +22,17 @@ export class Feed extends EventTarget {
   file = null; // how far a file is indexed and searched: see wirebroker_tools/live/saved_file.py
   last = 0; // the number of the last row of this run
   base = 0; // a row's id minus its number: the rows of earlier runs have the lower ids
-  older = 0; // rows of earlier runs, at the beginning
-  began = 0; // how often the rows began again
+  older = 0; // how many of the first rows are rows of earlier runs
+  began = 0; // how often the list of rows was begun again
   before = 0; // in a file: the number of the row before the window
   near = 0; // in a file: the row that the address names
-  dropped = 0; // rows that the page no longer keeps
+  dropped = 0; // how many rows the page no longer keeps
   #wanted = () => true;
   where = ""; // the filter as a text
   #place = null; // in a file: where the next window begins
   #source = null;
   #told = false;
-  #checked = 0; // rows that the filter has been applied to
+  #checked = 0; // how many rows the filter has been applied to
 
   connect() {
     const of = this.run.of === "file" ? this.#window() : { after: this.last };
@@ -111,7 +111,7 @@ export class Feed extends EventTarget {
     this.#tell();
   }
 
-  /** Choose the rows that meet a filter. `tree` is the parsed filter, and `where` its text, with which the control searches a file. */
+  /** Choose the rows that meet a filter. `tree` is the parsed filter, and `where` is its text. For a file, the control needs the text. */
   choose(tree, where) {
     this.#wanted = met(tree);
     if (this.run.of === "file" && where === this.where) return;
@@ -187,7 +187,7 @@ export class Feed extends EventTarget {
 }
 
 /**
- * Visits each row once, in order, in slices that do not delay a frame. `begin` is called first, and again for another run.
+ * Visits each row once, in order, in slices that do not delay a frame. `begin` is called at first, and when another run begins.
  * `visit` returns whether the row changes what a view shows; `changed` stays true until the view has been drawn.
  */
 export class Walk {

@@ -71,7 +71,7 @@ function hasWord(word) {
     if (value === null || value === undefined) return false;
     return typeof value === "object" ? Object.values(value).some(has) : inText(String(value));
   };
-  const fields = {}; // rows of an event have the same fields, and a field that is a number in one row is never a text in another row
+  const fields = {}; // all rows of an event have the same fields, and a field is a number in all of them or in none
   const wanted = (row, name) => (name === "event" || !BESIDE_FIELDS.has(name)) && (maybeNumber || typeof row[name] !== "number");
   return (row) => {
     const names = fields[row.event] ??= Object.keys(row).filter((name) => wanted(row, name));
@@ -80,7 +80,7 @@ function hasWord(word) {
   };
 }
 
-/** The values that a search for a text also has to find, although no property of the row contains them. */
+/** Values that no property of the row contains. A search for a text has to find them, too. */
 const DERIVED = { fetch: () => ["Fetch"], produce: () => ["Produce"], shadow: () => ["Produce"], reply: (row) => NAMES.error(row) };
 
 const COMPARE = {
@@ -92,7 +92,7 @@ const COMPARE = {
   ">=": (value, wanted) => typeof value === "number" && value >= Number(wanted),
 };
 
-/** Fields that have a single value if the row has a property of this name. For them, no list of values is made. */
+/** If a row has a property of one of these names, the field has only this value. Then no list of values is made. */
 const SINGLE = new Set(["topic", "partition", "offset", "version", "bytes", "proxy_us", "upstream_us", "transfer_us"]);
 
 /** Returns a function that tells whether a row meets the filter. */
@@ -116,8 +116,8 @@ export function met([kind, ...rest]) {
   return (row) => values(row, field).some(holds) !== denied;
 }
 
-const NEAREST = 0.4; // the largest part of a word that may be misspelt
-const LOOKED_AT = 20_000; // rows whose values are compared
+const NEAREST = 0.4; // at most this part of a word's letters may be wrong in a misspelt word
+const LOOKED_AT = 20_000; // how many rows are searched for similar values
 
 /** The filter with a misspelt value replaced by the most similar value of some row, or "" if no value is similar. */
 export function similar(where, rows) {

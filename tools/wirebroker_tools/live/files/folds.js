@@ -2,7 +2,7 @@
 
 const FEWEST = 6; // repeats that are folded
 const MOST_KINDS = 64; // kinds of rows that are remembered
-const MOST_EXCHANGES = 1000; // exchanges whose response may still come
+const MOST_EXCHANGES = 1000; // exchanges that are remembered because their response may still come
 const MOST_LEFT_OUT = 100_000; // rows without a line of their own
 
 /** The key that repeated rows have in common; null for a row that is always shown. */
@@ -43,11 +43,11 @@ export class Fold {
 
 const exchangeOf = (row) => (row.correlation_id >= 0 ? `${row.node} ${row.connection} ${row.correlation_id}` : "");
 
-/** Chooses the rows that stand for an exchange: its verdicts, or else its response, or else its request. The response is also
- * kept if it has an error that no verdict has. */
+/** Chooses the rows that stand for an exchange: its verdicts, or else its response, or else its request. If the response has an
+ * error that no verdict has, it is chosen, too. */
 class Exchanges {
   waiting = new Map(); // the requests without a response
-  instead = new Map(); // from the number of a row that is left out to the number of the row that is shown
+  instead = new Map(); // for the number of a row that is left out: the number of the row that is shown instead
   #told = new Map(); // the numbers of the latest verdicts and partitions, by exchange
   #errors = new Map();
 
@@ -96,7 +96,7 @@ export class Lines {
   #exchanges = null;
   #kinds = new Set();
   #repeats = []; // the latest rows, if they repeat earlier rows
-  #fold = null; // the fold at the end of the entries; if it is open, its rows follow it
+  #fold = null; // the fold at the end of the entries; the rows of an open fold follow it
 
   constructor(brief = false) { if (brief) this.#exchanges = new Exchanges(); }
 

@@ -37,7 +37,7 @@ export function picture({ kind, feed, words, remember, ask }) {
   const element_ = h("div", { class: "pictured" }, tools, strip, h("div", { class: "split" }, sheet));
   const split = sheet.parentElement;
   const link = tools.lastChild;
-  let first, last, of; // the window (0 and 0: the latest rows, 1 and 0: all rows), and the subject
+  let first, last, of; // first and last row of the window (0 and 0: the latest rows, 1 and 0: all rows), and the subject
   const read = (words) => { first = Number(words.get("from")) || 0; last = Number(words.get("to")) || 0; of = words.get("at") ?? ""; };
   read(words);
   let drawn = { first: 0, last: 0 }, all = { first: 1, last: 0 }, asked = "", asking = false, dragged = null;

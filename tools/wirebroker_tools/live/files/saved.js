@@ -1,9 +1,9 @@
-// The strip above a saved file: the progress of reading and searching, and a chart of the rows over time, in which a click
+// The strip above a saved file: the progress of reading and searching, and a chart of the rows over time. A click in the chart
 // jumps to a time. Also opens files that users drop on the page.
 
 import { h, time } from "./dom.js";
 
-const HIGH = 34; // px of the bars
+const HIGH = 34; // the height of the bars in px
 const words = (part) => `${Math.floor(part * 100)} %`;
 const megabytes = (bytes) => `${(bytes / 1e6).toLocaleString("en", { maximumFractionDigits: bytes < 1e7 ? 1 : 0 })} MB`;
 

@@ -6,7 +6,7 @@ import { topics, values } from "../fields.js";
 
 const NAMED = 12; // names in a cell
 const MOST = 200; // clients that are shown
-const KEPT = 2000; // clients that are counted, and names that are counted for a client
+const KEPT = 2000; // how many clients are counted, and how many names for each client
 
 export function open({ feed }) {
   const element = h("div", { class: "pad" });

@@ -7,7 +7,7 @@ import { above } from "../picture.js";
 import { values } from "../fields.js";
 
 const TOOLS = { classic: "kafka-consumer-groups.sh", consumer: "kafka-consumer-groups.sh", share: "kafka-share-groups.sh", streams: "kafka-streams-groups.sh" };
-const MOST = 200; // changes, and groups of a proxy, that are shown
+const MOST = 200; // how many changes are shown, and how many groups of a proxy
 
 export function open(parts) {
   const { feed, ask } = parts;
