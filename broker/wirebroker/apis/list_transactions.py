@@ -1,7 +1,7 @@
 """ListTransactions, versions 0–2: the transactional ids that this broker coordinates.
 
-Filters are state, producer id, duration (version 1), and a regular expression (version 2). The response lists the states in the
-filter that do not exist.
+Filters are state, producer id, duration (version 1), and a regular expression (version 2). The response lists those states in
+the filter that do not exist.
 """
 
 from __future__ import annotations

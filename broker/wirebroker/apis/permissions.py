@@ -181,7 +181,7 @@ class Access:
 
 
 def _with(request: Any, attribute: str, elements: list[Any]) -> Any:
-    """Returns a copy of the request whose attribute has only these elements."""
+    """Returns a copy of the request with only these elements in the list `attribute`."""
     changed = copy(request)
     setattr(changed, attribute, elements)
     return changed
@@ -224,7 +224,7 @@ def topics(operation: Operation, message: str | None = None) -> Rule:
 
 
 def _denied(request: Any, access: Access, may: Callable[[str], bool]) -> Slices[set[str]]:
-    """Returns the topics of the request that the client may not use."""
+    """Returns those topics in the request that the client may not use."""
     decided: dict[str, bool] = {}
     for topic, _ in named(request, access.exchange.directory):
         yield from access.pause()

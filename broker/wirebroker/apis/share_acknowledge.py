@@ -189,6 +189,6 @@ def _are_valid(batches: Iterable[Acknowledged], supports_renewal: bool, is_renew
 
 
 def finish(settled: tuple[Place, Settling], outcomes: Outcomes, exchange: Exchange) -> None:
-    """Write the acknowledgements of one partition that `begin` has checked."""
+    """Write acknowledgements that `begin` has checked, all of one partition."""
     place, settling = settled
     outcomes[place] = exchange.engine.shares.finish(settling, exchange.engine.now) or DONE

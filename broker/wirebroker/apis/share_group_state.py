@@ -44,7 +44,7 @@ class _Operation(NamedTuple):
     every: int = WRITES
     """The number of partitions in a slice."""
     epochs: tuple[str, ...] = ()
-    """The epochs in the request that must not be negative."""
+    """Those epochs in the request that must not be negative."""
 
 
 def _read(state: Any) -> dict[str, Any]:

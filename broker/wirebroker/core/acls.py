@@ -74,7 +74,7 @@ OPERATIONS = {
 }  # fmt: skip
 """The operations that responses list as allowed."""
 WITHOUT_SETTINGS = (_O.READ, _O.DELETE, _O.DESCRIBE)
-"""In releases in which groups have no settings: the operations on a group that responses list as allowed."""
+"""In releases in which groups have no settings: those operations on a group that responses list as allowed."""
 
 
 def has_settings(resource: int, release: Release) -> bool:
@@ -83,7 +83,7 @@ def has_settings(resource: int, release: Release) -> bool:
 
 
 def operations_on(kind: ResourceType, release: Release) -> tuple[Operation, ...]:
-    """Returns the operations on a resource that responses of this release list as allowed."""
+    """Returns those operations on a resource that responses of this release list as allowed."""
     settled = kind != ResourceType.GROUP or has_settings(GROUP_SETTINGS, release)
     return OPERATIONS[kind] if settled else WITHOUT_SETTINGS
 

@@ -459,8 +459,8 @@ def _outside(key: str, value: int, broker: BrokerConfigs) -> str | None:
 
 
 def check_stored(kind: int, name: str, held: Mapping[str, str], configs: BrokerConfigs) -> None:
-    """Checks the settings of a group or of a metrics subscription that were read from the disk. Raises ConfigError if they are
-    invalid."""
+    """Checks settings that were read from the disk: the settings of a group, or of a metrics subscription. Raises ConfigError
+    if they are invalid."""
     if kind == ResourceType.GROUP:
         refusal = _check_group(name, held, configs)
     else:

@@ -64,7 +64,7 @@ class Registration(NamedTuple):
 
 
 class Circumstances(NamedTuple):
-    """The conditions of an election that are not part of the partition's state."""
+    """Those conditions of an election that are not part of the partition's state."""
 
     alive: Callable[[int], bool]
     min_in_sync: int

@@ -113,7 +113,7 @@ class EndMarker(NamedTuple):
 
 
 class PartitionCopy(NamedTuple):
-    """A snapshot of a partition in memory whose replicas are all in sync."""
+    """A snapshot of a partition. Its log is in memory, and all its replicas are in sync."""
 
     dirs: dict[int, str]
     """The log directory of each replica, by broker."""
@@ -219,7 +219,7 @@ class Partition:
     # Writing
 
     def _follow_settings(self) -> None:
-        """A setting or another input of the fast path has changed: compute the dependent values again."""
+        """A setting or another input of the fast path has changed: compute the values that depend on it."""
         self.fast_path.renew()
         self.replication.review()  # min.insync.replicas may have changed
 

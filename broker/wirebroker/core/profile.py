@@ -151,8 +151,8 @@ PROFILES: dict[str, Rules] = {
 
 
 def profile(name: str, **overrides: Any) -> Rules:
-    """Returns a preset with the given rules changed. The ValueError for an unknown profile or rule names the nearest known
-    name."""
+    """Returns the preset `name`, with the rules in `overrides` changed. The ValueError for an unknown profile or rule names the
+    nearest known name."""
     if not isinstance(name, str) or name not in PROFILES:
         raise ValueError(unknown(name, PROFILES))
     rules = PROFILES[name]

@@ -333,7 +333,7 @@ def _fitting(checked: Checked | RecordReject, policy: RecordPolicy) -> Checked |
 
 
 class _Skimmed(NamedTuple):
-    """The fields of a record that the checks need."""
+    """Those fields of a record that the checks need."""
 
     offset_delta: int
     timestamp_delta: int

@@ -136,7 +136,7 @@ class ProduceShape:
         self.cluster_version = cluster_version
         self.size = 0
         self.between = self.after = b""
-        """The bytes of the response that are always the same: everything but the size, the correlation id and the offsets."""
+        """Those bytes of the response that are always the same: everything but the size, the correlation id and the offsets."""
         self.response: Callable[..., bytes]
         """Builds a response from these bytes, the correlation id and the offsets."""
 

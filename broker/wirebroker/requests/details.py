@@ -68,7 +68,7 @@ NAMES = frozenset((JOINED_AS, COORDINATOR, ASSIGNED, OFFSETS, *_OF_MESSAGES))
 
 
 def details_of(request: Message, directory: Directory) -> Details:
-    """Returns the fields of a request that the trace keeps."""
+    """Returns those fields of a request that the trace keeps."""
     found = _kept(request, OF_REQUESTS.get(type(request).__name__, ()))
     if isinstance(request, OffsetCommitRequest):
         offsets = (

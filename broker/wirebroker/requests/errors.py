@@ -74,7 +74,7 @@ PARTS = {
     "partition_result": ("partitions",), "groups": ("groups", "group_ids"), "coordinators": ("coordinator_keys",),
     "transaction_states": ("transactional_ids",), "entity": ("entity",),
 }  # fmt: skip
-"""For each list in a response, the lists of the request that may correspond to it."""
+"""For each list in a response, the lists in the request that may correspond to this list."""
 
 
 def overwrite(response: Any, code: int, only: Where | None, received: Received, about: Iterable[tuple[str, int]] = ()) -> None:

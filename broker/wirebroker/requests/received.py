@@ -1,5 +1,4 @@
-"""The facts about a received request that are not in its message, and the directory of the cluster that received the
-request."""
+"""The facts about a received request besides its message, and the directory of the cluster that received the request."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ class Directory(Protocol):
 
 
 class Received(Protocol):
-    """The facts about a received request that are not in its message."""
+    """The facts about a received request besides its message."""
 
     api_key: int
     version: int

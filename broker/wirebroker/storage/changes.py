@@ -24,7 +24,7 @@ class Changes:
     def __init__(
         self, cluster: Cluster, directories: LogDirectories, unused: Mapping[tuple[int, str], Mapping[str, str]]
     ) -> None:
-        """`unused` are the settings in the metadata that the cluster cannot use, by resource. These settings stay in the
+        """`unused` are those settings in the metadata that the cluster cannot use, by resource. These settings stay in the
         metadata.
         """
         self._cluster = cluster

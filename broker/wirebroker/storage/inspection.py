@@ -84,7 +84,7 @@ def check_names(folder: Path, present: Listing, reached: int) -> None:
 
 
 def unfit_indexes(segment: Segment, aborted: Sequence[AbortedTransaction], complete: bool) -> list[Path]:
-    """Returns the indexes of a closed segment that contradict its batches. The caller must rebuild these indexes.
+    """Returns those indexes of a closed segment that contradict the segment's batches. The caller must rebuild these indexes.
 
     `segment` was read before, and `aborted` are the transactions that its markers abort. With `complete`, the log has lost no
     batches, so `aborted` has all aborted transactions. Raises DamagedFile if the index may be right and the log file wrong:

@@ -367,7 +367,7 @@ class Recovery:
     # Producers
 
     def _check_snapshot(self) -> None:
-        """Check the producer snapshot at the end of the log, which every clean stop writes. Raises DamagedFile if the
+        """Check the producer snapshot at the end of the log. Every clean stop writes this snapshot. Raises DamagedFile if the
         producers' state is lost and the batches cannot restore it.
         """
         path = self.folder / file_name(self.end, SNAPSHOT)

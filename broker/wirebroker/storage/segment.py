@@ -171,7 +171,7 @@ class Segment:
         return self.folder / (file_name(self.base_offset, suffix) + ending)
 
     def paths(self, ending: str = "") -> list[Path]:
-        """Returns the paths of the segment's files that exist."""
+        """Returns the paths of those files of the segment that exist."""
         return [path for path in (self.path(suffix, ending) for suffix in SEGMENT_FILES) if path.exists()]
 
     # Writing

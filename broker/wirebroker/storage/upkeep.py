@@ -84,7 +84,7 @@ class Upkeep:
         return self._trouble
 
     def insist(self) -> None:
-        """Try again to write the changes of the metadata that could not be written. Raises OSError."""
+        """Try again to write those changes of the metadata that could not be written. Raises OSError."""
         raise NotImplementedError
 
     def failed(self, failure: Exception) -> None:

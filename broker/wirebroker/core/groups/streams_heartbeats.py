@@ -358,8 +358,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
             self.registry.report(group)
 
     def _entered(self, group: StreamsGroup, now: int) -> None:
-        """Drop the state of a new group that is not in the group's records. Kafka has no such state, because Kafka builds a new
-        group from its records."""
+        """Drop the part of a new group's state that is not in the group's records. Kafka has no such state, because Kafka
+        builds a new group from its records."""
         group.offsets.clear()
         group.forget_unrecorded()
 

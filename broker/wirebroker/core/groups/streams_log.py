@@ -122,7 +122,7 @@ def topology_record(group_id: str, held: Topology) -> CoordinatorRecord:
 
 
 def epoch_fields(valid_topology_epoch: int, configs: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the fields of a group's epoch that only streams groups have."""
+    """Returns those fields of a group's epoch that only streams groups have."""
     held = [group_metadata.LastAssignmentConfig(key=key, value=configured) for key, configured in sorted(configs.items())]
     return {"validated_topology_epoch": valid_topology_epoch, "last_assignment_configs": held}
 

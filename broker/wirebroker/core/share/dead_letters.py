@@ -2,8 +2,8 @@
 
 A dead letter is written for a record that a member has rejected, or that was delivered too often. The dead letter is a record
 in the topic that the group's errors.deadletterqueue.topic.name names. The headers of a dead letter have the place of the
-original record and the reason. If the group's settings ask for copies, the dead letter has the original key and value. If a
-dead letter cannot be written, the dead letter is lost, and the original record is archived anyway.
+original record, and the reason for the dead letter. If the group's settings ask for copies, the dead letter has the original
+key and value. If a dead letter cannot be written, the dead letter is lost, and the original record is archived anyway.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds the records of a partition of __share_group_state that are still needed (Kafka's ShareCoordinatorOffsetsManager)."""
+"""Finds those records of a partition of __share_group_state that are still needed (Kafka's ShareCoordinatorOffsetsManager)."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ class Transaction(Struct, eq=False):
     state: TransactionState = TransactionState.EMPTY
     producer_epoch: int = NO_EPOCH
     last_producer_epoch: int = NO_EPOCH
-    """The producer's previous epoch. A client that has not got the response with the new epoch may still send this epoch."""
+    """The producer's previous epoch. A client that has not got the response with the new epoch may still send the previous
+    epoch."""
     previous_producer_id: int = NO_ID
     next_producer_id: int = NO_ID
     """The producer id that the producer gets when all markers are written, because the epochs of its present producer id are
