@@ -55,7 +55,7 @@ DIFFERS_HERE = DIFFERS | {
 }  # fmt: skip
 """All fields whose values differ. With `blank`, `comparable` replaces their values by "…"."""
 OF_OTHER_RELEASES = {"old_style_offsets", "is_default"}
-"""Fields of versions that Kafka 4.3.1 does not support. The recording of Kafka 4.3.1 does not have these fields."""
+"""Fields that exist only in versions that Kafka 4.3.1 does not support, so its recording does not have them."""
 SIZES = ("total_bytes", "usable_bytes")
 """Fields that are −1 if a broker keeps its logs in memory."""
 NOTHING = (None, -1, 0, "", b"", bytes(16), [])
@@ -67,7 +67,7 @@ ANY = {
     "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1, "principal_filter": None,
     "host_filter": None, "operation": 1, "permission_type": 1,
 }  # fmt: skip
-"""The filter that means all ACLs."""
+"""A filter that all ACLs match."""
 Plain = dict[str, Any]
 Asked = tuple[str, int, Message]
 NAMELESS = ("Produce ids", "Produce transactional", "OffsetCommit ids", "OffsetFetch ids")

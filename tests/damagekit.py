@@ -48,7 +48,7 @@ SETTINGS = {
 }
 MODES = ("clean", "kill")
 LONGEST_START = 1.0
-"""The longest CPU time, in seconds, for a start."""
+"""A start may take at most this CPU time, in seconds."""
 HANGS_AFTER = 10.0
 TRIES = 2000
 """The number of damages that are tried on one directory."""
@@ -468,8 +468,8 @@ def _known(one: Truth, truth: Truth) -> dict[tuple[str, int], list[tuple[int, in
 
 
 def _after_kill(damage: Damage, made: Made, found: Truth, wrong: list[str], said: list[str]) -> Outcome:
-    """Judges a start after kill −9 in which the broker does not serve the whole truth. Only the last batches of the damaged log
-    may be missing, and the state that only these batches record.
+    """Judges a start after kill −9 in which the broker does not serve the whole truth. Only the last batches of the damaged
+    log, and the state that only these batches record, may be missing.
     """
     truth, place = made.truths["kill"], made.places["kill"]
     told = any(Path(damage.path).parent.name in sentence for sentence in said)
@@ -492,7 +492,8 @@ def _after_kill(damage: Damage, made: Made, found: Truth, wrong: list[str], said
 
 
 def _may_have_gained(folder: str, topic: str, index: int) -> bool:
-    """Tells whether the partition may have additional batches: its log is damaged, or a coordinator wrote its markers again."""
+    """Tells whether the partition may have additional batches: either its log is damaged, or a coordinator wrote markers
+    again."""
     return f"{topic}-{index}" == folder or folder.startswith("__transaction_state")
 
 

@@ -7,7 +7,7 @@ from wirebroker.client.wire import WireClient
 
 RESOURCES = {"broker": (4, "1"), "topic": (2, "t"), "group": (32, "g"), "client metrics": (16, "m")}
 DEFAULT = 5
-"""The source of the synonym that has a setting's default."""
+"""DescribeConfigs returns a setting's default as the synonym with this source."""
 
 
 def default_of(entry: DescribeConfigsResourceResult) -> str | None:

@@ -136,7 +136,7 @@ class Dialogue:
         return only(self.last)
 
     def __rshift__(self, request: Message | Sequences | tuple[Message | Sequences, int]) -> Dialogue:
-        """Send a request in the given version or the newest version. Does not wait for the response."""
+        """Send a request in the given version, by default in the newest version. Does not wait for the response."""
         message, version = request if isinstance(request, tuple) else (request, None)
         if isinstance(message, Sequences):
             message = self._batch(message)

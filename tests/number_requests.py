@@ -35,15 +35,15 @@ WAITS_S = 1.2
 WITHIN_S = 20.0
 """The longest wait, in seconds, until a broker is ready for a request."""
 SIZES = {"int8": 1 << 7, "int16": 1 << 15, "uint16": 1 << 16, "int32": 1 << 31, "int64": 1 << 63}
-"""The number types, each with its first number that is too large."""
+"""The number types, each with the smallest number that is too large for it."""
 BEYOND = {"partition": 2, "isolation_level": 2, "acks": 2, "key_type": 3, "type": 9, "operation": 16, "epoch": 1, "offset": 7}
-"""For each field whose name ends in the key: a number just above the valid numbers."""
+"""For fields whose names end in the key: a number just above the valid numbers."""
 FLOATS = (-2.0, -1.0, 0.0, 0.5, float("inf"), float("nan"), 1.7e308)
 LEFT_OUT = frozenset({"throttle_time_ms", "total_bytes", "usable_bytes"})
 BLANK = re.compile("host|port|cluster_id|log_dir|token_id|hmac|client_instance_id|.*timestamp.*|.*(append|start)_time_ms")
 """Fields whose values differ from cluster to cluster."""
 NOTHING = (None, -1, 0, "", b"")
-"""Values of `BLANK` fields in a refusal. Every cluster sends the same values there."""
+"""In a refusal, each `BLANK` field has one of these values, and all clusters send the same value."""
 KNOWN = ("producer_id", "session_id", "subscription_id")
 """Ids that a broker generates. A response shows "another" for an id that the broker has not returned to this world before."""
 RANDOM = re.compile(r"[\w-]*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[\w-]{22}(?![\w-])")
@@ -196,7 +196,8 @@ class World:
         return {"topic_id": self.topic_id(), "partitions": [part]}
 
     def share_state(self, **part: Any) -> Plain:
-        """Creates the state of a share partition. Returns the group and the partition with these fields."""
+        """Creates the state of a share partition. Returns the fields of a request about this partition, which has the fields
+        `part`."""
         group, topic_id = self.name("s"), self.topic_id()
         self.find_share_coordinator()
         state = {"group_id": group, "topics": [{"topic_id": topic_id, "partitions": [NEW_STATE]}]}

@@ -44,7 +44,7 @@ _pure: dict[str, ModuleType] = {}
 
 @contextmanager
 def pure() -> Iterator[None]:
-    """Within this block, every import of our modules loads a second, pure Python module, also in called functions."""
+    """Within this block, and in functions that it calls, every import of our modules loads a second, pure Python module."""
     others, finder = _ours(), _OurSources()
     for name in others:
         del sys.modules[name]

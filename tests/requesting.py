@@ -58,7 +58,7 @@ def list_offsets(timestamp: int, *, topic: str = "orders", partition: int = 0, *
 
 
 def delete_records(offset: int, *, topic: str = "orders", partition: int = 0, timeout_ms: int = 1000) -> Any:
-    """Returns a DeleteRecords request for the records of one partition before this offset."""
+    """Returns a DeleteRecords request that deletes the records of one partition before this offset."""
     topics = named([topic], partitions=[{"partition_index": partition, "offset": offset}])
     return plain("DeleteRecords", topics=topics, timeout_ms=timeout_ms)
 

@@ -27,7 +27,7 @@ UNKNOWN: dict[str, tuple[str, str]] = {
     "node_id": ("9", "there is no broker 9; there are 1, 2"),
     "transactional_id": ("till", "there is no transactional id 'till'"),
 }
-"""The parts of paths that name objects, each with a name that no object has and the expected message."""
+"""The parts of a path that name an object. Each has a name that no object has, and the message about this name."""
 NEEDED: dict[str, Any] = {"acl": "allow User:alice READ TOPIC orders", "name": "new", "to": 1, "node_id": 1, "offset": 0}
 """Values for the fields that some endpoints need."""
 

@@ -60,7 +60,7 @@ class Client:
         self.broker: Broker | None = None
         self.now = START
         self.gives_up = False
-        """Tells whether the client does not retry a refused request."""
+        """True if the client does not retry a refused request."""
         self.values: list[str] = []
         self.unsure: set[str] = set()
         self.told: dict[str, list[Any]] = {}

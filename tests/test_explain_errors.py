@@ -37,7 +37,7 @@ GOES_ON = {code.name for code in RETRIABLE} | {
 }  # fmt: skip
 """The errors after which Kafka's own clients continue by themselves."""
 LONG = {"CONCURRENT_TRANSACTIONS", "UNSTABLE_OFFSET_COMMIT"} | (GOES_ON - {code.name for code in RETRIABLE})
-"""Errors that may last longer in a healthy cluster, until a transaction or a rebalance ends."""
+"""Errors that can last in a healthy cluster until a transaction or a rebalance ends."""
 GROUP = {"GROUP_ID_NOT_FOUND"}
 ANSWERS = {
     "CreateTopics": {"TOPIC_ALREADY_EXISTS"},

@@ -20,7 +20,7 @@ REQUIRED = {
 }  # fmt: skip
 """The arguments without which a command does not begin."""
 ELSEWHERE = ("--sync",)
-"""Flags whose help names a partner, although MockKafka and not the parser requires the partner."""
+"""Flags whose help names another flag that they need. MockKafka checks this, and the parser does not."""
 VALUES = {
     "--pipeline": "in:a=out:b", "--match": "key", "--control": "0", "--rotate": "1h", "--max-rate": "20m", "--memory": "4g",
     "--width": "800", "--master": "local[2]", "--budget": "10m", "--remote-store": "x",

@@ -41,7 +41,7 @@ def run(name: str, client: ClientName) -> Result:
 
 
 def log(result: Result, topic: str = "orders", partition: int = 0) -> str:
-    """Returns the stored records as the letters of their batches, without markers."""
+    """Returns one letter for each stored record: the name of the record's batch. Markers are left out."""
     values = [r.value or b"" for r in result.log if (r.topic, r.partition, r.control) == (topic, partition, False)]
     return "".join(value.decode().rstrip("0123456789") for value in values)
 

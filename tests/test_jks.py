@@ -1,5 +1,5 @@
-"""Java's keystores (JKS). keytool of JDK 17 made both stores, from a key that has its own password and from the key's
-certificate.
+"""Java's keystores (JKS). keytool of JDK 17 made both stores. One has a key with a password of its own, and the other has the
+key's certificate.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ DATA = Path(__file__).parent / "data"
 SUBJECTS = ("transactions", "logs", "groups", "mixed", "shares", "streams", "admin", "administration")
 RULED = {"produce", "produce_pipeline", "init_pid", "add_partitions", "end_txn", "txn_offset_commit", "join_group", "exchange"}
 UNFIT = ("slow_", "transaction_version_0")
-"""Scenarios that take long, or whose cluster does not have KIP-890."""
+"""How the names of scenarios begin that take long, or whose cluster does not have KIP-890."""
 
 
 def dialogues(subject: str) -> list[Dialogue]:

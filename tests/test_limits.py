@@ -1,4 +1,4 @@
-"""The limits for one client and for all clients, of a broker and of a proxy."""
+"""A broker and a proxy have limits for one client and limits for all clients."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ASK = encode_request(1, "x", plain("ApiVersions"), 0)
 def serving(
     request: pytest.FixtureRequest, mock_kafka_factory: Callable[..., MockKafka], kafka_proxy: Callable[..., ProxyKafka]
 ) -> Serving:
-    """Starts a broker with these limits, or a broker and a proxy that has these limits. Returns the one that has the limits,
-    and the broker."""
+    """Returns a function that starts a broker with the given limits, or a broker and a proxy that has these limits. The
+    function returns the one that has the limits, and the broker."""
 
     def start(**configs: str) -> tuple[MockKafka | ProxyKafka, MockKafka]:
         named = {name.replace("_", "."): value for name, value in configs.items()}

@@ -53,7 +53,8 @@ def places(request: pytest.FixtureRequest) -> list[Path]:
 
 
 def held(kafka: MockKafka) -> list[tuple[str, list[tuple[str, int, bool]]]]:
-    """Returns the name of each log directory with its partitions: the topic, the index, and whether it is a future replica."""
+    """Returns the name of each log directory, with its partitions. For each partition: the topic, the index, and whether this
+    is a future replica."""
     results = client(kafka).request(plain("DescribeLogDirs", topics=None), 5).results
     return [
         (Path(each.log_dir).name, [(t.name, p.partition_index, p.is_future_key) for t in each.topics for p in t.partitions])

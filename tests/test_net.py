@@ -181,8 +181,8 @@ def test_a18_acks_0_has_no_response_and_an_error_closes_the_connection(kafka: Mo
 
 
 def test_idle_connections_are_closed(kafka: MockKafka) -> None:
-    """Kafka 4.4.0 also closes a connection whose request waits for longer than connections.max.idle.ms. So a request that a
-    fault never releases does not keep the connection of a disconnected client open."""
+    """Kafka 4.4.0 also closes a connection whose request waits for longer than connections.max.idle.ms. So the connection of a
+    disconnected client is closed even if a fault never releases the client's request."""
     kafka.faults.add(faults.reorder(9, api="Produce"))
     idle, busy, waiting, gone = client(kafka), client(kafka), client(kafka), dial(kafka)
     for wire in (idle, busy):

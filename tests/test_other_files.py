@@ -202,7 +202,7 @@ def test_a_segment_of_an_old_format_is_decoded(
 
 def test_packets_that_a_snap_length_has_cut_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = (folder / "good.pcapng").read_bytes()
-    cut, at = bytearray(whole), 28  # after the header block
+    cut, at = bytearray(whole), 28  # the offset of the block after the header
     while at < len(cut):
         kind, size = struct.unpack_from("<II", cut, at)
         if kind == 6 and struct.unpack_from("<I", cut, at + 20)[0] > 150:

@@ -77,7 +77,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "POST /snapshots/{snapshot}/restore": MockKafka.restore,
     "DELETE /snapshots/{snapshot}": MockKafka.snapshot,  # in Python, a snapshot is deleted with the last reference to it
 }
-"""The method of MockKafka that does the same as the endpoint, by endpoint."""
+"""For each endpoint, the method of MockKafka that does the same."""
 ONLY_HTTP = {
     "limit",
     "offset",

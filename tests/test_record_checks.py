@@ -135,7 +135,7 @@ class Stored(NamedTuple):
 
 TAKEN = Stored()
 WRONG = Response(INVALID, True)
-"""LogValidator's INVALID_RECORD."""
+"""The response if LogValidator refuses a batch with INVALID_RECORD."""
 NO_BATCH = Response(INVALID)
 FAILED = Response(SERVER, True)
 FAILED_EARLY = Response(SERVER)

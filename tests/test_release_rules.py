@@ -779,7 +779,7 @@ def test_a_login_with_plain_that_ends_with_a_nul(profile: str, code: int) -> Non
 
 
 FETCHES = {"kafka-2.1": (0, 10), "kafka-2.3": (0, 11), "kafka-3.9": (0, 17), "kafka-4.0": (4, 17), "kafka-4.4": (4, 18)}
-"""The oldest and the newest version of Fetch."""
+"""For each profile, the oldest and the newest version of Fetch."""
 
 
 @pytest.mark.parametrize("profile", FETCHES)

@@ -225,7 +225,8 @@ def test_groups_are_asked_for_at_their_own_coordinators(tmp_path: Path, capsys: 
 
 
 def test_requests_are_split_by_the_leaders_of_their_partitions(tmp_path: Path, capsys: Out) -> None:
-    """In the recording one broker leads all partitions. Now each broker leads one, and gets its part of a request, in order."""
+    """In the recording one broker leads all partitions. In the replay each broker leads one partition, and gets its part of
+    each request, in order."""
 
     def wanted(offset: int) -> list[dict[str, int]]:
         return [{"partition": at, "fetch_offset": offset, "partition_max_bytes": 1 << 20} for at in range(3)]

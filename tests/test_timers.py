@@ -254,8 +254,8 @@ STATES: dict[Callable[[], InProcess], str] = {
     a_member_that_cannot_be_removed: "ModernGroup.set_timer.<locals>.<lambda>",
     metadata_that_cannot_be_written: "Decisions._again",
 }
-"""States in which a timer sets itself again. If the timer repeats a write that fails, the value is the name that the log gives
-the timer."""
+"""States in which a timer sets itself again. The value is the timer's name in the log if the timer repeats a write that fails,
+and otherwise ""."""
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)

@@ -1,4 +1,4 @@
-"""`serve` can read users and passwords from files and variables, so that flags have no passwords."""
+"""`serve` can read users and passwords from files and variables, so that no flag needs a password."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example of an audit on Kubernetes is a resource that the Spark operator accepts."""
+"""The Spark operator accepts the example resource of an audit on Kubernetes."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from wirebroker_audit.report.gather import Ribbon, Timeline
 from wirebroker_audit.report.history import HISTORY, KEPT, earlier, save
 
 READABLE = 10
-"""The smallest size of text in pixels, if a picture is as wide as `PHONE`."""
+"""The smallest size, in pixels, that text may have in a picture that is as wide as `PHONE`."""
 PHONE = 360 - 32
 NAMES = ("orders", "<script>alert(1)</script>", "a$b$c_{", "x" * 249, "\u202edesrever", "bell\a", "'\" onload=alert(1) x='")
 FAR = 10**12

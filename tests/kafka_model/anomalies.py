@@ -30,7 +30,7 @@ class Send(NamedTuple):
     value: str
     where: Where
     acknowledged: bool | None = True
-    """None if nobody knows."""
+    """True if the value was acknowledged, False if its sending has failed for good, and None if nobody knows."""
     offset: int | None = None
     transaction: str | None = None
 

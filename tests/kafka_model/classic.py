@@ -24,7 +24,7 @@ RULED = frozenset(
 
 
 class Wrong(Exception):
-    """A response that the rules do not allow: the exchange, and the responses that the rules allow."""
+    """Raised for a response that the rules do not allow. Has the exchange, and the responses that the rules allow."""
 
     def __init__(self, exchange: Exchange, allowed: str) -> None:
         super().__init__(allowed)

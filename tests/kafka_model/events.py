@@ -20,7 +20,7 @@ class Batch(NamedTuple):
     count: int
     transactional: bool = False
     sound: bool = True
-    """Tells whether the history shows no reason to refuse the records themselves."""
+    """False if the history shows a reason to refuse the records themselves."""
     values: tuple[str, ...] = ()
 
     @property

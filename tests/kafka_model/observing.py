@@ -72,7 +72,7 @@ class Clients:
         known = None if part.code is None or part.code in AGAIN else not part.code
         key = (self._in_this_life(part.where), batch.producer_id, batch.epoch, batch.sequence)
         if batch.checked and known is not False and self._sequences.setdefault(key, batch.values) != batch.values:
-            return  # the broker takes other records with the same sequence for a retry
+            return  # if other records have the same sequence, the broker takes them for a retry
         for number, value in enumerate(batch.values):
             before = self.sends.get(value)
             if before is not None and (before.acknowledged or not known):

@@ -14,7 +14,7 @@ MOST = 64
 
 
 class Outcome(NamedTuple):
-    """What a response says. `detail` is an error code, an offset, or a producer's id and epoch; None stands for any of them."""
+    """What a response says. `detail` is an error code, an offset, or a producer's id and epoch; None stands for any detail."""
 
     what: str
     detail: object = None

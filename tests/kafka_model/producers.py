@@ -50,7 +50,7 @@ class Producer(NamedTuple):
     last: int = -1
     window: tuple[Kept, ...] = ()
     open_since: int = -1
-    """The first offset of its open transaction, or −1."""
+    """The first offset of the producer's open transaction, or −1."""
     verification: Verification | None = None
     vague: bool = False
     """Tells whether the producer may have batches that the model has not seen, or may be in any state."""

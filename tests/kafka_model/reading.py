@@ -144,7 +144,7 @@ def _add(exchange: Exchange, request: Json, response: Json | None) -> Iterator[E
 
 OFFSETS = "the offsets of"
 VARIOUS = -1
-"""Stands for several error codes."""
+"""The code if the parts of a response have different error codes."""
 
 
 def _add_offsets(exchange: Exchange, request: Json, response: Json | None) -> Iterator[Event]:

@@ -32,7 +32,7 @@ class ModelClient:
         return 1
 
     def connect(self) -> None:
-        """Opens a connection unless one is open, and then continues."""
+        """If no connection is open, opens one and calls `connected`."""
         if self.link is None or not self.link.open:
             node = self.where()
             if node is None or not self.world.engine.cluster.alive(node):

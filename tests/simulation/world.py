@@ -137,7 +137,7 @@ class World:
         self.steps = 0
 
     def delay(self) -> int:
-        """Returns a random duration in ms, which mostly is short."""
+        """Returns a random duration in ms. Most durations are short."""
         return self.random.randint(0, self._slowest if self.random.random() < 0.1 else 3)
 
     def at(self, when: int, action: Callable[[], None]) -> None:

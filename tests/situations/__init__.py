@@ -25,7 +25,7 @@ TABLES: dict[str, Play] = {
     "unusual": unusual.play,
     "versions": versions.play,
 }
-"""Each function plays all situations of a table, and returns the response to each as a text."""
+"""Each function plays all situations of a table. It returns the response in each situation as a text."""
 SETTINGS = {"auto.create.topics.enable": "false", "fetch.max.bytes": "2000"}
 """The settings of the brokers."""
 

@@ -1,6 +1,4 @@
-"""For every API and version that kafka-python has, back to the oldest, the codec writes the same bytes and reads the same
-values.
-"""
+"""For every API and version that kafka-python has, the codec writes the same bytes and reads the same values."""
 
 from __future__ import annotations
 
