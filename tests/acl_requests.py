@@ -161,7 +161,7 @@ FILTERS: dict[str, Plain] = {
 
 
 def plain_request(api: str, body: Plain) -> Message:
-    """Returns a request with these fields. All other fields have their defaults."""
+    """Returns a request with the fields in `body`. All other fields have their defaults."""
     return message_of(request_class(KEYS[api]), body, lambda _, path: b"")
 
 
@@ -455,14 +455,14 @@ def _mixed(name: str, version: int, topics: list[Element], body: Plain) -> Asked
 
 
 def log_in(address: tuple[str, int], user: str) -> Connection:
-    """Opens a connection and logs this user in."""
+    """Opens a connection and logs `user` in."""
     connection = Connection(address, 10)
     authenticate(connection, user)
     return connection
 
 
 def authenticate(connection: Connection, user: str) -> None:
-    """Logs this user in."""
+    """Logs `user` in."""
     connection.request(plain("SaslHandshake", mechanism="PLAIN"), 1)
     response = connection.request(plain("SaslAuthenticate", auth_bytes=f"\0{user}\0{USERS[user]}".encode()), 2)
     assert response.error_code == 0, response.error_message
@@ -578,7 +578,7 @@ class _Member:
 
 
 def grant(admin: Client, acls: list[Plain]) -> Any:
-    """Replace all ACLs by these. Returns the response to CreateAcls; the request contains the first ACL twice."""
+    """Replace all ACLs by `acls`. Returns the response to CreateAcls; the request contains the first ACL twice."""
     described = plain_request("DescribeAcls", ANY)
     admin.ask(plain_request("DeleteAcls", {"filters": [ANY]}), 3)
     admin.until(described, 3, lambda response: not _count(response))
@@ -593,7 +593,7 @@ def once(asked: list[Asked]) -> list[Asked]:
 
 
 def other_versions(asked: list[Asked]) -> list[Asked]:
-    """Returns each request in all its other versions, except versions that cannot encode the request's fields."""
+    """Returns each request in all versions other than its own, except versions that cannot encode the request's fields."""
     known = {(name, version) for name, version, _ in asked}
     found = []
     for name, _, request in once(asked):
@@ -649,5 +649,5 @@ def _names(response: Any) -> set[str]:
 
 
 def recorded_by(broker: str) -> str:
-    """Returns the name of the file in tests/data in which the responses of this broker are recorded."""
+    """Returns the name of the file in tests/data in which the responses of `broker` are recorded."""
     return f"acls-{broker}.json.xz"

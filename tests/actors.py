@@ -304,7 +304,7 @@ class Reader(Actor):
         return values
 
     def end(self, topic: str = "orders") -> int:
-        """Returns the partition's end offset at this isolation level."""
+        """Returns the partition's end offset at the reader's isolation level."""
         return int(only(self.ask(list_offsets(-1, topic=topic, isolation_level=int(self.committed)), 6)).offset)
 
     def committed_offset(self, group: str, topic: str = "orders", stable: bool = True) -> tuple[int, int]:

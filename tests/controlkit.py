@@ -75,7 +75,7 @@ class ControlClient:
         return self.raw("GET", "/openapi.json").json
 
     def _check(self, method: str, path: str, response: Response) -> None:
-        """Fails if the document does not describe this response."""
+        """Fails if the OpenAPI document does not describe `response`."""
         responses = self._operation(method, path.partition("?")[0])["responses"]
         assert str(response.status) in responses, f"the document has no {response.status} for {method} {path}: {response.body}"
         content = responses[str(response.status)].get("content", {})

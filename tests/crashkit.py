@@ -84,7 +84,7 @@ class Sender(threading.Thread):
         self.start()
 
     def data(self, sequence: int) -> bytes:
-        """Returns the batch that begins with this sequence. The sequence determines the batch's records."""
+        """Returns the batch whose first sequence is `sequence`. This sequence determines the batch's records."""
         count = 1 + sequence % 3
         return batch(sequence, count, pid=self.producer_id, epoch=0, tag=f"{self.partition}:" + "x" * self.size)
 
@@ -250,7 +250,7 @@ def committed(wire: WireClient, topic: str = TOPIC) -> int:
 
 
 def fetch(wire: WireClient, topic: str, partition: int, offset: int, isolation_level: int = 0) -> PartitionData:
-    """Fetches from this offset, and returns the partition's response."""
+    """Fetches from `offset`, and returns the partition's response."""
     asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
     topics = [{"topic": topic, "partitions": [asked]}]
     request = plain("Fetch", replica_id=-1, max_wait_ms=0, min_bytes=0, isolation_level=isolation_level, topics=topics)

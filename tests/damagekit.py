@@ -175,7 +175,7 @@ def _produce(kafka: MockKafka, chance: random.Random) -> None:
 
 
 def roll(engine: Engine, topics: set[str]) -> None:
-    """Roll a new segment in every partition of these topics."""
+    """Roll a new segment in every partition of `topics`."""
     assert engine.store is not None
     for partition in engine.cluster.partitions():
         if partition.topic in topics:
@@ -237,7 +237,7 @@ def damages_of(place: Path, mode: str, chance: random.Random) -> Iterator[Damage
 
 
 def _is_told(place: Path, mode: str, *names: str) -> bool:
-    """Tells whether a broker can notice that these files of two partitions were swapped.
+    """Tells whether a broker can notice that the files `names` of two partitions were swapped.
 
     It cannot notice this for closed segments with the same offsets, nor, after kill −9, for an active segment.
     """

@@ -83,7 +83,7 @@ CLOSED, SILENCE = Closed(), Silence()
 
 
 def answered(**fields: Any) -> Response:
-    """Expects a response with a single part, which has these fields."""
+    """Expects a response with a single part, which has the given fields."""
     return Response({name: [value] for name, value in fields.items()})
 
 
@@ -93,17 +93,17 @@ def each(**fields: list[Any]) -> Response:
 
 
 def overall(**fields: Any) -> Response:
-    """Expects a response that has these fields at its top level."""
+    """Expects a response that has the given fields at its top level."""
     return Response({name: [value] for name, value in fields.items()}, of_parts=False)
 
 
 def accepted(at: int) -> Response:
-    """Expects the Produce response for a batch that is stored at this offset, by this or an earlier request."""
+    """Expects the Produce response for a batch that this request or an earlier request has stored at the offset `at`."""
     return answered(error_code=0, base_offset=at)
 
 
 def refused(code: int, **fields: Any) -> Response:
-    """Expects a response with this error code."""
+    """Expects a response with the error code `code`."""
     return answered(error_code=code, **fields)
 
 

@@ -287,7 +287,7 @@ def kept(engine: Engine) -> dict[str, Any]:
 
 
 def opened_again(place: Path, now: int, look: Callable[[Engine], Any]) -> Any:
-    """Starts a broker with this directory, and returns the result of `look` on its engine."""
+    """Starts a broker with the data directory `place`, and returns the result of `look` on the broker's engine."""
     broker = Broker(place, "never", now)
     try:
         return look(broker.engine)

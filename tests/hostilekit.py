@@ -32,14 +32,14 @@ def start(data: Path) -> str:
 
 
 def with_records(data: Path, records: Sequence[Message]) -> None:
-    """Append these records to the metadata log in a stopped broker's data directory."""
+    """Append `records` to the metadata log in a stopped broker's data directory."""
     values = [metadata_bytes(each, each.__schema__.versions[1]) for each in records]
     with_values(data / "__cluster_metadata-0" / f"{0:020d}.log", values)
     (data / RECOVERY_POINTS).unlink(missing_ok=True)  # this checkpoint has the old end of the metadata log
 
 
 def with_values(log: Path, values: Sequence[bytes], keys: Sequence[bytes | None] | None = None) -> None:
-    """Append a batch with these values to a log."""
+    """Append a batch with `values` to a log."""
     end, epoch = 0, 0
     for batch in iter_batches(log.read_bytes()):
         header = read_header(batch)

@@ -646,7 +646,8 @@ def versions(api: str, of_release: str) -> list[int]:
 
 
 def fitting(request: Message, world: World, version: int) -> Any:
-    """Returns the request with the ids of its topics, and without fields that this version does not have."""
+    """Returns the request in the form of `version`: with the ids of its topics, and without fields that this version does not
+    have."""
     _fit(request, world, version)
     return request
 

@@ -45,7 +45,7 @@ def fetch(
     offset: int = 0, *, topic: str = "orders", partition: int = 0, wait_ms: int = 0, part: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> Any:  # fmt: skip
-    """Returns a Fetch request for one partition from this offset. `part` has more fields of the partition."""
+    """Returns a Fetch request for one partition from `offset` on. `part` has more fields of the partition."""
     wanted = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20, **(part or {})}
     topics = named([topic], "topic", partitions=[wanted])
     return plain("Fetch", max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, topics=topics, **fields)
@@ -58,7 +58,7 @@ def list_offsets(timestamp: int, *, topic: str = "orders", partition: int = 0, *
 
 
 def delete_records(offset: int, *, topic: str = "orders", partition: int = 0, timeout_ms: int = 1000) -> Any:
-    """Returns a DeleteRecords request that deletes the records of one partition before this offset."""
+    """Returns a DeleteRecords request that deletes the records of one partition before `offset`."""
     topics = named([topic], partitions=[{"partition_index": partition, "offset": offset}])
     return plain("DeleteRecords", topics=topics, timeout_ms=timeout_ms)
 
@@ -177,7 +177,7 @@ def _producer(txid: str | None, producer: Producer) -> Plain:
 def add_partitions(
     txid: str, producer: Producer, topic: str = "orders", partitions: Sequence[int] = (0,), topics: list[Plain] | None = None
 ) -> Any:
-    """Returns an AddPartitionsToTxn request for version 3 or earlier, with one topic or the given topics."""
+    """Returns an AddPartitionsToTxn request for version 3 or earlier, with one topic or with `topics`."""
     fields = _producer(txid, producer) | {"topics": topics or named([topic], partitions=list(partitions))}
     return plain("AddPartitionsToTxn", **{f"v3_and_below_{name}": value for name, value in fields.items()})
 

@@ -133,7 +133,7 @@ def sampled() -> list[str]:
 
 
 def left_out(test: str, is_slow: bool) -> bool:
-    """Returns whether this push leaves out the test with this node id."""
+    """Returns whether this push leaves out the test with the node id `test`."""
     kind = next((name for name, kind in KINDS.items() if re.search(kind.tests, test)), None)
     whole = kind not in sampled() if kind else not is_slow
     return not whole and test.partition("::")[0] not in changed() and not drawn(test, ONE_OF)

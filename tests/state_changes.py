@@ -267,7 +267,7 @@ def declared(cls: type[Struct], version: int, path: tuple[str, ...] = ()) -> Ite
 
 
 def replaced(fields: Plain, path: Place, value: Any) -> Plain:
-    """Returns a copy of plain data with another value at this place."""
+    """Returns a copy of plain data with `value` at the place `path`."""
     made = copy.deepcopy(fields)
     within: Any = made
     for step in path[:-1]:

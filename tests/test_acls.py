@@ -76,7 +76,7 @@ def connect(kafka: MockKafka, user: str) -> Connection:
 
 
 def allow(kafka: MockKafka, *acls: dict[str, Any]) -> None:
-    """Create these ACLs as `admin`."""
+    """Create `acls` as the user `admin`."""
     response: Any = connect(kafka, "admin").request(plain_request("CreateAcls", {"creations": list(acls)}), 3)
     assert {each.error_code for each in response.results} == {0}
 

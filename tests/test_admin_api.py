@@ -356,7 +356,7 @@ def test_a_new_topics_settings_are_in_alphabetical_order() -> None:
 
 @pytest.mark.parametrize(("profile", "topic", "broker", "group"), [(KAFKA_4_3, 33, 340, 17), ("kafka-4.4", 37, 350, 21)])
 def test_every_setting_is_documented_on_request(profile: ProfileName, topic: int, broker: int, group: int) -> None:
-    """A real Kafka returns documentation for the same number of settings."""
+    """The numbers are the numbers of settings for which a real Kafka returns documentation."""
     admin = Admin(profile=profile)
     admin.create(new_topic("orders"))
     sizes = {
@@ -688,13 +688,13 @@ def test_sizes_are_those_of_the_partitions_that_the_broker_holds(version: int) -
 
 
 def in_dirs(admin: Admin, *names: str) -> list[list[tuple[str, int]]]:
-    """Returns the replicas of these topics in each of the broker's log directories."""
+    """Returns the replicas of the topics `names` in each of the broker's log directories."""
     results = admin.ask(plain("DescribeLogDirs", topics=None), 5).results
     return [[(t.name, p.partition_index) for t in each.topics if t.name in names for p in t.partitions] for each in results]
 
 
 def moved(admin: Admin, path: str, *indexes: int) -> list[int]:
-    """Ask the broker to move its replicas of `orders` to this directory. Returns the error codes."""
+    """Ask the broker to move its replicas of `orders` to the directory `path`. Returns the error codes."""
     topics = [{"name": "orders", "partitions": list(indexes)}]
     response = admin.ask(plain("AlterReplicaLogDirs", dirs=[{"path": path, "topics": topics}]), 2)
     return [each.error_code for each in sole(response.results).partitions]

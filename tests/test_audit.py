@@ -113,7 +113,7 @@ def batch(name: str, pid: int, epoch: int = 0, first: int | None = None, now: in
 
 
 def content(names: str) -> list[tuple[str, None, bytes]]:
-    """Returns the records of these batches as rows of an application's journal."""
+    """Returns the records of the batches `names` as rows of an application's journal."""
     return [
         ("orders", None, b"%s%d" % (name.encode(), n)) for name in names for n in range(BATCHES[name][0], BATCHES[name][1] + 1)
     ]

@@ -408,7 +408,7 @@ def test_a_finding_by_sequence_is_not_repeated_by_content() -> None:
 
 
 def equal(topic: str, value: bytes, count: int, start: int = 0) -> list[RecordRow]:
-    """Returns records that all have the same content."""
+    """Returns `count` records that all have the same content."""
     return [
         RecordRow(topic, 0, n, START, 1, 0, n, "none", None, digest(value), content_hash(None, digest(value)))
         for n in range(start, start + count)

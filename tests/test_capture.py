@@ -58,7 +58,7 @@ def verdicts(rows: list[Row]) -> list[tuple[str, int, int, int]]:
 
 
 def capture_of(packets: list[Packet]) -> bytes:
-    """Returns a pcapng file with these packets."""
+    """Returns a pcapng file with `packets`."""
     return start_of_file() + b"".join(packet_block(each.time, each.data, each.comments) for each in packets)
 
 
@@ -122,7 +122,8 @@ def test_tshark_opens_a_capture_and_finds_no_fault(
 
 
 def link_layers() -> Iterator[tuple[str, int, Callable[[bytes], bytes]]]:
-    """Yields link types, each with a function that converts an Ethernet packet with IPv4 to this type."""
+    """Yields link types. For each, also yields a function that converts an Ethernet packet with IPv4 to a packet of this
+    type."""
     yield "null", 0, lambda data: struct.pack("<I", 2) + data[14:]
     yield "loop", 108, lambda data: struct.pack(">I", 2) + data[14:]
     yield "raw", 101, lambda data: data[14:]
@@ -194,7 +195,7 @@ def resent(packets: list[Packet], size: int, change: Callable[[list[Packet]], li
 
 
 def shuffled(packets: list[Packet]) -> list[Packet]:
-    """Swaps adjacent packets of the same direction, and repeats some packets."""
+    """Swaps pairs of adjacent packets that have the same direction, and repeats some packets."""
     random = Random(3)
     changed = list(packets)
     for at in range(4, len(changed) - 1, 3):
@@ -356,7 +357,7 @@ def test_no_password_of_a_setting_is_in_a_capture(version: int) -> None:
 
 
 def captured(*frames: bytes) -> bytes:
-    """Returns a capture of these requests, each of which arrives in two pieces."""
+    """Returns a capture of the requests `frames`, each of which arrives in two pieces."""
     file = io.BytesIO()
     conversation = capture_in(file).opened(CLIENT, SERVER, 0)
     for frame in frames:

@@ -166,7 +166,8 @@ def test_e1_admin_clients(broker: MockKafka) -> None:
 
 
 def test_e2_the_settings_that_the_articles_show(mock_kafka: MockKafka) -> None:
-    """librdkafka has the same settings as the Java examples: acks=all, retries, max.in.flight ≤ 5, enable.idempotence."""
+    """The articles show these settings for Java, and librdkafka has them, too: acks=all, retries, max.in.flight ≤ 5,
+    enable.idempotence."""
     settings = {
         "bootstrap.servers": mock_kafka.bootstrap_servers, "acks": "all", "retries": 2147483647,
         "max.in.flight.requests.per.connection": 5, "enable.idempotence": True,

@@ -54,7 +54,7 @@ def start(mock_kafka_factory: Callable[..., MockKafka]) -> Start:
 
 
 def create(cluster: Cluster, name: str, *replicas: int, **configs: Any) -> None:
-    """Creates a topic of one partition with these replicas; the first replica leads."""
+    """Creates a topic with one partition on the brokers `replicas`. The first of them is the leader."""
     overrides = {key.replace("_", "."): str(value).lower() for key, value in configs.items()}
     now = cluster.kafka.clock.now()
     cluster.kafka._call(lambda engine: engine.cluster.create_topic(name, now, assignment={0: replicas}, overrides=overrides))

@@ -66,7 +66,7 @@ class World(NamedTuple):
 
 @cache
 def world(rights: str, size: int) -> World:
-    """Returns a broker with much state, in which the clients of this test have these rights."""
+    """Returns a broker with much state, in which the clients of this test have the rights `rights`."""
     others = [
         f"allow User:other-{i} READ {resource}"
         for i in range(size)
@@ -129,8 +129,8 @@ def lists_in(struct: Struct, at: Path = ()) -> Iterator[Path]:
 
 
 def grown(request: Message, path: Path, count: int, ids: list[bytes]) -> Message:
-    """Returns the request with `count` elements in the list at this path, and with one element in each outer list. The elements
-    name different topics, groups, users …. These exist if the broker has at least `count` of them."""
+    """Returns the request with `count` elements in the list at `path`, and with one element in each list around it. The
+    elements name different topics, groups, users …. These exist if the broker has at least `count` of them."""
     whole: Any = deepcopy(request)
     around: Any = whole
     for name in path[:-1]:

@@ -275,7 +275,7 @@ class Client:
         self.compare(*self._seen[1])
 
     def look(self, place: Path) -> tuple[dict[str, Any], list[str]]:
-        """Starts a broker on this directory. Returns its state, and the values in orders-0."""
+        """Starts a broker on the directory `place`. Returns the broker's state, and the values in orders-0."""
         assert self.broker is not None
         found: tuple[dict[str, Any], list[str]]
         found = opened_again(place, self.broker.now, lambda engine: (kept(engine), committed(engine.cluster)))
@@ -367,7 +367,7 @@ def run(place: Path, sync: str, failure: Failure, monkeypatch: pytest.MonkeyPatc
 
 
 def fail_each(count: tuple[str, list[str]], numbers: Iterable[int], seed: int, tmp_path: Path, **how: Any) -> None:
-    """For each of these calls, runs all operations once while the call fails in a random way."""
+    """For each call in `numbers`, runs all operations once while this call fails in a random way."""
     sync, calls = count
     chance = random.Random(seed)
     for number in numbers:

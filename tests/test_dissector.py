@@ -47,7 +47,7 @@ def tshark(script: Path, capture: Path, *arguments: str) -> list[str]:
 
 
 def written(path: Path, frames: list[tuple[bool, bytes]], ports: tuple[int, int] = (50_000, 9092)) -> Path:
-    """Writes a capture of one connection with these frames. True means that the server sends the frame."""
+    """Writes a capture of one connection with `frames`. True means that the server sends the frame."""
     line = Line(("127.0.0.1", ports[0]), ("127.0.0.1", ports[1]))
     packets = line.handshake()
     for by_server, frame in frames:

@@ -148,7 +148,7 @@ def test_python_tests_pass_and_can_fail(block: Block, pytester: pytest.Pytester)
 
 
 def learn_as_shown(folder: Path) -> None:
-    """Learn a secured cluster of three brokers as a user who has few rights, and write the file into this folder."""
+    """Learn a secured cluster of three brokers as a user who has few rights, and write the file into `folder`."""
     acls = [
         "allow User:orders WRITE TOPIC orders", "allow User:audit DESCRIBE TOPIC *",
         "allow User:audit DESCRIBE_CONFIGS TOPIC orders", "allow User:audit DESCRIBE CLUSTER kafka-cluster",
@@ -207,7 +207,7 @@ ELSEWHERE = {
 
 
 def of_ours(*names: str) -> list[Any]:
-    """Returns the arguments of these wirebroker commands wherever pages show them, with the output that the page shows."""
+    """Returns the arguments of the wirebroker commands `names` wherever a page shows them, with the output on this page."""
     found = [(shown, OURS.match(shown.command)) for shown in shown_commands()]
     return [
         pytest.param([match[1], *shlex.split(match[2])], shown.output, id=f"{shown.where} {match[1]}")

@@ -46,7 +46,7 @@ KafkaClient {{ {LOGIN} user_mallory="m"; }};
 
 
 def read(variables: dict[str, str], *flags: str) -> tuple[Namespace, dict[str, str], list[str]]:
-    """Returns the arguments, the settings and the warnings of `serve` with these variables and flags."""
+    """Returns the arguments, the settings and the warnings of `serve` with `variables` and `flags`."""
     arguments = build_parser().parse_args(["serve", *flags])
     warnings = from_environment(arguments, variables)
     return arguments, dict(pair(text, "--config") for text in arguments.config), warnings

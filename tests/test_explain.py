@@ -58,7 +58,7 @@ class Stage:
         self.kafka.clock.advance(seconds=seconds)
 
     def in_both(self, kind: str, *words: str, now: int | None = None) -> None:
-        """Checks that in both traces the first finding is of this kind and has these words."""
+        """Checks that in both traces the first finding is of the kind `kind`, and that its text has `words`."""
         for name, trace in self.traces.items():
             first = found(trace, now)[0]
             assert first.kind == kind, (name, first.sentence)
@@ -421,7 +421,7 @@ def test_a_coordinator_that_is_not_there(staged: Callable[..., Stage]) -> None:
     ],
 )
 def test_the_cause_fits_what_the_broker_refused(reason: str, cause: str) -> None:
-    """In each of these cases a real broker closes the connection. Only the proxy's message shows which case it is."""
+    """For each of these reasons a real broker closes the connection. Only the proxy's message shows the reason."""
     row = ConnectionRow(
         0, 1, 1, "closed", "127.0.0.1", "PLAINTEXT", "", f"the connection to the broker broke: {reason}", "", ()
     )
@@ -660,7 +660,7 @@ def test_a_broker_that_dies(staged: Callable[..., Stage]) -> None:
 
 
 def told_by(*rows: Row) -> str:
-    """Returns the sentence of the first finding in these rows."""
+    """Returns the sentence of the first finding in `rows`."""
     return Explanation().take_all(rows).findings()[0].sentence
 
 

@@ -40,7 +40,7 @@ ACKS: dict[Way, Any] = {"exactly once": "all", "at least once": 1, "at most once
 
 @dataclass(frozen=True, slots=True)
 class InProcess(Application):
-    """An application that is a function in this process."""
+    """An application that is a function in the test's own process."""
 
     function: Callable[[str], None] = print
 

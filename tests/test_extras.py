@@ -18,7 +18,7 @@ WHEEL = "file:///dist/wirebroker-0.1.0-py3-none-any.whl"
 
 
 class Installed:
-    """A stand-in for an installed distribution with this direct_url.json (PEP 610)."""
+    """A stand-in for an installed distribution. `origin` is the content of its file direct_url.json (PEP 610)."""
 
     requires = ("msgspec>=0.20", 'starlette>=0.46; extra == "control"', "uvicorn; os_name != 'nt' and extra == 'control'")
 

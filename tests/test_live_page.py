@@ -495,7 +495,7 @@ def send_in_vain(proxy: ProxyKafka) -> None:
 
 
 def control_at(proxy: ProxyKafka, address: tuple[str, int]) -> None:
-    """Open a proxy's control at this address."""
+    """Open a proxy's control at `address`."""
     proxy._control = proxy._in_loop(control_of_proxy)
     assert proxy._thread is not None
     proxy._thread.await_(proxy._control.listen(*address))
@@ -637,7 +637,7 @@ def test_each_exchange_has_one_line(page: Page) -> None:
 
 
 def made_of(kind: Any) -> Any:
-    """Makes a value of this type, with something in each of its fields."""
+    """Makes a value of the type `kind`, with something in each of its fields."""
     of, words = get_origin(kind), get_args(kind)
     if of is Literal:
         return words[0]

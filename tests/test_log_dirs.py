@@ -68,7 +68,7 @@ def ask_to_move(kafka: MockKafka, to: Path, topic: str = "orders", index: int = 
 
 
 def move(kafka: MockKafka, to: Path, topic: str = "orders", index: int = 0) -> None:
-    """Moves the partition to this directory, and waits until the move is complete."""
+    """Moves the partition to the directory `to`, and waits until the move is complete."""
     assert ask_to_move(kafka, to, topic, index) == 0
     kafka.wait_until(lambda: (to / f"{topic}-{index}").is_dir() and not moving(kafka))
 
@@ -370,6 +370,6 @@ def test_a_directory_that_is_missing_is_named(dirs: list[Path]) -> None:
 
 @pytest.mark.parametrize(("release", "code"), [("2.1", 3), ("2.3", 17), ("4.4", 17)])
 def test_a_move_of_an_unknown_partition_with_a_long_name(dirs: list[Path], release: str, code: int) -> None:
-    """Real brokers gave these responses."""
+    """Real brokers gave the expected responses."""
     with MockKafka(data=dirs, profile=f"kafka-{release}") as kafka:  # type: ignore[arg-type]
         assert ask_to_move(kafka, dirs[1], "x" * 249) == code

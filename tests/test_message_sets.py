@@ -36,7 +36,7 @@ def damaged(record_set: bytes) -> bytes:
 
 
 def wrapped(magic: int, inner: bytes, *, offset: int = 0) -> bytes:
-    """Returns a gzip wrapper message that contains these bytes."""
+    """Returns a gzip wrapper message that contains `inner`."""
     return write_set([LegacyRecord(offset, magic, 1, NOW if magic else -1, None, gzip.compress(inner))])
 
 

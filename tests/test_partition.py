@@ -129,7 +129,7 @@ def test_d5_a_producer_with_five_batches_takes_at_most_400_bytes_of_a_partition(
 
 
 def test_a_partition_takes_4_kb_and_its_first_record_2_kb() -> None:
-    """docs/reference/limits.md has these figures."""
+    """docs/reference/limits.md has the figures 4 kB and 2 kB."""
     configs, count, used = TopicConfigs(BrokerConfigs({}), {}), 500, [0]
     tracemalloc.start()
     try:

@@ -63,7 +63,7 @@ def seen(states: dict[str, Any], *unknown: str) -> dict[str, Any]:
 
 
 def same(kafka: MockKafka, proxy: ProxyKafka, *unknown: str) -> dict[str, Any]:
-    """Waits until broker and proxy show the same groups, and returns the groups."""
+    """Waits until the proxy shows the same groups as the broker, and returns these groups."""
     with suppress(TimeoutError):
         proxy.wait_until(lambda: seen(kafka.groups(), *unknown) == seen(proxy.groups(), *unknown))
     assert seen(kafka.groups(), *unknown) == seen(proxy.groups(), *unknown)

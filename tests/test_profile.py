@@ -78,7 +78,7 @@ def test_an_old_release_caps_the_versions() -> None:
 
 
 class Dialogue:
-    """A partition with these rules. It remembers the response to each batch."""
+    """A partition with certain rules. It remembers the response to each batch."""
 
     def __init__(self, rules: Rules) -> None:
         self.partition = Partition("orders", 0, [1], TopicConfigs(BrokerConfigs({}), {}), rules, NOW)

@@ -79,7 +79,7 @@ def test_a_list_of_brokers_with_a_gap_is_refused(capsys: pytest.CaptureFixture[s
 
 @contextmanager
 def proxy_before(kafka: MockKafka, config: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Runs `wirebroker proxy` with this file as --command-config. Yields the proxy's address and process."""
+    """Runs `wirebroker proxy` with the file `config` as --command-config. Yields the proxy's address and process."""
     command = [sys.executable, "-m", "wirebroker", "proxy", "--upstream", kafka.bootstrap_servers]
     command += ["--listen", "127.0.0.1:0", "--command-config", str(config)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -238,7 +238,7 @@ def test_a_connection_that_is_one_too_many_is_closed_later(kafka: MockKafka) -> 
 
 
 def limits(*entities: dict[str, str | None]) -> KeyedQuotas:
-    """Returns quotas for these entities: the first entity's limit is 1, the second's is 2, and so on."""
+    """Returns quotas for `entities`: the first entity has the limit 1, the second has the limit 2, and so on."""
     quotas = Quotas()
     quotas.alter([(entity_of(each), "producer_byte_rate", float(i)) for i, each in enumerate(entities, 1)])
     return quotas.keyed["producer_byte_rate"]

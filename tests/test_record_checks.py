@@ -85,7 +85,7 @@ def altered(made: bytes, **changes: int) -> bytes:
 
 
 def of_body(body: bytes, count: int = 1, codec: int = 0, folded: bytes | None = None, **fields: int) -> bytes:
-    """Returns a batch with these bytes as its records."""
+    """Returns a batch that has `body` as its records."""
     header = BatchHeader(0, 0, -1, 2, 0, codec, count - 1, NOW, NOW, -1, -1, -1, count)._replace(**fields)
     if folded is None:
         folded = compress(codec, body) if codec else body
@@ -105,7 +105,7 @@ def record(
 
 
 def whole_batch_of(size: int, base_offset: int = 0) -> bytes:
-    """Returns a batch of this size, which is smaller than a header needs."""
+    """Returns a batch of `size` bytes, which is smaller than a header."""
     return base_offset.to_bytes(8, "big") + (size - 12).to_bytes(4, "big") + b"\0\0\0\0\2" + bytes(size - 17)
 
 
@@ -142,12 +142,12 @@ FAILED_EARLY = Response(SERVER)
 
 
 def timed(*records: int) -> Response:
-    """Returns the response to a batch in which these records have timestamps out of range."""
+    """Returns the response to a batch in which the timestamps of `records` are out of range."""
     return Response(BAD_TIME, True, records, True)
 
 
 def unkeyed(*records: int) -> Response:
-    """Returns the response to a batch for a compacted topic in which these records have no key."""
+    """Returns the response to a batch for a compacted topic, if the records `records` of the batch have no key."""
     return Response(INVALID, True, records, True)
 
 

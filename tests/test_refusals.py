@@ -34,7 +34,7 @@ REFUSED = 41
 
 
 def engine_with(*rules: faults.Rule) -> Engine:
-    """Returns an engine with a topic and these fault rules."""
+    """Returns an engine with a topic and the fault rules `rules`."""
     engine = Engine(NOW, os.urandom, cold_start=False)
     EngineBroker(engine).create_topic("orders", 3)
     for rule in rules:

@@ -59,7 +59,7 @@ def test_zookeepers_brokers_check_settings_themselves(
 
 @pytest.mark.parametrize(("profile", "code", "kept"), [("kafka-3.0", 0, "2"), ("kafka-3.3", 42, "604800000")])
 def test_a_setting_given_twice(profile: str, code: int, kept: str) -> None:
-    """librdkafka's test 0092 alters message.format.version in this way, and passes on Kafka 2.8."""
+    """librdkafka's test 0092 gives message.format.version twice, and passes on Kafka 2.8."""
     resource = {"resource_type": TOPIC, "resource_name": "orders"}
     configs = [{"name": "retention.ms", "value": value} for value in ("1", "2")]
     changed, described = asked(
@@ -180,7 +180,7 @@ def test_an_aborted_transaction_without_batches(profile: str, listed: int) -> No
 @pytest.mark.parametrize("api", ["AlterConfigs", "IncrementalAlterConfigs"])
 @pytest.mark.parametrize("kind", [0, 16, 32, 99])
 def test_zookeepers_brokers_do_not_name_a_kind_of_resource_that_came_later(api: str, kind: int) -> None:
-    """A real 2.8 sends this message if the Java client alters a group's settings (kind 32)."""
+    """A real 2.8 sends the expected message if the Java client alters a group's settings (kind 32)."""
     resource = {
         "resource_type": kind,
         "resource_name": "g",
@@ -223,7 +223,7 @@ LOWER = "Refusing to perform the requested downgrade because it might delete met
 
 
 def _updated(profile: str, *updates: tuple[str, int, int]) -> tuple[Any, dict[str, int]]:
-    """Returns the response to these updates (feature, level, type), and the levels after the updates."""
+    """Returns the response to `updates` (feature, level, type), and the levels after the updates."""
     named = [dict(zip(("feature", "max_version_level", "upgrade_type"), each, strict=True)) for each in updates]
     about = plain("ApiVersions", client_software_name="test", client_software_version="1")
     response, versions = asked(profile, (plain("UpdateFeatures", timeout_ms=1000, feature_updates=named), 1), (about, 3))

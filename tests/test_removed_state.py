@@ -20,7 +20,7 @@ Request = tuple[str, int, Plain]
 
 
 def altered(kind: int, name: str, *changes: tuple[str, int, str | None]) -> Request:
-    """Returns an IncrementalAlterConfigs with these changes: name, operation and value."""
+    """Returns an IncrementalAlterConfigs with `changes`. Each change has a name, an operation and a value."""
     configs = [{"name": setting, "config_operation": operation, "value": value} for setting, operation, value in changes]
     return "IncrementalAlterConfigs", 1, {"resources": [{"resource_type": kind, "resource_name": name, "configs": configs}]}
 

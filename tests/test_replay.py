@@ -40,7 +40,7 @@ def recorded(path: Path, play: Play, **settings: object) -> str:
 
 
 def sequences(*batches: tuple[int, int]) -> Play:
-    """Returns a function in which an idempotent producer sends batches with these sequences."""
+    """Returns a function in which an idempotent producer sends batches with the sequences in `batches`."""
 
     def play(kafka: MockKafka) -> None:
         producer = RawProducer(kafka)

@@ -30,7 +30,7 @@ def reply(number: int, *errors: str, api: str = "Fetch", connection: int = 1) ->
 
 
 def written(path: Path, lines: list[str]) -> SavedRows:
-    """Writes a file with these lines, without a line end after the last line. Returns the indexed file."""
+    """Writes `lines` into a file, without a line end after the last line. Returns the indexed file."""
     path.write_text("\n".join(lines), encoding="utf-8")
     saved = SavedRows(path)
     for _ in saved.index():

@@ -66,7 +66,7 @@ def agree(result: Result) -> None:
 
 
 def turn(number: int) -> ClientName:
-    """Returns the client that plays the scenario with this number."""
+    """Returns the client that plays the scenario number `number`."""
     name = NAMED[number]
     able = [client for client in find(name).clients if (name, client) not in SLOW]
     return able[number % len(able)]

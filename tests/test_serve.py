@@ -130,7 +130,7 @@ def test_each_listener_advertises_its_own_address(serve: Start) -> None:
 
 
 def told(listener: tuple[str, int, str]) -> tuple[str, int]:
-    """Sends Metadata to this listener, and returns the first broker's address in the response."""
+    """Sends Metadata to `listener`, and returns the address of the first broker in the response."""
     broker = WireClient(*listener[:2]).request(plain("Metadata", topics=None), 9).brokers[0]
     return broker.host, broker.port
 

@@ -50,7 +50,7 @@ class Shared:
         self.topic_id: bytes = topics[0].topic_id
 
     def ask(self, who: str, api: str, version: int, **fields: Any) -> Any:
-        """Send a request on this member's connection."""
+        """Send a request on the connection of the member `who`."""
         return self.wire.request(plain(api, **fields), version, who)
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ ADVERTISED = "Clients connect once and never again"
 
 
 def story(heading: str) -> Callable[[Play], Play]:
-    """Returns a decorator for the function that plays the story under this heading."""
+    """Returns a decorator for the function that plays the story under `heading`."""
 
     def register(play: Play) -> Play:
         PLAYS[heading] = play
@@ -213,7 +213,7 @@ def test_a_story_is_printed_as_shown(
 
 
 def commands(heading: str) -> list[tuple[str, str]]:
-    """Returns the arguments of each wirebroker command under this heading, with the output that the page shows."""
+    """Returns the arguments of each wirebroker command under `heading`, with the output that the page shows."""
     return re.findall(r"^\$ wirebroker (.*)\n((?:(?!\$ |```).*\n)*)", STORIES[heading], re.MULTILINE)
 
 

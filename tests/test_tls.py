@@ -257,7 +257,8 @@ def made_stores(folder: Path, authority: trustme.CA) -> dict[str, str]:
 
 
 def java_stores(folder: Path, authority: trustme.CA) -> dict[str, str]:
-    """Makes the same stores with Java's keytool, as users of Kafka do. Returns the Kafka settings for the stores."""
+    """Makes the same stores as `made_stores`, but with Java's keytool, as users of Kafka do. Returns the Kafka settings for the
+    stores."""
     settings = made_stores(folder, authority)
     for store in ("keystore", "truststore"):
         path = Path(settings[f"ssl.{store}.location"])

@@ -167,7 +167,7 @@ class Case(NamedTuple):
     kind: str
 
     def changed(self, text: str) -> Plain:
-        """Returns the fields of the request, with this text in the field."""
+        """Returns the fields of the request, with `text` in the case's field."""
         value = text.encode() if self.kind == "bytes" else text
         return replaced(self.fields, self.place, value) if self.place else self.fields | {"client_id": text}
 
@@ -229,7 +229,8 @@ def test_no_text_makes_an_older_release_refuse_other_requests(profile: str) -> N
 
 
 def send_all(client: Client, text: str) -> None:
-    """Sends every request unchanged, and with this text in each field. Checks the broker after each API."""
+    """For each case, sends the request with `text` in the case's field, and then unchanged. Checks the broker after each
+    API."""
     for api, alike in groupby(cases(prepare(client.ask)), lambda case: case.api):
         for case in alike:
             client.ask(api, case.version, **case.changed(text))

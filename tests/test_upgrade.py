@@ -134,7 +134,7 @@ def described(kafka: MockKafka) -> set[str]:
 
 
 def test_a_topic_may_keep_a_setting_that_the_release_does_not_have(tmp_path: Path) -> None:
-    """Kafka 4.3.1 has the same responses with a data directory of 3.9.2."""
+    """Kafka 4.3.1 gives the expected responses if it has a data directory of 3.9.2."""
     orders = {"orders": {"partitions": 1, "configs": {"message.format.version": "2.8-IV1"}}}
     change = {"name": "retention.ms", "config_operation": 0, "value": "2000000"}
     alter = [{"resource_type": 2, "resource_name": "orders", "configs": [change]}]

@@ -114,7 +114,7 @@ class RawProducer:
         return self.raw(data, version, acks)
 
     def raw(self, data: bytes | None, version: int = 9, acks: int = -1) -> Any:
-        """Send this record data. Returns the partition's response."""
+        """Send `data` as the record data. Returns the partition's response."""
         request = produce_request(self.topic, data, self.partition, acks)
         return only(self.wire.request(request, version))
 

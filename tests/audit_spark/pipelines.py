@@ -62,7 +62,7 @@ class Shop:
         assert not only(response).error_code
 
     def transform(self, *numbers: int, upto: int | None = None, commit: bool = True, version: int = 12) -> None:
-        """Runs a transaction that writes these outputs and commits the offset `upto`."""
+        """Runs a transaction that writes the outputs `numbers` and commits the offset `upto`."""
         producer = self._producer
         producer.version = version
         if producer.pid < 0:
@@ -163,7 +163,7 @@ def invented(shop: Shop) -> list[Expected]:
 
 @planted
 def read_uncommitted(shop: Shop) -> list[Expected]:
-    """The consumer reads an input whose transaction is later aborted, and writes an output for this input."""
+    """The consumer reads an input whose transaction is later aborted, and writes an output for it."""
     assert shop._producer.init() == 0
     shop.send(shop.source, 40)
     assert shop._producer.end(False) == 0
@@ -475,7 +475,7 @@ def nobody_commits(shop: Shop) -> None:
 
 
 def policies(shops: list[Shop]) -> str:
-    """Returns the content of the TOML file that describes these pipelines."""
+    """Returns the content of the TOML file that describes the pipelines of `shops`."""
     return "\n".join(
         f"[pipelines.{shop.name}]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in shop.policy.items())
         for shop in shops

@@ -28,7 +28,7 @@ def make_logs(folder: Path) -> Made:
 
 
 def check_audit(address: str, made: Made, origin: str, environment: Mapping[str, str], out: Path) -> None:
-    """Runs `wirebroker audit` on the directory at this address, and checks that it finds exactly the planted faults."""
+    """Runs `wirebroker audit` on the directory at `address`, and checks that the audit finds exactly the planted faults."""
     command = [sys.executable, "-m", "wirebroker", "audit", "--path", address, "--out", out]
     environment = os.environ | {"JAVA_TOOL_OPTIONS": QUICK_JAVA} | environment
     run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

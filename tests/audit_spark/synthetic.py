@@ -43,8 +43,8 @@ def batch(
     offset: int, values: list[bytes], *, pid: int = -1, epoch: int = -1, seq: int = -1, time: int = 0,
     attributes: int = 0, key: bytes | None = None, count: int | None = None, left: list[int] | None = None,
 ) -> bytes:  # fmt: skip
-    """Returns a batch of these values. `count` makes the header's number of records wrong. With `left`,
-    the batch has only the records with these indexes, as if the cleaner had removed the other records.
+    """Returns a batch with one record for each of `values`. `count` makes the header's number of records wrong. With `left`,
+    the batch has only the records with the indexes in `left`, as if the cleaner had removed the other records.
     """
     kept = range(len(values)) if left is None else left
     body = b"".join(record(index, key, values[index]) for index in kept)

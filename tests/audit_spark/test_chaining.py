@@ -31,7 +31,8 @@ def runs_of(split: Piece) -> pa.Table:
 
 
 def parts_of(split: Piece, ends: list[int]) -> list[Piece]:
-    """Divides a split at these positions into the parts that a stream would read. A part's number is its first position."""
+    """Divides a split at the positions in `ends` into the parts that a stream would read. A part's number is its first
+    position."""
     marks = [split.begin._replace(position=at) for at in (split.begin.position, *ends, split.end.position)]
     return [replace(split, number=begin.position, begin=begin, end=end) for begin, end in pairwise(marks)]
 

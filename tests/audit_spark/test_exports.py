@@ -292,7 +292,7 @@ def test_masters_that_spark_has(flag: str) -> None:
 
 @pytest.mark.parametrize("place", ["report", "orders-0/report", "link/report"])
 def test_a_report_may_not_lie_in_a_log_directory(place: str, tmp_path: Path) -> None:
-    """Kafka does not start if its log directory has a folder other than a partition's."""
+    """Kafka does not start if its log directory has a folder that is not a partition's folder."""
     logs = tmp_path / "logs"
     Writer("orders", 0, random.Random(1)).save(logs)
     (tmp_path / "link").symlink_to(logs)

@@ -28,7 +28,8 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def plant(folder: Path, names: dict[str, Any]) -> tuple[list[Shop], dict[str, Any]]:
-    """Writes these pipelines into one log directory. Returns the pipelines, and the faults planted in each."""
+    """Writes the pipelines in `names` into one log directory. Returns the pipelines, and the faults that were planted in
+    each."""
     with MockKafka(data=folder) as kafka:
         kafka.warm()
         shops = [Shop(kafka, name) for name in names]

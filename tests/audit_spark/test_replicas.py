@@ -40,7 +40,7 @@ def log(batches: int, seed: int = 1, *, roll: bool = False) -> Writer:
 
 
 def save(writer: Writer, node: Path, *, epochs: str = "", high_watermark: int | None = None, number: int = 0) -> Path:
-    """Makes a broker's log directory with only this log. Returns the partition's folder."""
+    """Makes a broker's log directory that has only the log of `writer`. Returns the partition's folder."""
     writer.save(node)
     folder = node / f"{writer.topic}-{writer.partition}"
     (node / "meta.properties").write_text(f"version=1\nnode.id={number or int(node.name[-1])}\n")
@@ -195,7 +195,8 @@ def test_a_real_cluster_after_an_unclean_election_and_a_topic_created_again(kafk
 
 
 def test_a_real_cluster_without_its_metadata(kafka_4_3_1: Path) -> None:
-    """Without the cluster's metadata, the audit chooses the same replicas from the partitions' files."""
+    """Without the cluster's metadata, the audit uses the partitions' files, and chooses the same replicas as with the
+    metadata."""
     for each in kafka_4_3_1.glob("node-*/__cluster_metadata-0"):
         shutil.rmtree(each)
     found, _, notices = read_directory(kafka_4_3_1)

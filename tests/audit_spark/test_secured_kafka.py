@@ -39,7 +39,7 @@ def kafka() -> Iterator[KafkaServer]:
 
 
 def reach(kafka: KafkaServer, tmp_path: Path, protocol: str, text: str = "") -> str:
-    """Connects to the listener for this protocol. Returns the error's text, or "" after success."""
+    """Connects to the listener for `protocol`. Returns the error's text, or "" after success."""
     path = tmp_path / "client.properties"
     folder = kafka.security.folder
     path.write_text(f"security.protocol={protocol}\n" + text.replace("{ca}", str(folder / "ca.pem")))

@@ -42,7 +42,7 @@ def saved(writer: Writer, logs: Path, topic_id: str = "") -> None:
 
 
 def covered(logs: Path) -> ReportState:
-    """Returns the state that a report would record after an audit of this log."""
+    """Returns the state that a report would record after an audit of `logs`."""
     rows = [row for split in find_pieces(logs) for chunk in read_piece(split) for row in chunk.rows.to_pylist()]
     last = rows[-1]
     base = int(last["segment"].rpartition("/")[2].removesuffix(".log"))

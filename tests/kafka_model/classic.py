@@ -210,8 +210,8 @@ class Groups:
                     raise Wrong(each, "no response before the other members have sent their requests")
 
     def _is_ruled(self, exchange: Exchange) -> bool:
-        """Returns whether these rules judge the response. After an error that they do not judge, for example of the disk, the
-        group's state is unknown."""
+        """Returns whether these rules judge the response. After an error that the rules do not judge, for example an error of
+        the disk, the group's state is unknown."""
         code = code_of(exchange.response)
         ruled = code is None or not code or code in RULED
         group = self.held.get(exchange.request.get("group_id", ""))

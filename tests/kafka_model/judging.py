@@ -436,7 +436,7 @@ def _verified(state: State, batch: Batch, where: Where) -> tuple[int, ...]:
 
 
 def _told(code: int, version: int) -> int:
-    """Returns the code that the client gets if the coordinator has answered a partition with this code."""
+    """Returns the code that the client gets if the coordinator has answered a partition with `code`."""
     if code == FENCED:
         return OLD_EPOCH
     if code == CONCURRENT and version < 12:

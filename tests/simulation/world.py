@@ -141,7 +141,7 @@ class World:
         return self.random.randint(0, self._slowest if self.random.random() < 0.1 else 3)
 
     def at(self, when: int, action: Callable[[], None]) -> None:
-        """Schedules an event for this time."""
+        """Schedules an event for the time `when`."""
         heapq.heappush(self._heap, (when, next(self._order), action))
 
     def soon(self, action: Callable[[], None], within: int = 10) -> None:

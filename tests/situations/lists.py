@@ -77,7 +77,7 @@ class Asked:
     fields: Plain = field(default_factory=dict)
 
     def request(self, topics: list[tuple[str, list[int]]] | None, ids: dict[str, bytes], fields: Plain) -> Any:
-        """Returns a request with these topics."""
+        """Returns a request whose list has these topics and partitions."""
         by_id = self.topic == "topic_id"
         value = None
         if topics is not None:

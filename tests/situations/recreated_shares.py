@@ -20,7 +20,7 @@ GROUP_RESOURCE, SET, ACCEPT, VERSION = 32, 0, 1, 2
 
 
 class Member:
-    """A member of a share group, which has a session of these topics."""
+    """A member of a share group. It has a share session for its topics."""
 
     def __init__(self, side: Side, names: dict[bytes, str], group: str = "", member_id: str = MEMBER) -> None:
         self.group, self.epoch, self.names = group or side.new_name("group"), 0, names
@@ -47,7 +47,7 @@ class Member:
         )
 
     def acquire(self, wire: Any, topics: Sequence[bytes]) -> None:
-        """Begin a session, and acquire the records of these topics."""
+        """Begin a session, and acquire the records of `topics`."""
         acquired = set()
         for number in range(TRIES):
             _, response = self._side.ask(wire, self.fetch(topics if not number else (), wait_ms=0), VERSION)

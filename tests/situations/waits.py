@@ -36,7 +36,7 @@ def part(at: int = 0, index: int = 0, most: int = LARGE, **fields: Any) -> Plain
 
 def fetch(*parts: Part, wait_ms: int = WAIT_MS, least: int = 1, most: int = LARGE, isolation: int = 0, session: int = 0,
           epoch: int = -1) -> Any:  # fmt: skip
-    """Returns a Fetch of these partitions."""
+    """Returns a Fetch of the partitions `parts`."""
     return plain(
         "Fetch", max_wait_ms=wait_ms, min_bytes=least, max_bytes=most, isolation_level=isolation, session_id=session,
         session_epoch=epoch, topics=partitions_of([(name, bytes(16), [each]) for name, each in parts]),
@@ -59,7 +59,7 @@ def meanwhile(side: Side, request: Any, happens: Callable[[], Any]) -> str:
 
 
 def stored(side: Side, count: int, size: int = 10, partitions: int = 1, **fields: Any) -> str:
-    """Makes a topic with this many batches in each partition. Returns its name."""
+    """Makes a topic with `count` batches in each partition. Returns the topic's name."""
     name = side.topic(partitions=partitions)
     for index in range(partitions):
         side.put(name, count, index, size, **fields)
@@ -422,7 +422,7 @@ def an_absent_partition_is_made_meanwhile(side: Side) -> str:
 
 
 def segmented(side: Side, count: int) -> str:
-    """Makes a topic with this many batches, two in each segment."""
+    """Makes a topic with `count` batches, two in each segment."""
     name = side.new_name("t")
     request = create_topic(name, configs={"internal.segment.bytes": "1000"})
     side.until(request, 7, lambda told: not only(told).error_code)

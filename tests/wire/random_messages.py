@@ -47,7 +47,7 @@ BETWEEN_NODES = {
 
 
 def release_of(cls: type[Message], version: int) -> str:
-    """Returns the release whose definition describes this version of the message."""
+    """Returns the release whose definition describes `version` of the message."""
     key = cls.__schema__.key
     oldest, newest = BETWEEN_NODES.get(key) or versions(key)
     if newest < 0:  # Kafka 4 removed the API, or 4.4 added it
@@ -106,7 +106,7 @@ class Maker:
 
 
 def request_bytes(key: int, version: int, correlation_id: int = 7) -> bytes:
-    """Returns a random request of this API. A Produce request never has acks=0."""
+    """Returns a random request of the API with the key `key`. A Produce request never has acks=0."""
     version = min(max(version, versions_of(request_class(key))[0]), versions_of(request_class(key))[-1])
     message = Maker((key, version)).message(request_class(key), version)
     if isinstance(message, ProduceRequest):

@@ -18,7 +18,7 @@ from wire.random_messages import MESSAGES, Maker, damaged, versions_of
 
 
 def check(nodes: list[Node], value: Struct, version: int) -> None:
-    """Checks that the nodes are the fields that this struct has in this version."""
+    """Checks that the nodes are the fields that the struct `value` has in the version `version`."""
     by_name = {node.name: node for node in nodes}
     for field in value.__wire__:
         if field.name in by_name:
