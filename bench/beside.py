@@ -83,7 +83,7 @@ def measure(
 
 
 def text(case: throughput.Case) -> str:
-    """Prints one case: this checkout's figures, and their ratios to the other checkout's figures within each round."""
+    """Returns one case as text: this checkout's figures, and their ratios to the other checkout's figures within each round."""
     fetch = case.mode == "fetch"
     rate, cpu = (
         ("megabytes_per_second", "server_cpu_us_per_megabyte")

@@ -136,7 +136,7 @@ def fetching(address: str, records: list[Record], codec: int, tls: ssl.SSLContex
 
 
 def classic_heartbeat(address: str) -> Step:
-    """Send the heartbeats of the only member of a classic group."""
+    """Returns a step that sends a heartbeat of the only member of a classic group."""
     connection = Connection(address_of(address), WITHIN)
     group = f"bench-{time.time_ns()}"
     protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
@@ -154,7 +154,7 @@ def classic_heartbeat(address: str) -> Step:
 
 
 def heartbeat(address: str) -> Step:
-    """Send the heartbeats of the only member of a consumer group."""
+    """Returns a step that sends a heartbeat of the only member of a consumer group."""
     connection = Connection(address_of(address), WITHIN)
     topic, _ = create_topic(connection)
     joins = ConsumerGroupHeartbeatRequest(

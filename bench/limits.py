@@ -163,7 +163,7 @@ def descriptors(pid: int) -> int:
 
 
 def stop(server: Server) -> float:
-    """Returns the seconds of a clean stop. Raises ServerFailed if it takes too long."""
+    """Stops the server cleanly, and returns the seconds that the stop took. Raises ServerFailed if the stop takes too long."""
     start = time.perf_counter()
     server.signal(signal.SIGTERM)
     try:

@@ -121,7 +121,7 @@ def _send_unread(opened: socket.socket, payload: bytes, until: float) -> None:
 
 
 def _read(opened: socket.socket, responses: int, until: float) -> int:
-    """Read `count` responses, or fewer if the time is up or the server closes."""
+    """Read this many responses, or fewer if the time is up or the server closes the connection."""
     buffer = memoryview(bytearray(READ))
     head, left, read = b"", 0, 0
     while read < responses and (seconds := until - time.perf_counter()) > 0:

@@ -1,7 +1,7 @@
 """Measures transactions a second: produce one batch, commit, repeat; alternately on wirebroker and on a real Apache Kafka.
 
-One producer uses transaction version 2 over a raw connection: Produce v12, which adds its partition to the transaction, and
-EndTxn v5. If Kafka returns CONCURRENT_TRANSACTIONS, it repeats the request at once, like a client.
+One producer uses transaction version 2 over a raw connection: Produce v12, which adds the partition to the transaction, and
+EndTxn v5. If Kafka returns CONCURRENT_TRANSACTIONS, the producer repeats the request at once, like a client.
 """
 
 from __future__ import annotations

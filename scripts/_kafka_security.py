@@ -98,8 +98,8 @@ class Security:
         return "".join(f' user_{name}="{password}"' for name, password in self.users.items())
 
     def _stores(self) -> dict[str, str]:
-        """The settings contain the key itself, because Kafka 2.7 and 2.8 read a file only if the key in the file is
-        encrypted."""
+        """Returns the settings with the broker's key and certificates. The settings contain the key itself, because Kafka 2.7
+        and 2.8 read a file only if the key in the file is encrypted."""
         key = (self.folder / SERVER).read_text().replace("\n", "\\n")
         return {
             "ssl.keystore.type": "PEM",

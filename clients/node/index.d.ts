@@ -21,7 +21,7 @@ export class Broker {
   readonly control: string;
   readonly version?: string;
   stop(): Promise<void>;
-  /** Calls an endpoint of the control. A problem is thrown. */
+  /** Calls an endpoint of the control. Throws an Error if the response is a problem. */
   ask(method: string, path: string, body?: object): Promise<any>;
   /** Returns the broker's report as text: what happened since the test began. */
   report(): Promise<string>;

@@ -65,7 +65,7 @@ export class Broker {
     this.control = undefined;
   }
 
-  /** Calls an endpoint of the control. A problem is thrown. */
+  /** Calls an endpoint of the control. Throws an Error if the response is a problem. */
   async ask(method, path, body) {
     const headers = { accept: "application/json" };
     const response = await fetch(this.control + path, { method, body: body && JSON.stringify(body), headers });

@@ -30,7 +30,8 @@ class Expected(NamedTuple):
 
 
 class Application:
-    """Consumes with a real group, and produces with or without transactions. Input n has one of six keys and the id `on`."""
+    """Consumes with a real group, and produces with or without transactions. Input n has one of six keys, and the id `o`
+    followed by n."""
 
     def __init__(self, bootstrap: str, name: str, inputs: int = 60, **topic: str) -> None:
         self.bootstrap, self.name = bootstrap, name
@@ -128,7 +129,7 @@ class Application:
         self.begun |= offsets
 
     def passed(self, records: Sequence[Message], begun: dict[int, int]) -> list[tuple[int, int]]:
-        """Returns the inputs of the first partition that the commit after these records passed."""
+        """Returns the inputs that the commit after these records passed, in the first partition of these records."""
         first = min(each.partition() for each in records)
         return [(first, offset) for offset in range(begun.get(first, 0), self.begun[first])]
 

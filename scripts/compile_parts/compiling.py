@@ -1,7 +1,7 @@
 """Compile the hot modules with mypyc: in place, or into a folder with the layout of a wheel.
 
-    compiling.py            beside their sources in this checkout, where Python then finds them first
-    compiling.py --clean remove compiled modules, for every version of Python
+    compiling.py            compile beside their sources in this checkout, where Python then finds them first
+    compiling.py --clean    remove compiled modules, for every version of Python
     compiling.py --into DIR
 
 pyproject.toml names the modules in `tool.wirebroker`. All compiled modules go into one library, so that they call each other

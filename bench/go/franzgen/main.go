@@ -1,6 +1,6 @@
 // Command franzgen is a load with franz-go's client. It first fills a topic. Then it measures how many records a second a
 // broker delivers to the only member of a share group, which accepts all records. It prints one line of JSON, as loadgen does.
-// With -mode, it is a real load instead.
+// With -mode, the command makes a real load instead: see realLoad.
 package main
 
 import (

@@ -41,7 +41,7 @@ func processCPU(pid int) time.Duration {
 	return time.Duration(user+system) * clockTick
 }
 
-// percentile is a percentile, in microseconds, of times in nanoseconds.
+// percentile returns this percentile, in microseconds, of latencies in nanoseconds.
 func percentile(latencies []uint32, share float64) float64 {
 	if len(latencies) == 0 {
 		return 0

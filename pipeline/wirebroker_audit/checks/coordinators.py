@@ -106,7 +106,8 @@ class Coordinators:
                 self._states[name] = state
 
     def about(self, opened: Open, began_ms: int) -> Told:
-        """Returns the addition to the finding about this transaction. The log was read at `began_ms` (ms since the epoch)."""
+        """Returns the words, evidence and severity to add to the finding about this transaction. The log was read at `began_ms`
+        (ms since the epoch)."""
         if opened in self._ended:
             return _told("It has ended since the log was read", "info", ended=True)
         found = [(name, state) for name, state in self._states.items() if state and state.producer_id == opened.producer_id]

@@ -51,7 +51,7 @@ class LeftOut(NamedTuple):
     """the `log_start` of each partition that does not begin at 0; None if all begin at 0"""
 
     def without(self, rows: pa.RecordBatch) -> pa.Table:
-        """Returns the rows without these records."""
+        """Returns the rows of all records that are not left out."""
         rest = pa.Table.from_batches([rows])
         if self.batches is not None:
             rest = rest.join(self.batches, list(AT), join_type="left anti", use_threads=False)

@@ -21,7 +21,7 @@ from wirebroker_audit.spark.wording import ROW, RULES, WORDS
 
 
 def damages(troubled: DataFrame) -> DataFrame:
-    """Reports the bytes without a batch, and the untrustworthy batches, that the scan found."""
+    """Reports the damage that the scan found: bytes that are not a batch, and batches that cannot be trusted."""
     rows = troubled.where(sf.col("problem").isin(*DAMAGE))
     no_batch = sf.col("crc_stored") < 0
     for name in ("producer_id", "producer_epoch"):
@@ -54,7 +54,7 @@ def splits(folded: DataFrame) -> DataFrame:
 
 
 def boundaries(divided: DataFrame, troubled: DataFrame, bounds: DataFrame) -> DataFrame:
-    """Returns the first batch of each split that does not continue at the next offset.
+    """Returns the first batch of a split, if it does not begin at the offset after the batch before it.
 
     `missing`: the number of offsets that are missing before the batch · `after_damage`: whether there is damage before the
     batch · `last_before`: the last offset of the preceding batch.

@@ -38,8 +38,8 @@ class Counted(NamedTuple):
 
 
 def counted(pipeline: Pipeline, facts: Facts, passed: DataFrame, batches: DataFrame, log_starts: DataFrame) -> Counted:
-    """Compare the transactions of a pipeline's group. `passed` has the rows of that group, in the form `PASSED`, and the rows
-    with the number of all holes."""
+    """Compare the inputs and the outputs of each transaction of a pipeline's group. `passed` has the rows of that group, in the
+    form `PASSED`, and the rows with the number of all holes."""
     return _Transactions(pipeline, facts, passed, batches, log_starts).counted()
 
 

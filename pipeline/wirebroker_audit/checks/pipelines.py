@@ -56,7 +56,7 @@ class Judged(NamedTuple):
 
 def judged(pipelines: Sequence[Pipeline], facts: Sequence[Facts], rows: DataFrame) -> Judged:
     """Compare both sides of each pipeline. The rows are `IDENTITIES` with the outcome of their `transaction`; `pipeline` is the
-    place in `pipelines`, and `side` is `IN` or `OUT`."""
+    index of the row's pipeline in `pipelines`, and `side` is `IN` or `OUT`."""
     return _Comparison(pipelines, facts, rows).judged()
 
 
@@ -306,7 +306,7 @@ class _Comparison:
         return _found(rows, "output_disorder", _evidence(place, later.alias("later")), words, ~ROW.damaged)
 
     def _near(self, rows: DataFrame, side: int) -> DataFrame:
-        """Adds `near`: a record on this side that has the same identity but is hidden from consumers."""
+        """Adds `near`: a record on this side that has the row's identity, but is hidden from consumers."""
         place = sf.struct(*PLACE, "transaction")
         hidden = self.hidden.where((ROW.side == side) & ROW.id.isNotNull())
         return rows.join(hidden.groupBy(*ID).agg(sf.max_by(place, "offset").alias("near")), [*ID], "left")
@@ -349,7 +349,7 @@ def _hashed(rows: DataFrame) -> DataFrame:
 
 
 def _flat(rows: DataFrame, name: str, fields: Sequence[str], prefix: str | None = None) -> DataFrame:
-    """Replaces a struct by its fields."""
+    """Replaces the struct `name` by a column for each of the `fields`."""
     begin = f"{name}_" if prefix is None else prefix
     return rows.withColumns({f"{begin}{field}": sf.col(f"{name}.{field}") for field in fields}).drop(name)
 

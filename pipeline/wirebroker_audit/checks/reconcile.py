@@ -84,7 +84,7 @@ def _missing(wanted: DataFrame) -> DataFrame:
 
 
 def _matched(stored: DataFrame, wanted: DataFrame) -> DataFrame:
-    """Adds the `outcome` of each record without a match: beyond, failed or missing."""
+    """Returns the records without a match, each with its `outcome`: beyond, failed or missing."""
     left = stored.withColumn("side", sf.lit("stored"))
     right = wanted.withColumn("side", sf.lit("wanted"))
     both = united([left, right])

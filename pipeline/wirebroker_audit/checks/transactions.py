@@ -51,8 +51,8 @@ def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> l
 
 
 def _events(folded: DataFrame) -> DataFrame:
-    """For each producer's run, returns the first batch, the last marker if this marker ended a transaction, and the first batch
-    after the marker."""
+    """Returns up to three events for each run of a producer: its first batch, its last marker if this marker ended a
+    transaction, and its first batch after this marker."""
     goes_on = ~is_marker() & (sf.col("marked") >= 0)
     ended = sf.col("first").withField("position", sf.col("marked"))
     events = sf.array(

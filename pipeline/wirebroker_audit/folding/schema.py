@@ -1,4 +1,4 @@
-"""The schemas of the audit's tables, as Spark has them. The rows themselves are named in `wirebroker.audit.findings`."""
+"""The schemas of the audit's tables, as Spark has them. The classes of the rows are in `wirebroker.audit.findings`."""
 
 from __future__ import annotations
 

@@ -140,7 +140,8 @@ class Ahead:
         self.left = max(sum(path.stat().st_size for _, path in self.segments) - self.mark.position, 0)
 
     def _begin(self, folder: PartitionFolder, mark: Mark) -> Mark:
-        """Returns the mark in the current segments, or at the beginning of the log if it restarted."""
+        """Returns the mark at which reading continues in the current segments. If the log restarted, this is the beginning of
+        the log."""
         if not self.segments:
             return mark
         topic_id = topic_id_of(folder.path)
@@ -151,7 +152,7 @@ class Ahead:
         return fresh.at_segment(_covering(self.segments, folder.log_start))
 
     def _again(self, mark: Mark) -> Mark | None:
-        """Returns the mark in the current segments, or None if the log ends before the mark."""
+        """Returns the same mark with its place in the current segments, or None if the log ends before the mark."""
         paths = dict(self.segments)
         if mark.segment in paths:
             with open_to_read(paths[mark.segment]) as file:

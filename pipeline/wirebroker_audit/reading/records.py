@@ -129,7 +129,7 @@ def cut(view: memoryview, begin: Array, size: Array) -> pa.Array:
     if not len(begin) or (begin[1:] < end[:-1]).any():
         parts = zip(begin.tolist(), end.tolist(), size.tolist(), strict=True)
         return pa.array([None if length < 0 else bytes(view[at:to]) for at, to, length in parts], pa.binary())
-    bounds = np.append(np.stack([begin, end], 1).ravel(), end[-1])  # every other value is a gap between two parts
+    bounds = np.append(np.stack([begin, end], 1).ravel(), end[-1])  # every second value is a gap between two parts
     buffers = [None, pa.py_buffer(bounds.astype(np.int64)), pa.py_buffer(view)]
     whole = pa.Array.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
     found = whole.take(pa.array(np.arange(0, len(bounds) - 1, 2))).cast(pa.binary())

@@ -41,7 +41,7 @@ class Size:
     """the rotation of long names at the lower axis, in degrees"""
 
     def room(self, largest: float) -> int:
-        """Returns the number of labels that fit side by side, if each is as wide as the widest."""
+        """Returns the number of labels that fit side by side, if each label is as wide as the label of the `largest` number."""
         return int(self.width * 0.75 / LETTER_INCHES / (len(f"{largest:,.0f}") + 3))
 
 

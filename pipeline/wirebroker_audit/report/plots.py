@@ -35,7 +35,7 @@ SHADES = 5
 
 
 def findings_by_kind(kinds: Sequence[Row]) -> str:
-    """Draws a bar for each kind and severity, with its number."""
+    """Draws a bar for each kind and severity of findings, with the number of findings."""
 
     def draw(_: Figure, axes: Axes, size: Size) -> None:
         places = range(len(kinds), 0, -1)

@@ -1,4 +1,4 @@
-"""aiokafka."""
+"""The checks with aiokafka."""
 
 from __future__ import annotations
 

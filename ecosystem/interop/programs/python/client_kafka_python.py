@@ -1,4 +1,4 @@
-"""kafka-python."""
+"""The checks with kafka-python."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Produces inputs steadily: feed.py BOOTSTRAP RATE NAME…
 
 Record n of topic NAME.in has one of 500 keys, the header `id`, and a JSON value. The first n is the present time in ms, so that
-a feed that is started again makes other records. The producer is idempotent, and for names that begin with `go` transactional;
-every eighth of its transactions is aborted. SIGTERM ends the feed after all records are acknowledged.
+a feed that is started again makes other records. The producer is idempotent. For names that begin with `go` it also uses
+transactions, and aborts every eighth transaction. SIGTERM ends the feed after all records are acknowledged.
 """
 
 from __future__ import annotations

@@ -101,5 +101,5 @@ def waited_since(began: float, least: float = WAITS) -> str:
 
 
 def numbered(word: str, count: int) -> list[bytes]:
-    """word-0, word-1, …"""
+    """Returns word-0, word-1, … as bytes."""
     return [f"{word}-{number}".encode() for number in range(count)]

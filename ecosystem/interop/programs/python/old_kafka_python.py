@@ -1,5 +1,5 @@
-"""kafka-python 2.0.2. The client asks the broker for its API versions. If the environment variable PINNED is set, the client
-does not ask: its setting `api_version` names earlier releases, one after the other, and it uses their versions.
+"""The checks with kafka-python 2.0.2. The client asks the broker for its API versions. If the environment variable PINNED is
+set, the client does not ask: its setting `api_version` names earlier releases, one after the other, and it uses their versions.
 """
 
 from __future__ import annotations

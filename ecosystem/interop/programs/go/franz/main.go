@@ -1,4 +1,4 @@
-// franz-go: the client kgo and its admin client kadm.
+// The checks with franz-go: its client kgo and its admin client kadm.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// sarama.
+// The checks with sarama.
 package main
 
 import (

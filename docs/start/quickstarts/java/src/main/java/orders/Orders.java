@@ -14,7 +14,7 @@ public class Orders {
         }
     }
 
-    /** What `wirebroker explore` runs. */
+    /** The program that `wirebroker explore` runs. */
     public static void main(String[] words) throws Exception {
         send(System.getenv("BOOTSTRAP_SERVERS"), "order-1", "a pound of tea");
     }
