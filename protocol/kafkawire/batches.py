@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from kafkawire.checksums import crc32c
 from kafkawire.compression import CodecMissing, Room, TooLarge, compress, decompress
 from kafkawire.errors import ProtocolError
-from kafkawire.primitives import Buffer
+from kafkawire.primitives import LIKE_JAVA, Buffer
 from kafkawire.varints import read_varint, write_varint
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -351,7 +351,7 @@ def _parse_record(view: memoryview) -> Record:
         content, pos = _read_bytes(view, pos)
         if name is None:
             raise ProtocolError("a record header without a name")
-        headers.append((name.decode(errors="replace"), content))  # like Java, decoding never fails
+        headers.append((name.decode(errors=LIKE_JAVA), content))
     if pos != len(view):
         raise ProtocolError(f"{len(view) - pos} bytes are left after the last field of a record")
     return Record(offset_delta, timestamp_delta, key, value, tuple(headers))

@@ -15,7 +15,7 @@ from kafkawire.codec import MAX_ELEMENTS
 from kafkawire.compiling import FORMATS, LONGEST_STRING, is_fixed, layout, least_of
 from kafkawire.declare import Field, Message, Struct
 from kafkawire.errors import ProtocolError
-from kafkawire.primitives import Buffer, read_uvarint
+from kafkawire.primitives import LIKE_JAVA, Buffer, read_uvarint
 
 UNKNOWN_TAG = "unknown tag "
 """If a message does not declare a tagged field, the field's name begins with these words."""
@@ -120,7 +120,7 @@ class _Walk:
         if end > len(self.view):
             raise ProtocolError(f"it announces {size} bytes, but only {len(self.view) - self.pos} are left")
         raw, self.pos = self.view[self.pos : end], end
-        return str(raw, "utf-8", "replace") if spec == "string" else bytes(raw)
+        return str(raw, "utf-8", LIKE_JAVA) if spec == "string" else bytes(raw)
 
     def _array(self, spec: Any, count: int) -> list[Node]:
         left = len(self.view) - self.pos

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from kafkawire.codec import MAX_ELEMENTS, Splice, decode, encode_into
 from kafkawire.declare import Message
 from kafkawire.errors import EncodeError, ErrorCode, ProtocolError
-from kafkawire.primitives import Buffer, read_uvarint, skip_tagged_fields
+from kafkawire.primitives import LIKE_JAVA, Buffer, read_uvarint, skip_tagged_fields
 from kafkawire.registry import API_VERSIONS, request_header_version, response_class, response_header_version
 
 SIZE = struct.Struct(">i")
@@ -119,7 +119,7 @@ def read_request_header(frame: Buffer) -> RequestHeader:
     if length >= 0:
         if pos + length > len(frame):
             raise ProtocolError("the client id runs past the end of the frame")
-        client_id = str(frame[pos : pos + length], "utf-8", "replace")
+        client_id = str(frame[pos : pos + length], "utf-8", LIKE_JAVA)
         pos += length
     if request_header_version(key, version) == 2:
         try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import codecs
+import re
 from collections.abc import Callable
 
 from kafkawire.errors import ProtocolError
@@ -11,6 +13,22 @@ ZERO_UUID = bytes(16)
 """The topic id that means "none"."""
 
 Buffer = bytes | bytearray | memoryview
+
+LIKE_JAVA = "kafkawire.java"
+"""The error handler for decoding UTF-8 as Java does. All bytes of an encoded surrogate together become one U+FFFD. With the
+handler "replace", each of these bytes becomes U+FFFD."""
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+
+
+def _rest(error: UnicodeError) -> tuple[str, int]:
+    """Returns the text from the first invalid byte to the end, because a call for each invalid byte would take too long, and
+    the position of the end."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return _SURROGATE.sub(b"\xff", error.object[error.start :]).decode(errors="replace"), len(error.object)
+
+
+codecs.register_error(LIKE_JAVA, _rest)
 
 
 def read_uvarint(buffer: Buffer, pos: int) -> tuple[int, int]:

@@ -16,13 +16,13 @@ from typing import Any
 from kafkawire.compiling import FORMATS, LONGEST_STRING, Counted, Source, is_fixed, layout, least_of
 from kafkawire.declare import Field, Struct
 from kafkawire.errors import ProtocolError, TooManyElements
-from kafkawire.primitives import read_uvarint, skip_tagged_fields
+from kafkawire.primitives import LIKE_JAVA, read_uvarint, skip_tagged_fields
 
 Reader = Callable[[memoryview, int, int, list[int]], tuple[Any, int]]
 
 _EXHAUSTED = "it has too many elements"
 _MADE = {
-    "string": "str(view[pos:stop], 'utf-8', 'replace')",
+    "string": f"str(view[pos:stop], 'utf-8', {LIKE_JAVA!r})",
     "bytes": "bytes(view[pos:stop])",
     "records": "view[pos:stop]",
 }

@@ -7,12 +7,13 @@ waits           how long a Fetch waits
 share_waits     how long a ShareFetch waits
 lists           requests whose lists of topics and partitions are empty, or name something twice
 unusual         requests with unusual values of other fields
+texts           names that are not UTF-8
 versions        requests of APIs and in versions that the broker does not announce
 """
 
 from collections.abc import Callable
 
-from situations import lists, recreated, recreated_shares, share_waits, unusual, versions, waits
+from situations import lists, recreated, recreated_shares, share_waits, texts, unusual, versions, waits
 from situations.side import Side
 
 Play = Callable[[Side], dict[str, str]]
@@ -23,6 +24,7 @@ TABLES: dict[str, Play] = {
     "share waits": share_waits.play,
     "lists": lists.play,
     "unusual": unusual.play,
+    "texts": texts.play,
     "versions": versions.play,
 }
 """Each function plays all situations of a table. It returns the response in each situation as a text."""

@@ -52,8 +52,9 @@ def test_an_empty_client_id_is_not_null(version: int) -> None:
 
 
 def test_a_client_id_that_is_no_utf_8_is_read_as_kafka_reads_it() -> None:
-    frame = struct.pack(">hhih", INIT_PRODUCER_ID, 0, 1, 3) + b"m\xe9!"
-    assert frames.read_request_header(frame).client_id == "m�!"
+    for raw, client_id in ((b"m\xe9!", "m�!"), (b"\xed\xa0\x80\xed\xb0\x80", "��"), (b"\xffm\xed\xa0!\xff", "�m�!�")):
+        frame = struct.pack(">hhih", INIT_PRODUCER_ID, 0, 1, len(raw)) + raw
+        assert frames.read_request_header(frame).client_id == client_id
 
 
 def test_unknown_tags_of_a_header_are_passed_over() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from kafkawire.primitives import LIKE_JAVA
 from wirebroker.security.mechanisms import Challenge, Failure, Outcome, Success
 from wirebroker.security.web_tokens import Check, Disbelieved
 
@@ -29,7 +30,7 @@ class OAuthBearer:
         refused, self._disbelieved = self._disbelieved, None
         if token == HEARD and refused is not None:
             return Failure(refused.cause, refused.response)
-        match = CLIENT_FIRST.fullmatch(token.decode("utf-8", "replace"))
+        match = CLIENT_FIRST.fullmatch(token.decode(errors=LIKE_JAVA))
         if match is None:
             return Failure("the client's first OAUTHBEARER message is malformed")
         authorization_id, pairs = match.groups()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 
+from kafkawire.primitives import LIKE_JAVA
 from wirebroker.security.mechanisms import Failure, Outcome, Success
 
 
@@ -17,7 +18,7 @@ class Plain:
 
     def evaluate(self, token: bytes, now: int) -> Outcome:
         """Evaluate the client's only message: `[authorization id] NUL user NUL password`."""
-        text = token.decode("utf-8", "replace")
+        text = token.decode(errors=LIKE_JAVA)
         parts = (text if self._strict else text.rstrip("\0")).split("\0", 3)
         if len(parts) != 3:
             return _failure(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kafkawire.primitives import LIKE_JAVA
+
 USER = "User"
 
 
@@ -80,7 +82,7 @@ def _attribute(kind: _Element, value: _Element) -> str:
     identifier = _identifier(kind.content)
     if identifier not in _KEYWORDS or value.tag not in _STRINGS:
         return f"{_KEYWORDS.get(identifier, identifier)}=#{value.whole.hex()}"
-    text = value.content.decode(errors="replace")
+    text = value.content.decode(errors=LIKE_JAVA)
     escaped = re.sub(r'^[ \r]+|[ \r]+$|[,=+<>#;"\\]', lambda found: "".join(f"\\{each}" for each in found[0]), text)
     escaped = escaped.replace("\0", r"\00")
     return f"{_KEYWORDS[identifier]}={escaped}"

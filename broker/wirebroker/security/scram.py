@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkawire.disk.metadata import ScramCredential
+from kafkawire.primitives import LIKE_JAVA
 from wirebroker.security.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512, Challenge, Failure, Outcome, Success
 
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 16384
@@ -84,7 +85,7 @@ class Scram:
     def evaluate(self, token: bytes, now: int) -> Outcome:
         """Evaluate the client's message. The first call gets the client's first message, and the second call gets the final
         message."""
-        message = token.decode("utf-8", "replace")
+        message = token.decode(errors=LIKE_JAVA)
         return self._begin(message) if self._first is None else self._end(message)
 
     def _begin(self, message: str) -> Outcome:
