@@ -350,6 +350,21 @@ def test_offsets_of_deleted_topics_are_forgotten_in_slices() -> None:
     assert {topic for topic, _ in groups.offsets.of("group-1")} == set(ALL[:5])
 
 
+def test_an_offset_of_a_topic_that_was_made_again_stays() -> None:
+    world = World().driven()
+    world.ask(plain("OffsetCommit", **committed(ALL)), 8)
+    world.send(plain("DeleteTopics", topics=[{"name": ALL[-1]}], timeout_ms=1000), 6)
+    while ALL[-1] in world.engine.cluster.topics:
+        assert world.step()
+    world.engine.cluster.create_topic(ALL[-1], NOW, partitions=PARTITIONS)
+    offsets = world.engine.groups.offsets.of("group-1")
+    other = world.engine.connect(1, now=NOW)
+    assert (ALL[-1], 1) in offsets, "the old offset is still there"
+    world.send(plain("OffsetCommit", **committed([ALL[-1]])), 8, other)
+    world.go_on()
+    assert (ALL[-1], 1) in offsets
+
+
 def fetched(world: World, request: Message) -> dict[tuple[str, int], bytes]:
     """Sends a Fetch. Returns the partitions in the response, and their records."""
     world.send(request, 11)

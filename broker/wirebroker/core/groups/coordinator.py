@@ -8,7 +8,7 @@ handles offsets. `registry` has the groups and writes their records.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
@@ -24,6 +24,7 @@ from wirebroker.core.groups.group import AnyGroup
 from wirebroker.core.groups.loading import MODERN, GroupLog
 from wirebroker.core.groups.modern_heartbeats import ModernGroups
 from wirebroker.core.groups.offset_manager import OffsetManager
+from wirebroker.core.groups.offsets import TopicPartition
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.groups.roster import Joined, Joiner, JoinRequest
 from wirebroker.core.groups.share_group import ShareGroup
@@ -40,6 +41,14 @@ GROUPS = 16
 """The number of groups that one slice handles."""
 
 
+class GoneTopic(NamedTuple):
+    """A deleted topic."""
+
+    topic_id: bytes
+    ends: dict[int, int]
+    """The log end offset of each partition of __consumer_offsets when the topic was deleted."""
+
+
 class GroupCoordinator:
     def __init__(self, cluster: Cluster, now: int) -> None:
         self._cluster = cluster
@@ -51,8 +60,8 @@ class GroupCoordinator:
         self.zookeeper_offsets: dict[tuple[str, str, int], int] = {}
         """The offsets that were committed with version 0 of OffsetCommit, by group, topic and partition. Kafka keeps such
         offsets in ZooKeeper."""
-        self._gone_topics: dict[str, bytes] = {}
-        """The names and ids of deleted topics whose offsets the groups have not forgotten yet."""
+        self._gone_topics: dict[str, GoneTopic] = {}
+        """The deleted topics, by name, whose offsets the groups have not forgotten yet."""
         self._forgets = False
         """Tells whether `_forget_topics` is running."""
         self.share_state = ShareCoordinator(cluster)
@@ -182,7 +191,9 @@ class GroupCoordinator:
     def topic_deleted(self, topic: str, topic_id: bytes = b"") -> None:
         """Remember that a topic was deleted, until `forget_topics` makes the groups forget it. As in Kafka, one call of
         `forget_topics` handles all topics that are deleted together."""
-        self._gone_topics[topic] = topic_id
+        offsets = self._cluster.topics.get(GROUP_TOPIC)
+        ends = {each.index: each.log_end_offset for each in offsets.partitions} if offsets is not None else {}
+        self._gone_topics[topic] = GoneTopic(topic_id, ends)
 
     def forget_topics(self, now: int) -> None:
         """Forget the committed offsets of deleted topics, and the share groups' state of these topics, in slices."""
@@ -196,7 +207,7 @@ class GroupCoordinator:
         try:
             while self._gone_topics:
                 gone, self._gone_topics = self._gone_topics, {}
-                gone_ids = frozenset(gone.values())
+                gone_ids = frozenset(each.topic_id for each in gone.values())
                 for group in list(self.groups.values()):
                     yield from pause()
                     if isinstance(group, ShareGroup):
@@ -209,11 +220,16 @@ class GroupCoordinator:
                         yield from pause()
                         if where[0] in gone:
                             found.append(where)
+                    found = [each for each in found if self._is_of(gone[each[0]], group_id, each)]
                     self.commits.delete(group_id, found, now)
                     if found:
                         self.offsets_deleted(group_id, now)
         finally:
             self._forgets = False
+
+    def _is_of(self, gone: GoneTopic, group_id: str, where: TopicPartition) -> bool:
+        """Tells whether the group's offset belongs to the deleted topic, and not to a new topic with the same name."""
+        return self.offsets.recorded_at(group_id, where) < gone.ends.get(self.home(group_id), NEVER)
 
     def offsets_deleted(self, group_id: str, now: int) -> None:
         """If the release is before 4.0, delete an empty group whose last offset was deleted."""

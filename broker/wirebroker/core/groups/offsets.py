@@ -61,6 +61,11 @@ class OffsetStore:
         """Returns the partitions for which the group has an offset, committed or in an open transaction."""
         return list(dict.fromkeys([*self.of(group_id), *(where for where, _ in self.pending_of(group_id))]))
 
+    def recorded_at(self, group_id: str, where: TopicPartition) -> int:
+        """Returns the offset in __consumer_offsets of the latest commit for this partition, also in open transactions."""
+        pending = (committed.recorded_at for found, committed in self.pending_of(group_id) if found == where)
+        return max(self.of(group_id).get(where, NOTHING).recorded_at, *pending, -1)
+
     def has(self, group_id: str, where: TopicPartition) -> bool:
         """Tells whether the group has an offset for this partition, even if only in an open transaction."""
         return where in self.of(group_id) or self.waits(group_id, where)
