@@ -26,7 +26,7 @@ from wirebroker.core.releases import Release
 
 
 def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
-    """Change the valid entities. Returns the result of each entity, in Kafka's order."""
+    """Change the quotas of the valid entities. Returns the result of each entity, in Kafka's order."""
     pause, release = pauses(), exchange.cluster.configs.release
     results: dict[QuotaEntity, str | None] = {}
     shown: dict[QuotaEntity, list[str]] = {}

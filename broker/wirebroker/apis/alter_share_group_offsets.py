@@ -20,7 +20,7 @@ DONE = Refusal(ErrorCode.NONE)
 
 
 def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
-    """Respond for each partition."""
+    """Respond with a result for each partition."""
     groups, topics = exchange.engine.groups, exchange.cluster.topics
     if error := groups.membership_error(request.group_id, exchange.node_id):
         return _refused(Refusal(error, MESSAGES.get(error)), request, exchange)

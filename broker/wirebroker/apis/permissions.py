@@ -94,7 +94,7 @@ class Access:
         self.exchange = exchange
         self.pause = pauses(DECISIONS)
         self.refused: Any = None
-        """Returns the response for the forbidden parts."""
+        """The response for the forbidden parts; None if no part is forbidden."""
         self.finish: Finish | None = None
         """Removes from the response all resources that the client may not see. The function gets the `Access` as an argument,
         because a reference to the `Access` would make a cycle of objects, which stays in memory until the garbage collector
@@ -573,8 +573,8 @@ def _describe_transactions(request: Any, access: Access) -> Slices[Any]:
 
 
 def _offsets(request: Any, access: Access) -> Slices[Any]:
-    """Does the same as `KafkaApis.handleOffsetFetchRequest` and `handleDescribeShareGroupOffsetsRequest` with topics that the
-    client may not see. If the client asks for all topics, such a topic is left out. If the client names the topic, the topic is
+    """Checks the topics as `KafkaApis.handleOffsetFetchRequest` and `handleDescribeShareGroupOffsetsRequest` do. If the client
+    asks for all topics, topics that the client may not see are left out. If the client names such a topic, the topic is
     refused, unless the group has an error.
     """
     by_group = access.exchange.version >= 8 or not isinstance(request, OffsetFetchRequest)

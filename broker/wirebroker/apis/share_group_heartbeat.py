@@ -1,7 +1,8 @@
 """ShareGroupHeartbeat, version 1: join, stay in, and leave a share group (KIP-932).
 
-A member chooses its own id. Epoch 0 joins, −1 leaves. The response has the member's epoch and, if it has changed, the member's
-assignment. A group's first responses assign no partitions, because the share state of the partitions must be initialized first.
+A member chooses its own id. A member joins with epoch 0 and leaves with −1. The response has the member's epoch and, if it has
+changed, the member's assignment. A group's first responses assign no partitions, because the share state of the partitions must
+be initialized first.
 """
 
 from __future__ import annotations
