@@ -1,4 +1,5 @@
-"""Damage one file of a data directory, and judge how a broker starts on it. It must refuse with a message, or serve the truth.
+"""Damage one file of a data directory, and judge how a broker starts on it. The broker must refuse with a message, or serve the
+truth.
 
 The truth is everything that a broker acknowledged before it stopped: the offset, the leader epoch and the content of every
 record, committed offsets, groups, transactions, producers, topics with their ids and settings, and the bounds of each log.

@@ -164,7 +164,7 @@ def test_an_api_that_nobody_has_thought_of_is_not_served(kafka: MockKafka, monke
         alice.request(request, 7)
 
 
-# What ACLs mean
+# The meaning of ACLs
 
 
 def acl(operation: Operation, name: str = "orders", **changes: Any) -> Acl:

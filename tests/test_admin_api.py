@@ -516,7 +516,7 @@ def test_each_value_of_each_setting_gets_kafkas_response(release: str, kind: int
 
 
 def test_on_an_unknown_operation_the_controller_fails_on_all_that_the_request_changes_there() -> None:
-    """As in a real Kafka, settings that a broker changes without the controller get their usual responses."""
+    """As in a real Kafka, the failure does not concern settings that a broker changes without the controller."""
     admin = Admin()
     admin.create(new_topic("orders"), new_topic("other"))
 

@@ -109,7 +109,7 @@ class Client:
         elif self.refused:
             self.told[what] = before
 
-    # What is written
+    # Requests that are written to disk
 
     def coordinator(self, kind: int, key: str) -> None:
         request = find_coordinator(key, kind=kind)

@@ -196,7 +196,8 @@ def test_what_is_not_a_login_module_is_refused_and_not_shown(text: str) -> None:
 
 
 def test_users_of_plain_in_a_setting() -> None:
-    """PLAIN accepts users in sasl.jaas.config, as Kafka's PlainServerCallbackHandler does. They cannot log in by SCRAM."""
+    """PLAIN accepts users in sasl.jaas.config, as Kafka's PlainServerCallbackHandler does. These users cannot log in with
+    SCRAM."""
     name = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
     with MockKafka(security="sasl_plaintext", users={"bob": "b"}, configs={name: f'{LOGIN} user_alice="s";'}) as kafka:
         for user, password, mechanism, well in (

@@ -164,7 +164,7 @@ def test_a_difference_names_what_is_missing_unexpected_and_different(mock_kafka:
 
 
 def test_any_order_gives_a_record_to_the_one_that_needs_it(mock_kafka: MockKafka) -> None:
-    """`...` matches every record. So it must not take the only record that another pattern matches."""
+    """`...` matches every record. So `...` must not take the only record that another pattern matches."""
     for value in ("one", "two", "three"):
         mock_kafka.produce("orders", value=value)
     mock_kafka.assert_records("orders", [..., re.compile("^t"), "one"], in_order=False)

@@ -475,7 +475,7 @@ def test_a_broker_with_data_keeps_what_the_file_made(file: Path, tmp_path: Path)
         assert len(kafka.records("t")) == 2
 
 
-# What differs
+# Differences
 
 
 def test_compare_prints_what_differs(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

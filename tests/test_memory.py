@@ -250,9 +250,9 @@ def test_no_work_leaves_garbage(work: Callable[[InProcess], None], trace: str) -
 
 @pytest.mark.parametrize("work", [*WORK, restored], ids=lambda work: work.__name__)
 def test_a_hundred_rounds_take_no_more_memory(work: Callable[[InProcess], None]) -> None:
-    """Only the log of `orders` grows. It has an object for each aborted transaction, but not for each record. If every round
-    leaves an object, the number of objects rises in each period of 20 rounds. A thread of an earlier test may make objects in
-    one period."""
+    """Only the log of `orders` grows. This log has an object for each aborted transaction, but not for each record. If every
+    round leaves an object, the number of objects rises in each period of 20 rounds. A thread of an earlier test may make
+    objects in one period."""
     broker, counts = made(work, "off"), list[int]()
     with counting():
         for number in range(1, 101):

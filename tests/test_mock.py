@@ -185,7 +185,7 @@ def test_choices_that_type_checkers_know_are_all_that_there_are() -> None:
 
 @pytest.mark.timeout(300)  # the first time, mypy has no cache
 def test_mypy_finds_a_misspelled_word(tmp_path: Path) -> None:
-    """mypy checks the options of each kind of fault. They are checked at run time as well."""
+    """mypy checks the options of each kind of fault. These options are checked at run time as well."""
     (tmp_path / "typo.py").write_text(
         "from wirebroker import MockKafka, faults\n"
         "faults.error(1, ntn=1)\n"

@@ -1,4 +1,4 @@
-"""Requests whose timeout has passed when they reach the controller. Kafka 4.3.1 gave these responses."""
+"""Requests whose timeout has passed when they reach the controller. Kafka 4.3.1 gave the expected responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quick starts. Their page must show the projects' files, and the projects' own tests must pass.
+"""The quick starts are small projects. Their page must show the files of the projects, and the projects' own tests must pass.
 
 `scripts/quickstarts` also runs the tests of Spark and .NET, which take minutes because they fetch and build other software.
 """

@@ -1,4 +1,4 @@
-"""Brokers are unregistered. Requests that add or remove voters are refused. A real Kafka 4.3.1 gave these responses."""
+"""Brokers are unregistered. Requests that add or remove voters are refused. A real Kafka 4.3.1 gave the expected responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The recordings of other releases: how they are stored and compared. Each must belong to a release that wirebroker knows."""
+"""The recordings of other releases: how they are stored and compared. Each recording must belong to a release that wirebroker
+knows."""
 
 from __future__ import annotations
 

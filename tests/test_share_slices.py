@@ -31,7 +31,7 @@ def starts(topics: list[str]) -> Message:
 
 
 def by_id(world: World, topics: list[str], *partitions: Plain) -> list[Plain]:
-    """Returns topics for a request, by their ids. Each has these partitions."""
+    """Returns `topics` for a request that names topics by their ids. Each topic has the partitions `partitions`."""
     return [{"topic_id": topic_id(world, name), "partitions": list(partitions)} for name in topics]
 
 

@@ -60,7 +60,7 @@ def log_of(kafka: MockKafka, topic: str = "orders", partition: int = 0) -> Folde
     return log
 
 
-# What is kept
+# State that is kept
 
 
 @pytest.mark.parametrize("ends", ["clean", "kill"])

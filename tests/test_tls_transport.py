@@ -83,8 +83,8 @@ def test_a_handshake_arrives_byte_by_byte(secured: MockKafka) -> None:
 def test_requests_are_handled_if_their_client_closes_before_the_last_step_of_the_handshake(
     secured: MockKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With TLS 1.3 a client sends requests together with the end of its handshake. Here this step gets its turn after the
-    client has closed the connection."""
+    """With TLS 1.3 a client sends requests together with the end of its handshake. In this test, the broker handles the end of
+    the handshake after the client has closed the connection."""
     steps, number, eof_received = list[Callable[[], None]](), count(), TlsTransport.eof_received
 
     def do(_: HandshakeTurns, step: Callable[[], None]) -> None:

@@ -79,7 +79,7 @@ class Failing(Query):
 
 
 def test_a_stream_that_fails_goes_on_while_it_reads_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The audit reports a failure once, and restarts the stream. It ends if the stream fails again and again."""
+    """The audit reports a failure once, and restarts the stream. The audit ends if the stream fails again and again."""
     now = [0.0]
     monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(live.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))

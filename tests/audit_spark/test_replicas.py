@@ -92,7 +92,8 @@ def test_after_an_unclean_election_the_newer_leader_epoch_is_read(tmp_path: Path
 
 
 def recreated(tmp_path: Path) -> None:
-    """Node 1 was down while `orders` was deleted and created again. Its log of the deleted topic is longer."""
+    """Node 1 was down while `orders` was deleted and created again. It still has the deleted topic's log, which is longer than
+    the new topic's log."""
     with MockKafka(topics=["orders"], data=tmp_path / "node-2") as kafka:
         for value in range(5):
             kafka.produce("orders", value=f"{value} of the old topic")

@@ -1,7 +1,7 @@
 """Two tests that attach to the broker of WIREBROKER_CONTROL and reset it, as the libraries in clients/ do.
 
-Each test sends one record and ignores the result. With "asserting", each test asserts that its record is stored. With "wrong",
-the second test fails.
+Each test sends one record and ignores the result. With the argument "asserting", each test asserts that its record is stored.
+With "wrong", the second test fails.
 """
 
 import json

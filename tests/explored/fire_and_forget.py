@@ -1,4 +1,4 @@
-"""Sends six records with acks=1, and ignores their results. With "once", the client retries each record once."""
+"""Sends six records with acks=1, and ignores their results. With the argument "once", the client retries each record once."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Sends six records concurrently with aiokafka. With "unseen", it collects the exceptions and ignores them."""
+"""Sends six records concurrently with aiokafka. With the argument "unseen", it collects the exceptions and ignores them."""
 
 import asyncio
 import os

@@ -1,4 +1,5 @@
-"""Sends three records with kafka-python, and waits for each. With "again", it resends a record that the client gives up."""
+"""Sends three records with kafka-python, and waits for each. With the argument "again", the program sends a record again if the
+client has given it up."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Sends six records with retries, and checks every result. With "idempotent", the producer is idempotent."""
+"""Sends six records with retries, and checks every result. With the argument "idempotent", the producer is idempotent."""
 
 import os
 import sys

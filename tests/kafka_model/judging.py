@@ -68,7 +68,7 @@ class Model:
         self.now = 0
         self.refuted: list[tuple[str, Outcome, list[Outcome]]] = []
 
-    # What happened
+    # Events
 
     def see(self, event: Event, now: int) -> None:
         self.now = now

@@ -47,8 +47,8 @@ def brokers_of(seed: int) -> int:
 
 
 def shape_of(world: World) -> Shape:
-    """Returns the random settings of a schedule. With restarts, clients have only one batch in flight. As in Kafka, a restarted
-    broker has forgotten all cached batches of a producer except the last.
+    """Returns the random settings of a schedule. If the broker is restarted, clients have only one batch in flight, because a
+    restarted broker, as in Kafka, knows only the last batch of each producer.
     """
     chance = world.random
     if brokers_of(world.seed) > 1:
@@ -142,7 +142,7 @@ class Schedule:
         finished = finished and ends == [partition.last_stable_offset for partition in self.partitions]
         return finished and all(consumer.offset == ends[consumer.partition] for consumer in self.consumers)
 
-    # What goes wrong
+    # Failures
 
     def _cut(self) -> None:
         links = [link for link in self.world.links.values() if link.open]
@@ -191,7 +191,7 @@ class Schedule:
             self.world.say(f"the next write to partition {partition.index} fails")
             partition.fail_next_write()
 
-    # What must hold
+    # Conditions
 
     def _check_new(self, partition: Partition) -> None:
         """Checks that no offset is missing, that no sequence of an epoch is stored twice, and that visible records stay

@@ -1,8 +1,8 @@
-"""Compares the codec with Kafka's own classes. Both write the same bytes and refuse the same damaged bytes. From bytes that
-they accept, both read the same values.
+"""Compares the codec with Kafka's own classes. The codec and Kafka's classes write the same bytes and refuse the same damaged
+bytes. From bytes that they accept, both read the same values.
 
 Runs `KafkaOracle.java` on the kafka-clients jars that scripts/generate-messages fetches. Each version of a message is read by
-the release that describes this version. Skipped if there is no Java or no jar.
+the release that describes this version. The tests are skipped if there is no Java or no jar.
 """
 
 from __future__ import annotations

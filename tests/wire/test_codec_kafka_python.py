@@ -108,7 +108,7 @@ def test_messages_equal_those_of_kafka_python_byte_for_byte(cls: type[Message]) 
 
 
 def pairs(cls: type[Struct], struct: Any, version: int) -> list[tuple[Field, Any]]:
-    """Pairs our fields with kafka-python's fields in a version. Both are in the order of Kafka's definition."""
+    """Pairs our fields with kafka-python's fields in a version. Both lists of fields are in the order of Kafka's definition."""
     mine = [field for field in cls.__wire__ if field.present(version)]
     others = [field for field in struct.fields.values() if field.for_version_q(version)]
     for field, other in zip(mine, others, strict=True):
