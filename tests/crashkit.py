@@ -326,8 +326,8 @@ def create_ledger(wire: WireClient) -> None:
 
 
 def compare_balances(committed: dict[int, int], found: dict[int, int], number: int) -> None:
-    """Checks that each key's last number is its last committed number or a later number, and is not from an aborted
-    transaction."""
+    """Checks the last number of each key. It must be the last committed number or a later number, and may not be from an
+    aborted transaction."""
     assert found.keys() >= committed.keys()
     for key, last in found.items():
         assert committed.get(key, 0) <= last <= number, (key, last, committed.get(key))

@@ -149,7 +149,7 @@ class World:
         self.accepted(of.add_partitions(name, producer, TXNS), 3)
         if group:
             self.accepted(of.add_offsets(name, producer, group), 3)
-        self.broker.pause(0.002)  # when a request asks about the transaction, the transaction has lasted for some time
+        self.broker.pause(0.002)  # so that the transaction has lasted for some time when a request asks about it
         return name, producer
 
     def classic_member(self) -> tuple[str, str, int]:

@@ -139,7 +139,7 @@ def test_the_timers_that_the_documentation_names_are_settings() -> None:
 
 
 def late(kafka: MockKafka, ms: int) -> None:
-    """Lets time pass without running the broker, as on a machine that runs the broker some ms late."""
+    """Lets time pass without running the broker, as on a machine on which the broker gets its turn `ms` late."""
     assert kafka._host is not None
     kafka._host.clock.advance(ms)
 

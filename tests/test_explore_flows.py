@@ -111,7 +111,8 @@ def explored(client: str, way: Way) -> tuple[Exploration, list[dict[str, Any]]]:
 
 
 def results(client: str, way: Way, *faults: str) -> list[dict[str, Any]]:
-    """Returns the results of faults at Produce requests. With `faults`, returns only results of these kinds or error codes."""
+    """Returns the results of faults at Produce requests. With `faults`, returns only the results of faults that have these
+    kinds or error codes."""
     return [
         each for each in explored(client, way)[1] if each["api"] == "Produce" and each["fired"]
         and (not faults or {each["fault"]["kind"], (each.get("second") or each["fault"]).get("code")} & {*faults})

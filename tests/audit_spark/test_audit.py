@@ -65,7 +65,8 @@ NOT_BY_BATCH = frozenset(
 
 
 def said(findings: Iterable[Any]) -> Counter[tuple[Any, ...]]:
-    """Counts findings by fields and explanation, to compare two audits. Explanations of damage differ, so they are left out."""
+    """Counts findings by fields and explanation, to compare two audits. Explanations of damage differ between the audits, so
+    they are left out."""
     return Counter(
         (*(getattr(each, name) for name in SAID), each.explanation if each.kind not in ("bad_batch", "torn_tail") else "")
         for each in findings

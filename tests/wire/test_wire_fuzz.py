@@ -30,7 +30,7 @@ PER_ELEMENT = 1024
 """One counted element may allocate at most this many bytes, so that MAX_ELEMENTS elements take at most half a gigabyte."""
 MOST_MEASUREMENTS = 20
 """The memory of one decoding is measured at most this many times."""
-# Values for which Python must allocate objects: it shares small numbers.
+# Python must allocate an object for each of these values. (It shares small numbers.)
 COSTLY = {
     "bool": True, "int8": -100, "int16": -1000, "uint16": 60_000, "int32": -70_000, "uint32": 70_000,
     "int64": -(2**60), "float64": 1.5, "uuid": b"x" * 16, "string": "ab", "bytes": b"", "records": b"",
