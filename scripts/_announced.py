@@ -138,7 +138,8 @@ def _is_unknown(entry: Any, known: Setting | None) -> bool:
 
 
 def _defined(kind: str, entry: Any, known: Setting | None, recorded: str | None) -> list[str]:
-    """Returns the line in setting_definitions.txt, as fields; `recorded` is the default in the words of that file."""
+    """Returns the fields of the setting's line in setting_definitions.txt; `recorded` is the default in the words of that
+    file."""
     type_ = ConfigType(entry.config_type) if entry.config_type else known.type if known else _type_later(kind, entry.name)
     shown_alone = known is None and not entry.synonyms and entry.config_source == DEFAULT
     default = entry.value if shown_alone or entry.is_default else default_of(entry)

@@ -203,7 +203,7 @@ class Client:
         return found
 
     def offset(self, topic: str, partition: int, which: int) -> int:
-        """Returns the first offset of a partition, or the offset after its last record."""
+        """Returns the first offset of a partition or the offset after its last record, as `which` requests."""
 
         def ask(leader: str) -> tuple[int, Any]:
             entry = ListOffsetsPartition(partition_index=partition, timestamp=which)

@@ -1,9 +1,9 @@
 """Compares the replicas of a partition batch by batch, like `kafka-replica-verification`. The logs must be at rest.
 
 A follower stores its leader's batches unchanged, so below the high watermark two replicas have the same batches with the same
-checksums. The copy of a segment in a remote store has the same batches, too. A task compares one segment, of another replica or
-of the store, with the same offsets of the audited replica. Memory does not grow with the logs, and a segment has at most one
-finding of each kind.
+checksums. The copy of a segment in a remote store has the same batches, too. A task compares one segment of another replica, or
+of the store, with the batches that the audited replica has at the same offsets. Memory does not grow with the logs, and a
+segment has at most one finding of each kind.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def boundaries(divided: DataFrame, troubled: DataFrame, bounds: DataFrame) -> Da
 
 def holes(batches: DataFrame, between: DataFrame, bounds: DataFrame) -> DataFrame:
     """Returns the batches before which offsets are missing. `missing` counts these offsets; `reason` counts the missing offsets
-    that have a reason."""
+    that damage or compaction explains."""
     rows = united(each.where("missing > 0").select(*ABOUT, "missing", "after_damage") for each in (batches, between))
     cleaned = sf.least("base_offset", "cleaned_until") - sf.col("base_offset") + sf.col("missing")
     reason = sf.when(ROW.after_damage, ROW.missing).otherwise(sf.greatest(cleaned, sf.lit(0)))

@@ -54,8 +54,8 @@ class Pipeline:
         return Part("value") if self.order and self.match == Part("key") and self.table is None else None
 
     def wanted(self, number: int) -> list[tuple[str, Wanted]]:
-        """Returns the pipeline's topics, each with the parts of its records that must be read. `number` is the pipeline's
-        number."""
+        """Returns the pipeline's topics, each with the parts of its records that must be read. `number` is the number of the
+        pipeline in the rows that are read."""
         assert self.match is not None
         condition = self.may_drop if isinstance(self.may_drop, Condition) else None
         into = Wanted(number, IN, self.match, self.part, bool(self.order) and self.table is None, condition)

@@ -56,7 +56,7 @@ class _Transactions:
         """Adds `known` to each commit: whether the previous commit is known, and the log still has all inputs between the two
         commits.
 
-        Before its first commit, a group read from the log's start, unless the pipeline begins at `latest`.
+        Before its first commit, a group has read from the log's start, unless the pipeline begins at `latest`.
         """
         rows = mine.join(sf.broadcast(log_starts), [*PARTITION])
         first = sf.lit(self.is_whole and self.pipeline.begin == "earliest")

@@ -1,9 +1,9 @@
 """Folds batches into runs; `reading.linker` says what a run is. Whole audits, audits since a report, and streams all fold their
 pieces in this way.
 
-A table of runs is the state of the fold. `merged` adds runs up; it is commutative and associative, so parts of a log may be
-folded in any order and grouping, anywhere. `folded` merges chunk by chunk in the workers, so Spark gets a few rows and not
-millions; `joined` merges the runs of several pieces. No Spark here.
+A table of runs is the state of the fold. `merged` adds runs up; it is commutative and associative, so the parts of a log may be
+folded in any order and in any groups, on any machine. `folded` merges chunk by chunk in the workers, so Spark gets a few rows
+and not millions; `joined` merges the runs of several pieces. No Spark here.
 """
 
 from __future__ import annotations

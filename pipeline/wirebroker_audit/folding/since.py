@@ -243,7 +243,7 @@ def _why_new(each: LivePartition, mark: Mark, crc_before: Callable[[LivePartitio
 
 
 class Earlier:
-    """The rows of an earlier report about partitions that this audit continues, from each partition's log start up to its
+    """The rows of an earlier report, for the partitions that this audit continues: from each partition's log start up to its
     mark."""
 
     def __init__(self, spark: SparkSession, report: Path, goes_on: Mapping[Key, Mark], starts: Mapping[Key, int]) -> None:

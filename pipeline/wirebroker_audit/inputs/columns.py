@@ -127,7 +127,7 @@ def _bytes(column: pa.Array, form: str) -> pa.Array:
 
 
 def _shown(value: pa.Array, data: pa.Array) -> pa.Array:
-    """Returns `head` of each value."""
+    """Returns each value as `head` shows it."""
     if value.type == pa.string() and len(known := value.drop_null()):
         plain = pc.and_(pc.string_is_ascii(known), pc.ascii_is_printable(known))
         if pc.all(plain).as_py():

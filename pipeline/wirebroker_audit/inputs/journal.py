@@ -154,7 +154,7 @@ def _lines(spark: SparkSession, path: str) -> tuple[DataFrame, Fold]:
 
 
 def _of_parts(chunks: Iterable[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBatch]:
-    """Reads the parts of a file that have these numbers."""
+    """Reads the parts of a file whose numbers are in `chunks`."""
     for chunk in chunks:
         for number in chunk.column("id").to_pylist():
             yield from (_made_of(block) for block in blocks(path, number * PART, (number + 1) * PART))

@@ -1,9 +1,9 @@
 """A Kafka log directory: its partitions, where each log starts, and how far compaction got.
 
-The directory may be a broker's (`log.dirs`), contain several brokers' directories, or be a single partition's folder. If
-several brokers hold a partition, `replicas` chooses the replica that is read. The audit leaves out what Kafka does not count as
-part of a log: `.deleted`, `.cleaned` and `.swap` files, folders of deleted, stray and future partitions, and
-`__cluster_metadata`.
+The directory may be a broker's log directory (`log.dirs`), a folder with the log directories of several brokers, or the folder
+of a single partition. If several brokers hold a partition, `replicas` chooses the replica that is read. The audit leaves out
+what Kafka does not count as part of a log: `.deleted`, `.cleaned` and `.swap` files, folders of deleted, stray and future
+partitions, and `__cluster_metadata`.
 """
 
 from __future__ import annotations

@@ -136,7 +136,8 @@ class Wanted(NamedTuple):
 
 
 def identity_rows(chunks: Iterable[Chunk], wanted: Mapping[str, Sequence[Wanted]]) -> Iterator[pa.RecordBatch]:
-    """Yields the identities of the records in every sound batch of data; `wanted` has the topics."""
+    """Yields the identities of the records in every sound batch of data; `wanted` has the topics, and the parts of their
+    records to read."""
     rows: list[tuple[Any, ...]] = []
     for chunk in chunks:
         if chunk.begin < 0:

@@ -30,7 +30,7 @@ def batch_limits(data: bytes, pos: i64, last_header: i64, most: i64) -> list[int
         length: i64 = data[begin] << 24 | data[begin + 1] << 16 | data[begin + 2] << 8 | data[begin + 3]
         if length < LEAST_LENGTH or data[at + MAGIC_AT] != MAGIC:
             break
-        at += LOG_OVERHEAD + length  # a negative length also leads beyond the end
+        at += LOG_OVERHEAD + length  # a negative length is read as a large number, which leads beyond the end
         limits.append(at)
         count += 1
     if at > len(data):

@@ -32,7 +32,7 @@ class Walk(NamedTuple):
         return self._only(slice(low, high), self.end)
 
     def until(self, end: int) -> Walk:
-        """Returns the walk without its last batch if that batch begins at `end`."""
+        """Returns the walk up to `end`, which is the end of the walk, or the beginning of its last batch."""
         return self if end == self.end else self._only(slice(-1), end)
 
     def _only(self, chosen: slice, end: int) -> Walk:

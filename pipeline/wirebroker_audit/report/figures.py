@@ -65,7 +65,7 @@ def picture(title: str, height: float, draw: Callable[[Figure, Axes, Size], None
 
 
 def whole_numbers(axis: Axis, size: Size, largest: float) -> None:
-    """Puts ticks only at whole numbers, written out, and as many as there is room for."""
+    """Puts as many ticks as there is room for, only at whole numbers, and writes these numbers in full."""
     axis.set_major_locator(MaxNLocator(nbins=min(max(size.room(largest), 1), 7), integer=True, min_n_ticks=1))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
@@ -81,8 +81,8 @@ def stacked(
     axes: Axes, size: Size, places: Sequence[float], labels: Sequence[str], bars: Sequence[tuple[list[int], str, str]],
     width: float = 0.8,
 ) -> None:  # fmt: skip
-    """Draws numbers (with their name and colour) as bars on top of each other, and as many labels below as there is room
-    for."""
+    """Draws numbers as bars on top of each other; `bars` has the numbers, the name and the colour of each layer. Draws as many
+    labels below as there is room for."""
     below = [0] * len(places)
     for counts, label, colour in bars:
         axes.bar(places, counts, bottom=below, color=colour, label=label, width=width)

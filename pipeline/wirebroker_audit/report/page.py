@@ -174,7 +174,7 @@ def _replicas(ranges: Sequence[Row]) -> Iterable[str]:
 
 
 def _path(path: str) -> str:
-    """Returns the path as HTML, which a line may break after each slash."""
+    """Returns the path as HTML. A line may break after each slash."""
     return text(path).replace("/", "/<wbr>")
 
 

@@ -1,6 +1,6 @@
 """Estimates how long the stages of an audit take in relation to each other: first from the sizes of segments, then from the
-numbers of rows. The estimates are seconds of a processor, as scripts/bench-audit measured them. The progress bar corrects them
-by the time that the stages really take.
+numbers of rows. The estimates are seconds of processor time, as scripts/bench-audit measured them. The progress bar corrects
+them by the time that the stages really take.
 """
 
 from __future__ import annotations

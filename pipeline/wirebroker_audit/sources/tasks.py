@@ -97,7 +97,8 @@ def _part(keep: Path, mine: Sequence[Piece]) -> Path:
 def identities(
     spark: SparkSession, pieces: Sequence[Piece], keep: Path, wanted: Mapping[str, Sequence[Wanted]], expiration_ms: int
 ) -> DataFrame:
-    """Reads the identities of the records in the batches of these pieces, for each side of a pipeline; `wanted` has the topics.
+    """Reads the identities of the records in the batches of these pieces, for each side of a pipeline; `wanted` has the topics,
+    and the parts of their records to read.
 
     Each task writes its rows into a Parquet file in the new folder `keep`.
     """

@@ -13,7 +13,7 @@ import (
 // Refused is a topic to which the user of the check acl may not write.
 const Refused = "interop-refused"
 
-// Over is the size in bytes of a record that uses up the quota of the check quota for 1.5 s.
+// Over is a size in bytes. In the check quota, a record of this size uses up the quota for 1.5 s.
 const Over = 115_000
 
 // Secured are the checks that differ only in how the client connects and logs in.
