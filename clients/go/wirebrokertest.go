@@ -74,7 +74,7 @@ func (broker *Broker) begin(t testing.TB, topics []string) *Broker {
 	return broker
 }
 
-// common attaches to the broker that the environment names, or starts one: a broker that runs already cannot get options.
+// common attaches to the broker that the environment names. It starts a broker if there is none, or if there are options.
 func common(options []string) (*Broker, error) {
 	given := &Broker{Bootstrap: os.Getenv("WIREBROKER_BOOTSTRAP"), Control: os.Getenv("WIREBROKER_CONTROL")}
 	if (given.Bootstrap == "") != (given.Control == "") {

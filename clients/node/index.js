@@ -6,7 +6,7 @@ import { find, pinned } from "./find.js";
 const patience = 60_000; // ms: the first start may unpack or download the program, and jest gives a hook 5 s
 const begin = ["serve", "--port", "0", "--control", "0", "--ready", "json", "--exit-with-parent"];
 
-/** Attaches to the broker that the environment names, or starts one: a broker that runs already cannot get options. */
+/** Attaches to the broker that the environment names. Starts a broker if it names none, or if there are options. */
 async function common(options) {
   const { WIREBROKER_BOOTSTRAP: bootstrap, WIREBROKER_CONTROL: control } = process.env;
   if (!bootstrap !== !control) {

@@ -55,7 +55,7 @@ public final class Broker implements AutoCloseable, ExtensionContext.Store.Close
         return new Broker(bootstrap, control, null);
     }
 
-    /** Attaches to the broker that the environment names, or starts one: a broker that runs already cannot get options. */
+    /** Attaches to the broker that the environment names. Starts a broker if it names none, or if there are options. */
     static Broker common(Map<String, String> environment, String... options) {
         String bootstrap = environment.getOrDefault("WIREBROKER_BOOTSTRAP", "");
         String control = environment.getOrDefault("WIREBROKER_CONTROL", "");
