@@ -289,11 +289,12 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         """Returns the settings that a client library needs to connect, under the library's own names:
         `KafkaProducer(**kafka.client_settings("kafka-python"))`.
 
-        `library` is kafka-python, aiokafka, confluent, java, kafkajs, franz-go or a name of librdkafka. `user` is the name of a
-        user, by default the first user in `users`. By default, `mechanism` is the first enabled mechanism of SCRAM-SHA-256,
-        SCRAM-SHA-512 and PLAIN with which the user can log in. With OAUTHBEARER, any user name is valid. If ssl.client.auth
-        requires a client certificate, the settings contain one. Raises ValueError if the library or the user is unknown, if
-        there is no user, or if tokens for OAUTHBEARER must be signed.
+        `library` is kafka-python, aiokafka, java, kafkajs or franz-go. For librdkafka and the libraries that use it, `library`
+        is confluent, librdkafka, node-rdkafka, rdkafka or dotnet. `user` is the name of a user, by default the first user in
+        `users`. By default, `mechanism` is the first enabled mechanism of SCRAM-SHA-256, SCRAM-SHA-512 and PLAIN with which the
+        user can log in. With OAUTHBEARER, any user name is valid. If ssl.client.auth requires a client certificate, the
+        settings contain one. Raises ValueError if the library or the user is unknown, if there is no user, or if tokens for
+        OAUTHBEARER must be signed.
         """
         from wirebroker.testing.client_settings import Access, client_settings
 

@@ -47,7 +47,8 @@ def _spend(budget: list[int], elements: int) -> None:
 
 
 def _pass_tags(view: memoryview, pos: int, end: int, budget: list[int], count: int) -> int:
-    """Returns the position after unknown tagged fields. `count` is the byte before `pos`, with which their number begins."""
+    """Returns the position after unknown tagged fields. `count` is the byte before `pos`: the first byte of the number of
+    tagged fields."""
     count, pos = _open_tags(view, pos, budget, count)
     return skip_tagged_fields(view, pos, end, count)
 

@@ -241,8 +241,8 @@ def _missing(intended: Intended, near: RecordRow | None, severity: Severity, gon
 
 
 def _reason(intended: Intended, near: RecordRow | None) -> str:
-    """Returns the reason why the intended record does not count as stored. `near` is a similar record that does not count as
-    its copy."""
+    """Returns the reason why the intended record does not count as stored. `near` is a similar record that does not count as a
+    copy of the intended record."""
     if near is None:
         return ""
     if not near.counts:

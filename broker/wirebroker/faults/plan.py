@@ -70,7 +70,7 @@ class FaultPlan:
         self.host = host
         self._random = random.Random(seed)
         self._held: list[_Held] = []
-        """The requests and responses that are delayed by rules, oldest first."""
+        """The delayed requests and responses, oldest first."""
         self._waiting: dict[TopicPartition, list[Continue]] = {}
         """For each partition in which a slow write is in progress, the requests that wait for this write."""
         self._at_unload: dict[Hashable, list[Callable[[], None]]] = {}

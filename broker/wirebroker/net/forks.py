@@ -31,8 +31,8 @@ def give_up_in_children(owner: HoldsSockets) -> None:
 
 
 def at_home(process: int, what: str) -> None:
-    """Raises RuntimeError if the current process is a child that was forked from the process `process`, because `what` runs
-    only in `process`."""
+    """Raises RuntimeError in a child that was forked from the process `process`. `what` runs only in the process `process`
+    itself."""
     if os.getpid() != process:
         raise RuntimeError(
             f"{what} runs in process {process}, and this process was forked from it; connect a client to its "

@@ -21,7 +21,7 @@ KEY_ID_LENGTH, KEY_IDS = 1000, 16
 """A missing key causes another query of the URL only if the key's id has at most KEY_ID_LENGTH characters. At most KEY_IDS
 missing key ids are remembered."""
 AGAIN_AFTER_S = 60.0
-"""After a query because of a missing key, the same key causes another query only after this time in seconds, as in Kafka's
+"""If a missing key has caused a query, the same key can cause another query only after this time in seconds, as in Kafka's
 RefreshingHttpsJwks."""
 
 

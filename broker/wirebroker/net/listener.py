@@ -45,7 +45,7 @@ def one_each(
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT, tls: Tls | None = None,
 ) -> list[Listener]:  # fmt: skip
     """Returns a listener for each broker. The first broker has the port `port` and the address `advertised`. For each further
-    broker, `port` and the advertised port rise by one. A port of 0 stays 0."""
+    broker, the listener's port and the advertised port are higher by one. A port of 0 stays 0."""
 
     def later(address: Address, i: int) -> Address:
         return address[0], address[1] + i if address[1] else 0

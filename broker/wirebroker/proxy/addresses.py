@@ -84,8 +84,8 @@ class NamelessResponses:
     def __init__(self) -> None:
         self._version, self._size, self._behind = -1, 0, 0
         self._start = self._end = b""
-        """Two parts of the last response that had one partition: the bytes from 8 to the partition's fields, and the bytes
-        after these fields."""
+        """Two parts of the latest response with exactly one partition: the bytes from position 8 to the partition's fields, and
+        the bytes after these fields."""
 
     def includes(self, response: memoryview, version: int) -> bool:
         """Tells whether this response (including the size field) names no node. If the check would take long, also returns

@@ -28,7 +28,8 @@ from wirebroker.testing.operations import Fate, StoredRecord, shown
 __tracebackhide__ = True  # pytest shows the caller's line
 
 MOST_CELLS = 250_000
-"""To align the two lists, at most this many pairs (an expected record and a stored record) are compared."""
+"""To align the expected records with the stored records, at most this many pairs of an expected and a stored record are
+compared."""
 MOST_REORDERED = 500
 """With more records than this, the message does not say whether only the order of the records is wrong."""
 MOST_LINES = 40

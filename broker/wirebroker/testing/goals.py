@@ -1,4 +1,5 @@
-"""Goals that a test can wait for. A goal checks whether the engine's state reaches the goal, and explains a timeout.
+"""Goals that a test can wait for. A goal checks whether the engine's state meets a condition. After a timeout, it explains what
+is missing.
 
 `MockKafka` and the HTTP control use the same goals, so their conditions and messages are the same.
 """

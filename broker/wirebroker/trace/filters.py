@@ -303,7 +303,7 @@ class _Reader:
 
 
 def _check_name(field: str, value: str) -> None:
-    """Refuses a value that is similar to a valid name of its field, but is not valid."""
+    """Refuses a value that is not a valid name of its field, but is similar to a valid name."""
     known = {name.lower(): name for name in KNOWN.get(field, ())}
     if known and value.lower() not in known and (advice := did_you_mean(value.lower(), known, LIKE)):
         meant = next(name for name in known if repr(name) in advice)

@@ -388,8 +388,8 @@ class Recorder:
         return [self._made(each) for each in list(self._ring)[-count:]] if count > 0 else []
 
     def after(self, number: int, most: int) -> tuple[int, list[Brief]]:
-        """Returns how many of the rows after the row `number` were forgotten, and up to `most` of the kept rows after it as
-        tuples."""
+        """Reads the rows after the row `number`. Returns how many of these rows were forgotten, and up to `most` of the other
+        rows as tuples."""
         missed, entries = self._after(number, most)
         return missed, [self._brief(each) for each in entries]
 
@@ -533,7 +533,7 @@ def names_of(facts: Facts) -> tuple[str, ...]:
     others += [f"transaction {each}" for each in _least(facts.transactional_ids)]
     names = [f"{topic}-{index}" for topic, index in _least(facts.partitions)] + _least(alone)
     count = len(facts.partitions) + len(alone) + len(facts.groups) + len(facts.transactional_ids)
-    if count > NAMED:  # keep the groups, which are few, because filters need them
+    if count > NAMED:  # keep the groups: they are few, and filters need them
         others = others[: NAMED - bool(names)]
         names = names[: NAMED - len(others)]
     shown = tuple(map(cut, (*names, *others)))

@@ -454,7 +454,7 @@ class WrittenImage(NamedTuple):
 
 
 def written_image(log_dir: Path) -> WrittenImage | None:
-    """Returns the image in this log directory, as far as it can be read, or None without metadata."""
+    """Returns the image in this log directory, as far as it can be read. If the directory has no metadata, returns None."""
     image, transactions = Image(), Transactions()
     epoch, end, whole = -1, 0, False
     with suppress(OSError):

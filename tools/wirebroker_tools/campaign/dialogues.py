@@ -1,6 +1,6 @@
 """The dialogue that follows a fault.
 
-Runs that have the same dialogue after their fault form a class. A second fault can match the requests of a class.
+Runs that have the same dialogue after their fault form a class. Second faults are tried in one run of each class.
 
 A dialogue is the sequence of each client's requests and responses. Requests that change something are compared in their order.
 Other requests are compared only as a set, because timers decide how often a client reads and fetches metadata. Equal neighbours

@@ -34,7 +34,7 @@ the protocol."""
 
 
 class Capture:
-    """A pcapng file that is being written. The file is also a sink of the trace, whose verdicts become comments."""
+    """A pcapng file that is being written. This object is also a sink of the trace: verdicts and faults become comments."""
 
     def __init__(self, write: Callable[[bytes, int], object], close: Callable[[], None]) -> None:
         self._write = write

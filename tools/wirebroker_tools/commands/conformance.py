@@ -98,8 +98,8 @@ def _wanted(options: argparse.Namespace) -> dict[VersionMode, tuple[list[Scenari
 
 
 def run_all(scenarios: Iterable[Scenario], remote: RemoteBroker | None = None, play: Play = Play()) -> Report:
-    """Replay the scenarios on the broker at an address, or replay each scenario on a wirebroker of its own with the recorded
-    settings."""
+    """Replay the scenarios on the broker `remote`. Without `remote`, replay each scenario on a wirebroker of its own, which has
+    the settings of the recording."""
     from rich.progress import track
 
     report = Report(skipped=dict(play.skipped))

@@ -130,7 +130,7 @@ class Difference:
 
 
 def own_scenarios(release: str) -> list[Scenario]:
-    """Returns the scenarios that this release supports, but the base release does not support, with the responses of this
+    """Returns the scenarios that this release supports, but the base release does not support. They have the responses of this
     release."""
     return load(files(__package__).joinpath("recordings", OWN[release])) if release in OWN else []
 

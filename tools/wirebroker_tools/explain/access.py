@@ -196,7 +196,7 @@ OF_TOKENS = {
         "callback; a client that changes its user needs a new connection",
     )
 }
-"""The causes and settings that are different for OAUTHBEARER than in `ADVICE_ON_LOGINS`."""
+"""For OAUTHBEARER, these causes and settings replace entries of `ADVICE_ON_LOGINS`."""
 
 
 def _advice_on_login(reason: str, mechanism: str) -> tuple[str, str]:

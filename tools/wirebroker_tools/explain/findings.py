@@ -66,7 +66,7 @@ class Shot(NamedTuple):
     of: str = ""
     where: str = ""
     whole: bool = False
-    """true if a sequence diagram has so few rows that it can show the whole time"""
+    """true if the finding has so few rows that a sequence diagram can show its whole time"""
 
     def flags(self, window: tuple[int, int]) -> str:
         """Returns the flags of `trace show` that draw the picture."""

@@ -190,7 +190,7 @@ class Refusals(Detector):
         self._closed: Known[int, bool] = Known(bool)
         """The connections that were closed."""
         self._denied: Known[tuple[str, str], bool] = Known(bool)
-        """The principals and types of resources in rows about denied operations."""
+        """The pairs of a principal and a type of resource that rows about denied operations have."""
         self._logins: Known[str, bool] = Known(bool)
         """The hosts with failed logins."""
 

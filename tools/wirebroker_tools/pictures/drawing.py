@@ -24,8 +24,8 @@ LATEST = 400
 
 
 class Wish(Struct, frozen=True):
-    """A requested picture: the numbers of its first and last row (0 stands for the first or last row of the trace), its width
-    in px, and its subject."""
+    """A requested picture: the numbers of its first and last row, its width in px, and its subject. The row number 0 stands for
+    the first or the last row of the trace."""
 
     first: int = 0
     last: int = 0

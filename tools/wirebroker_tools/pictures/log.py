@@ -113,7 +113,7 @@ class Story(Struct):
     got: dict[str, int] = {}
     """for each reader: the latest offset from which it got records"""
     returns: set[tuple[str, int]] = set()
-    """each return of a reader to an offset that it had read before: the reader and the time"""
+    """for each time that a reader returned to an offset that it had read before: the reader and the time"""
     unmarked: list[Transaction] = []
     """transactions that a coordinator has aborted, and whose markers have no known offsets yet"""
 

@@ -147,8 +147,8 @@ def legend(pieces: Iterable[str], x: float, y: float, right: float) -> tuple[lis
 
 
 def coloured(names: Iterable[str]) -> dict[str, str]:
-    """Returns a colour class for each name. A name has the same colour in all pictures, unless in one of them another name
-    already has this colour."""
+    """Returns a colour class for each name. A name has the same colour in all pictures. The exception is a picture in which
+    another name already has this colour."""
     found: dict[str, str] = {}
     free = list(range(SERIES))
     for name in names:

@@ -31,7 +31,7 @@ class Counts:
     untold: int = 0
     """records whose outcome the client never reported"""
     displaced: int = 0
-    """records stored after a record that the same producer sent later to the same partition"""
+    """records that are stored before a record that the same producer sent earlier to the same partition"""
     torn: int = 0
     """records that are missing, although other records of their transaction are visible"""
     open: int = 0
@@ -85,8 +85,8 @@ def _torn(transaction: Sequence[str], values: Counter[str]) -> int:
 
 
 def _displaced(journal: Journal, seen: Sequence[StoredRecord]) -> int:
-    """Returns the number of records that are stored after a record that was sent later. If a record was stored several times,
-    only its first copy counts.
+    """Returns the number of records that are stored before a record that was sent earlier. If a record was stored several
+    times, only its first copy counts.
     """
     place: dict[str, tuple[int, int]] = {}
     for record in seen:
