@@ -240,8 +240,8 @@ def damages_of(place: Path, mode: str, chance: random.Random) -> Iterator[Damage
 def _is_told(place: Path, mode: str, *names: str) -> bool:
     """Tells whether a broker can notice that the files `names` of two partitions were swapped.
 
-    It cannot notice a swap of closed segments that have the same offsets. After kill −9 it cannot notice a swap of active
-    segments, either.
+    It cannot notice a swap of closed segments that have the same offsets. After kill −9 it also cannot notice a swap with an
+    active segment.
     """
     logs = [place / name for name in names if name.endswith(".log")]
     if not logs:

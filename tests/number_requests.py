@@ -627,7 +627,7 @@ def slots(struct: Struct, version: int, path: str = "") -> Iterator[Slot]:
 
 
 def values(slot: Slot) -> list[float]:
-    """Returns the numbers to which a number of a request is changed."""
+    """Returns the numbers with which `play` replaces the number in `slot`, one at a time."""
     if slot.spec == "float64":
         return list(FLOATS)
     size = SIZES[slot.spec]

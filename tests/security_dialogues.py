@@ -35,8 +35,8 @@ Spread = Callable[[tuple[str, int] | None], None]
 
 class Talk:
     """A dialogue. After every change, the dialogue calls `spread`, which waits until the change is in effect in every part of a
-    real Kafka. After a change of a token, the argument of `spread` is the token's id and its new expiry time; otherwise it is
-    None.
+    real Kafka. After a change of a token, the argument of `spread` is the token's id and its new expiry time. After any other
+    change the argument is None.
     """
 
     def __init__(self, seed: int, secured: Address, plaintext: Address, now: Callable[[], int], spread: Spread) -> None:

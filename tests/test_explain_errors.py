@@ -1,4 +1,4 @@
-"""`wirebroker explain` reports every error that lastingly refuses a client's work, and no error that a retry has overcome."""
+"""`wirebroker explain` reports every error that refuses a client's work for good, and no error that a retry has overcome."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`wirebroker learn` reads a cluster, and a broker with `--like` resembles it. In some tests, the user may not read
-everything."""
+"""`wirebroker learn` reads a cluster, and a broker with `--like` resembles it. In some tests, the user has no right to read
+some parts of the cluster."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_denials_and_limits_are_those_of_the_cluster(secured: MockKafka, file: P
 
 
 def _codes(kafka: MockKafka, access: Access) -> dict[str, int]:
-    """Sends three records as alice and returns the error codes: one is allowed, one is refused, and one is too large."""
+    """Sends three records as alice: one is allowed, one is refused, and one is too large. Returns the error codes."""
     found: dict[str, int] = {}
     with closing(Brokers(access)) as brokers:
         for topic in ("orders", "payments-eu"):

@@ -1,4 +1,4 @@
-"""Memory that comes back: requests leave no garbage for the collector, and rounds of the same work take no more memory."""
+"""Memory is freed: requests leave no garbage for the collector, and repeated rounds of the same work take no more memory."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_a_month_without_requests_fires_no_timer_in_vain(
             replay(dialogue, broker.address)
         first, second = broker.kafka._call(lambda engine: [month(engine, fired) for _ in range(2)])
     assert max(first.values()) < MOST, first
-    assert set(second.values()) == {1}, second  # each periodic work checks once whether it has something to do
+    assert set(second.values()) == {1}, second  # each kind of periodic work checks once whether it has something to do
     assert [row.message for row in caplog.records if row.levelno >= logging.ERROR and row.name == "wirebroker"] == []
 
 

@@ -1,6 +1,6 @@
 """A partition's folder that changes as if Kafka were running: segments grow, are rolled, cleaned, merged and deleted.
 
-Tests check the audit with this module. So, like the module `synthetic`, it shares no code with the audit.
+Tests check the audit with this module. So this module shares no code with the audit, and neither does the module `synthetic`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from requesting import Plain, plain
 from situations.side import LATE_S, Side
 
 BYTES = b"A\x80\x9f\xa0\xbf\xc2\xdf\xe0\xed\xef\xf0\xf4\xff"
-"""Of each kind of bytes in UTF-8 one or two: the first byte, or a later byte, of a character of one to four bytes."""
+"""One or two bytes of each kind that UTF-8 has: a first byte, or a later byte, of a character of one to four bytes."""
 PLACE = "xxx"
 """Stands in a request for a name of three bytes."""
 GROUP = "texts"

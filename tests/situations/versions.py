@@ -45,7 +45,8 @@ def _outcome(side: Side, key: int, version: int) -> str:
 
 
 def _request(key: int) -> object:
-    """A request with default values, except for the id of a client that pushes its metrics, which would be random."""
+    """Returns a request with default values. A client_instance_id is set, because the broker would replace the default by a
+    random id."""
     request = request_class(key)()
     if hasattr(request, "client_instance_id"):
         request.client_instance_id = b"\2" * 16
