@@ -1,11 +1,18 @@
 """The tools, which observe a broker from outside. The broker does not import the tools' modules, and calls the tools only
 through `TOOLS`.
 
-commands the tools' commands and their flags explain what is wrong in a trace pictures a trace as SVG live the live page, of a
-running broker or of a saved file traces reading traces: saved files, folds, time lines, scenarios, groups capture sessions as
-pcapng decode bytes as named fields, and the dissector for Wireshark campaign exploring: which fault breaks an application?
-learning a running cluster as a file scenarios named failures drivers client libraries behind one interface conformance
-recordings of a real Kafka, and their replay
+commands     the tools' commands and their flags
+explain      what is wrong in a trace
+pictures     a trace as SVG
+live         the live page, of a running broker or of a saved file
+traces       reading traces: saved files, folds, time lines, scenarios, groups
+capture      sessions as pcapng
+decode       bytes as named fields, and the dissector for Wireshark
+campaign     exploring: which fault breaks an application?
+learning     a running cluster as a file
+scenarios    named failures
+drivers      client libraries behind one interface
+conformance  recordings of a real Kafka, and their replay
 """
 
 from __future__ import annotations

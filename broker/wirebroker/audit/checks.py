@@ -3,15 +3,16 @@
 The functions are pure, and take `BatchRow`s in the order of the log. Four rules keep clean logs free of findings:
 
 * **Sequences are unwrapped.** Sequences count modulo 2³¹, so a batch's place is the running sum of the signed distances between
-neighbours of one producer and epoch. For duplicates and gaps, the batches are checked in the order of their places. For
-disorder, epochs and offsets, they are checked in the order of the log. Each batch is compared with its neighbour and never with
-a running maximum. So a single sequence that is far too high causes only one gap. * **A producer has lives.** If the timestamps
-of two neighbouring batches are at least `producer.id.expiration.ms` apart, and no transaction is open in this time, the broker
-has forgotten the producer: its sequences and epochs start again. * **Damaged headers still count for lifetimes and transaction
-ends**, though not for sequences. Otherwise a damaged marker would also be reported as a transaction without an end. * **Holes
-have reasons.** Nothing below the log start is checked. Missing sequences are not a gap if compaction or damage accounts for at
-least as many missing offsets. Missing offsets without a reason are a finding of their own (`offset_gap`), unless sequence gaps
-at the same place account for at least as many records.
+  neighbours of one producer and epoch. For duplicates and gaps, the batches are checked in the order of their places. For
+  disorder, epochs and offsets, they are checked in the order of the log. Each batch is compared with its neighbour and never
+  with a running maximum. So a single sequence that is far too high causes only one gap.
+* **A producer has lives.** If the timestamps of two neighbouring batches are at least `producer.id.expiration.ms` apart, and no
+  transaction is open in this time, the broker has forgotten the producer: its sequences and epochs start again.
+* **Damaged headers still count for lifetimes and transaction ends**, though not for sequences. Otherwise a damaged marker would
+  also be reported as a transaction without an end.
+* **Holes have reasons.** Nothing below the log start is checked. Missing sequences are not a gap if compaction or damage
+  accounts for at least as many missing offsets. Missing offsets without a reason are a finding of their own (`offset_gap`),
+  unless sequence gaps at the same place account for at least as many records.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class LeaderMoves(Detector):
             moves.restless = True
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields one finding for all partitions whose leader moved between the same brokers."""
+        """Yields a finding for each partition whose leader moves back and then away again."""
         for (topic, partition), moves in self._moves.items():
             if moves.restless:
                 nodes = ", ".join(str(leader) for _, leader in moves.leaders)
