@@ -29,7 +29,7 @@ class Pipeline:
     """the part that an input and its outputs have in common; None if they share only a transaction"""
     table: Description | None = None
     match_out: Part | None = None
-    """the part of an output that has the identity of its input; None: the part `match`, as in inputs"""
+    """the part of an output that holds the identity of its input; None if outputs hold it in the part `match`, like inputs"""
     group: str | None = None
     fan_out: tuple[int, int | None] = (1, 1)
     """the least and the greatest number of outputs of an input; None: any number"""
@@ -74,7 +74,7 @@ class Facts(NamedTuple):
     reached: dict[tuple[str, int], int]
     """the highest offset that the group has committed"""
     removed_inputs: int
-    """offsets that retention or compaction removed"""
+    """the number of offsets that retention or compaction removed"""
     removed_outputs: int
     is_damaged: bool
     """whether batches of the pipeline's topics could not be read"""

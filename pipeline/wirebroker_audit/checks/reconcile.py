@@ -34,7 +34,7 @@ class Reconciled(NamedTuple):
     unnamed: DataFrame
     """stored units that the journal does not name"""
     beyond: DataFrame
-    """unintended copies, each with the `first` copy to compare it with"""
+    """unintended copies; `first` is the copy to compare each of them with"""
     findings: DataFrame
     """lost, unacknowledged_stored"""
 
