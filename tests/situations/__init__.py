@@ -7,13 +7,14 @@ waits           how long a Fetch waits
 share_waits     how long a ShareFetch waits
 lists           requests whose lists of topics and partitions are empty, or name something twice
 unusual         requests with unusual values of other fields
+numbers         texts that are numbers for Java, or are not
 texts           names that are not UTF-8
 versions        requests of APIs and in versions that the broker does not announce
 """
 
 from collections.abc import Callable
 
-from situations import lists, recreated, recreated_shares, share_waits, texts, unusual, versions, waits
+from situations import lists, numbers, recreated, recreated_shares, share_waits, texts, unusual, versions, waits
 from situations.side import Side
 
 Play = Callable[[Side], dict[str, str]]
@@ -24,6 +25,7 @@ TABLES: dict[str, Play] = {
     "share waits": share_waits.play,
     "lists": lists.play,
     "unusual": unusual.play,
+    "numbers": numbers.play,
     "texts": texts.play,
     "versions": versions.play,
 }

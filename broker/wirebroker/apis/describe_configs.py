@@ -8,7 +8,6 @@ setting is a sentence that wirebroker wrote, not Kafka's text.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from kafkawire.errors import ErrorCode
@@ -21,6 +20,7 @@ from kafkawire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.java_texts import parse_integer
 from wirebroker.common.slices import pauses
 from wirebroker.core.acls import has_settings
 from wirebroker.core.config_resources import SHOWS_CLIENT_METRICS, ResourceType, describe_client_metrics, describe_group
@@ -121,9 +121,9 @@ def _broker(name: str, exchange: Exchange) -> list[Entry] | Refusal:
     configs, node_id = exchange.cluster.configs, exchange.node_id
     if not name:
         return configs.describe_altered()
-    if re.fullmatch(r"[+-]?[0-9]{1,10}", name) is None:
+    if (number := parse_integer(name)) is None:
         return Refusal(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if int(name) != node_id:
+    if number != node_id:
         message = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
         return Refusal(ErrorCode.INVALID_REQUEST, message)
     return configs.describe(node_id, _facts(exchange))
@@ -158,9 +158,9 @@ def _loggers(name: str, exchange: Exchange) -> list[Entry] | Refusal:
     node_id = exchange.node_id
     if not name:
         return Refusal(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-    if re.fullmatch(r"[+-]?[0-9]{1,10}", name) is None:
+    if (number := parse_integer(name)) is None:
         return Refusal(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if int(name) != node_id:
+    if number != node_id:
         message = f"Unexpected broker id, expected {node_id} but received {name}"
         return Refusal(ErrorCode.INVALID_REQUEST, message)
     levels = exchange.cluster.brokers[node_id].loggers.levels(exchange.cluster.configs.release)

@@ -11,13 +11,12 @@ the response is COORDINATOR_NOT_AVAILABLE.
 from __future__ import annotations
 
 import re
-from base64 import urlsafe_b64decode
 from contextlib import suppress
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.common.java_texts import trim
+from wirebroker.common.java_texts import parse_integer, trim
 from wirebroker.common.slices import IDS, mapped, pauses
 from wirebroker.core.cluster import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from wirebroker.core.configs import ConfigError
@@ -32,7 +31,8 @@ MESSAGES: dict[int, str] = {
 }
 """Kafka's error messages, for versions 1 to 3 of the response. From version 4 on, only an unknown type of coordinator gets a
 message."""
-_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
+_UUID = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
+"""The texts that Kafka's Uuid.fromString reads."""
 
 
 def handle(request: FindCoordinatorRequest, exchange: Exchange) -> Steps:
@@ -74,11 +74,4 @@ def _none(key: str, code: ErrorCode, message: str = "") -> Coordinator:
 def _names_share_partition(key: str) -> bool:
     """Tells whether the text is the key of a share partition (Kafka's SharePartitionKey.validate)."""
     group_id, topic_id, index = ["", "", "", *key.rsplit(":", 2)][-3:]
-    return bool(trim(group_id)) and _is_uuid(topic_id) and _INTEGER.fullmatch(index) is not None
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        return len(urlsafe_b64decode(text + "=" * (-len(text) % 4))) == 16
-    except ValueError:
-        return False
+    return bool(trim(group_id)) and _UUID.fullmatch(topic_id) is not None and parse_integer(index) is not None

@@ -8,13 +8,12 @@ run in the same order as in Kafka.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
-from wirebroker.common.java_texts import JAVA_SPACE, trim
+from wirebroker.common.java_texts import JAVA_SPACE, parse_integer, trim
 from wirebroker.core.acls import has_settings
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.configs import (
@@ -157,7 +156,7 @@ class Alteration:
 
     def _on_loggers(self) -> Refusal | None:
         release = self.cluster.configs.release
-        if not _is_integer(self.name) and (self.name or STRICT_LOGGERS.of(release)):
+        if parse_integer(self.name) is None and (self.name or STRICT_LOGGERS.of(release)):
             return Refusal(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {self.name}")
         if self.name and int(self.name) != self.node_id:
             message = f"Unexpected node id. Expected {self.node_id}, but received {int(self.name)}"
@@ -181,7 +180,7 @@ class Alteration:
         return self.cluster.brokers[self.node_id].loggers
 
     def _on_this_broker(self) -> Refusal | None:
-        if self.name and not _is_integer(self.name):
+        if self.name and parse_integer(self.name) is None:
             return Refusal(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {self.name}")
         if self.name and int(self.name) != self.node_id:
             message = f"Unexpected broker id, expected {self.node_id}, but received {self.name}"
@@ -361,10 +360,6 @@ def repeated(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
 REPEATED = Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
 
-def _is_integer(text: str) -> bool:
-    return re.fullmatch(r"[+-]?[0-9]{1,10}", text) is not None
-
-
 def _check_client_metrics(name: str, wanted: Mapping[str, str], release: Release) -> Refusal | None:
     """Returns the refusal by Kafka's ClientMetricsConfigs.validate, or None."""
     if not name:
@@ -393,7 +388,7 @@ def _untyped(key: str, raw: str) -> Value:
     that is not a number.
     """
     if key == "interval.ms":
-        return int(raw) if _is_integer(raw) else None
+        return parse_integer(raw)
     values = raw.split(",")
     while raw and values and not values[-1]:  # Java's split drops empty strings at the end
         del values[-1]

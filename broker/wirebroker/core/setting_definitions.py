@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wirebroker.common.java_texts import JAVA_SPACE, trim
+from wirebroker.common.java_texts import JAVA_SPACE, parse_integer, trim
 from wirebroker.core.releases import SettingChange
 from wirebroker.core.releases.changes import since
 
@@ -38,8 +38,8 @@ class ConfigType(IntEnum):
 
 
 _BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
-_INTEGER = re.compile(r"[+-]?[0-9]+")
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
+_HEX_DOUBLE = re.compile(r"[+-]?0x([0-9a-f]+\.?|[0-9a-f]*\.[0-9a-f]+)p[+-]?[0-9]+[fd]?", re.ASCII | re.IGNORECASE)
 _BY_DURATION = re.compile(r"(?i:by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?)")
 _REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
 
@@ -99,18 +99,17 @@ class Setting(Struct, frozen=True):
     def _typed(self, raw: str) -> Value:
         text = trim(raw)
         if self.type is ConfigType.BOOLEAN:
-            if text.lower() not in ("true", "false"):
+            if text.casefold() not in ("true", "false"):
                 raise self.error(raw, "Expected value to be either true or false")
-            return text.lower() == "true"
+            return text.casefold() == "true"
         if self.type in _BITS:
-            limit = 1 << _BITS[self.type]
-            if _INTEGER.fullmatch(text) is None or (value := _int(text)) is None or not -limit <= value < limit:
+            if (whole := parse_integer(text, _BITS[self.type])) is None:
                 raise self.error(raw, f"Not a number of type {self.type.name}")
-            return value
+            return whole
         if self.type is ConfigType.DOUBLE:
-            if _DOUBLE.fullmatch(text) is None:
+            if (number := _double(text)) is None:
                 raise self.error(raw, "Not a number of type DOUBLE")
-            return float(text.rstrip("fFdD"))
+            return number
         if self.type is ConfigType.LIST:
             values = [part.strip(JAVA_SPACE) for part in text.split(",")] if text else []
             return values if self.valid == "replicas" or LOOSE in self.marks else list(dict.fromkeys(values))
@@ -182,12 +181,17 @@ class Setting(Struct, frozen=True):
         return str(value)
 
 
-def _int(text: str) -> int | None:
-    """Returns the number, or None for a number of thousands of digits, because Python refuses to parse such a number."""
-    try:
-        return int(text)
-    except ValueError:
+def _double(text: str) -> float | None:
+    """Returns the number that Java's `Double.parseDouble` returns, or None if it refuses the text."""
+    number = text.rstrip("fFdD")
+    if _DOUBLE.fullmatch(text) is not None:
+        return float(number)
+    if _HEX_DOUBLE.fullmatch(text) is None:
         return None
+    try:
+        return float.fromhex(number)
+    except OverflowError:
+        return -math.inf if text.startswith("-") else math.inf
 
 
 def _java_double(value: float) -> str:
