@@ -10,6 +10,7 @@ from dialogue import Dialogue, answered, each, refused
 from inprocess import InProcess
 from kafkawire.batches import iter_batches, read_header
 from kafkawire.messages.fetch import EpochEndOffset
+from kafkawire.primitives import Pieces
 from requesting import plain, produce_request
 from responses import only, sole
 from wirebroker.apis.fetch import Fetch
@@ -167,6 +168,19 @@ def test_leader_epochs(broker: InProcess, wire: Connections) -> None:
     dialogue >> fetch({0: 0}, leader_epoch=epoch + 1) << refused(75)
     dialogue >> fetch({0: 0}, leader_epoch=epoch) << answered(error_code=0)
     dialogue >> fetch({0: 3}, last_epoch=0) << answered(diverging_epoch=EpochEndOffset(epoch=0, end_offset=2))
+
+
+def test_batches_in_several_buffers_are_not_copied() -> None:
+    broker = InProcess(topics={"orders": 1}, profile="kafka-3.9")
+    wire = client(broker)
+    store(wire, 4, size=200_000)
+    log = broker._call(lambda e: e.cluster.topics["orders"].partitions[0].log)
+    stored = list(log.batches())
+    read = log.read(0, 4, LARGE, at_least_one=True)
+    assert isinstance(read.records, Pieces)
+    assert {id(part.obj) for part in read.records.buffers} == {id(batch.obj) for batch in stored}
+    assert only(wire.request(fetch({0: 0}), 12)).records == b"".join(stored)
+    assert len(list(iter_batches(only(wire.request(fetch({0: 0}), 3)).records))) == 4, "old clients get message sets"
 
 
 def test_several_segments_are_read_one_after_another() -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from kafkawire.codec import MAX_ELEMENTS, Splice, decode, encode_into
 from kafkawire.declare import Message
 from kafkawire.errors import EncodeError, ErrorCode, ProtocolError
-from kafkawire.primitives import LIKE_JAVA, Buffer, read_uvarint, skip_tagged_fields
+from kafkawire.primitives import LIKE_JAVA, Buffer, Pieces, read_uvarint, skip_tagged_fields
 from kafkawire.registry import API_VERSIONS, request_header_version, response_class, response_header_version
 
 SIZE = struct.Struct(">i")
@@ -176,7 +176,8 @@ def encode_response(correlation_id: int, response: Message, version: int) -> lis
         return [out]
     view, parts, pos = memoryview(out), list[Buffer](), 0
     for at, records in splices:
-        parts += [view[pos:at], records]
+        parts.append(view[pos:at])
+        parts += records.buffers if isinstance(records, Pieces) else (records,)
         pos = at
     if pos < len(out):
         parts.append(view[pos:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import codecs
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kafkawire.errors import ProtocolError
 
@@ -13,6 +13,23 @@ ZERO_UUID = bytes(16)
 """The topic id that means "none"."""
 
 Buffer = bytes | bytearray | memoryview
+
+
+class Pieces:
+    """Bytes in several buffers, in order. So nobody has to copy the bytes into one buffer. `len` gives the number of bytes."""
+
+    __slots__ = ("_size", "buffers")
+
+    def __init__(self, buffers: Sequence[Buffer]) -> None:
+        self.buffers = buffers
+        self._size = sum([len(each) for each in buffers])
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.buffers)
+
 
 LIKE_JAVA = "kafkawire.java"
 """The error handler for decoding UTF-8 as Java does. All bytes of an encoded surrogate together become one U+FFFD. With the

@@ -8,9 +8,9 @@ from typing import Any
 from kafkawire.compiling import FORMATS, LONGEST_STRING, Counted, Source, is_fixed, layout
 from kafkawire.declare import Field, Struct
 from kafkawire.errors import MessageTooLarge
-from kafkawire.primitives import Buffer, write_uvarint
+from kafkawire.primitives import Buffer, Pieces, write_uvarint
 
-Splice = tuple[int, Buffer]
+Splice = tuple[int, Buffer | Pieces]
 """A position in the encoded bytes, and the large buffer that belongs at this position but was not copied."""
 Writer = Callable[[Any, bytearray, "list[Splice] | None"], None]
 
@@ -42,8 +42,8 @@ class _WriterSource(Source):
     def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
         super().__init__(cls, version, flexible)
         self.names |= {
-            "put_uvarint": write_uvarint, "put_tagged": _put_tagged, "buffers": (memoryview, bytes, bytearray),
-            "too_large": _too_large,
+            "put_uvarint": write_uvarint, "put_tagged": _put_tagged, "too_large": _too_large,
+            "buffers": (memoryview, bytes, bytearray, Pieces), "pieces": Pieces,
         }  # fmt: skip
 
     def compile(self) -> Writer:
@@ -128,7 +128,7 @@ class _WriterSource(Source):
         if spec != "records":
             self.put("out += raw")
             return
-        self.put(f"if splices is None or n < {SPLICE_FROM}: out += raw")
+        self.put(f"if splices is None or n < {SPLICE_FROM}: out += bytes(raw) if type(raw) is pieces else raw")
         self.put("elif isinstance(raw, buffers): splices.append((len(out), raw))", "else: raise TypeError('no bytes')")
 
     def _array(self, value: str, spec: Any) -> None:

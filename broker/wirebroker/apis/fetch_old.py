@@ -72,7 +72,7 @@ def _down_converted(
         return data
     if not _may_convert(partition):
         return _refused(data, ErrorCode.UNSUPPORTED_VERSION, release)
-    records = memoryview(stored)
+    records = memoryview(bytes(stored))  # they may lie in several buffers
     converted = _converted(records, magic, requested.fetch_offset)
     try:
         first = next(converted, b"")

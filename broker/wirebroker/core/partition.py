@@ -414,7 +414,7 @@ class Partition:
 
     def aborted_transactions(self, fetch_offset: int, read: Slice) -> list[AbortedTransaction]:
         """Returns the aborted transactions that overlap the slice `read`, which was read from `fetch_offset` on."""
-        return self.transactions.aborted_between(fetch_offset, self.log.offset_after(fetch_offset, len(read.data)))
+        return self.transactions.aborted_between(fetch_offset, self.log.offset_after(fetch_offset, len(read.records)))
 
     def _joins_transaction(self, producer_id: int, state_before: bytes | None, base_offset: int) -> None:
         if open_since(state_before) < 0:

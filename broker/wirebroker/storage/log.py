@@ -259,7 +259,7 @@ class FolderLog:
         wanted = min(available, max_bytes)
         if wanted < available and wanted < (first := segment.batch_size(start)):
             if not at_least_one:
-                return Slice(EMPTY.data, available)
+                return Slice(EMPTY.records, available)
             wanted = first
         data = memoryview(segment.read(start, wanted))
         segment.check(data, start)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kafkawire.primitives import Buffer
+from kafkawire.primitives import Buffer, Pieces
 
 if TYPE_CHECKING:
     from kafkawire.disk.indexes import AbortedTransaction
@@ -14,11 +14,16 @@ if TYPE_CHECKING:
 
 
 class Slice(NamedTuple):
-    """Consecutive batches in one buffer. The last batch may be incomplete. `available` is the number of bytes from the first
-    batch to the requested end of the log."""
+    """Consecutive batches. The last batch may be incomplete. `available` is the number of bytes from the first batch to the
+    requested end of the log."""
 
-    data: memoryview
+    records: memoryview | Pieces
     available: int
+
+    @property
+    def data(self) -> memoryview:
+        """The batches in one buffer. The property copies batches that lie in several buffers."""
+        return self.records if isinstance(self.records, memoryview) else memoryview(bytes(self.records))
 
 
 EMPTY = Slice(memoryview(b""), 0)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Self
 
 from kafkawire.batches import read_header
-from kafkawire.primitives import Buffer
+from kafkawire.primitives import Buffer, Pieces
 from wirebroker.core.logs.arena import allocate
 from wirebroker.core.logs.cleaning import Cleaning, Steps
 from wirebroker.core.logs.interface import EMPTY, NO_TIMESTAMP, Kept, Owner, Slice
@@ -23,9 +23,11 @@ FIRST_CHUNK = 1024
 LARGEST_CHUNK = 4 * 1024 * 1024
 OWN_BUFFER_FROM = 100 * 1024
 """A batch of at least this size in bytes is kept in a buffer of its own."""
-COPIED = 1024 * 1024
-"""If the bytes for a reader are in several buffers, at most this many bytes are copied into one buffer. This is the default of
-the consumers' max.partition.fetch.bytes."""
+PIECES_FROM = 64 * 1024
+"""Fewer bytes in several buffers are copied into one buffer, because the copy takes less time than sending several buffers."""
+MOST_IN_PIECES = 1024 * 1024
+"""If the bytes for a reader are in several buffers, the reader gets at most this many bytes. This is the default of the
+consumers' max.partition.fetch.bytes."""
 INDEX_INTERVAL = 4096
 """The number of bytes between two entries of Kafka's offset index."""
 ANY_SIZE = 2**31 - 1
@@ -105,13 +107,14 @@ class Segment:
         held = self._starts[index + 1] - base if index + 1 < len(self._starts) else self.size - base
         return self._views[index][start - base : min(stop - base, held)]
 
-    def copied(self, start: int, stop: int) -> memoryview:
-        """Returns the bytes from `start` to `stop`, copied from several buffers into one."""
-        pieces = []
+    def pieces(self, start: int, stop: int) -> memoryview | Pieces:
+        """Returns the bytes from `start` to `stop`, which lie in several buffers."""
+        buffers = []
         while start < stop:
-            pieces.append(self.view(start, stop))
-            start += len(pieces[-1])
-        return memoryview(b"".join(pieces))
+            buffers.append(self.view(start, stop))
+            start += len(buffers[-1])
+        pieces = Pieces(buffers)
+        return pieces if len(pieces) >= PIECES_FROM else memoryview(bytes(pieces))
 
     def batch(self, index: int) -> memoryview:
         start = self.positions[index]
@@ -206,9 +209,9 @@ class MemoryLog:
         """Returns at most `max_bytes` of batches: starts with the batch that contains `offset`, and stops before the offset
         `limit`. The last batch may be incomplete.
 
-        As in Kafka, the slice does not continue into the next segment. A slice of COPIED bytes or more does not continue into
-        the next buffer, either. If the first batch is larger than `max_bytes`, returns this batch if `at_least_one` is set, and
-        otherwise nothing.
+        As in Kafka, the slice does not continue into the next segment. A slice of MOST_IN_PIECES bytes or more does not
+        continue into the next buffer, either. If the first batch is larger than `max_bytes`, returns this batch if
+        `at_least_one` is set, and otherwise nothing.
         """
         if offset >= limit:
             return EMPTY
@@ -226,13 +229,13 @@ class MemoryLog:
             behind = segment.positions[first + 1] if first + 1 < len(segment.positions) else segment.size
             if max_bytes < behind - start:
                 if not at_least_one:
-                    return Slice(EMPTY.data, available)
+                    return Slice(EMPTY.records, available)
                 max_bytes = behind - start
             stop = start + max_bytes
-        data = segment.view(start, stop)
-        if len(data) < stop - start and len(data) < COPIED:
-            data = segment.copied(start, min(stop, start + COPIED))
-        return Slice(data, available)
+        found = segment.view(start, stop)
+        if len(found) < stop - start and len(found) < MOST_IN_PIECES:
+            return Slice(segment.pieces(start, min(stop, start + MOST_IN_PIECES)), available)
+        return Slice(found, available)
 
     def offset_after(self, offset: int, size: int) -> int:
         """Returns an offset that is at least `size` bytes after the start of the batch that contains `offset`.
