@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import wirebroker
 from default_settings import defaults
+from wirebroker.common.java_texts import parse_duration
 from wirebroker.core.configs import INVALID, BrokerConfigs, ConfigError, Source, Synonym, TopicConfigs
 from wirebroker.core.releases import release
 from wirebroker.core.releases.changes import RELEASES
@@ -517,3 +518,12 @@ def test_settings_of_a_listener_are_described_as_those_that_they_replace() -> No
     ]
     assert (shown[jaas].value, shown[jaas].sensitive, shown[jaas].type) == (None, True, ConfigType.PASSWORD)
     assert [(each.name, each.value) for each in shown[jaas].synonyms] == [(jaas, None)]
+
+
+def test_durations_are_read_as_by_java() -> None:
+    read = {
+        "P1DT2H": 93_600_000_000_000, "PT-0.5S": -500_000_000, "-PT1M": -60_000_000_000, "PT1H-30M": 1_800_000_000_000,
+        "PT1,5S": 1_500_000_000, "-PT-1.25S": 1_250_000_000, "PT0.000000001S": 1,
+        "P106751991167300DT15H30M7.9S": 9_223_372_036_854_775_807_900_000_000, "P106751991167301D": None, "PT": None,
+    }  # fmt: skip
+    assert {text: parse_duration(text) for text in read} == read

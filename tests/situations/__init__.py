@@ -7,7 +7,7 @@ waits           how long a Fetch waits
 share_waits     how long a ShareFetch waits
 lists           requests whose lists of topics and partitions are empty, or name something twice
 unusual         requests with unusual values of other fields
-numbers         texts that are numbers for Java, or are not
+numbers         texts that Java reads as numbers, durations, ids or addresses, or refuses
 texts           names that are not UTF-8
 versions        requests of APIs and in versions that the broker does not announce
 """

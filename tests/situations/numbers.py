@@ -1,17 +1,18 @@
-"""Texts that are numbers, truth values or ids for Java, or are not: values of settings, names of brokers, and parts of keys."""
+"""Texts that are numbers, truth values, durations, addresses or ids for Java, or are not; and texts whose length Java counts in
+units of UTF-16."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from requesting import find_coordinator, plain
-from responses import sole
+from responses import only, sole
 from situations.side import Side
 
 INTEGERS = (
     "5", "+5", "-0", "--5", "+", "", " 5 ", "5\0", "5\u2003", "5\x1f", "\xa05", "1_0", "1,0", "5.0", "5L", "0x10", "1e3",
-    "00000000000005", "\u0663", "\uff15", "+\u0967\u0968", "\U0001d7d3", "\xb2", "\u2164",
-    "9223372036854775807", "9223372036854775808",
+    "00000000000005", "\u0663", "\uff15", "+\u0967\u0968", "\U0001d7d3", "\xb2", "\u2164", "9223372036854775807",
+    "9223372036854775808",
 )  # fmt: skip
 """Java reads the decimal digits of every script, but no digits beyond U+FFFF."""
 DOUBLES = (
@@ -27,12 +28,29 @@ IDS = (
 )  # fmt: skip
 HEAD = "A" * 20
 UUIDS = (
-    f"{HEAD}AQ", f"{HEAD}AQ==", f"{HEAD}AQ=", f"{HEAD}AR", f"{HEAD}A", f"{HEAD}AQA", f"{HEAD}AQAA", f"{HEAD}-_",
-    f"{HEAD}+/", f"{HEAD}!AQ", f"{HEAD}A Q", f"{HEAD}A\u0663", f" {HEAD}AQ", f"{HEAD}AQ\n", f"AAAA={HEAD[4:]}AQ",
-    f"{HEAD}AQ===", f"{HEAD}==", "",
+    f"{HEAD}AQ", f"{HEAD}AQ==", f"{HEAD}AQ=", f"{HEAD}AR", f"{HEAD}A", f"{HEAD}AQA", f"{HEAD}AQAA", f"{HEAD}-_", f"{HEAD}+/",
+    f"{HEAD}!AQ", f"{HEAD}A Q", f"{HEAD}A\u0663", f" {HEAD}AQ", f"{HEAD}AQ\n", f"AAAA={HEAD[4:]}AQ", f"{HEAD}AQ===",
+    f"{HEAD}==", "",
 )  # fmt: skip
+DURATIONS = (
+    "PT1S", "pt1s", "P1D", "P1DT1H", "P1DT", "P", "PT", "", "PT0S", "PT-0S", "PT-1S", "-PT1S", "+PT1S", "-PT-1S", "P+1D",
+    "PT1H-30M", "PT+1.5S", "PT1.123456789S", "PT1.1234567890S", "PT1,5S", "PT1.S", "PT.5S", "PT1.5H", "P1W", "PT1H1H",
+    "PT1S1M", "PT1S ", "PT 1S", "PT\u0661S", "P106751991167300D", "P106751991167301D", "PT9223372036854775807S",
+    "PT9223372036854775808S", "P106751991167300DT86399S",
+)  # fmt: skip
+RESETS = (
+    *(f"by_duration:{each}" for each in DURATIONS), "BY_DURATION:PT1S", "by_durat\u0131on:PT1S", "by_duration: PT1S",
+    "by_duration", " by_duration:PT1S", "earliest", "EARLIEST", " latest ", "\xa0latest",
+)  # fmt: skip
+ADDRESSES = (
+    "1.2.3.4", "01.02.03.04", "1.2.3", "1.2", "1", "256.1.1.1", "1.2.3.256", "1.2.65535", "1.2.65536", "1.16777215",
+    "1.16777216", "4294967295", "4294967296", "1.2.3.", "1..2.3", "1.2.3.4.5", " 1.2.3.4", "\u0661.2.3.4", "\u0661",
+    "00000000000000001", "::1", "[::1]", "::ffff:1.2.3.4", "",
+)  # fmt: skip
+METADATA = ("x" * 4096, "x" * 4097, "\xe9" * 4096, "\uffff" * 4097, "\U0001f600" * 2048, "\U0001f600" * 2049)
 SETTINGS = {"retention.ms": INTEGERS, "segment.bytes": INTEGERS, "min.cleanable.dirty.ratio": DOUBLES, "preallocate": TRUTHS}
-TOPIC, BROKER, LOGGER, SHARE, SET = 2, 4, 8, 2, 0
+TOPIC, BROKER, LOGGER, GROUP, SHARE, SET = 2, 4, 8, 32, 2, 0
+LOADING = (14, 15, 16)
 STATE = "AAAAAAAAAAAAAAAAAAAAAQ"
 CHANGES = {BROKER: ("log.cleaner.threads", "1"), LOGGER: ("kafka", "INFO")}
 
@@ -56,6 +74,22 @@ def play(side: Side) -> dict[str, str]:
     for uuid in UUIDS:
         found = sole(side.wire.request(find_coordinator(f"group:{uuid}:0", kind=SHARE), 6).coordinators)
         outcomes[f"topic id {uuid!r}"] = _outcome(found)
+    outcomes |= {f"reset {value!r}": _altered(side, GROUP, "shared", "share.auto.offset.reset", value) for value in RESETS}
+    for address in ADDRESSES:
+        entries = [
+            {
+                "entity": [{"entity_type": "ip", "entity_name": address}],
+                "ops": [{"key": "connection_creation_rate", "value": 5.0, "remove": False}],
+            }
+        ]
+        quotas = side.wire.request(plain("AlterClientQuotas", entries=entries, validate_only=True), 1)
+        outcomes[f"address {address!r}"] = _outcome(sole(quotas.entries))
+    side.find("group")
+    for metadata in METADATA:
+        committed = {"partition_index": 0, "committed_offset": 1, "committed_metadata": metadata}
+        request = plain("OffsetCommit", group_id="group", topics=[{"name": topic, "partitions": [committed]}])
+        told = side.until(request, 8, lambda told: only(told).error_code not in LOADING)
+        outcomes[f"metadata of {len(metadata)} {metadata[0]!r}"] = str(only(told).error_code)
     return outcomes
 
 

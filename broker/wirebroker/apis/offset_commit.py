@@ -20,6 +20,7 @@ from kafkawire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from wirebroker.apis.exchange import Exchange, Offload, Steps
+from wirebroker.common.java_texts import length
 from wirebroker.common.slices import SLICE, pauses
 from wirebroker.core.cluster import Topic
 from wirebroker.core.groups.commit import Commit
@@ -149,7 +150,7 @@ def _error(request: OffsetCommitRequest, exchange: Exchange, where: list[tuple[b
 
 def metadata_error(metadata: str | None, exchange: Exchange) -> ErrorCode:
     """Returns OFFSET_METADATA_TOO_LARGE if the metadata are too long, else NONE."""
-    if len(metadata or "") > exchange.cluster.configs.integer("offset.metadata.max.bytes"):
+    if metadata and length(metadata) > exchange.cluster.configs.integer("offset.metadata.max.bytes"):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
 

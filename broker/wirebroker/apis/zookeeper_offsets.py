@@ -21,6 +21,7 @@ from kafkawire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from wirebroker.apis.exchange import Exchange
+from wirebroker.common.java_texts import length
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -45,7 +46,7 @@ def commit(request: OffsetCommitRequest, exchange: Exchange) -> OffsetCommitResp
 def _committed(group: str, topic: str, requested: OffsetCommitRequestPartition, exchange: Exchange) -> ErrorCode:
     if not exchange.cluster.configs.release.has_zookeeper:
         return ErrorCode.UNSUPPORTED_VERSION
-    if len(requested.committed_metadata or "") > exchange.cluster.configs.integer("offset.metadata.max.bytes"):
+    if length(requested.committed_metadata or "") > exchange.cluster.configs.integer("offset.metadata.max.bytes"):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     if not group:
         return ErrorCode.UNKNOWN_SERVER_ERROR  # an empty text cannot name a node in ZooKeeper

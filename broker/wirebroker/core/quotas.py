@@ -7,7 +7,6 @@ the broker's clock.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
@@ -39,8 +38,6 @@ LARGEST = {PRODUCE: 2**63 - 1, FETCH: 2**63 - 1, CONNECTION: 2**31 - 1}
 """The limits that Kafka keeps as whole numbers, with their largest values."""
 ALMOST_WHOLE = 1e-6
 """Kafka accepts a value as a whole number if the distance of the value from a whole number is at most this."""
-SHORT_ADDRESS = re.compile(r"\d{1,10}(\.\d{1,10}){0,2}")
-"""An IPv4 address with fewer than four numbers, which Java accepts."""
 Change = tuple[QuotaEntity, str, float | None]
 """An entity, the name of a limit, and the limit's new value. None removes the limit."""
 
@@ -80,9 +77,19 @@ def entity_error(names: Mapping[str, str | None], order: Iterable[str], release:
     return None
 
 
+def _is_ipv4(text: str) -> bool:
+    """Tells whether Java reads the text as an IPv4 address. If there are fewer than four numbers, the last number stands for
+    several bytes."""
+    numbers = text.split(".")
+    if len(text) > 15 or len(numbers) > 4 or not all(each.isascii() and each.isdecimal() for each in numbers):
+        return False
+    *first, last = map(int, numbers)
+    return all(each < 256 for each in first) and last < 256 ** (4 - len(first))
+
+
 def _is_address(text: str) -> bool:
     """Tells whether the text is an IP address or "localhost". Kafka also accepts other host names that it can resolve."""
-    if text == "localhost" or SHORT_ADDRESS.fullmatch(text):
+    if text == "localhost" or _is_ipv4(text):
         return True
     try:
         ip_address(text.removeprefix("[").removesuffix("]"))

@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wirebroker.common.java_texts import JAVA_SPACE, parse_integer, trim
+from wirebroker.common.java_texts import JAVA_SPACE, parse_duration, parse_integer, trim
 from wirebroker.core.releases import SettingChange
 from wirebroker.core.releases.changes import since
 
@@ -40,7 +40,7 @@ class ConfigType(IntEnum):
 _BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
 _HEX_DOUBLE = re.compile(r"[+-]?0x([0-9a-f]+\.?|[0-9a-f]*\.[0-9a-f]+)p[+-]?[0-9]+[fd]?", re.ASCII | re.IGNORECASE)
-_BY_DURATION = re.compile(r"(?i:by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?)")
+BY_DURATION = "by_duration:"
 _REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
 
 
@@ -143,9 +143,9 @@ class Setting(Struct, frozen=True):
             if value.upper() not in words:
                 raise self.error(value, f"String must be one of (case insensitive): {', '.join(words)}")
         elif self.valid == "reset":
-            if value not in ("latest", "earliest") and _BY_DURATION.fullmatch(value) is None:
+            if value not in ("latest", "earliest") and duration_of(value) < 0:
                 known = "either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'"
-                again = f"Invalid value `{value.strip()}` for configuration {self.name}."
+                again = f"Invalid value `{value}` for configuration {self.name}."
                 raise self.error(value, f"{again} The value must be {known}.")
         elif value not in self.valid.split("|"):
             raise self.error(value, f"String must be one of: {', '.join(self.valid.split('|'))}")
@@ -179,6 +179,12 @@ class Setting(Struct, frozen=True):
         if isinstance(value, list):
             return ",".join(value)
         return str(value)
+
+
+def duration_of(reset: str) -> int:
+    """Returns the nanoseconds in a value such as `by_duration:PT1H`, or a negative number if the value has no duration."""
+    duration = parse_duration(reset.removeprefix(BY_DURATION)) if reset.startswith(BY_DURATION) else None
+    return -1 if duration is None else duration
 
 
 def _double(text: str) -> float | None:

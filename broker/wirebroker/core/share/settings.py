@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 from wirebroker.core.config_resources import group_number
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.features import SHARE
 from wirebroker.core.offset_lookup import EARLIEST, LATEST
-from wirebroker.core.setting_definitions import GROUP_SETTINGS
+from wirebroker.core.setting_definitions import BY_DURATION, GROUP_SETTINGS, duration_of
 from wirebroker.core.share.in_flight import Limits
 
 WITH_DEAD_LETTERS = 2
 """The first level of the feature share.version at which groups have dead letters (KIP-1191)."""
-BY_DURATION = "by_duration:"
-_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 
 
 @lru_cache
@@ -74,6 +71,4 @@ class ShareSettings:
         reset = self._text("share.auto.offset.reset")
         if not reset.startswith(BY_DURATION):
             return EARLIEST if reset == "earliest" else LATEST
-        found = _DURATION.fullmatch(reset.removeprefix(BY_DURATION))
-        days, hours, minutes, seconds = (float(part or 0) for part in found.groups()) if found else (0.0,) * 4
-        return now - int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+        return now - duration_of(reset) // 1_000_000
