@@ -256,6 +256,22 @@ def test_a_partition_is_found_after_its_replicas_have_changed(data: Path, replic
     assert [path.parent.name for path in data.glob("node-*/orders-0")] == ["node-1"]
 
 
+def test_a_change_of_the_leader_is_written_although_a_waiting_request_writes_the_metadata_meanwhile(data: Path) -> None:
+    with MockKafka(data=data, brokers=3) as kafka:
+        kafka.create_topic("orders", partitions=2, replication_factor=3)
+
+        def wait(engine: Engine) -> None:
+            partition = engine.cluster.topics["orders"].partitions[0]
+            partition.waiting[lambda _, now: engine.cluster.decisions.write_down(now)] = None
+
+        kafka._call(wait)
+        kafka.kill_broker(1)
+        written = written_image(data / "node-1")
+        assert written is not None
+        (orders,) = (topic for topic in written.image.topics.values() if topic.name == "orders")
+        assert [{*orders.partitions[index].in_sync} for index in (0, 1)] == [{2, 3}, {2, 3}]
+
+
 def test_a_reassignment_in_progress_is_in_the_metadata_and_completed_at_the_start(data: Path) -> None:
     with MockKafka(data=data, brokers=3) as kafka:
         kafka.create_topic("orders", replication_factor=2)

@@ -270,11 +270,11 @@ class Controller:
         self._cluster.timers.work(self._unfinished)
 
     def _make(self, partitions: Sequence[Partition], change: Callable[[Partition], None], now: int) -> None:
-        self._cluster.version += 1
         moved = []
         for partition in partitions:
             before, in_sync, held = partition.leader_epoch, partition.in_sync, partition.replicas
             change(partition)
+            self._cluster.version += 1  # afterwards, because requests that waited for the change may write the metadata
             if partition.replicas != held:
                 self._cluster.log_dirs.follow(partition)
             if partition.in_sync != in_sync:
