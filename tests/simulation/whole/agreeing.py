@@ -19,6 +19,7 @@ from wirebroker.core.groups.modern import ModernGroup
 from wirebroker.core.producers import last_offset, open_since
 from wirebroker.core.purgatory import Periodic, name_of
 from wirebroker.core.share.in_flight import InFlight, RecordState
+from wirebroker.storage.changes import _versions
 
 if TYPE_CHECKING:
     from simulation.whole.world import World
@@ -44,6 +45,8 @@ def agree(world: World) -> None:
             raise Finding("a fetch session outlives its broker", f"{session_id} of broker {node_id}")
     if not (engine.turns.waiting or engine.turns.offloads or engine.timers.busy):
         _shares(engine, world.sessions.mixed)
+        if not (engine.controller.busy or world.disk_had_failed):
+            _written(engine)
 
 
 def _same(what: str, one: object, other: object) -> None:
@@ -99,6 +102,15 @@ def _metadata(engine: Engine) -> None:
     refused = {key for key, handler in engine._handlers.items() if handler is without_feature}
     expected = {KEYS[name] for feature, names in REFUSED_WITHOUT.items() if not levels[feature] for name in names}
     _same("refused APIs", refused, expected)
+
+
+def _written(engine: Engine) -> None:
+    """Checks that the metadata on the disk is that of the cluster, unless a write is pending."""
+    changes = engine.store and engine.store._changes
+    if changes and changes._versions == _versions(engine.cluster) and not engine.cluster.decisions.pending:
+        written, image = changes._metadata.image, changes._image()
+        if unwritten := list(changes._difference(written, image)):
+            raise Finding("a change of the metadata is not written", str(unwritten)[:500])
 
 
 # Coordinators

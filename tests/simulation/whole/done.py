@@ -22,7 +22,6 @@ COMPLETE = frozenset({"topic", "config", "acl", "quota", "scram", "token", "offs
 """`Done` knows every fact of these families. So any other fact of these families must be absent."""
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE = 0, 1
-WEEK_MS = 7 * 86_400_000
 UNCLEAN = "unclean.leader.election.enable"
 SELDOM = 5
 """Only one of this many schedules describes the broker settings, because there are many."""
@@ -451,7 +450,8 @@ class Done:
         if key[0] == "config":
             return key[1] == TOPIC and (key[2] in self.auto_created or "-" in key[2] or key[2].startswith("__"))
         if key[0] == "offset":
-            return found == ABSENT and now - self.since.get(key, 0) >= WEEK_MS
+            keep_ms = 60_000 * self._world.engine.configs.integer("offsets.retention.minutes")
+            return bool(found == ABSENT and now - self.since.get(key, 0) >= keep_ms)
         if key[0] == "token":
             ends = [each for each in self.facts.get(key, ()) if isinstance(each, int)]
             return found == ABSENT and bool(ends) and now >= min(ends)

@@ -82,6 +82,8 @@ class Following:
         self._was_faulty = False
         self._looked = 0
         """The time of the last look."""
+        self._subscribed: dict[tuple[str, tuple[str, int]], tuple[bytes, Engine]] = {}
+        """The offsets of topics to which their groups subscribe, each with the topic's id and the engine."""
         self._outliving: set[tuple[str, Any]] = set()
         """The groups whose offsets or states outlive their topic as in Kafka, because nobody could write the coordinators' logs
         when the topic was deleted."""
@@ -105,7 +107,33 @@ class Following:
             if record.lock is None or record.lock.action is None:
                 raise Finding("an acquired record has no lock that ends", member)
         self._of_deleted_topics(world)
+        self._of_subscribed_topics(world)
         self._looked = world.now
+
+    def _of_subscribed_topics(self, world: World) -> None:
+        """Checks that a group keeps its offsets of topics as long as its members subscribe to these topics."""
+        engine, topics = world.engine, world.engine.cluster.topics
+        groups, offsets = engine.groups.groups, engine.groups.offsets
+
+        def wanted(name: str, topic: str) -> bool:
+            return name in groups and topic in topics and groups[name].subscribes(topic)
+
+        lost = [
+            (name, where)
+            for (name, where), (topic_id, of) in self._subscribed.items()
+            if of is engine
+            and where not in offsets.of(name)
+            and wanted(name, where[0])
+            and topics[where[0]].topic_id == topic_id
+        ]
+        if lost:
+            raise Finding("an offset is lost, although its group subscribes to the topic", str(lost))
+        self._subscribed = {
+            (name, where): (topics[where[0]].topic_id, engine)
+            for name in groups
+            for where in offsets.of(name)
+            if wanted(name, where[0])
+        }
 
     def _of_deleted_topics(self, world: World) -> None:
         """Checks that groups have no offsets and no states of deleted topics, also not in open transactions."""
@@ -220,9 +248,12 @@ class Following:
     def _compacted(partition: Partition, known: Followed, since: int) -> None:
         """After a round of compaction, checks what has stayed. The round was at the time `since` or later."""
         start, end = partition.log_start_offset, partition.log.cleaned_to
-        if end <= known.cleaned:
+        where = f"{partition.topic}-{partition.index}"
+        if end < known.cleaned:
+            raise Finding("a log forgets how far it is compacted", f"{where}: {end}, before {known.cleaned}")
+        if end == known.cleaned:
             return
-        known.cleaned, where = end, f"{partition.topic}-{partition.index}"
+        known.cleaned = end
         if end > partition.last_stable_offset:
             raise Finding("an open transaction is compacted", f"{where}: to {end}, stable to {partition.last_stable_offset}")
         lasts, left = set[tuple[int, int]](), set[int]()

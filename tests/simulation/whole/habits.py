@@ -183,9 +183,9 @@ def _batches(ask: Ask) -> Iterator[Json]:
 
 def _rival(subject: str, ask: Ask, chance: Random) -> Due:
     """Returns the request that another client sends after this request: the same request, a commit of the same offsets without
-    a transaction, the end of the session or of the membership, or a DeleteRecords of the written records."""
+    a transaction, the end of the session or of the membership, or the deletion of the written records or of the topic."""
     leaving = next((name for name in EPOCHS if name in ask.body), None)
-    if ask.api == "Produce" and chance.random() < 0.3:
+    if ask.api == "Produce" and chance.random() < (0.6 if ask.body["transactional_id"] else 0.2):
         topics = [
             {"name": each.get("name") or each["topic_id"], "partitions": [
                 {"partition_index": part["index"], "offset": chance.choice([-1, -1, 1])} for part in each["partition_data"]
@@ -193,6 +193,9 @@ def _rival(subject: str, ask: Ask, chance: Random) -> Due:
             for each in ask.body["topic_data"]
         ]  # fmt: skip
         return subject, Ask(0, "DeleteRecords", 2, {"topics": topics, "timeout_ms": 1000})
+    if ask.api == "TxnOffsetCommit" and chance.random() < 0.2:
+        names = [each["name"] for each in ask.body["topics"]]
+        return subject, Ask(0, "DeleteTopics", 5, {"topic_names": names, "timeout_ms": 1000})
     if ask.api == "TxnOffsetCommit" and chance.random() < 0.7:
         topics = [
             topic | {"partitions": [part | {"committed_offset": chance.randrange(50)} for part in topic["partitions"]]}

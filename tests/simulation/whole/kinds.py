@@ -170,8 +170,9 @@ THEMES: dict[str, tuple[str, ...]] = {
         "Fetch", "ShareFetch", "clock: seconds",
     ),
     "restarts": (
-        "running: restart", "running: restart", "cluster: kill_broker", "cluster: start_broker", "Fetch", "Fetch",
-        "ShareFetch", "TxnOffsetCommit", "EndTxn", "ConsumerGroupHeartbeat", "CreatePartitions", "clock: seconds",
+        "running: restart", "running: restart", "fault: restart", "clock: minutes", "cluster: kill_broker",
+        "cluster: start_broker", "Fetch", "Fetch", "ShareFetch", "TxnOffsetCommit", "EndTxn", "ConsumerGroupHeartbeat",
+        "CreatePartitions", "clock: seconds",
     ),
     "snapshots": (
         "snapshot", "restore", "restore", "soft reset", "Produce", "Fetch", "InitProducerId", "EndTxn", "OffsetCommit",

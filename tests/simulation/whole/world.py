@@ -68,6 +68,8 @@ SECURED = {
 }  # fmt: skip
 COMPACTED_EACH = 4
 """In each n-th schedule, more topics are compacted, where n is this number."""
+SHORT_RETENTION_EACH = 3
+"""In each n-th schedule, offsets expire after a minute, where n is this number."""
 JUDGED_MS = 3 * 86_400_000
 """After this time in ms, the model of Kafka's rules stops judging."""
 FAULTY = 4
@@ -222,6 +224,8 @@ class World:
     def _configs(self) -> dict[str, str]:
         setting = self.setting
         configs = SETTINGS | (SECURED if setting.secured else {}) | ({} if setting.data else {"log.dirs": "/a,/b"})
+        if setting.seed % SHORT_RETENTION_EACH == 1:
+            configs |= {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "5000"}
         if setting.brokers > 1 and setting.seed % 3 == 0:  # records wait for a second replica
             configs |= {"min.insync.replicas": "2"}
         return configs
