@@ -13,6 +13,8 @@ from actors import Reader
 from controlkit import ControlClient
 from dialogue import tagged
 from random_dialogues.replay import load, replay
+from requesting import plain
+from responses import sole
 from test_share_groups import ACCEPT, shared_by
 from test_storage_coordinators import DATA, state_of
 from test_transactions import started
@@ -132,6 +134,16 @@ def test_the_metadata_goes_back_and_ids_do_not_come_twice(mock_kafka_factory: St
     for name in ("a", "b", "c"):
         kafka.create_topic(name)
     assert len(kafka._call(lambda engine: {topic.topic_id for topic in engine.cluster.topics.values()})) == 4
+
+
+@pytest.mark.parametrize("profile", ["kafka-4.0", "kafka-4.4"])
+def test_settings_can_be_read_and_changed_after_a_restore(mock_kafka_factory: Start, profile: str) -> None:
+    kafka = mock_kafka_factory(profile=profile, topics=["orders"])
+    snapshot = kafka.snapshot()
+    kafka.restore(snapshot)
+    asked = plain("DescribeConfigs", resources=[{"resource_type": 2, "resource_name": "orders", "configuration_keys": None}])
+    assert sole(client(kafka).request(asked, 4).results).error_code == 0
+    kafka.restore(kafka.snapshot())
 
 
 def test_a_consumer_that_lives_on_notices_that_records_are_gone(kafka: MockKafka) -> None:

@@ -373,7 +373,7 @@ class BrokerConfigs(Configs):
     def restore(self, dynamic: Mapping[int | None, Mapping[str, str]]) -> None:
         """Use these layers of dynamic settings without checks, because they were in use before, or were made from layers that
         were in use."""
-        self.dynamic = {node: dict(layer) for node, layer in dynamic.items() if layer or node is None}
+        self.dynamic = {None: {}, **{node: dict(layer) for node, layer in dynamic.items() if layer or node is None}}
         self._use(self._merged(self.dynamic))
         self.version += 1
 
