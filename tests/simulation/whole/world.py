@@ -26,7 +26,7 @@ from kafkawire.frames import decode_response, encode_request
 from kafkawire.registry import KEYS, api_name
 from random_dialogues import logins
 from simulation.whole import holding
-from simulation.whole.acts import ACTS, IMPOSSIBLE
+from simulation.whole.acts import ACTS, IMPOSSIBLE, NEVER_LACK
 from simulation.whole.agreeing import periodic_work
 from simulation.whole.answering import complete
 from simulation.whole.asking import ALL_COMPACTED, TOPICS, Asked, Speaker
@@ -300,7 +300,8 @@ class World:
         try:
             things = ACTS[kind](self, chance)
         except IMPOSSIBLE as why:
-            if isinstance(why, EncodeError | ProtocolError) or kind.startswith("clock: "):
+            wrong = isinstance(why, EncodeError | ProtocolError) or (isinstance(why, LookupError) and kind in NEVER_LACK)
+            if wrong or kind.startswith("clock: "):
                 raise
             self.say(f"{kind}: impossible, {type(why).__name__} {why}")
             return None
