@@ -52,6 +52,19 @@ def broker() -> InProcess:
     return start()
 
 
+@pytest.mark.parametrize("static", [False, True], ids=["member ids", "instance ids"])
+def test_the_range_assignor_sorts_ids_by_units_of_utf_16(broker: InProcess, static: bool) -> None:
+    """Kafka 4.3.1 gives the first partitions to the emoji, whose units of UTF-16 are smaller than U+FF21."""
+    names = ("\uff21", "\U0001f600")
+    wide, emoji = (Member(broker, f"m{each}" if static else each, instance=each if static else None) for each in names)
+    for member in (wide, emoji):
+        member.join("orders", server_assignor="range")
+    for _ in range(3):
+        for member in (wide, emoji):
+            member.beat()
+    assert (emoji.owned, wide.owned) == ({"orders": [0, 1]}, {"orders": [2, 3]})
+
+
 def describe(broker: InProcess, group: str = TEAM, version: int = 1) -> Any:
     request = plain("ConsumerGroupDescribe", group_ids=[group], include_authorized_operations=False)
     return sole(client(broker).request(request, version).groups)

@@ -30,6 +30,11 @@ REMEMBERED = 249
 """The hashes of texts up to this length are remembered. This is the length of the longest topic name."""
 
 
+def text_order(text: str) -> bytes:
+    """Returns a key that sorts texts as Java's String.compareTo does: characters beyond U+FFFF come before U+E000."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
 def java_hash(text: str) -> int:
     """Returns Java's `String.hashCode`, as an unsigned number of 32 bits."""
     return _remembered_hash(text) if len(text) <= REMEMBERED else _hash(text)

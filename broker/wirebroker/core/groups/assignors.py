@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from wirebroker.common.slices import TOPICS, after, pauses, weighted_pauses
 from wirebroker.core.groups.uniform_mixed import Backwards, MixedAssignment, backwards, forwards, give
-from wirebroker.core.java_order import buckets_for, buckets_of_copy, hash_order, set_of_numbers, uuid_hash
+from wirebroker.core.java_order import buckets_for, buckets_of_copy, hash_order, set_of_numbers, text_order, uuid_hash
 
 Partitions = Mapping[bytes, tuple[int, ...]]
 """The partitions by topic id, in the order of Java's HashSet."""
@@ -144,11 +144,11 @@ def _keep(
 def by_range(group: Group) -> Generator[None, Any, Targets]:
     """Give each subscriber of a topic a range of consecutive partitions, static members first."""
 
-    def place(member_id: str) -> tuple[bool, str]:
+    def order(member_id: str) -> tuple[bool, bytes]:
         instance_id = group.members[member_id].instance_id
-        return instance_id is None, member_id if instance_id is None else instance_id
+        return instance_id is None, text_order(member_id if instance_id is None else instance_id)
 
-    in_turn = sorted(group.members, key=place)
+    in_turn = sorted(group.members, key=order)
     subscribers: dict[bytes, list[str]] = {}
     pause = weighted_pauses()
     for member_id in in_turn:
