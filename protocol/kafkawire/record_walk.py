@@ -108,7 +108,7 @@ class _Walk:
         self._raw = bytes(self._body[self.pos : self.pos + _WINDOW])
 
     def passed(self, stop: int, records: int, low: int, high: int, keyless: bool, ordered: bool) -> None:
-        """Note that the caller has walked `records` records, which end at `stop`, and what it has found in them."""
+        """Remember that the caller has walked `records` records, which end at `stop`, and what it has found in them."""
         self.pos = stop
         self._walked += records
         self.ordered = self.ordered and ordered

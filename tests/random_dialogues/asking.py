@@ -28,7 +28,7 @@ class Asking:
         return None
 
     def sent(self, ask: Ask) -> None:
-        """Note that a request is sent."""
+        """Remember that a request is sent."""
 
     def learn(self, ask: Ask, responses: Responses) -> None:
         """Remembers the first broker's responses."""

@@ -57,7 +57,7 @@ class Groups(Asking):
         return ask
 
     def sent(self, ask: Ask) -> None:
-        """Note that a request is sent."""
+        """Remember that a request is sent."""
         if ask.api == "JoinGroup":
             self._joining[ask.connection] = ask.body["group_id"], ask.body.get("group_instance_id")
 

@@ -107,7 +107,7 @@ class Link:
         self._end()
 
     def closed_by_broker(self) -> None:
-        """Closes the connection after the broker has closed it."""
+        """Ends the client's side of a connection that the broker has closed. The client notices the end after a delay."""
         if self.open:
             self.open = False
             self._under_way = 0

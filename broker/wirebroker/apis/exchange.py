@@ -294,7 +294,7 @@ class Exchange(AnyExchange):
         self.close(f"its request cannot be answered: {wrong}")
 
     def left(self) -> None:
-        """Note that the client has disconnected: the request does not wait any longer, and no fault rule may match its
+        """Remember that the client has disconnected: the request does not wait any longer, and no fault rule may match its
         response."""
         self.access = None
         if (abandon := self.abandon) is not None:

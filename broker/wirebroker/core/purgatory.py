@@ -251,13 +251,13 @@ class Timers:
         return bool(self._heap) and self._heap[0][0] <= now
 
     def begin_move(self) -> None:
-        """Note that a move of the clock begins. The move consists of several runs, and the limits of one run apply to all these
-        runs together. In these runs, work always ends before later timers run."""
+        """Remember that a move of the clock begins. The move consists of several runs, and the limits of one run apply to all
+        these runs together. In these runs, work always ends before later timers run."""
         self._again.clear()
         self._moves = True
 
     def end_move(self) -> None:
-        """Note that the move of the clock has ended."""
+        """Remember that the move of the clock has ended."""
         self._moves = False
 
     def run(self, now: int, enough: Callable[[], bool] | None = None) -> None:
@@ -338,8 +338,8 @@ class Timers:
         self.add(timer)
 
     def repeats_too_often(self, name: str) -> bool:
-        """Count that the timer `name` sets itself again. Returns whether this happens too often while the clock is moved
-        once."""
+        """Count that the timer `name` sets itself again. Returns True if the timer has now done so more than MOST_AGAIN times
+        in one run, or in one move of the clock."""
         self._again[name] += 1
         if self._again[name] == MOST_AGAIN + 1:
             logger.error("%s waits: it has run %d times while the clock moved, and does not end", name, MOST_AGAIN)

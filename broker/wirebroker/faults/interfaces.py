@@ -44,7 +44,7 @@ class FiringTrace(Protocol):
         self, now: int, connection: Connection, rule: Rule, number: int, facts: Facts | None = None,
         partitions: Iterable[tuple[str, int | None]] | None = None, correlation_id: int = -1, batch: Batch | None = None,
     ) -> None:  # fmt: skip
-        """Note that a rule fired for the `number`th time."""
+        """Remember that a rule fired for the `number`th time."""
 
 
 class Host(Protocol):

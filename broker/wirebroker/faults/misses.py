@@ -44,11 +44,11 @@ class Misses:
         self._reasons: dict[tuple[str, tuple[str, ...]], _Reason] = {}
 
     def end(self) -> None:
-        """Note that the rule was unloaded. Requests that arrive later do not count."""
+        """Remember that the rule was unloaded. Requests that arrive later do not count."""
         self._until = self._arrived.copy()
 
     def add(self, api: str, misfits: Iterable[Misfit]) -> None:
-        """Note that a request, or a batch in a Produce request, did not fit the rule."""
+        """Remember that a request, or a batch in a Produce request, did not fit the rule."""
         found = dict(misfits)
         key = api, tuple(found)
         if key not in self._reasons and len(self._reasons) >= MOST_REASONS:

@@ -174,7 +174,7 @@ class FaultPlan:
         return key in self._keys or bool(self._held or self._waiting or self._seen_parts)
 
     def arrived(self, key: int) -> bool:
-        """Note that a request of the API `key` has arrived. Returns True if the request must be passed to the plan."""
+        """Remember that a request of the API `key` has arrived. Returns True if the request must be passed to the plan."""
         self._arrived[api_name(key)] += 1
         return self.concerns(key)
 
@@ -364,7 +364,8 @@ class FaultPlan:
             go_on(now)
 
     def _end_slow_write(self, slow: dict[TopicPartition, int]) -> list[Continue]:
-        """Note that the slow writes in the partitions `slow` are done. Returns the requests that waited for these writes."""
+        """Remember that the slow writes in the partitions `slow` are done. Returns the requests that waited for these
+        writes."""
         waiting = [each for partition in slow for each in self._waiting.pop(partition)]
         slow.clear()
         return waiting

@@ -91,7 +91,7 @@ class Tap(asyncio.BufferedProtocol):
         self._above.resume_writing()
 
     def closing(self) -> None:
-        """Note that the server closes the connection."""
+        """Remember that the server closes the connection."""
         self._by_server = True
 
     def sent(self, data: Any) -> None:

@@ -83,7 +83,7 @@ class Driven(Protocol):
         """Close a connection. `reason` is a sentence for the log."""
 
     def disconnected(self, connection: Connection, reason: str, now: int) -> None:
-        """Note that a connection has ended. The driver may call this more than once for a connection."""
+        """Handle the end of a connection. The driver may call this more than once for a connection."""
 
 
 class Side(asyncio.BufferedProtocol):
@@ -308,8 +308,8 @@ class Driver(Generic[C]):
         self.machine.close(connection, "a request failed because of an error in wirebroker; see the log")
 
     def left_unread(self, client: ClientConnection) -> None:
-        """Note that the peer of a connection does not read. If all connections together have too many unsent bytes, reset the
-        connection with the most unsent bytes."""
+        """Remember that the peer of a connection does not read. If all connections together have too many unsent bytes, reset
+        the connection with the most unsent bytes."""
         worst = self.limits.congested(client)
         if worst is not None:
             reason = "the peer does not read, and its unread bytes take too much memory"

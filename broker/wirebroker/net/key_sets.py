@@ -52,7 +52,8 @@ class KeySets:
         return self._found[url].keys()
 
     def missing(self, url: str, key_id: str) -> None:
-        """Note that a token names a key that the key set does not contain. Query the key set's URL again, in the background."""
+        """Remember that a token names a key that the key set does not contain. Query the key set's URL again, in the
+        background."""
         self._found[url].missing(key_id)
 
     def close(self) -> None:

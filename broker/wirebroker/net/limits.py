@@ -154,8 +154,8 @@ class Limits(Generic[C]):
     # Responses that the peer does not read
 
     def congested(self, protocol: C) -> C | None:
-        """Note that the peer of a connection does not read. If all connections together have too many unsent bytes, returns the
-        connection with the most unsent bytes, else None.
+        """Remember that the peer of a connection does not read. If all connections together have too many unsent bytes, returns
+        the connection with the most unsent bytes, else None.
         """
         self._congested.add(protocol)
         if sum(each.unsent for each in self._congested) <= self.most_unread:
@@ -163,7 +163,7 @@ class Limits(Generic[C]):
         return max(self._congested, key=lambda each: each.unsent)
 
     def read(self, protocol: C) -> None:
-        """Note that the peer of a connection reads again."""
+        """Remember that the peer of a connection reads again."""
         self._congested.discard(protocol)
 
 

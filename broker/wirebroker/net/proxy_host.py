@@ -259,7 +259,7 @@ class ClientSide(ClientConnection):
                 self._in_line = b""
 
     def joined(self, broker: BrokerSide) -> None:
-        """Note that the connection to the broker is open."""
+        """Remember that the connection to the broker is open."""
         self._broker = broker
         for data in self._early:
             broker.transport.write(data)

@@ -89,7 +89,7 @@ class HandshakeTurns:
             self._alarm = self.loop.call_later(HANDSHAKE_WITHIN_S, self._give_up)
 
     def over(self, transport: TlsTransport) -> None:
-        """Note that a handshake has succeeded or failed."""
+        """Remember that a handshake has succeeded or failed."""
         self.unfinished.pop(transport, None)
 
     def _give_up(self) -> None:

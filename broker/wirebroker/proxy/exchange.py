@@ -43,7 +43,7 @@ class Mutes:
         self._begin = self._end = 0
 
     def add(self, now: int, ms: int) -> None:
-        """Note that the broker does not read from the connection for the next `ms` milliseconds."""
+        """Remember that the broker does not read from the connection for the next `ms` milliseconds."""
         if now >= self._end:
             self._before += self._end - self._begin
             self._begin = now

@@ -147,7 +147,7 @@ class PassingGroups:
     # Classic groups
 
     def joined(self, now: int, sender: Sender, request: JoinGroupRequest, response: JoinGroupResponse) -> PassingGroup | None:
-        """Note that a member has joined a generation."""
+        """Remember that a member has joined a generation."""
         if response.error_code:
             return None
         group = self._known(request.group_id)
@@ -166,7 +166,7 @@ class PassingGroups:
         return group
 
     def synced(self, now: int, sender: Sender, request: SyncGroupRequest, response: SyncGroupResponse) -> PassingGroup | None:
-        """Note that a member has received its assignment."""
+        """Remember that a member has received its assignment."""
         if response.error_code:
             return self._refused(request.group_id, request.member_id, response.error_code)
         group = self._known(request.group_id)
@@ -190,7 +190,7 @@ class PassingGroups:
         return group
 
     def left(self, now: int, sender: Sender, request: LeaveGroupRequest, response: LeaveGroupResponse) -> PassingGroup | None:
-        """Note that members have left the group, or that a tool has removed them."""
+        """Remember that members have left the group, or that a tool has removed them."""
         if response.error_code or (group := self._held.get(cut(request.group_id))) is None:
             return None
         gone = [(each.member_id, each.group_instance_id) for each in response.members if not each.error_code]
@@ -309,7 +309,7 @@ class PassingGroups:
                 self._count(1)
 
     def offsets_deleted(self, now: int, sender: Sender, request: OffsetDeleteRequest, response: OffsetDeleteResponse) -> None:
-        """Note that offsets have been deleted."""
+        """Remember that offsets have been deleted."""
         group = self._held.get(cut(request.group_id))
         for topic in response.topics if group is not None and not response.error_code else ():
             for each in topic.partitions:
@@ -317,7 +317,7 @@ class PassingGroups:
                     group.offsets.pop((topic.name, each.partition_index), None)
 
     def deleted(self, now: int, sender: Sender, request: DeleteGroupsRequest, response: DeleteGroupsResponse) -> None:
-        """Note that groups have been deleted."""
+        """Remember that groups have been deleted."""
         for each in response.results:
             if not each.error_code:
                 self._held.pop(cut(each.group_id))
@@ -352,7 +352,7 @@ class PassingGroups:
                     self._ends.put((name or "", each.partition_index), each.high_watermark)
 
     def written(self, topic: str, partition: int, end: int) -> None:
-        """Note that a batch was stored, and that the log now ends at `end`."""
+        """Remember that a batch was stored, and that the log now ends at `end`."""
         if end > self.end_of((topic, partition)):
             self._ends.put((topic, partition), end)
 

@@ -59,7 +59,8 @@ class Logins:
             self._succeeded(connection, None)
 
     def ended(self, connection: Connection, owes_token: bool) -> None:
-        """Note that a connection was closed. If a broker refuses a bare token, it closes the connection without a response."""
+        """Remember that a connection was closed. If a broker refuses a bare token, it closes the connection without a
+        response."""
         if owes_token and not connection.session.mechanism:
             self._failed(connection, "the broker closed the connection without a response to the client's token")
 

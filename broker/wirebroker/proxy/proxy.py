@@ -140,7 +140,7 @@ class Proxy:
         return max(self._time, self.timers.reached)
 
     def rules_loaded(self, loaded: bool) -> None:
-        """Note that the fault plan's rules have changed. `loaded` tells whether the plan has any rule."""
+        """Remember that the fault plan's rules have changed. `loaded` tells whether the plan has any rule."""
         self.faults = self.plan if loaded else None
 
     @property
@@ -219,7 +219,7 @@ class Proxy:
         return relay
 
     def disconnected(self, connection: Connection, reason: str, now: int) -> None:
-        """Note that the client or the broker has closed a connection. A second call does nothing."""
+        """Remember that the client or the broker has closed a connection. A second call does nothing."""
         self.set_time(now)
         relay = self.relays.pop(connection, None)
         if relay is not None:

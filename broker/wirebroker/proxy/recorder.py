@@ -36,7 +36,7 @@ class ProxyRecorder(Recorder):
     """The trace recorder of a proxy. The recorder learns throttling and denied operations from the brokers' responses."""
 
     def closed(self, connection: Connection, reason: str, unanswered: tuple[str, ...] = ()) -> None:
-        """Note that a connection is closed, and which of its requests are unanswered."""
+        """Remember that a connection is closed, and which of its requests are unanswered."""
         self._connection(connection, "closed", reason, unanswered)
 
     def replied(self, exchange: TracedExchange, response: Message, parts: Sequence[Buffer]) -> None:
@@ -46,7 +46,7 @@ class ProxyRecorder(Recorder):
                 self.refused(exchange.connection, operation, kind, name, reason)
 
     def held(self, exchange: ForwardedExchange, ms: int) -> None:
-        """Note that the broker throttles the client because of a quota, and does not read from the connection for `ms`
+        """Remember that the broker throttles the client because of a quota, and does not read from the connection for `ms`
         milliseconds."""
         exchange.relay.mutes.add(self._now(), ms)
         self.throttled(exchange.connection, exchange.client_id, api_name(exchange.api_key), ms, "", "", UNKNOWN_LIMIT)
@@ -55,7 +55,7 @@ class ProxyRecorder(Recorder):
         return exchange.relay.mutes.until(self._now()) if isinstance(exchange, ForwardedExchange) else 0
 
     def led(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
-        """Note that a response has named a new leader of a partition."""
+        """Remember that a response has named a new leader of a partition."""
         self._add(LeaderRow(cut(topic), partition, leader, leader_epoch, time=self._now()))
 
     def compared(

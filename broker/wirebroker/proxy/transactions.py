@@ -118,7 +118,7 @@ class PassingTransactions:
     def offsets_added(
         self, now: int, sender: Sender, request: AddOffsetsToTxnRequest, response: AddOffsetsToTxnResponse
     ) -> PassingTransaction | None:
-        """Note that a producer has added a group to its transaction, in order to commit the group's offsets."""
+        """Remember that a producer has added a group to its transaction, in order to commit the group's offsets."""
         if response.error_code:
             return None
         of = request.producer_id, request.producer_epoch
@@ -142,7 +142,7 @@ class PassingTransactions:
         return each
 
     def ended(self, now: int, sender: Sender, request: EndTxnRequest, response: EndTxnResponse) -> PassingTransaction | None:
-        """Note that a producer has ended its transaction, or that an error has told the producer about the end."""
+        """Remember that a producer has ended its transaction, or that an error has told the producer about the end."""
         if response.error_code and response.error_code not in ENDED_BY_BROKER:
             return None
         each = self._known(request.transactional_id, sender)

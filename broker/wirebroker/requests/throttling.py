@@ -217,7 +217,7 @@ class Mutations:
 
 
 class Bucket(Mutations):
-    """Counts the topic changes of one request, and takes them from a bucket of tokens."""
+    """Takes a token from the client's bucket for each partition that one request creates or deletes."""
 
     def __init__(self, bucket: TokenBucket, window: Window, limit: float, whose: str, *, strict: bool) -> None:
         self._bucket, self._window, self._limit = bucket, window, limit

@@ -162,7 +162,7 @@ class FolderLog:
         return [segment for segment in self.segments if segment.dirty and segment.base_offset < max(end, 1)]
 
     def synced_up_to(self, offset: int) -> None:
-        """Note that all batches before `offset` are synced, so that a recovery can begin at `offset`."""
+        """Remember that all batches before `offset` are synced, so that a recovery can begin at `offset`."""
         self.recovery_point = max(self.recovery_point, offset)
 
     def sync(self, segments: Iterable[Segment]) -> None:

@@ -222,8 +222,8 @@ class Moves:
         self._unfinished.clear()
 
     def _changed(self) -> None:
-        """Note that the cluster's metadata has changed. The host writes the change to the metadata log after the current job or
-        request.
+        """Remember that the cluster's metadata has changed. The host writes the change to the metadata log after the current
+        job or request.
         """
         self._cluster.version += 1
 

@@ -64,7 +64,7 @@ class Recent:
         self._held: dict[Segment, None] = {}
 
     def use(self, segment: Segment) -> None:
-        """Note that the segment is being used."""
+        """Remember that the segment is being used."""
         self.forget(segment)
         self._held[segment] = None
         if len(self._held) > self._most:
@@ -183,7 +183,7 @@ class Segment:
         self.touched()
 
     def touched(self) -> None:
-        """Note that the segment was written to and is not synced."""
+        """Remember that the segment was written to and is not synced."""
         self.dirty = True
         self._settings.written()
 

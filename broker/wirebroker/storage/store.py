@@ -358,7 +358,7 @@ class FolderStore(Upkeep):
             directory.clean = clean
 
     def restarted(self, now: int) -> None:
-        """Note that the brokers have started again. If a write fails, the write is repeated later."""
+        """Remember that the brokers have started again. If a write fails, the write is repeated later."""
         self._set_timers(now)
         try:
             for directory in self._directories:

@@ -48,7 +48,7 @@ class Syncable(Protocol):
         """Sync these segments. Any thread may call this. Raises OSError."""
 
     def synced_up_to(self, offset: int) -> None:
-        """Note that all batches before `offset` are synced."""
+        """Remember that all batches before `offset` are synced."""
 
 
 class Upkeep:
@@ -97,7 +97,7 @@ class Upkeep:
             )
 
     def succeeded(self) -> None:
-        """Note that writes succeed. If a write had failed before, log that the directory can be written to again."""
+        """Remember that writes succeed. If a write had failed before, log that the directory can be written to again."""
         if self._trouble:
             self._trouble = False
             note(f"{self.root} can be written to again")
@@ -124,7 +124,7 @@ class Upkeep:
     # Syncing
 
     def written(self, log: Syncable) -> None:
-        """Note that this log has been written to and is not synced."""
+        """Remember that this log has been written to and is not synced."""
         self._dirty[log] = None
 
     def forget(self, log: Syncable) -> None:

@@ -156,8 +156,8 @@ class Recorder:
         self, now: int, connection: Connection, rule: Rule, number: int, facts: Facts | None = None,
         partitions: Iterable[tuple[str, int | None]] | None = None, correlation_id: int = -1, batch: Batch | None = None,
     ) -> None:  # fmt: skip
-        """Note that a fault rule fired, for the `number`th time. It fired on a connection, on a request, on some partitions of
-        a request, or on a batch.
+        """Remember that a fault rule fired, for the `number`th time. It fired on a connection, on a request, on some partitions
+        of a request, or on a batch.
         """
         if not self.verdicts:
             return
@@ -172,7 +172,7 @@ class Recorder:
     # The wire
 
     def pushed(self, now: int, connection: Connection, client_id: str | None, request: PushTelemetryRequest) -> None:
-        """Note that a client has pushed its metrics."""
+        """Remember that a client has pushed its metrics."""
         row = TelemetryRow(
             now, connection.node_id, connection.number, cut(client_id), format_uuid(request.client_instance_id),
             request.terminating, compression_name(request.compression_type), len(request.metrics),
@@ -208,7 +208,7 @@ class Recorder:
         self._add(row)
 
     def refused(self, connection: Connection, operation: str, resource_type: str, name: str, because: str) -> None:
-        """Note that the authorizer has denied an operation to a client."""
+        """Remember that the authorizer has denied an operation to a client."""
         if self.verdicts:
             row = AuthorizationRow(
                 self._now(), connection.node_id, connection.number, principal_of(connection),
@@ -219,7 +219,7 @@ class Recorder:
     def throttled(
         self, connection: Connection, client_id: str | None, api: str, ms: int, quota: str, whose: str, limit: float
     ) -> None:
-        """Note that a client has to wait because of a quota."""
+        """Remember that a client has to wait because of a quota."""
         if self.verdicts:
             row = ThrottleRow(
                 self._now(), connection.node_id, connection.number, cut(client_id),

@@ -38,7 +38,8 @@ NOT_PARTITIONS = {
     "stray": "was set aside by its broker, because the partition does not belong there",
     "future": "is a copy that its broker has not finished",
 }
-"""The reason why a folder like `orders-0.0123…cdef-stray` is not read, by the end of its name (LogManager)."""
+"""Maps the last word of a folder's name to the reason why the folder is not read. An example of such a name is
+`orders-0.0123…cdef-stray` (LogManager)."""
 _ASIDE = re.compile(rf"(.+)-[0-9]+\.[0-9a-f]{{32}}-({'|'.join(NOT_PARTITIONS)})")
 LOST_AND_FOUND = "lost+found"
 """A folder at the root of many file systems, which only the user root may read."""

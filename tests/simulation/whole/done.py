@@ -69,12 +69,12 @@ class Done:
     # Facts
 
     def set(self, key: Key, *values: Any) -> None:
-        """Note that a fact has one of these values."""
+        """Remember that a fact has one of these values."""
         self.facts[key] = set(values)
         self.since[key], self._changed[key] = self._world.now, self._count
 
     def add(self, key: Key, *values: Any) -> None:
-        """Note that a fact may have changed to one of these values."""
+        """Remember that a fact may have changed to one of these values."""
         self.set(key, *self.facts.get(key, {ABSENT}), *values)
 
     def drop(self, *begin: Any, how: Callable[[Key], None] | None = None) -> None:
@@ -83,7 +83,7 @@ class Done:
             (how or (lambda each: self.set(each, ABSENT)))(key)
 
     def all_unknown(self) -> None:
-        """Note that the state went back to an earlier state, so all facts are unknown."""
+        """Remember that the state went back to an earlier state, so all facts are unknown."""
         self.vague |= COMPLETE
         self.starts.clear()
         self.lossy.update(topic.name for topic in self._world.engine.cluster.topics.values())
@@ -146,7 +146,7 @@ class Done:
             learner(request, response, version)
 
     def perhaps(self, api: str, request: Any) -> None:
-        """Note that a request got no valid response, so the broker may or may not have carried it out."""
+        """Remember that a request got no valid response, so the broker may or may not have carried it out."""
         if getattr(request, "validate_only", False):
             return
         family = {
@@ -166,7 +166,7 @@ class Done:
             self._offsets_perhaps(api, request)
 
     def _offsets_perhaps(self, api: str, request: Any) -> None:
-        """Note that offsets may have been committed or deleted."""
+        """Remember that offsets may have been committed or deleted."""
         if api == "OffsetCommit":
             for key, value in self._commits(request):
                 self.add(key, value, ABSENT)  # the request may have asked for an expiry
@@ -345,7 +345,7 @@ class Done:
         yield from ((key, value) for key, value in self._commits(request) if not codes.get((key[2], key[3]), -1))
 
     def _commit(self, key: Key, *values: Any) -> None:
-        """Note that an offset is committed. If requests run in slices, their order is not the order of their responses."""
+        """Remember that an offset is committed. If requests run in slices, their order is not the order of their responses."""
         (self.add if self._world.setting.sliced else self.set)(key, *values)
 
     def _OffsetCommit(self, request: Any, response: Any, version: int) -> None:  # noqa: N802

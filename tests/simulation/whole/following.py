@@ -162,12 +162,12 @@ class Following:
         return range(-1, 0) if found is None or found.first >= bound else range(max(found.first, known.start), found.last + 1)
 
     def cut(self, topic_id: bytes, index: int, offset: int) -> None:
-        """Note that a test truncates a log to the batch that contains this offset."""
+        """Remember that a test truncates a log to the batch that contains this offset."""
         if (known := self._logs.get((topic_id, index))) is not None and offset < known.position:
             known.cut = min((each.first for each in known.batches if each.last >= offset), default=None)
 
     def forget_producers(self) -> None:
-        """Note that a test makes brokers forget producers, so the same batches may be stored again."""
+        """Remember that a test makes brokers forget producers, so the same batches may be stored again."""
         for known in self._logs.values():
             known.producers.clear()
             known.forgotten = known.position

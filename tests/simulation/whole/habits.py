@@ -54,8 +54,8 @@ class Habits:
         return _rival(*chance.choice(self._latest), chance) if self._latest and chance.random() < BY_RIVALS else None
 
     def sent(self, subject: str, ask: Ask) -> None:
-        """Note that a request is sent. After a new member's JoinGroup, all other members of the group join again. A new member
-        of a share group sends a heartbeat."""
+        """Remember that a request is sent. After a new member's JoinGroup, all other members of the group join again. A new
+        member of a share group sends a heartbeat."""
         if ask.api != "Produce" or all("seq" in batch for batch in _batches(ask)):
             self._latest.append((subject, ask))
         if ask.api == "JoinGroup" and ask.body["member_id"] not in self._members(ask.body["group_id"]):

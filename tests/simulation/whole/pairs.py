@@ -32,7 +32,7 @@ class Met:
         self._latest: deque[Sequence[Deed]] = deque(maxlen=WITHIN)
 
     def begin(self) -> None:
-        """Note that a schedule begins. Pairs across two schedules do not count."""
+        """Remember that a schedule begins. Pairs across two schedules do not count."""
         self._latest.clear()
 
     def note(self, done: Sequence[Deed]) -> None:

@@ -50,7 +50,7 @@ class Readers:
             self._before[sent.number] = {(each.topic, each.index): _ends(topic, each) for topic, each in _partitions(world)}
 
     def lost(self, sent: Sent) -> None:
-        """Note that a request gets no response, or that its response cannot be judged."""
+        """Remember that a request gets no response, or that its response cannot be judged."""
         self._before.pop(sent.number, None)
         if sent.api == "Fetch":
             self._sessions.pop((sent.node, sent.request.session_id), None)

@@ -39,7 +39,7 @@ class Sessions:
         return next((key[0] for key in self._next if key[1:] in named), None) if epoch != INITIAL else None
 
     def sent(self, sent: Sent) -> None:
-        """Note that a request is sent."""
+        """Remember that a request is sent."""
         if (key := _key(sent, None)) is not None:
             if waiting := self._waiting[key]:
                 self._unordered |= {*waiting, sent.number}
@@ -47,7 +47,7 @@ class Sessions:
             waiting.add(sent.number)
 
     def lost(self, sent: Sent) -> None:
-        """Note that a request gets no response, or that its response cannot be judged."""
+        """Remember that a request gets no response, or that its response cannot be judged."""
         if (key := _key(sent, None)) is not None:
             self._waiting[key].discard(sent.number)
             self._next.pop(key, None)

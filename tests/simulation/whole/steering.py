@@ -73,7 +73,7 @@ class Steering:
         return sum(map(Counter.total, self._wanted.values()))
 
     def note(self, pairs: Iterable[Pair]) -> None:
-        """Note that these pairs have been met."""
+        """Remember that these pairs have been met."""
         for pair in pairs:
             before, kind, _ = pair
             if pair not in self._known and before in self._wanted:

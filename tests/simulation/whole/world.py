@@ -439,7 +439,7 @@ class World:
             self.speaker.hear(sent.asked, link.number, None)
 
     def forget_links(self) -> None:
-        """Note that all connections are lost."""
+        """Remember that all connections are lost."""
         for link in list(self.links.values()):
             self._gone(link)
 

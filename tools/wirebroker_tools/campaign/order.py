@@ -122,7 +122,7 @@ class Queue(Iterator[Case]):
         return {**case, "order": self._taken}
 
     def ended(self, case_id: str) -> None:
-        """Note that a case has ended."""
+        """Remember that a case has ended."""
         self._slow.discard(case_id)
 
     def add(self, cases: Iterable[Case]) -> None:

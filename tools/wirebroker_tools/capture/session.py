@@ -255,7 +255,7 @@ class _Frames:
         self._lost = True
 
     def _places_of(self, size: int) -> Places:
-        """Returns the places in the file of the next `size` bytes."""
+        """Returns where in the file the next `size` bytes are."""
         found: list[tuple[int, int]] = []
         while size > 0 and self._places:
             at, length = self._places.popleft()

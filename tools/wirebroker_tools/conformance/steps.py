@@ -526,7 +526,7 @@ def tokens_taken(run: Run, step: Json, dialogue: Generator[bytes, bytes, None]) 
 
 
 def _web_token(run: Run, step: Json) -> str:
-    """Returns a token of the user that expires after this number of seconds."""
+    """Returns a token for the step's user. The token expires after `lasts` seconds."""
     return unsecured_token({"sub": step["user"], "exp": run.broker.now() / 1000 + step["lasts"]})
 
 

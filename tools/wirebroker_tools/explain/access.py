@@ -342,7 +342,7 @@ class UnsupportedVersions(Detector):
             self._refused[sender].add(number, row)
 
     def _settle(self, asked: dict[_Sender, Evidence | None] | None) -> None:
-        """Note that a connection will answer no more requests."""
+        """Remember that a connection will answer no more requests."""
         for sender, evidence in (asked or {}).items():
             if evidence is not None:
                 self._refused.put(sender, Evidence.merged((self._refused[sender], evidence)))

@@ -47,7 +47,7 @@ class Explanation:
         """For each exchange in which a fault fired, the fault's rule."""
 
     def skip(self, rows: int) -> None:
-        """Note that the next `rows` rows of the trace are left out. The numbers of the later rows include these rows."""
+        """Remember that the next `rows` rows of the trace are left out. The numbers of the later rows include these rows."""
         self._skipped += rows
 
     def take(self, row: Row) -> None:

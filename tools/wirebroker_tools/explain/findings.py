@@ -107,7 +107,7 @@ class Evidence:
             self._last.append(Shown(number, row))
 
     def extend(self, time: int) -> None:
-        """Note that the problem, which the rows prove, lasted until `time`."""
+        """Remember that the problem, which the rows prove, lasted until `time`."""
         self.last_time = max(self.last_time, time)
 
     @classmethod

@@ -60,7 +60,7 @@ class _Member(Struct):
     """for each other client, how often the other client has joined since this client first left"""
 
     def forget(self, member_id: str) -> None:
-        """Note that the group no longer knows this member id."""
+        """Remember that the group no longer knows this member id."""
         self.removed[member_id] = None
         if len(self.removed) > NAMED:
             self.removed.pop(next(iter(self.removed)))
@@ -98,7 +98,7 @@ class Rejoins(Detector):
                     restless.pop(next(iter(restless)))
 
     def _join(self, group: str, client: Client) -> None:
-        """Note that a client has joined. The join is counted for each of the other clients that had left the group before,
+        """Remember that a client has joined. The join is counted for each of the other clients that had left the group before,
         because they may have caused it."""
         for each in self._restless.get(group) or ():
             if each == client or (restless := self._members.get((group, each))) is None:

@@ -129,7 +129,7 @@ class _Errors(Struct):
         )
 
     def heal(self) -> None:
-        """Note that a request succeeded. An earlier finding remains a finding."""
+        """Remember that a request succeeded. An earlier finding remains a finding."""
         if not self.raged and not self.endless:
             self.evidence, self.connections = Evidence(), 0
             self.about.clear()

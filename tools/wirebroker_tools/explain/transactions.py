@@ -59,7 +59,7 @@ class _Transaction(Struct):
     evidence: Evidence = field(default_factory=Evidence)
 
     def end(self) -> None:
-        """Note that the open transaction has ended."""
+        """Remember that the open transaction has ended."""
         self.began = self.closed = self.waiting = self.aborted = 0
         self.partitions.clear()
         self.evidence = Evidence()

@@ -65,7 +65,7 @@ class Story(Struct):
     """the periods in which no coordinator responded: begin and end of each"""
 
     def responded(self, time: int) -> None:
-        """Note that the coordinator has responded, or that the picture ends."""
+        """Remember that the coordinator has responded, or that the picture ends."""
         if len(self.asked) >= ASKED and self.asked[-1] - self.asked[0] >= GONE_MS:
             self.gone.append((self.asked[0], time))
         self.asked.clear()
@@ -149,7 +149,7 @@ def _reply(story: Story, row: ReplyRow) -> None:
 
 
 def _assign(story: Story, key: str, time: int, partitions: Sequence[str]) -> None:
-    """Note that from now on this member has exactly these partitions, and that no other member has any of them."""
+    """Remember that from now on this member has exactly these partitions, and that no other member has any of them."""
     for other, member in story.members.items():
         for each in list(member.had):
             if (other == key) != (each in partitions):

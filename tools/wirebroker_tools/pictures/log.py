@@ -92,7 +92,7 @@ class Transaction(Struct):
     kind: str = "note"
 
     def abort(self, time: int) -> None:
-        """Note that the coordinator itself has aborted the transaction, and that this became visible at this time."""
+        """Remember that the coordinator itself has aborted the transaction, and that this became visible at this time."""
         self.ended, self.state, self.kind = time, "aborted", "bad"
 
 
@@ -125,7 +125,8 @@ class Story(Struct):
             moves.append((time, offset))
 
     def read(self, name: str, time: int, offset: int, has_records: bool) -> None:
-        """Note that a reader has read from an offset. If the reader gets the records at an offset again, this is a return."""
+        """Remember that a reader has read from an offset. If the reader gets the records at an offset again, this is a
+        return."""
         moves = self.moves.get(("reader", name))
         again = bool(moves) and (offset < moves[-1][1] or (has_records and self.got.get(name) == offset))  # type: ignore[index]
         if has_records:
@@ -236,7 +237,8 @@ def _batch(story: Story, open_: dict[int, Transaction], names: dict[int, str], b
 
 
 def _aborted(story: Story, open_: dict[int, Transaction], producer_id: int, time: int) -> None:
-    """Note that a producer's open transaction has ended. No client has ended it, so the coordinator itself has aborted it."""
+    """Remember that a producer's open transaction has ended. No client has ended it, so the coordinator itself has aborted
+    it."""
     found = open_.pop(producer_id)
     found.abort(time)
     story.unmarked.append(found)

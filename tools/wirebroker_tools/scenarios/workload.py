@@ -407,7 +407,7 @@ class _Held:
         self._open.append(value)
 
     def begin(self) -> None:
-        """Note that a transaction begins."""
+        """Remember that a transaction begins."""
         self._open = []
 
     def end(self, error: str) -> list[str]:
