@@ -25,6 +25,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -36,6 +37,9 @@ from bench.beside import serve, sources, without_compiled
 from bench.contenders import ROOT
 from bench.counted_rows import PROXIED, Step, Wanted, broker_rows, proxy_rows
 from bench.process import Missing, Server, ServerFailed, machine
+from kafkawire.messages.api_versions import ApiVersionsRequest
+from wirebroker.apis.loading import imports_of_broker
+from wirebroker.client.wire import WireClient
 
 VALGRIND, CONTROL = "valgrind", "callgrind_control"
 COUNTER = ("env", "PYTHONHASHSEED=0", VALGRIND, "--trace-children=yes", "--trace-syscalls=yes", "--tool=callgrind",
@@ -166,6 +170,7 @@ def _rows(checkout: Path, meter: type[Meter], folder: Path, wanted: Wanted) -> I
     secured = ("--listener", "SSL=SSL://127.0.0.1:0", "--tls-cert", str(folder / SERVER))
     with meter([*serve(checkout, "asyncio", flags), *secured], folder) as broker:
         address, tls = re.findall(r"listening on (\S+)", broker.output)
+        _let_import(address)
         for row, step in broker_rows(address, tls, wanted):
             yield row, broker.count(step, FEWER if LARGE in row else 1)
     if not any(map(wanted, PROXIED)):
@@ -173,8 +178,17 @@ def _rows(checkout: Path, meter: type[Meter], folder: Path, wanted: Wanted) -> I
     with Server([*serve(ROOT, "asyncio", ()), "--port", "0"]) as upstream:
         command = serve(checkout, "asyncio", ("--listen", "127.0.0.1:0", "--upstream", upstream.address), "proxy")
         with meter(command, folder) as proxy:
+            _let_import(proxy.address)
             for row, step in proxy_rows(proxy.address, wanted):
                 yield row, proxy.count(step, 1)
+
+
+def _let_import(address: str) -> None:
+    """Sends requests until all modules are imported. Between two requests, the server performs at least one import."""
+    host, _, port = address.rpartition(":")
+    with closing(WireClient(host, int(port))) as client:
+        for _ in imports_of_broker():
+            client.request(ApiVersionsRequest(client_software_name="bench", client_software_version="1"), 0)
 
 
 def _build(folder: Path) -> bool:
