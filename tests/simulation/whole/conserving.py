@@ -33,6 +33,8 @@ KEPT = (
 """State whose path contains one of these texts may stay: the levels of loggers; numbers that only grow; the numbers of replicas
 in log directories, which are 0 in the end; the versions after an upgrade; and state that the next use of tokens, client metrics
 or streams groups removes."""
+OF_TRANSACTIONS = ("groups.commits.offsets._pending", "groups.commits.offsets._waiting")
+"""The paths to the offsets of open transactions."""
 IN_BRACKETS = re.compile(r"\[.*?\]")
 NOTHING = frozenset[str]()
 
@@ -53,7 +55,7 @@ def conserved(world: World) -> None:
             continue  # an upgrade sets min.insync.replicas
         if world.disk_had_failed and "share_state" in way:
             continue  # as in Kafka, the broker does not repeat a failed deletion of share state
-        if world.forgot_transactions and way.startswith("groups.commits.offsets._pending"):
+        if world.forgot_transactions and way.startswith(OF_TRANSACTIONS):
             continue  # as in Kafka, a transaction never ends if its coordinator has forgotten it
         if more := left[way] - empty.get(way, NOTHING):
             raise Finding("left behind: " + IN_BRACKETS.sub("[…]", way), f"{way}: {sorted(more)[:10]}")
