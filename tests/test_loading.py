@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import os
 import subprocess
@@ -20,6 +21,7 @@ from responses import only
 from wirebroker.apis import SERVED, TELEMETRY
 from wirebroker.apis.loading import imports_of_broker
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
+from wirebroker.commands.serve import load_between_requests
 
 resource = pytest.importorskip("resource")
 pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limits of another process cannot be set here")
@@ -103,3 +105,14 @@ def test_every_api_is_answered_with_all_descriptors_in_use(served: Serving) -> N
         pass
     served.process.terminate()
     assert served.process.communicate()[1] == ""
+
+
+def test_no_import_begins_after_the_stop() -> None:
+    done: list[int] = []
+
+    async def load() -> None:
+        stop = asyncio.Event()
+        await load_between_requests([lambda: done.append(1), stop.set, lambda: done.append(2)], stop)
+
+    asyncio.run(load())
+    assert done == [1]

@@ -222,7 +222,7 @@ REFUSED = [
     (["--max-version", "Produce=99"], "--max-version: Produce has the versions 3 to 13 here, not 99"),
     (["--max-version", "Produce=2"], "--max-version: Produce has the versions 3 to 13 here, not 2"),
     (["--max-version", "Produce=7", "--profile", "kafka-0.11"], "--max-version: Produce has the versions 0 to 3 here"),
-    (["--max-version", "PushTelemetry=0"], "--max-version: PushTelemetry is not served here"),
+    (["--max-version", "Vote=0"], "--max-version: Vote is not served here"),
     (["--require-fired"], "--require-fired: no fault is loaded; load faults with --faults"),
     (["--trace", "consle"], "--trace consle: this is neither 'console' nor a name like trace.jsonl; did you mean 'console'?"),
     (["--advertise", "somewhere"], "is not host:port"),

@@ -107,7 +107,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
         host.check()
         if access is not None and access.mechanism:
             Thread(target=_try_login, args=(access, upstream), daemon=True).start()
-        await load_between_requests(imports_of_proxy())
+        await load_between_requests(imports_of_proxy(), stop)
         await stop.wait()
         ignore_signals()
     finally:

@@ -113,7 +113,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, scene: Sce
         await open_control(control, arguments, tell)
         upgrade = upgrade_later(arguments, host, tell)
         print_line(_ready(host.engine, control) if arguments.ready == "json" else "ready")
-        await load_between_requests(imports_of_broker())
+        await load_between_requests(imports_of_broker(), stop)
         # The garbage collector runs rarely, because it would find little. Loaded modules stay, and most objects of a request
         # are either freed by their reference counts or kept.
         gc.collect()
@@ -281,10 +281,12 @@ def rotation_in(arguments: argparse.Namespace) -> Rotation | None:
         raise UsageError(f"--rotate: {wrong}") from None
 
 
-async def load_between_requests(imports: Iterable[Callable[[], object]]) -> None:
+async def load_between_requests(imports: Iterable[Callable[[], object]], stop: asyncio.Event) -> None:
     """Perform these imports one by one, and let the event loop serve clients between two imports. If the process has no file
-    descriptor left for an import, the module is imported at its first use."""
+    descriptor left for an import, the module is imported at its first use. If `stop` is set, no further import begins."""
     for each in imports:
+        if stop.is_set():
+            return
         with suppress(OSError):
             each()
         await asyncio.sleep(0)

@@ -88,7 +88,9 @@ public final class Broker implements AutoCloseable, ExtensionContext.Store.Close
     /** Ends a broker of {@link #start}. If this method is not called, the broker ends with the JVM. */
     @Override
     public void close() {
-        if (process != null) process.destroy();
+        if (process == null) return;
+        process.destroy();
+        process.onExit().join();
     }
 
     /** The address for clients. */
