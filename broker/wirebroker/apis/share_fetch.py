@@ -193,9 +193,9 @@ class Read(NamedTuple):
     @property
     def size(self) -> int:
         """The number of bytes that Kafka would have read."""
-        if self.found is None or not len(self.found.data):
+        if self.found is None or not len(self.found.records):
             return 0
-        return max(len(self.found.data), min(self.found.available, self.limit))
+        return max(len(self.found.records), min(self.found.available, self.limit))
 
 
 class ShareFetch:
@@ -591,7 +591,7 @@ def _read(held: Held, limit: int, at_least_one: bool) -> Read:
     log, visible = partition.log, _visible(held)
     try:
         found = log.read(offset, visible, min(limit, FIRST_READ), at_least_one)
-        if limit > FIRST_READ and not len(found.data) and found.available:  # the first batch is larger than `FIRST_READ`
+        if limit > FIRST_READ and not len(found.records) and found.available:  # the first batch is larger than `FIRST_READ`
             found = log.read(offset, visible, limit, at_least_one)
         return Read(offset, found, limit)
     except OSError:  # the data directory cannot be read, or is damaged
