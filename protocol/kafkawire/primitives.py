@@ -31,6 +31,11 @@ class Pieces:
         return b"".join(self.buffers)
 
 
+def in_one_buffer(data: Buffer | Pieces) -> memoryview:
+    """Returns a view of these bytes. Bytes in several buffers are copied."""
+    return memoryview(bytes(data) if isinstance(data, Pieces) else data)
+
+
 LIKE_JAVA = "kafkawire.java"
 """The error handler for decoding UTF-8 as Java does. All bytes of an encoded surrogate together become one U+FFFD. With the
 handler "replace", each of these bytes becomes U+FFFD."""

@@ -18,7 +18,7 @@ from kafkawire.compression import CodecMissing
 from kafkawire.errors import ErrorCode, ProtocolError
 from kafkawire.message_sets import Unconvertible, down_converted
 from kafkawire.messages.fetch import FetchPartition, PartitionData
-from kafkawire.primitives import Buffer
+from kafkawire.primitives import Buffer, in_one_buffer
 from wirebroker.core.partition import Partition
 from wirebroker.core.releases import Release
 from wirebroker.core.releases.changes import since, until
@@ -72,7 +72,7 @@ def _down_converted(
         return data
     if not _may_convert(partition):
         return _refused(data, ErrorCode.UNSUPPORTED_VERSION, release)
-    records = memoryview(bytes(stored))  # they may lie in several buffers
+    records = in_one_buffer(stored)
     converted = _converted(records, magic, requested.fetch_offset)
     try:
         first = next(converted, b"")

@@ -28,7 +28,7 @@ IN_BROKERS = ("wirebroker.apis.overdue", "wirebroker.faults.plan", "wirebroker.d
 def imports_of_proxy() -> Iterator[Callable[[], object]]:
     """Yields the imports that a proxy needs later: all messages, the codecs, and modules of Python's library."""
     for module in EVERYWHERE:
-        yield partial(_import, module)
+        yield partial(_import_if_installed, module)
     for name in (*SERVED, *TELEMETRY):
         yield partial(request_class, KEYS[name])
         yield partial(response_class, KEYS[name])
@@ -38,11 +38,11 @@ def imports_of_broker() -> Iterator[Callable[[], object]]:
     """Yields the imports that a broker needs later."""
     yield from imports_of_proxy()
     for module in IN_BROKERS:
-        yield partial(_import, module)
+        yield partial(import_module, module)
     for name in (*SERVED, *TELEMETRY):
         yield partial(handler_of, KEYS[name])
     for module, _ in (*GROUP_RECORDS.values(), *TRANSACTION_RECORDS.values(), *SHARE_RECORDS.values()):
-        yield partial(_import, f"kafkawire.coordinator_records.{module}")
+        yield partial(import_module, f"kafkawire.coordinator_records.{module}")
 
 
 @cache
@@ -52,6 +52,6 @@ def load_broker() -> None:
         each()
 
 
-def _import(name: str) -> None:
+def _import_if_installed(name: str) -> None:
     with suppress(ImportError):
         import_module(name)

@@ -156,10 +156,11 @@ class Alteration:
 
     def _on_loggers(self) -> Refusal | None:
         release = self.cluster.configs.release
-        if parse_integer(self.name) is None and (self.name or STRICT_LOGGERS.of(release)):
+        number = parse_integer(self.name)
+        if number is None and (self.name or STRICT_LOGGERS.of(release)):
             return Refusal(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {self.name}")
-        if self.name and int(self.name) != self.node_id:
-            message = f"Unexpected node id. Expected {self.node_id}, but received {int(self.name)}"
+        if number is not None and number != self.node_id:
+            message = f"Unexpected node id. Expected {self.node_id}, but received {number}"
             return Refusal(ErrorCode.INVALID_REQUEST, message)
         for change in self.changes:
             if change.operation not in OPERATIONS:
@@ -180,9 +181,10 @@ class Alteration:
         return self.cluster.brokers[self.node_id].loggers
 
     def _on_this_broker(self) -> Refusal | None:
-        if self.name and parse_integer(self.name) is None:
+        number = parse_integer(self.name)
+        if number is None and self.name:
             return Refusal(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {self.name}")
-        if self.name and int(self.name) != self.node_id:
+        if number is not None and number != self.node_id:
             message = f"Unexpected broker id, expected {self.node_id}, but received {self.name}"
             return Refusal(ErrorCode.INVALID_REQUEST, message)
         wanted = {} if self.replaces else dict(current(self.cluster, self.kind, self.name))

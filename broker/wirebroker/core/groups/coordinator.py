@@ -220,6 +220,7 @@ class GroupCoordinator:
                         yield from pause()
                         if where[0] in gone:
                             found.append(where)
+                    # Between two slices, the group may have committed an offset of a new topic with the same name.
                     found = [each for each in found if self._is_of(gone[each[0]], group_id, each)]
                     self.commits.delete(group_id, found, now)
                     if found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kafkawire.primitives import Buffer, Pieces
+from kafkawire.primitives import Buffer, Pieces, in_one_buffer
 
 if TYPE_CHECKING:
     from kafkawire.disk.indexes import AbortedTransaction
@@ -23,7 +23,7 @@ class Slice(NamedTuple):
     @property
     def data(self) -> memoryview:
         """The batches in one buffer. The property copies batches that lie in several buffers."""
-        return self.records if isinstance(self.records, memoryview) else memoryview(bytes(self.records))
+        return in_one_buffer(self.records)
 
 
 EMPTY = Slice(memoryview(b""), 0)

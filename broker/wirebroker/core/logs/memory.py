@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Self
 
 from kafkawire.batches import read_header
-from kafkawire.primitives import Buffer, Pieces
+from kafkawire.primitives import Buffer, Pieces, in_one_buffer
 from wirebroker.core.logs.arena import allocate
 from wirebroker.core.logs.cleaning import Cleaning, Steps
 from wirebroker.core.logs.interface import EMPTY, NO_TIMESTAMP, Kept, Owner, Slice
@@ -114,7 +114,7 @@ class Segment:
             buffers.append(self.view(start, stop))
             start += len(buffers[-1])
         pieces = Pieces(buffers)
-        return pieces if len(pieces) >= PIECES_FROM else memoryview(bytes(pieces))
+        return pieces if len(pieces) >= PIECES_FROM else in_one_buffer(pieces)
 
     def batch(self, index: int) -> memoryview:
         start = self.positions[index]
