@@ -212,8 +212,8 @@ def once(message: Message, version: int, times: int = 1) -> Attack:
 
 
 def delete_records(unknown: bool) -> Attack:
-    """Returns a DeleteRecords that names 300,000 partitions. If `unknown`, only 3,000 of these partitions exist. Otherwise the
-    request names each of 3,000 partitions a hundred times."""
+    """Returns a DeleteRecords with 300,000 entries. If `unknown`, each entry names another partition, and only 3,000 of the
+    partitions exist. Otherwise a hundred entries name the same partition."""
     topics = []
     for number in range(TOPICS):
         indexes = range(300) if unknown else [index for index in range(PARTITIONS) for _ in range(100)]

@@ -47,7 +47,7 @@ class Offload(NamedTuple):
 
 
 UNMETERED = frozenset({KEYS["WriteTxnMarkers"]})
-"""No quota counts the requests of these APIs."""
+"""The APIs whose requests no quota counts."""
 Steps = Generator["Offload | None", Any, "Message | Outcome"]
 """A handler that works in slices.
 

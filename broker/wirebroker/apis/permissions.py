@@ -613,7 +613,7 @@ def _offsets(request: Any, access: Access) -> Slices[Any]:
 
 
 def _unseen_offsets(request: Any, access: Access) -> Slices[Any]:
-    """Returns the response for those topics in the request that the client may not see."""
+    """Returns the response about the request's topics. The client may see none of these topics."""
     response: Any = yield from refuse_in_slices(request, CODES[_R.TOPIC], access.exchange, access.pause)
     yield from access.tell(response, MESSAGES[_R.TOPIC])
     if isinstance(response, DescribeShareGroupOffsetsResponse):

@@ -77,7 +77,7 @@ def _wrong(sent: TopologyDescription) -> str | None:
 
 
 def _kept(sent: TopologyDescription) -> described.TopologyDescription:
-    """Returns the description as StreamsGroupDescribe has it."""
+    """Returns the description in the form in which StreamsGroupDescribe returns it."""
     return described.TopologyDescription(
         subtopologies=[
             described.TopologyDescriptionSubtopology(subtopology_id=each.subtopology_id, nodes=_nodes(each.nodes))

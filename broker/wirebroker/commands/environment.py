@@ -38,7 +38,7 @@ STORES = {
     "ssl.truststore.credentials": "ssl.truststore.password",
 }  # fmt: skip
 OLD_ADDRESS = ("advertised.host.name", "advertised.port")
-"""Settings that Kafka has only before 3.0. In wirebroker, the images' variables for these settings work with every release."""
+"""Settings that Kafka removed in 3.0. In wirebroker, the images' variables for these settings work with every release."""
 LOGIN = "sasl.jaas.config"
 _FLAG = re.compile(r"--([a-z-]+)")
 _LOGIN_FILE = re.compile(r"-Djava\.security\.auth\.login\.config=(\S+)")

@@ -106,7 +106,7 @@ def _advertised(arguments: argparse.Namespace, settings: Mapping[str, str], know
 
 
 def old_address(settings: Mapping[str, str]) -> str | None:
-    """Returns the advertised address that settings of Kafka before 3.0 give, or None if there are no such settings."""
+    """Returns the address in advertised.host.name and advertised.port, which Kafka removed in 3.0, or None without them."""
     host, port = (settings.get(f"advertised.{each}", "").strip() for each in ("host.name", "port"))
     return f"{host}:{port or 0}" if host or port else None
 

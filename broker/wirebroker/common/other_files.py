@@ -32,7 +32,7 @@ IN_LOG_DIRECTORIES = {
     r"partition\.metadata": "a text that names the topic of a folder", r"quorum-state": "the state of a voter, a text",
     r"\.kafka_cleanshutdown|\.lock": "a mark in a log directory of Kafka",
 }  # fmt: skip
-"""The names of those files in Kafka's log directories that hold no record batches (LogFileUtils)."""
+"""The names of files that Kafka keeps beside the logs. These files hold no record batches (LogFileUtils)."""
 
 
 class OtherFile(ValueError):

@@ -28,7 +28,7 @@ A new session with more partitions may also evict a session that is in use, if t
 """
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 NO_EPOCH = -1
-"""In a request, this number means that there is no leader epoch."""
+"""The leader epoch in a request that names no leader epoch."""
 LARGEST_EPOCH = 2**31 - 1
 BY_TOPIC_ID_SINCE = 13
 

@@ -25,7 +25,7 @@ Value = bool | int | float | str | list[str] | None
 
 
 class ConfigError(ValueError):
-    """Raised if Kafka refuses the name or the value of a setting. The exception has a message for the client."""
+    """Raised if Kafka refuses the name or the value of a setting. The message is for the client."""
 
     def __init__(self, sentence: str, *, suggestion: str = "") -> None:
         super().__init__(sentence + suggestion)

@@ -109,8 +109,7 @@ class EngineBroker(TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDeeds)
         self._engine.controller.slow_until = self._now + ms
 
     def move_leaders(self, partitions: Iterable[TopicPartition]) -> int:
-        """Make another broker the leader of each of these partitions. Returns the number of partitions whose leader has
-        changed."""
+        """Give each of these partitions another leader. Returns how many partitions have a new leader."""
         cluster, controller = self._engine.cluster, self._engine.controller
         found = [held for where in sorted(partitions) if (held := cluster.partition(*where)) is not None]
         return sum(controller.move_away(each, self._now) for each in found)

@@ -26,8 +26,8 @@ Misfit = tuple[str, tuple[object, ...]]
 
 
 class _Reason(Struct):
-    """Counts the requests for which one combination of the rule's words did not fit, and remembers the requests' values for
-    these words."""
+    """Belongs to some words of the rule. Counts the requests that differ from the rule in exactly these words, and remembers
+    the requests' values for these words."""
 
     count: int = 0
     found: dict[str, dict[object, None]] = {}

@@ -157,7 +157,7 @@ class FaultPlan:
     def load_again(self, rules: Iterable[Rule]) -> None:
         """After a soft reset, load copies of the rules with which the broker was started, and use the first seed again.
 
-        Earlier copies of these rules that never fired are forgotten.
+        If an earlier copy of one of these rules never fired, this copy is forgotten.
         """
         self.reseed(self._first_seed)
         again = [self._load(rule.copy()) for rule in rules]
@@ -364,8 +364,7 @@ class FaultPlan:
             go_on(now)
 
     def _end_slow_write(self, slow: dict[TopicPartition, int]) -> list[Continue]:
-        """Remember that the slow writes in the partitions `slow` are done. Returns the requests that waited for these
-        writes."""
+        """End the slow writes in the partitions `slow`. Returns the requests that waited for these writes."""
         waiting = [each for partition in slow for each in self._waiting.pop(partition)]
         slow.clear()
         return waiting

@@ -70,7 +70,7 @@ class Driven(Protocol):
     effects: list[Any]
     """The effects that the driver has to perform, in order."""
     timers: Timers
-    """The machine's timers. The driver next calls `tick` at the deadline of these timers."""
+    """The machine's timers. The driver calls `tick` at their deadline."""
 
     @property
     def trace(self) -> Recorder:

@@ -167,8 +167,8 @@ class ProxyHost(Driver["ClientSide"]):
 
     @property
     def problem(self) -> str:
-        """A sentence about each broker that cannot be reached or does not serve the proxy, with the reason. If there is no such
-        broker, this is "".
+        """A text that names each broker that does not serve the proxy, with the reason. The text is "" if all brokers serve
+        the proxy.
         """
         nodes = dict.fromkeys(node for node in (self._first, *self._nodes.values()) if node is not None)
         return "; ".join(node.problem for node in nodes if node.problem)

@@ -303,7 +303,7 @@ def _wire(record: NewRecord, where: str) -> WireRecord:
 
 
 def _bytes(given: str | NewData | None, where: str) -> bytes | None:
-    """Returns the bytes for which a text or a NewData in a request stands. Raises Misfit."""
+    """Converts a text or a NewData to bytes. Raises Misfit."""
     if given is None or isinstance(given, str):
         return None if given is None else given.encode()
     if given.json is not UNSET:

@@ -39,8 +39,8 @@ class ShareMember(ModernMember, frozen=True):
 
 
 class Prepared(NamedTuple):
-    """Partitions of one topic. The states of these share partitions are being initialized, or are initialized already. `time`
-    is the start of the initialization, in ms since the epoch."""
+    """Share partitions of one topic. The initialization of their states has begun, or is complete. It began at `time`, in ms
+    since the epoch."""
 
     name: str
     partitions: frozenset[int]
