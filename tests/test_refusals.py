@@ -4,6 +4,7 @@ request."""
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from fuzzing.known import Known
 from fuzzing.requests import Author
 from kafkawire.codec import decode, encode
 from kafkawire.declare import Message, Struct
-from kafkawire.entities import values
+from kafkawire.entities import parts, values
 from kafkawire.errors import ErrorCode
 from kafkawire.frames import decode_response, encode_request
 from kafkawire.registry import KEYS, request_class, versions
@@ -328,3 +329,30 @@ def test_every_request_has_an_error_response(api: str) -> None:
             request, _ = decode(request_class(key), author.request(key, version, mutations=0).body, version)
             exchange: Any = SimpleNamespace(api_key=key, version=version)
             assert encode(refuse(request, REFUSED, exchange), version)
+
+
+def with_a_null(request: Any, version: int) -> Iterator[Any]:
+    """Sets each field of a request and of its parts to null, one field at a time, and yields the request each time."""
+    for part in (request, *parts_of(request)):
+        for field in part.__wire__:
+            if field.present(version) and field.nullable(version):
+                value = getattr(part, field.name)
+                setattr(part, field.name, None)
+                yield request
+                setattr(part, field.name, value)
+
+
+def parts_of(part: Any) -> Iterator[Any]:
+    """Yields the parts of a request at all depths."""
+    for inner in parts(part):
+        yield inner
+        yield from parts_of(inner)
+
+
+@pytest.mark.parametrize(("name", "version"), EVERY_VERSION)
+def test_a_request_with_a_null_has_an_error_response(name: str, version: int) -> None:
+    """A request may have a null where its response has no null: Metadata 10 and 11 name a topic by its id."""
+    request = filled(request_class(KEYS[name]), version, bytes(15) + b"\1")
+    exchange: Any = SimpleNamespace(api_key=KEYS[name], version=version)
+    for each in with_a_null(request, version):
+        assert encode(refuse(each, REFUSED, exchange), version)

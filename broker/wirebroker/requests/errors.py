@@ -16,7 +16,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
 from kafkawire.messages.elect_leaders import ElectLeadersResponse
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from kafkawire.messages.metadata import MetadataResponse
+from kafkawire.messages.metadata import MetadataResponse, MetadataResponseTopic
 from kafkawire.messages.offset_fetch import OffsetFetchResponse
 from kafkawire.registry import api_name, response_class
 from wirebroker.common.slices import Pause, at_once, never
@@ -64,6 +64,9 @@ BLANK = frozenset(
 """Numeric fields that are set to −1 in a part that has an error."""
 ERRORS_AT_BOTH = (MetadataResponse, AlterPartitionReassignmentsResponse, ElectLeadersResponse)
 """Responses in which both the top level and the parts get the error."""
+NEVER_NULL = (MetadataResponseTopic,)
+"""Parts whose name is empty if the request names the topic by its id. In other parts the name is then null
+(`MetadataRequest.getErrorResponse`; Metadata has ids since version 10, but null names only since version 12)."""
 PARTS = {
     "responses": ("topic_data", "resources", "topic_names", "topics"), "partition_responses": ("partition_data",),
     "topics": ("topics",), "partitions": ("partitions", "partition_indexes"),
@@ -207,7 +210,9 @@ def _like(cls: type[Struct], source: Any, code: int, pause: Pause) -> Generator[
         elif not isinstance(field.spec, list) and (repeated := _repeated(source, field)) is not None:
             values[field.name] = repeated
         elif field.nullable_since < field.nullable_until and (
-            _has_id(source) if field.entity == "topicName" else field.name in REPEATED_FIELDS and hasattr(source, field.name)
+            _has_id(source) and cls not in NEVER_NULL
+            if field.entity == "topicName"
+            else field.name in REPEATED_FIELDS and hasattr(source, field.name)
         ):
             values[field.name] = None
     if parts_have_codes and "error_code" in values and cls not in ERRORS_AT_BOTH:
