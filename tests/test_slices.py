@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable
 from itertools import count, pairwise
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import Any
 import pytest
 
 from kafkawire.declare import Message
+from kafkawire.errors import ErrorCode
 from kafkawire.frames import decode_response, encode_request
 from kafkawire.messages.fetch import FetchRequest, FetchResponse
+from kafkawire.registry import KEYS
 from requesting import (
     Plain,
     create_topic,
@@ -363,6 +366,29 @@ def test_an_offset_of_a_topic_that_was_made_again_stays() -> None:
     world.send(plain("OffsetCommit", **committed([ALL[-1]])), 8, other)
     world.go_on()
     assert (ALL[-1], 1) in offsets
+
+
+@pytest.mark.parametrize(("api", "version"), [("OffsetCommit", 8), ("TxnOffsetCommit", 5)])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_topic_that_is_deleted_during_a_commit_of_offsets_is_unknown_to_the_commit(
+    api: str, version: int, again: bool
+) -> None:
+    """The groups have forgotten the deleted topic before the commit writes its offsets."""
+    world = World().driven()
+    commit = {name: value for name, value in committed(ALL).items() if name in ("group_id", "topics")}
+    world.send(plain(api, **commit | (PRODUCER if api == "TxnOffsetCommit" else {})), version)
+    other = world.engine.connect(1, now=NOW)
+    world.send(deletion(ALL[0]), 6, other)
+    assert ALL[0] not in world.engine.cluster.topics
+    world.engine.tick(NOW)
+    if again:
+        world.engine.cluster.create_topic(ALL[0], NOW, partitions=1)
+    world.go_on()
+    (frame,) = [b"".join(each.parts) for each in world.engine.take_effects() if each.connection is world.connection]
+    response = decode_response(frame[4:], KEYS[api], version)[1]
+    codes = Counter(part.error_code for topic in response.topics for part in topic.partitions)
+    assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 1, ErrorCode.NONE: len(ALL) - 1}
+    assert {topic for topic, _ in world.engine.groups.offsets.all_of("group-1")} == set(ALL[1:])
 
 
 def fetched(world: World, request: Message) -> dict[tuple[str, int], bytes]:

@@ -63,12 +63,11 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
         from wirebroker.apis import zookeeper_offsets  # only releases before 4.0 need this module
 
         return zookeeper_offsets.commit(request, exchange)
-    commit = exchange.engine.groups.commits.new(request.group_id, exchange.now)
+    begin = partial(exchange.engine.groups.commits.new, request.group_id, exchange.now)
     committed = partial(_committed, request=request, exchange=exchange)
-    unknown, known = yield from read(
-        request, commit, committed, OffsetCommitResponsePartition, exchange.version >= 10, exchange
+    commit, batch, unknown, known = yield from prepare(
+        request, begin, committed, OffsetCommitResponsePartition, exchange.version >= 10, exchange
     )
-    batch = yield from encode_batch(commit)
     code = ErrorCode.NONE
     if known:
         where = [(each.topic.topic_id, each.partition.partition_index) for each in known if not each.error]
@@ -82,7 +81,26 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
     )
 
 
-def read(
+def prepare(
+    request: Any, begin: Callable[[], Commit], committed: Callable[[Any], Committed], response: Callable[..., Any],
+    by_id: bool, exchange: Exchange,
+) -> Generator[Offload | None, Any, tuple[Commit, bytes | None, dict[TopicName, list[Any]], list[Known]]]:  # fmt: skip
+    """Read the offsets of a request, and build their batch. `begin` returns an empty commit. Returns the commit, its batch, the
+    responses to unknown partitions, and the known partitions.
+
+    If a topic is deleted between two slices, the request is read again. Otherwise the group would keep an offset of the deleted
+    topic, because the groups may have forgotten the topic already.
+    """
+    while True:
+        commit, version = begin(), exchange.cluster.version
+        unknown, known = yield from _read(request, commit, committed, response, by_id, exchange)
+        batch = yield from _encode_batch(commit)
+        topics = exchange.cluster.topics
+        if exchange.cluster.version == version or all(topics.get(each.topic.name) is each.topic for each in known):
+            return commit, batch, unknown, known
+
+
+def _read(
     request: Any, commit: Commit, committed: Callable[[Any], Committed], response: Callable[..., Any], by_id: bool,
     exchange: Exchange,
 ) -> Generator[None, Any, tuple[dict[TopicName, list[Any]], list[Known]]]:  # fmt: skip
@@ -155,7 +173,7 @@ def metadata_error(metadata: str | None, exchange: Exchange) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def encode_batch(commit: Commit) -> Generator[Offload, Any, bytes | None]:
+def _encode_batch(commit: Commit) -> Generator[Offload, Any, bytes | None]:
     """Returns the commit's batch, or None if the batch cannot be written. A thread builds a large batch."""
     if len(commit.offsets) <= SLICE:
         return commit.batch()

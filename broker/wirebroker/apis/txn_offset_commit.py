@@ -19,7 +19,7 @@ from kafkawire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.apis.offset_commit import encode_batch, read, responses_to
+from wirebroker.apis.offset_commit import prepare, responses_to
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
 from wirebroker.core.groups.commit import Commit
@@ -40,11 +40,12 @@ def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
     producer: tuple[int, int] | None = (request.producer_id, request.producer_epoch)
     if request.producer_id == NO_PRODUCER and not VERIFIES_OFFSET_COMMITS.of(exchange.cluster.configs.release):
         producer = None  # Kafka treats this request as a commit outside of a transaction
-    commit = exchange.engine.groups.commits.new(request.group_id, exchange.now, producer)
+    begin = partial(exchange.engine.groups.commits.new, request.group_id, exchange.now, producer)
     committed = partial(_committed, exchange=exchange)
     by_id = exchange.version >= TOPIC_IDS_FROM
-    unknown, known = yield from read(request, commit, committed, TxnOffsetCommitResponsePartition, by_id, exchange)
-    batch = yield from encode_batch(commit)
+    commit, batch, unknown, known = yield from prepare(
+        request, begin, committed, TxnOffsetCommitResponsePartition, by_id, exchange
+    )
     code = _commit(request, commit, batch, exchange) if known else ErrorCode.NONE
     responses = yield from responses_to(unknown, known, code, TxnOffsetCommitResponsePartition, exchange)
     return TxnOffsetCommitResponse(
