@@ -14,12 +14,14 @@ from typing import Any, cast
 import pytest
 
 from kafkawire.batches import Record, build_batch, iter_batches, read_header
+from kafkawire.errors import ErrorCode
 from kafkawire.messages.share_fetch import PartitionData, ShareFetchResponse
 from requesting import plain
 from responses import only, sole
 from wirebroker import MockKafka
 from wirebroker.apis.share_fetch import Read, ShareFetch, Slices, _in_reach, _read
 from wirebroker.client.wire import WireClient
+from wirebroker.core.cluster import GROUP_TOPIC, SHARE_TOPIC
 from wirebroker.core.logs.interface import Slice
 from wirebroker.core.logs.memory import MemoryLog
 from wirebroker.core.share.partitions import Held
@@ -217,6 +219,47 @@ def test_a_member_gets_partitions_once_their_state_is_initialized(kafka: MockKaf
         assert [member.assignment[0].topic for member in state.members if member.assignment] == ["t"]
         kafka.clock.advance(seconds=46)
         assert kafka.groups()["h"].state == "Empty"
+
+
+def fail_writes(kafka: MockKafka, topic: str, times: int) -> None:
+    for partition in kafka._call(lambda engine: engine.cluster.topics[topic].partitions):
+        partition.fail_next_write(times)
+
+
+def delete_group(group: Shared) -> int:
+    """Deletes the group, and returns the error code."""
+    code: int = sole(group.ask("admin", "DeleteGroups", 2, groups_names=["g"]).results).error_code
+    return code
+
+
+DELETIONS: dict[tuple[str, int], dict[str, Any]] = {
+    ("DeleteShareGroupOffsets", 0): {"group_id": "g", "topics": [{"topic_name": "t"}]},
+    ("DeleteGroups", 2): {"groups_names": ["g"]},
+}
+
+
+@pytest.mark.parametrize(("api", "version"), DELETIONS)
+def test_states_that_could_not_be_deleted_are_deleted_with_the_group(kafka: MockKafka, api: str, version: int) -> None:
+    """As in Kafka (GroupMetadataManager.shareGroupBuildPartitionDeleteRequest), DeleteGroups repeats the deletion of states
+    that an earlier request has begun."""
+    group = Shared(kafka)
+    states = kafka._call(lambda engine: engine.groups.share_state.states)
+    fail_writes(kafka, SHARE_TOPIC, 10**9)
+    assert only(group.ask("admin", api, version, **DELETIONS[api, version])).error_code != 0
+    fail_writes(kafka, SHARE_TOPIC, 0)
+    assert len(states) == 1
+    assert (delete_group(group), len(states)) == (0, 0)
+
+
+def test_a_group_whose_records_name_a_deleted_topic_is_deleted_with_the_second_request(kafka: MockKafka) -> None:
+    """The group coordinator could not write that the topic is deleted. As in Kafka, the share coordinator then refuses to
+    delete the state of the unknown topic, and the group coordinator does not ask it for the same state again."""
+    group = Shared(kafka)
+    fail_writes(kafka, GROUP_TOPIC, 10**9)
+    group.ask("admin", "DeleteTopics", 6, topics=[{"name": "t"}], timeout_ms=1000)
+    fail_writes(kafka, GROUP_TOPIC, 0)
+    assert delete_group(group) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert delete_group(group) == 0
 
 
 def test_a_fault_matches_share_fetch_as_any_api(kafka: MockKafka) -> None:

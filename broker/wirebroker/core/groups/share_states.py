@@ -229,11 +229,16 @@ class ShareStates:
         return done
 
     def delete_all(self, group: ShareGroup, now: int) -> Generator[None, Any, ErrorCode]:
-        """Delete the state of all share partitions of a group that is about to be deleted, in slices."""
+        """Delete the state of all share partitions of a group that is about to be deleted, in slices. This includes the states
+        that an earlier request has failed to delete."""
         held, pause = group.preparation, pauses(WRITES)
         if held is None:
             return ErrorCode.NONE
         gone = _joined(held.initialized, held.initializing)
+        for topic_id, name in held.deleting.items():
+            yield from pause()
+            if (topic := self._cluster.topics_by_id.get(topic_id)) is not None:
+                gone = _joined(gone, {topic_id: Prepared(name, frozenset(range(len(topic.partitions))), now)})
         if gone:
             deleting = {**held.deleting, **{topic_id: each.name for topic_id, each in gone.items()}}
             yield from self._rewrite(group, lambda _: Preparation(deleting=deleting), now)
