@@ -14,13 +14,15 @@ import pytest
 import test_simulation
 from actors import TEAM, Member
 from inprocess import InProcess
+from kafka_model.classic import UNKNOWN_MEMBER
 from kafka_model.history import Exchange, History, Tap, of_dialogue
-from kafka_model.judging import judge
+from kafka_model.judging import TOO_FEW, judge
 from kafka_model.observing import anomalies_of
 from kafka_model.transactions import UNKNOWN_ID
 from random_dialogues.replay import Dialogue, load
 from requesting import (
     TRANSACTION,
+    add_partitions,
     create_topic,
     end_txn,
     fetch,
@@ -29,6 +31,7 @@ from requesting import (
     join_group,
     plain,
     produce_request,
+    sync_group,
     txn_offset_commit,
 )
 from responses import only
@@ -146,6 +149,46 @@ def test_a_rebalance_without_a_timeout_may_wait_for_another_request_of_the_same_
         connections.send(joins, 5, connection=str(number))
     assert [connections.response(each).generation_id for each in "012"] == [1, 2, 2]
     assert judge(tap.history) is None
+
+
+def test_an_empty_group_is_deleted_although_a_member_is_about_to_join() -> None:
+    """As in Kafka, a group that has only given out member ids is Empty."""
+    broker = InProcess(clock="frozen", configs={"offsets.retention.check.interval.ms": 5000})
+    ask, tap = client(broker).request, Tap(broker.engine)
+    ask(find_coordinator("team"), 4)
+    member = ask(join_group("team", session_ms=60_000), 5).member_id
+    broker.clock.advance(seconds=20)
+    assert ask(join_group("team", member, session_ms=60_000), 5).error_code == UNKNOWN_MEMBER
+    assert judge(tap.history, checks_ms=5000) is None
+    assert judge(tap.history, checks_ms=10**18) is not None, "no check has deleted the group"
+
+
+def test_a_leader_gets_the_id_of_a_member_whose_client_has_left() -> None:
+    broker = InProcess(clock="frozen")
+    ask, other, tap = client(broker).request, client(broker), Tap(broker.engine)
+    ask(find_coordinator("team"), 4)
+    first = ask(join_group("team", instance="i1"), 5)
+    ask(sync_group("team", first.member_id, 1, {}, "i1"), 3)
+    other.send(join_group("team", instance="i2"), 5)
+    other.close()
+    again = ask(join_group("team", first.member_id, instance="i1"), 5)
+    assert [each.group_instance_id for each in again.members] == ["i1", "i2"]
+    assert judge(tap.history) is None
+
+
+def test_a_transactional_batch_is_refused_if_too_few_replicas_are_in_sync() -> None:
+    topics = {"orders": {"partitions": 1, "replication_factor": 2}}
+    broker = InProcess(topics=topics, brokers=2, configs={"min.insync.replicas": 2}, clock="frozen")
+    found = client(broker).request(find_coordinator("a", kind=TRANSACTION), 4)
+    node = found.coordinators[0].node_id
+    ask, tap = client(broker, node - 1).request, Tap(broker.engine)
+    pid = ask(init_producer_id("a"), 4).producer_id
+    ask(add_partitions("a", (pid, 0)), 3)
+    broker.kill_broker(3 - node)
+    sent = ask(produce_request("orders", batch(0, 1, pid=pid, epoch=0, transactional=True), txid="a"), 11)
+    assert only(sent).error_code == TOO_FEW
+    assert judge(tap.history) is None
+    assert judge([each for each in tap.history if isinstance(each, Exchange)]) is not None
 
 
 def test_a_commit_begins_a_transaction_although_a_partition_is_unknown() -> None:

@@ -43,6 +43,12 @@ class Member:
     syncs: Exchange | None = None
     assignment: object = b""
 
+    @property
+    def is_nameless(self) -> bool:
+        """Tells whether nobody knows the id that the coordinator has given the member, because the member's client left before
+        the response."""
+        return self.joins is not None and self.joins.response is None and not self.joins.request.get("member_id")
+
 
 @dataclass(eq=False)
 class Group:
@@ -59,6 +65,8 @@ class Group:
     now: int = 0
     since: int = 0
     """The time at which the group entered its state."""
+    checks_ms: int = 1
+    """See `Groups.checks_ms`."""
 
     def holder(self, instance: str | None) -> Member | None:
         return next((each for each in self.members.values() if instance is not None and each.instance == instance), None)
@@ -107,6 +115,9 @@ class Group:
             self.dismiss(each)
         if self.members and all(each.joins is None for each in self.members.values()):
             self.is_known = False  # the rebalance waits for the first static member
+            return
+        if any(each.is_nameless for each in self.members.values()):
+            self.is_known = False
             return
         self.generation += 1
         if not self.members:
@@ -172,8 +183,10 @@ class Group:
             yield from (exchange for exchange in (each.joins, each.syncs) if exchange is not None)
 
     def may_have_changed(self, now: int) -> bool:
-        """Returns whether a session or a phase of a rebalance may be over. The timer of a phase of 0 ms can fire before or
-        after a request that arrives at the same time."""
+        """Returns whether a session or a phase of a rebalance may be over, or the group may have been deleted. The timer of a
+        phase of 0 ms can fire before or after a request that arrives at the same time."""
+        if self.state == EMPTY and (self.generation or self.pending) and self.now // self.checks_ms != now // self.checks_ms:
+            return True  # a group whose members have not joined yet is Empty, too
         phase = max((each.rebalance_ms for each in self.members.values()), default=0)
         late = self.state in (PREPARING, COMPLETING) and now - self.since >= phase
         return late or any(now >= when for when in self.pending.values()) or any(
@@ -184,7 +197,10 @@ class Group:
 class Groups:
     """The classic groups of a cluster. group.initial.rebalance.delay.ms is 0, so a group's first member waits for nobody."""
 
-    def __init__(self) -> None:
+    def __init__(self, checks_ms: int) -> None:
+        self.checks_ms = checks_ms
+        """At each multiple of this time, the brokers delete the groups that are Empty and have no offsets
+        (offsets.retention.check.interval.ms)."""
         self.held: dict[str, Group] = {}
         self.strangers: set[str] = set()
         """The groups that are, or were, of another type."""
@@ -222,7 +238,7 @@ class Groups:
     def _of(self, exchange: Exchange) -> Group | None:
         """Returns the group of a request, or None if its state is unknown."""
         group_id = exchange.request.get("group_id", "")
-        group = self.held.setdefault(group_id, Group())
+        group = self.held.setdefault(group_id, Group(checks_ms=self.checks_ms))
         if group.is_known and group.may_have_changed(exchange.now):
             group.is_known = False
         group.now = exchange.now

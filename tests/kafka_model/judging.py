@@ -64,7 +64,8 @@ class Model:
         self.ids: dict[str, Possible[State]] = {}
         self.ids_used: dict[str, int] = {}
         self.given: set[Id] = set()
-        self.unknown_ids = False
+        self.unknown_ids = self.lacks_replicas = False
+        """Whether transactional ids may exist that the history has not shown; whether brokers may be down."""
         self.now = 0
         self.refuted: list[tuple[str, Outcome, list[Outcome]]] = []
 
@@ -97,6 +98,7 @@ class Model:
         """Applies an event of the cluster without a request."""
         self.now = max(self.now, now)
         self._time_out()
+        self.lacks_replicas = self.lacks_replicas or name == "broker"
         for ids in self.ids.values():  # after loading, a coordinator does not know the former epoch
             ids.add(*(state._replace(last_epoch=-1) for state in ids.states if state is not None))
         for where, at in self.partitions.items():
@@ -176,7 +178,7 @@ class Model:
             return
         codes = verified.get(part.where, {0})
         if seen.what == REFUSED and (part.code not in RULED or part.code in codes) and not (
-            part.code == TOO_FEW and batch.transactional and CONCURRENT not in codes
+            part.code == TOO_FEW and batch.transactional and CONCURRENT not in codes and not self.lacks_replicas
         ):  # fmt: skip
             return
         if not batch.sound and seen.what == REFUSED:
@@ -444,9 +446,10 @@ def _told(code: int, version: int) -> int:
     return 48 if code == 120 and version < 11 else code
 
 
-def judge(history: History, **options: bool | int) -> Refuted | None:
-    """Returns the first response of the history that the rules do not allow, or None."""
-    model, groups, members = Model(**options), classic.Groups(), Consumers()  # type: ignore[arg-type]
+def judge(history: History, *, checks_ms: int = 1, **options: bool | int) -> Refuted | None:
+    """Returns the first response of the history that the rules do not allow, or None. The default of `checks_ms` is right for
+    each interval (`classic.Groups`)."""
+    model, groups, members = Model(**options), classic.Groups(checks_ms), Consumers()  # type: ignore[arg-type]
     exchanges = [each for each in history if isinstance(each, Exchange)]
     following = iter([*exchanges[1:], None])
     for each in history:

@@ -184,7 +184,8 @@ def _of_member(sent: Sent) -> tuple[str, str, str] | None:
 
 def as_the_rules_say(world: World) -> None:
     """Checks that Kafka's rules allow the responses (`kafka_model`)."""
-    refuted = judge(world.judged, id_expiration_ms=7 * DAY)
+    checks_ms = world.engine.cluster.configs.integer("offsets.retention.check.interval.ms")
+    refuted = judge(world.judged, id_expiration_ms=7 * DAY, checks_ms=checks_ms)
     if refuted is not None:
         raise Finding(f"{refuted.exchange.api}: against the rules", str(refuted))
     if world.setting.brokers == 1:  # with several brokers, batches that only the leader had may be lost
