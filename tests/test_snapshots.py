@@ -168,6 +168,31 @@ def test_a_consumer_that_lives_on_notices_that_records_are_gone(kafka: MockKafka
     consumer.close()
 
 
+@pytest.mark.parametrize("goes", ["a topic is deleted", "a snapshot lacks the topic", "a snapshot lacks a partition"])
+def test_a_partition_that_comes_back_has_a_later_leader_epoch(kafka: MockKafka, goes: str) -> None:
+    early = kafka.snapshot()
+    grows = goes == "a snapshot lacks a partition"
+    topic, index = ("orders", 2) if grows else ("new", 0)
+    if grows:
+        client(kafka).request(
+            plain("CreatePartitions", topics=[{"name": "orders", "count": 3, "assignments": None}], timeout_ms=1000), 3
+        )
+    else:
+        kafka.create_topic("new")
+    snapshot = kafka.snapshot()
+    for _ in range(3):
+        kafka.restore(snapshot)
+    epoch = kafka.partition(topic, index).leader_epoch
+    assert epoch == 3
+    if goes == "a topic is deleted":
+        kafka.delete_topic("new")
+    else:
+        kafka.restore(early)
+        kafka.restore(early)
+    kafka.restore(snapshot)
+    assert kafka.partition(topic, index).leader_epoch > epoch
+
+
 def test_thousands_of_records_and_a_client_that_goes_on(kafka: MockKafka) -> None:
     settings = {"bootstrap.servers": kafka.bootstrap_servers}
     producer = Producer(settings | {"enable.idempotence": True})

@@ -153,6 +153,8 @@ class Cluster:
 
     metadata_log: MetadataLog | None = None
     """The metadata log, if the metadata are on disk."""
+    last_epoch = 0
+    """The largest leader epoch of the partitions that are gone. A snapshot may bring back such a partition."""
 
     def __init__(
         self,
@@ -566,6 +568,7 @@ class Cluster:
 
         def done() -> None:
             for partition in topic.partitions:
+                self.last_epoch = max(self.last_epoch, partition.leader_epoch)
                 self.log_dirs.forget(partition)
                 partition.delete(now)
             self.report(TopicRow("deleted", topic.name, len(topic.partitions)))

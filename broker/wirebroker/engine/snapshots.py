@@ -9,7 +9,7 @@ later values. The newer leader epoch also shows a consumer that records were los
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -107,6 +107,7 @@ def go_back(engine: Engine, snapshot: Snapshot, before: Engine) -> None:
     engine.authenticator.passwords.update(snapshot.passwords)
     for topic in snapshot.topics:
         _restore(topic, cluster, before.cluster, now)
+    cluster.last_epoch = max(before.cluster.last_epoch, *_epochs_gone(cluster, before.cluster))
     ids = cluster.producer_ids
     ids.next_block = max(ids.next_block, before.cluster.producer_ids.next_block)
     load_coordinators(cluster, engine.groups, engine.transactions, now)
@@ -126,4 +127,12 @@ def _restore(topic: TopicCopy, cluster: Cluster, before: Cluster, now: int) -> N
     former = before.topics_by_id.get(topic.topic_id)
     for partition, kept in zip(made.partitions, topic.partitions, strict=True):
         seen = None if former is None else former.partition(partition.index)
-        partition.restore(kept, 1 + max(kept.leader_epoch, seen.leader_epoch if seen is not None else 0))
+        partition.restore(kept, 1 + max(kept.leader_epoch, seen.leader_epoch if seen is not None else before.last_epoch))
+
+
+def _epochs_gone(cluster: Cluster, before: Cluster) -> Iterator[int]:
+    """Yields 0 and the leader epochs of the partitions that only the cluster `before` has."""
+    yield 0
+    for topic in before.topics.values():
+        kept = cluster.topics_by_id.get(topic.topic_id)
+        yield from (each.leader_epoch for each in topic.partitions if kept is None or kept.partition(each.index) is None)
