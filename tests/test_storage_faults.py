@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import aiokafka
@@ -248,6 +250,21 @@ def test_truncation_keeps_the_state_of_producers_before_the_cut(mock_kafka: Mock
     mock_kafka.truncate("orders", 0, 2)
     assert mock_kafka.producers("orders", 0) == {producer.pid: before}
     assert producer.send(1).base_offset == 1, "the batch is still recognised as a duplicate"
+
+
+@pytest.mark.parametrize("on_disk", [False, True], ids=["memory", "disk"])
+def test_a_log_that_starts_within_the_truncated_batch_continues_at_its_start(
+    mock_kafka_factory: Callable[..., MockKafka], tmp_path: Path, on_disk: bool
+) -> None:
+    kafka = mock_kafka_factory(topics={"orders": 1}, data=tmp_path / "data" if on_disk else None)
+    producer = RawProducer(kafka)
+    producer.send(0, 3)
+    producer.wire.request(delete_records(2), 2)
+    assert kafka.truncate("orders", 0, 3) == 2
+    assert RawProducer(kafka).send(0).base_offset == 2
+    kafka.restart("clean")
+    state = kafka.partition("orders")
+    assert (state.log_start_offset, state.log_end_offset) == (2, 3)
 
 
 def test_a_consumer_beyond_the_new_end_is_out_of_range(mock_kafka: MockKafka) -> None:

@@ -21,6 +21,9 @@ def truncate(partition: Partition, offset: int, now: int) -> int:
     if offset < partition.log_end_offset:
         cut = {read_header(batch).producer_id for batch in partition.log.batches(offset)}
         partition.log.truncate_to(offset)
+        if partition.log_end_offset < partition.log_start_offset:
+            # DeleteRecords has moved the log start offset into the deleted batch. This offset never falls.
+            partition.log.start_at(partition.log_start_offset, now)
         end = partition.log_end_offset
         kept = {key: state for key, state in partition.producers.items() if key not in cut and last_offset(state) < end}
         partition.producers = replayed(partition, kept)
