@@ -341,7 +341,9 @@ def _soft_reset(world: World, _: Random) -> Things:
 @act("snapshot")
 def _snapshot(world: World, _: Random) -> Things:
     world.snapshot = take(world.engine, world.now, world)
-    world.kept = shown(world) if world.engine.faults is None else {}
+    turns = world.engine.turns
+    in_progress = turns.waiting or turns.offloads  # requests that change something after the snapshot
+    world.kept = shown(world) if world.engine.faults is None and not in_progress else {}
     return frozenset({CLUSTER})
 
 
@@ -442,7 +444,10 @@ def _well(world: World, _: Random) -> Things:
 
 def _moves(ms: Callable[[Random], int]) -> Act:
     def move(world: World, chance: Random) -> Things:
-        world.advance(ms(chance))
+        if world.setting.sliced and not world.setting.planned:
+            world.advance_in_slices(ms(chance), moved=chance.random() < 0.5)
+        else:
+            world.advance(ms(chance))
         return frozenset({CLUSTER})
 
     return move

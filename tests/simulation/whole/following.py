@@ -108,7 +108,9 @@ class Following:
                 raise Finding("an acquired record has no lock that ends", member)
         self._of_deleted_topics(world)
         self._of_subscribed_topics(world)
-        self._looked = world.now
+        timers = world.engine.timers
+        if not (timers.busy or timers.is_due(world.now)):  # else a timer may still run, with the time at which it was due
+            self._looked = world.now
 
     def _of_subscribed_topics(self, world: World) -> None:
         """Checks that a group keeps its offsets of topics as long as its members subscribe to these topics."""
@@ -171,6 +173,11 @@ class Following:
         for known in self._logs.values():
             known.producers.clear()
             known.forgotten = known.position
+
+    def forget_leaders(self) -> None:
+        """Remember that changes of leaders which could not be written are lost."""
+        for known in self._logs.values():
+            known.epoch = -1
 
     def emptied(self, topics: Iterable[Topic]) -> None:
         """Forget the transactions of these topics, because a soft reset has deleted their records."""

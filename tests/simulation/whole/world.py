@@ -82,6 +82,8 @@ UNWRITTEN = "the change cannot be written"
 LEAVING, LEAVING_SLICED = 0.04, 0.2
 """The probability that a client leaves before its request has a response, and the same probability if requests run in
 slices."""
+STEP_MS = 3_600_000
+"""If long work runs in slices, a server that moves the clock handles requests after each hour."""
 LONGEST_SLICED = 24
 """At most this many slices run before a client leaves."""
 
@@ -205,6 +207,7 @@ class World:
             self.judged = self.judging.history
         if setting.sliced:
             engine.turns.wake = _nothing
+            engine.timers.in_slices = not setting.planned
         return engine
 
     @property
@@ -298,6 +301,7 @@ class World:
     def _act(self, kind: str, chance: Random) -> Things | None:
         begun = len(self.log)
         try:
+            self.run_overdue()
             things = ACTS[kind](self, chance)
         except IMPOSSIBLE as why:
             wrong = isinstance(why, EncodeError | ProtocolError) or (isinstance(why, LookupError) and kind in NEVER_LACK)
@@ -450,10 +454,28 @@ class World:
         self.say(f"{ms} ms pass")
         self._tick(self.now + ms)
 
+    def advance_in_slices(self, ms: int, *, moved: bool) -> None:
+        """Let time pass, or if `moved`, move the clock. Timers that are due in the last hour are left to the next steps, as a
+        server leaves them if they take long."""
+        self.say(f"{ms} ms pass")
+        self.settle()
+        if ms > STEP_MS:
+            self._tick(self.now + ms - STEP_MS)
+        if moved:
+            self.engine.timers.begin_move()
+        self.now += min(ms, STEP_MS)
+
     def _tick(self, now: int) -> None:
         self.now = now
         self.engine.tick(now)
         self.settle()
+
+    def run_overdue(self) -> None:
+        """Run the due timers, unless the clock is being moved, as a server does before it handles a request or a deed."""
+        timers = self.engine.timers
+        if timers.in_slices and not timers._moves and timers.is_due(self.now):
+            self.engine.tick(self.now, lambda: not timers.is_due(self.now))
+            self._perform()
 
     def settle(self, slices: int = 1 << 30) -> None:
         """Pass the requests that have arrived to the engine, and take its responses, until nothing changes or `slices` slices
@@ -465,21 +487,34 @@ class World:
             for link in list(self.links.values()):
                 while link.arrived and link.connection.parked is None and link.connection.state is not CLOSED:
                     moved = True
+                    self.run_overdue()
                     self.engine.receive(link.connection, memoryview(bytearray(link.arrived.popleft())), self.now)
                     self._perform()
                 self._without_response(link)
-            turns = self.engine.turns
-            if slices and turns.offloads:
-                unfinished, offload = turns.offloads.popleft()
-                unfinished.do(offload)
-                turns.resume(unfinished)
-                moved = True
-            elif slices and turns.waiting:
-                turns.proceed()
-                slices -= 1
+            if slices > 0 and (ran := self._run_slices()):
+                slices -= ran
                 moved = True
             if moved:
                 self._perform()
+
+    def _run_slices(self) -> int:
+        """Runs the next slice of a request or its work for a thread, and then the next slice of a timer's work or the next
+        timer. Returns how many of the two there were."""
+        turns, timers, ran = self.engine.turns, self.engine.timers, 0
+        if turns.offloads:
+            unfinished, offload = turns.offloads.popleft()
+            unfinished.do(offload)
+            turns.resume(unfinished)
+            ran += 1
+        elif turns.waiting:
+            turns.proceed()
+            ran += 1
+        if timers.in_slices and (timers.busy or timers.is_due(self.now)):
+            self.engine.tick(self.now, lambda: True)
+            ran += 1
+        else:
+            timers.end_move()
+        return ran
 
     def _without_response(self, link: Link) -> None:
         """Notes that the broker has handled the requests with acks=0."""
@@ -615,6 +650,8 @@ class World:
         if mode == "clean":
             self.engine.store.close(self.now)
         else:
+            if self.engine.cluster.decisions._given_up is not None:  # the timer that tries again has not fired yet
+                self.following.forget_leaders()
             self.engine.store.abandon()
         self.forget_links()
         self.at_repair.clear()
