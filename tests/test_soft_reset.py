@@ -13,7 +13,7 @@ import pytest
 from actors import NEW, OLD, Reader
 from dialogue import tagged
 from kafkawire.batches import iter_batches, iter_records
-from requesting import fetch, plain, produce_request
+from requesting import fetch, find_coordinator, offset_commit, plain, produce_request
 from responses import only
 from test_share_groups import ACCEPT, Shared
 from test_transactions import started
@@ -227,6 +227,20 @@ def test_a_data_directory_is_emptied_and_keeps_its_topics(tmp_path: Path) -> Non
         assert kafka.records("orders") == []
         assert kafka.partition("orders").log_end_offset == 8
         assert topic_ids(kafka)["orders"] == before
+
+
+def test_offsets_of_an_open_transaction_do_not_come_back(tmp_path: Path) -> None:
+    with MockKafka(data=tmp_path, topics={"orders": 1}) as kafka:
+        producer = started(kafka, version=NEW)
+        client(kafka).request(find_coordinator("g"), 4)
+        client(kafka).request(tagged("old", 3), 9)
+        client(kafka).request(offset_commit("h", 2), 8)
+        for group in ("g", "h"):
+            assert producer.send_offsets(group, 1) == 0
+        kafka.reset(soft=True)
+        assert producer.end(commit=True) == 0
+    with MockKafka(data=tmp_path) as kafka:
+        assert [Reader(kafka).committed_offset(group) for group in ("g", "h")] == [(0, -1), (0, 3)]
 
 
 def test_memory_is_given_back(kafka: MockKafka) -> None:

@@ -65,12 +65,17 @@ def as_logged(world: World) -> None:
     held = engine.groups
     _same("groups", {name: _group(group) for name, group in held.groups.items()}, dict.fromkeys(held.groups, EMPTY) | groups)
     _same("offsets", held.offsets._groups, offsets._groups)
-    if "offset" not in world.done.vague:  # a soft reset forgets the offsets of transactions, but writes no markers
-        _same("offsets of transactions", held.offsets._pending, offsets._pending)
+    _same("offsets of transactions", _pending(held.offsets), _pending(offsets))
     if engine.configs.features[TRANSACTION] and not world.setting.release:
         # at level 0, the records lack the ids that a client may send only after all epochs were used; an upgrade raises the level
         _same("transactions", _without_times(engine.transactions.transactions), _without_times(transactions))
     _same("states of share groups", held.share_state.states, shares.states)
+
+
+def _pending(offsets: OffsetStore) -> dict[str, Any]:
+    """Returns the groups with offsets in open transactions. A transaction without offsets counts as absent."""
+    held = {group: {by: found for by, found in each.items() if found} for group, each in offsets._pending.items()}
+    return {group: each for group, each in held.items() if each}
 
 
 def _without_times(transactions: Mapping[str, Transaction]) -> dict[str, Any]:

@@ -122,19 +122,23 @@ class OffsetManager:
 
     def follow_logs(self, now: int) -> None:
         """For a soft reset: move each committed offset to the end of the partition's log, and forget the offsets of open
-        transactions.
+        transactions, also in the log.
 
         Raises OSError if the write fails.
         """
-        self.offsets.drop_pending()
-        for group_id in self.offsets.groups():
+        for group_id in self.offsets.groups(pending=True):
+            held = dict(self.offsets.of(group_id))
+            pending = {where for where, _ in self.offsets.pending_of(group_id)}
+            error = self.delete(group_id, pending, now)  # this deletes the committed offsets of these partitions, too
             commit = self.new(group_id, now)
-            for where, committed in self.offsets.of(group_id).items():
+            for where, committed in held.items():
                 partition = self._cluster.partition(*where)
-                if partition is not None and committed.offset != partition.log_end_offset:
-                    commit.add(where, committed._replace(offset=partition.log_end_offset, leader_epoch=-1, time=now))
-            if error := self.commit(commit, commit.batch(), now):
+                end = partition.log_end_offset if partition is not None else committed.offset
+                if where in pending or committed.offset != end:
+                    commit.add(where, committed._replace(offset=end, leader_epoch=-1, time=now))
+            if error := error or self.commit(commit, commit.batch(), now):
                 raise OSError(f"the offsets of the group {group_id!r} cannot be written down ({error.name})")
+        self.offsets.drop_pending()
 
     def delete(self, group_id: str, where: Iterable[TopicPartition], now: int) -> ErrorCode:
         """Delete committed offsets. If the tombstones of the offsets cannot be written, no offset is deleted, and the error for

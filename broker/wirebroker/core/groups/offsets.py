@@ -81,8 +81,10 @@ class OffsetStore:
             found = offsets.pop(where, None) is not None or found
         return found
 
-    def groups(self) -> list[str]:
-        return list(self._groups)
+    def groups(self, *, pending: bool = False) -> list[str]:
+        """Returns the groups with committed offsets and, if `pending` is true, also the groups with offsets in open
+        transactions."""
+        return list(dict.fromkeys([*self._groups, *(self._pending if pending else ())]))
 
     def drop_pending(self) -> None:
         """Forget the offsets of open transactions."""
