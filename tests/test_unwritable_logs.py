@@ -198,6 +198,25 @@ def test_a_transaction_stays_open_and_can_be_committed_later(kafka: MockKafka) -
     as_after_a_crash(kafka)
 
 
+@pytest.mark.parametrize("stops", [MockKafka.restart, lambda kafka: kafka.kill_broker(1)], ids=["restart", "new leader"])
+def test_an_id_that_could_not_be_written_is_forgotten_when_the_log_is_loaded_again(
+    kafka: MockKafka, stops: Callable[[MockKafka], object]
+) -> None:
+    """As in Kafka, ListTransactions shows the transactional id until then."""
+    till = TransactionalProducer(kafka)
+
+    def listed() -> list[str]:
+        return [each.transactional_id for each in till.wire.request(plain("ListTransactions"), 1).transaction_states]
+
+    with unwritable(kafka, TRANSACTION_TOPIC):
+        assert till.init() == NOT_COORDINATOR
+    assert listed() == ["till"]
+    stops(kafka)
+    kafka.start_broker(1)
+    till.wire = client(kafka)
+    assert listed() == []
+
+
 def test_offsets_of_a_transaction_are_refused(kafka: MockKafka) -> None:
     till = TransactionalProducer(kafka)
     till.init()

@@ -389,6 +389,8 @@ class Done:
                 self._commit(each.key, each.value)
             else:
                 self.add(each.key, each.value)
+            # Of two transactions, the one with the later record wins, whichever ends last.
+            self._changed[each.key] = max(each.number, changed.get(each.key, 0))
 
     def _WriteTxnMarkers(self, request: Any, _: Any, __: int) -> None:  # noqa: N802
         for marker in request.markers:
@@ -451,7 +453,8 @@ class Done:
             return key[1] == TOPIC and (key[2] in self.auto_created or "-" in key[2] or key[2].startswith("__"))
         if key[0] == "offset":
             keep_ms = 60_000 * self._world.engine.configs.integer("offsets.retention.minutes")
-            return bool(found == ABSENT and now - self.since.get(key, 0) >= keep_ms)
+            outlives = ABSENT in self.facts.get(key, {ABSENT}) and (key[1], key[2]) in self._world.following.outliving
+            return outlives or bool(found == ABSENT and now - self.since.get(key, 0) >= keep_ms)
         if key[0] == "token":
             ends = [each for each in self.facts.get(key, ()) if isinstance(each, int)]
             return found == ABSENT and bool(ends) and now >= min(ends)

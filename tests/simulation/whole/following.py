@@ -84,7 +84,7 @@ class Following:
         """The time of the last look."""
         self._subscribed: dict[tuple[str, tuple[str, int]], tuple[bytes, Engine]] = {}
         """The offsets of topics to which their groups subscribe, each with the topic's id and the engine."""
-        self._outliving: set[tuple[str, Any]] = set()
+        self.outliving: set[tuple[str, Any]] = set()
         """The groups whose offsets or states outlive their topic as in Kafka, because nobody could write the coordinators' logs
         when the topic was deleted."""
 
@@ -147,8 +147,8 @@ class Following:
         told |= {(group, topic_id) for group, topic_id, _ in states}
         left = {each for each in told if each[1] not in cluster.topics and each[1] not in cluster.topics_by_id}
         if left and (world.in_trouble or world.disk_had_failed or any(map(_unwritable, cluster.partitions()))):
-            self._outliving |= left
-        if late := left - self._outliving:
+            self.outliving |= left
+        if late := left - self.outliving:
             raise Finding("offsets or states of a deleted topic", str(late))
 
     def ended(self, topic_id: bytes, index: int) -> list[Ended]:

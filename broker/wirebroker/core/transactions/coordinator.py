@@ -98,7 +98,14 @@ class TransactionCoordinator:
         self._awaiting.clear()
         self._runs.clear()
         self._retrying.clear()
+        self._forget_unwritten(self.transactions.values())
         self._finish_all(now)
+
+    def _forget_unwritten(self, transactions: Iterable[Transaction]) -> None:
+        """Forget the transactional ids that could not be written. As in Kafka, the coordinator knows such an id until it loads
+        its log again."""
+        for each in [each for each in transactions if each.producer_epoch == NO_EPOCH]:
+            del self.transactions[each.transactional_id]
 
     def load(self, batches: Iterable[memoryview], now: int) -> None:
         """Load a partition of __transaction_state, and write the missing markers of prepared transactions.
@@ -135,9 +142,11 @@ class TransactionCoordinator:
     def moved(self, index: int, now: int) -> None:
         """Handle a new leader, or the loss of the leader, of a partition of __transaction_state. The new leader completes the
         prepared transactions."""
-        for transaction in self.transactions.values():
-            if self._cluster.coordinator_partition("transaction", transaction.transactional_id) == index:
-                self._load(transaction, now)
+        of_log = self._cluster.coordinator_partition
+        moved = [each for name, each in self.transactions.items() if of_log("transaction", name) == index]
+        self._forget_unwritten(moved)
+        for transaction in moved:
+            self._load(transaction, now)
 
     def _load(self, transaction: Transaction, now: int) -> None:
         """Continue with the state that is in the records. The records do not contain the producer's previous epoch. So, as in
