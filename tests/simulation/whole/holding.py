@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from simulation.whole.world import Link, Sent, World
     from wirebroker.core.partition import Partition
 
-MOST_FIRED = 5000
-"""One timer may fire this many times in one step. A step moves the clock by at most a month."""
+MOST_FIRED = 10_000
+"""One timer may fire this many times in one step. A step moves the clock by at most a month. If long work runs in slices, the
+timers of an hour may be overdue, and a marker that cannot be stored is tried again each half second."""
 CLOSES = (
     "acks=0", "the broker restarts", "was killed", "was stopped", "session has expired", "authenticat", "the fault close",
     "is upgraded",
