@@ -116,6 +116,21 @@ def test_a_group_that_is_deleted_while_its_state_is_initialized_is_gone() -> Non
     assert "g" not in world.engine.groups.groups
 
 
+def test_a_topic_that_is_deleted_while_its_state_is_initialized_leaves_nothing_in_the_group() -> None:
+    world = World().driven()
+    gone = topic_id(world, ALL[0])
+    world.send(starts(ALL), 0)
+    while states(world) < 100:
+        assert world.step()
+    world.send(deletion(ALL[0]), 6, world.engine.connect(1, now=NOW))
+    world.go_on()
+    group = world.engine.groups.groups["g"]
+    assert isinstance(group, ShareGroup)
+    assert group.preparation is not None
+    assert len(group.preparation.initialized) == 299
+    assert gone not in group.preparation.initialized
+
+
 def test_the_state_of_a_deleted_topic_is_forgotten_in_slices() -> None:
     world = World().driven()
     world.engine.cluster.create_topic("wide", NOW, partitions=500)

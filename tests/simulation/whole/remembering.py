@@ -67,7 +67,7 @@ def as_logged(world: World) -> None:
     _same("offsets", held.offsets._groups, offsets._groups)
     _same("offsets of transactions", _pending(held.offsets), _pending(offsets))
     if engine.configs.features[TRANSACTION] and not world.setting.release:
-        # at level 0, the records lack the ids that a client may send only after all epochs were used; an upgrade raises the level
+        # at level 0, the records lack some fields, and an upgrade raises the level
         _same("transactions", _without_times(engine.transactions.transactions), _without_times(transactions))
     _same("states of share groups", held.share_state.states, shares.states)
 

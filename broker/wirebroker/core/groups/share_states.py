@@ -93,7 +93,13 @@ class ShareStates:
             found = self._coordinator.initialize((group.group_id, topic_id, index), group.epoch, start, now)
             if found is not None:
                 refused[topic_id, index] = found
-        yield from self._rewrite(group, lambda held: _initialized(held, topics, bool(refused)), now)
+
+        def end(held: Preparation) -> Preparation:
+            """As in Kafka (GroupMetadataManager.initializeShareGroupState), a topic that was deleted meanwhile is left out."""
+            there = {} if refused else {each: topics[each] for each in topics if each in self._cluster.topics_by_id}
+            return _initialized(held, topics, there)
+
+        yield from self._rewrite(group, end, now)
         return refused
 
     def make_state_topic(self, now: int) -> None:
@@ -258,14 +264,13 @@ def _joined(one: Mapping[bytes, Prepared], other: Mapping[bytes, Prepared]) -> d
     return made
 
 
-def _initialized(held: Preparation, topics: Mapping[bytes, Prepared], failed: bool) -> Preparation:
-    """Returns `held` after the initialization of these topics' partitions has ended. `failed` tells whether the initialization
-    failed."""
+def _initialized(held: Preparation, ended: Mapping[bytes, Prepared], done: Mapping[bytes, Prepared]) -> Preparation:
+    """Returns `held` after the initialization of the partitions in `ended` has ended, successfully for those in `done`."""
     left = {}
     for topic_id, each in held.initializing.items():
-        ended = topics.get(topic_id)
-        if ended is None:
+        known = ended.get(topic_id)
+        if known is None:
             left[topic_id] = each
-        elif rest := each.partitions - ended.partitions:
+        elif rest := each.partitions - known.partitions:
             left[topic_id] = each._replace(partitions=rest)
-    return Preparation(left, held.initialized if failed else _joined(held.initialized, topics), held.deleting)
+    return Preparation(left, _joined(held.initialized, done), held.deleting)
