@@ -131,6 +131,20 @@ def test_a_topic_that_is_deleted_while_its_state_is_initialized_leaves_nothing_i
     assert gone not in group.preparation.initialized
 
 
+def test_a_topic_that_is_deleted_while_its_state_is_deleted_leaves_nothing_in_the_group() -> None:
+    world = World().driven()
+    world.ask(starts(ALL), 0)
+    world.send(plain("DeleteShareGroupOffsets", group_id="g", topics=named(ALL, "topic_name")), 0)
+    while states(world) > 500:
+        assert world.step()
+    world.send(deletion(ALL[-1]), 6, world.engine.connect(1, now=NOW))
+    world.go_on()
+    group = world.engine.groups.groups["g"]
+    assert isinstance(group, ShareGroup)
+    assert group.preparation is not None
+    assert (states(world), *group.preparation.by_state) == (0, {}, {}, {})
+
+
 def test_the_state_of_a_deleted_topic_is_forgotten_in_slices() -> None:
     world = World().driven()
     world.engine.cluster.create_topic("wide", NOW, partitions=500)

@@ -208,17 +208,21 @@ class ShareStates:
                 gone[topic.topic_id] = name, frozenset(range(len(topic.partitions)))
             else:
                 refused.append((name, bytes(16), Refusal(unknown, "There is no offset information to delete.")))
-        return (yield from self._delete_state(group, held, gone, now)) + refused
+        return (yield from self._delete_state(group, gone, now)) + refused
 
     def _delete_state(
-        self, group: ShareGroup, held: Preparation, gone: Mapping[bytes, tuple[str, frozenset[int]]], now: int
+        self, group: ShareGroup, gone: Mapping[bytes, tuple[str, frozenset[int]]], now: int
     ) -> Generator[None, Any, Deleted]:
         pause = pauses(WRITES)
-        deleting = {**held.deleting, **{topic_id: name for topic_id, (name, _) in gone.items()}}
 
         def begin(held: Preparation) -> Preparation:
             initialized = {topic_id: each for topic_id, each in held.initialized.items() if topic_id not in gone}
+            deleting = {**held.deleting, **{topic_id: name for topic_id, (name, _) in gone.items()}}
             return Preparation(held.initializing, initialized, deleting)
+
+        def end(held: Preparation) -> Preparation:
+            left = {topic_id: name for topic_id, name in held.deleting.items() if topic_id not in deleted}
+            return Preparation(held.initializing, held.initialized, left)
 
         yield from self._rewrite(group, begin, now)
         done: Deleted = []
@@ -229,9 +233,8 @@ class ShareStates:
                 wrong.append(self._coordinator.delete((group.group_id, topic_id, index), now))
             done.append((name, topic_id, next((each for each in wrong if each is not None), None)))
         deleted = {topic_id for _, topic_id, why in done if why is None}
-        left = {topic_id: name for topic_id, name in deleting.items() if topic_id not in deleted}
         if gone:
-            yield from self._rewrite(group, lambda held: Preparation(held.initializing, held.initialized, left), now)
+            yield from self._rewrite(group, end, now)
         return done
 
     def delete_all(self, group: ShareGroup, now: int) -> Generator[None, Any, ErrorCode]:
