@@ -131,7 +131,10 @@ def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], af
             [each for each in before if each[:2] == ("offset", key[1])],
         )
         return not members and not offsets
-    ending = any(fact[0] == "transaction" and told[3].startswith("Prepare") for fact, told in before.items())
+    states = {told[3] for fact, told in before.items() if fact[0] == "transaction"}
+    ending = not states.isdisjoint(("PrepareCommit", "PrepareAbort"))
+    if key[0] == "offset":  # a start writes the missing markers of a transaction that commits the offset
+        return "PrepareCommit" in states and key in after
     if key[0] == "log" and key in after and key in before:  # a start writes the markers of transactions that were ending
         (start, stable, high, end), (new_start, new_stable, new_high, new_end) = before[key], after[key]
         grows = ending or str(key[1]).startswith("__")
