@@ -10,6 +10,7 @@ import pytest
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response
 from kafkawire.messages import share_fetch as fetch
+from kafkawire.registry import KEYS
 from requesting import Plain, named, plain
 from test_slices import ALL, World, deletion, produce
 from wirebroker.core.groups.share_group import ShareGroup
@@ -143,6 +144,20 @@ def test_a_topic_that_is_deleted_while_its_state_is_deleted_leaves_nothing_in_th
     assert isinstance(group, ShareGroup)
     assert group.preparation is not None
     assert (states(world), *group.preparation.by_state) == (0, {}, {}, {})
+
+
+def test_a_topic_that_is_deleted_while_its_offsets_are_described_is_in_the_response() -> None:
+    world = World().driven()
+    gone = topic_id(world, ALL[0])
+    world.ask(starts(ALL), 0)
+    world.send(plain("DescribeShareGroupOffsets", groups=[{"group_id": "g", "topics": None}]), 1)
+    assert world.step()
+    world.send(deletion(ALL[0]), 6, world.engine.connect(1, now=NOW))
+    assert ALL[0] not in world.engine.cluster.topics
+    world.go_on()
+    (frame,) = [b"".join(each.parts) for each in world.engine.take_effects() if each.connection is world.connection]
+    (group,) = decode_response(frame[4:], KEYS["DescribeShareGroupOffsets"], 1)[1].groups
+    assert (len(group.topics), group.topics[0].topic_id) == (300, gone)
 
 
 def test_the_state_of_a_deleted_topic_is_forgotten_in_slices() -> None:

@@ -58,7 +58,7 @@ def _describe(
         return response
     if asked.topics is not None and known_names:
         exchange.engine.groups.shares.states.make_state_topic(exchange.now)
-    known: dict[str, dict[int, DescribeShareGroupOffsetsResponsePartition]] = {}
+    known: dict[tuple[str, bytes], dict[int, DescribeShareGroupOffsetsResponsePartition]] = {}
     unknown: list[DescribeShareGroupOffsetsResponseTopic] = []
     for name, indexes in wanted:
         topic = exchange.cluster.topics.get(name)
@@ -68,12 +68,10 @@ def _describe(
         if topic is None:
             unknown.append(DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=partitions))
         else:
-            known.setdefault(name, {}).update({each.partition_index: each for each in partitions})
+            known.setdefault((name, topic_id), {}).update({each.partition_index: each for each in partitions})
     response.topics = [
-        DescribeShareGroupOffsetsResponseTopic(
-            topic_name=name, topic_id=exchange.cluster.topics[name].topic_id, partitions=list(each.values())
-        )
-        for name, each in known.items()
+        DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=list(each.values()))
+        for (name, topic_id), each in known.items()
     ]
     response.topics += unknown
     return response
