@@ -351,9 +351,9 @@ def _snapshot(world: World, _: Random) -> Things:
 def _restore(world: World, _: Random) -> Things:
     if world.snapshot is None or world.setting.data:
         raise RuntimeError("there is no snapshot")
+    world.now = world.snapshot.now  # the new engine sets its timers from then on
     before, world.engine = world.engine, world.new_engine()
     go_back(world.engine, world.snapshot, before)
-    world.now = world.snapshot.now
     world.forget_links()
     world.done.all_unknown()
     if world.kept:
