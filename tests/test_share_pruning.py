@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kafkawire.primitives import parse_uuid
 from requesting import plain
 from responses import sole
@@ -41,6 +43,16 @@ class State:
     def write(self, where: str, times: int, epoch: int = 0) -> None:
         for offset in range(times):
             self._do("WriteShareGroupState", where, state_epoch=epoch, leader_epoch=0, start_offset=offset, state_batches=[])
+
+    def put(self, where: str, *batches: tuple[int, int, int]) -> None:
+        """Writes available batches, each with its first offset, its last offset and its delivery count."""
+        fields = ("first_offset", "last_offset", "delivery_count")
+        made = [dict(zip(fields, each, strict=True), delivery_state=0) for each in batches]
+        self._do("WriteShareGroupState", where, state_epoch=0, leader_epoch=0, start_offset=-1, state_batches=made)
+
+    def held(self) -> dict[Any, Any]:
+        """Returns all states."""
+        return self._kafka._call(lambda engine: dict(engine.groups.share_state.states))
 
     def delete(self, where: str) -> None:
         self._do("DeleteShareGroupState", where)
@@ -127,3 +139,18 @@ def test_a_broker_that_starts_knows_from_the_log_which_records_are_needed(tmp_pa
         state = State(kafka)
         state.write("h0", 3)
         assert state.after(1) == (4, 8)
+
+
+@pytest.mark.parametrize("updates", [0, 500], ids=["snapshot", "update"])
+def test_a_restart_keeps_the_batches_of_a_state(tmp_path: Path, updates: int) -> None:
+    """Adjacent batches with the same state are joined as in Kafka: in an update record, the new batches are joined first."""
+    configs = CONFIGS | {"share.coordinator.snapshot.update.records.per.snapshot": updates}
+    with MockKafka(topics={"t": 2}, configs=configs, clock="frozen", data=tmp_path) as kafka:
+        state = State(kafka)
+        state.begin("g0")
+        state.put("g0", (0, 1, 1))
+        state.put("g0", (0, 0, 2), (1, 1, 2))
+        before = state.held()
+        assert [len(each.batches) for each in before.values()] == [1 if updates else 2]
+    with MockKafka(configs=configs, clock="frozen", data=tmp_path) as kafka:
+        assert State(kafka).held() == before

@@ -224,18 +224,19 @@ class ShareCoordinator:
         """Write an update record or, after many update records, a snapshot."""
         if KEEPS_SHARE_PROGRESS.of(self._cluster.configs.release):
             start_offset, completed = _progress(held, start_offset, completed)
-        merged = _merged(held, leader_epoch, start_offset, completed, batches)
         if self._updates.get(key, 0) >= self._updates_at_most:
+            merged = _merged(held, leader_epoch, start_offset, completed, batches)
             return self._snapshot(key, merged._replace(snapshot_epoch=held.snapshot_epoch + 1, created=now, written=now), now)
+        batches = combined((), batches, start_offset)
         value = ShareUpdateValue(
             snapshot_epoch=held.snapshot_epoch, leader_epoch=leader_epoch, start_offset=start_offset,
             delivery_complete_count=completed,
-            state_batches=[_stored(share_update.StateBatch, each) for each in combined((), batches, start_offset)],
+            state_batches=[_stored(share_update.StateBatch, each) for each in batches],
         )  # fmt: skip
         written = self._log(key, ShareUpdateKey, value, now)
         if isinstance(written, Refusal):
             return written
-        self._take_update(key, merged)
+        self._take_update(key, _merged(held, leader_epoch, start_offset, completed, batches))
         return None
 
     @property
