@@ -299,6 +299,25 @@ def rebalanced(seed: int) -> History:
     return tap.history
 
 
+def test_a_member_keeps_its_short_rebalance_timeout() -> None:
+    """The member has to give up the partitions of a deleted topic within a millisecond."""
+    broker = InProcess(topics={"orders": 2}, clock="frozen")
+    ask, tap = client(broker).request, Tap(broker.engine)
+    ask(find_coordinator(TEAM), 4)
+    owned = [{"topic_id": broker.engine.cluster.topics["orders"].topic_id, "partitions": [0, 1]}]
+
+    def beat(epoch: int, **fields: Any) -> Any:
+        return ask(plain("ConsumerGroupHeartbeat", group_id=TEAM, member_id="m", member_epoch=epoch, **fields), 1)
+
+    joined = beat(0, rebalance_timeout_ms=1, subscribed_topic_names=["orders"], topic_partitions=[])
+    broker.delete_topic("orders")
+    broker.clock.advance(seconds=11)
+    assert beat(joined.member_epoch, topic_partitions=owned).assignment.topic_partitions == []
+    broker.clock.advance(seconds=11)
+    assert beat(joined.member_epoch, topic_partitions=[]).error_code == UNKNOWN_MEMBER
+    assert judge(tap.history) is None
+
+
 def test_a_partition_has_one_owner() -> None:
     for seed in range(60):
         refuted = judge(rebalanced(seed))

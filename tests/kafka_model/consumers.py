@@ -42,6 +42,8 @@ class Consumers:
 
     def __init__(self) -> None:
         self.held: dict[str, dict[str, Member]] = {}
+        self._timeouts: dict[tuple[str, str], int] = {}
+        """The rebalance timeout that each member has sent last, by group and member. A member need not send it again."""
 
     def forget(self) -> None:
         self.held.clear()
@@ -83,10 +85,13 @@ class Consumers:
     def _stay(self, exchange: Exchange, members: dict[str, Member], member_id: str) -> None:
         asked, response = exchange.request, exchange.response or {}
         epoch, instance = response.get("member_epoch", 0), asked.get("instance_id")
+        place, timeout = (asked.get("group_id", ""), member_id), asked.get("rebalance_timeout_ms", -1)
+        if timeout > 0:
+            self._timeouts[place] = timeout
+        patience = min(SESSION_MS, self._timeouts.get(place, SESSION_MS))
         held = members.get(member_id) or self._former(members, instance)
         if held is None:
-            timeout = asked.get("rebalance_timeout_ms", SESSION_MS)
-            held = Member(instance, epoch, epoch, exchange.now, min(SESSION_MS, timeout if timeout > 0 else SESSION_MS))
+            held = Member(instance, epoch, epoch, exchange.now, patience)
         elif epoch < held.epoch and asked.get("member_epoch", 0) > 0:
             raise Wrong(exchange, f"epoch {held.epoch} or a higher one")
         for other in [each for each, member in members.items() if member is held]:
@@ -94,7 +99,7 @@ class Consumers:
         members[member_id] = held
         if epoch != held.epoch:
             held.former_epoch, held.epoch = held.epoch, epoch
-        held.heard = exchange.now
+        held.heard, held.patience_ms = exchange.now, patience
         claimed, given = _partitions(asked.get("topic_partitions")), response.get("assignment")
         if given is not None:
             assigned = _partitions(given.get("topic_partitions", [])) or set()

@@ -54,7 +54,7 @@ def conserved(world: World) -> None:
     for way in sorted(left):
         if setting.release and "configs" in way:
             continue  # an upgrade sets min.insync.replicas
-        if world.disk_had_failed and "share_state" in way:
+        if (world.disk_had_failed or world.following.outliving) and "share_state" in way:
             continue  # as in Kafka, the broker does not repeat a failed deletion of share state
         if world.forgot_transactions and way.startswith(OF_TRANSACTIONS):
             continue  # as in Kafka, a transaction never ends if its coordinator has forgotten it

@@ -12,6 +12,7 @@ from kafkawire.batches import DELETE_HORIZON, HEADER_SIZE, iter_records, read_he
 from simulation.whole.done import TOPIC
 from wirebroker.core.cluster import Topic
 from wirebroker.core.elections import NO_LEADER
+from wirebroker.core.groups.share_group import ShareGroup
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import last_offset, last_timestamp
 from wirebroker.core.share.in_flight import InFlight, RecordState
@@ -145,6 +146,7 @@ class Following:
         offsets, states = engine.groups.offsets, engine.groups.share_state.states
         told = {(group, topic) for group in engine.groups.groups for topic, _ in offsets.all_of(group)}
         told |= {(group, topic_id) for group, topic_id, _ in states}
+        told |= {(name, each) for name, group in engine.groups.groups.items() for each in _with_states(group)}
         left = {each for each in told if each[1] not in cluster.topics and each[1] not in cluster.topics_by_id}
         if left and (world.in_trouble or world.disk_had_failed or any(map(_unwritable, cluster.partitions()))):
             self.outliving |= left
@@ -324,6 +326,13 @@ class Following:
                 told = f"{topic.name}-{partition.index}: the batch up to {each.last}"
                 raise Finding("retention deletes a batch too early", told)
         known.batches = [each for each in known.batches if each.last >= partition.log_start_offset]
+
+
+def _with_states(group: object) -> Iterator[bytes]:
+    """Yields the ids of the topics for which the records of a share group name a state."""
+    held = group.preparation if isinstance(group, ShareGroup) else None
+    for topics in held.by_state if held is not None else ():
+        yield from topics
 
 
 def _unwritable(partition: Partition) -> bool:
