@@ -328,7 +328,7 @@ class ClientSide(ClientConnection):
 
     @property
     def has_more(self) -> bool:
-        return not self._reading or self.relay.holds_client or self.relay.has_kept
+        return not (self._reading and self.relay.is_idle)
 
     def go_on(self) -> None:
         try:

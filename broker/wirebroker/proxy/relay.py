@@ -188,11 +188,6 @@ class Relay:
         return self._broker.lacking
 
     @property
-    def has_kept(self) -> bool:
-        """Tells whether the client has sent bytes that are not forwarded yet."""
-        return bool(self._client.tail)
-
-    @property
     def is_idle(self) -> bool:
         """Tells whether the connection is open and nothing waits: no bytes from the client, no bytes from the broker, and no
         request."""
