@@ -18,7 +18,7 @@ from kafka_model.classic import UNKNOWN_MEMBER
 from kafka_model.history import Exchange, History, Tap, of_dialogue
 from kafka_model.judging import TOO_FEW, judge
 from kafka_model.observing import anomalies_of
-from kafka_model.transactions import UNKNOWN_ID
+from kafka_model.transactions import OLD_EPOCH, UNKNOWN_ID
 from random_dialogues.replay import Dialogue, load
 from requesting import (
     TRANSACTION,
@@ -189,6 +189,20 @@ def test_a_transactional_batch_is_refused_if_too_few_replicas_are_in_sync() -> N
     assert only(sent).error_code == TOO_FEW
     assert judge(tap.history) is None
     assert judge([each for each in tap.history if isinstance(each, Exchange)]) is not None
+
+
+def test_a_partition_may_fence_a_producer_of_an_unknown_epoch() -> None:
+    """After the start of a broker, the model does not know the producer's epoch at the partition."""
+    broker = InProcess(topics={"orders": 1}, clock="frozen")
+    ask, tap = client(broker).request, Tap(broker.engine)
+    ask(find_coordinator("a", kind=TRANSACTION), 4)
+    pid = ask(init_producer_id("a"), 4).producer_id
+    ask(add_partitions("a", (pid, 0)), 3)
+    ask(init_producer_id("a"), 4)  # the coordinator aborts the transaction with the next epoch
+    broker.start_broker(1)
+    sent = ask(produce_request("orders", batch(0, 1, pid=pid, epoch=0, transactional=True), txid="b"), 9)
+    assert only(sent).error_code == OLD_EPOCH
+    assert judge(tap.history) is None
 
 
 def test_a_commit_begins_a_transaction_although_a_partition_is_unknown() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafka_model import classic, producers, transactions
@@ -211,7 +212,7 @@ class Model:
         for part in parts:
             (batch, *_) = part.batches
             known = self._producer(part.where, batch.producer_id)
-            codes = {_before_verification(each, batch) for each in known.states}
+            codes = _all_before_verification(known.states, batch)
             found[part.where] = {code for code in codes if code is not None}
             if None in codes:
                 asks.append(part)
@@ -360,7 +361,7 @@ class Model:
             known.add(*(states if event.version >= 5 else ()))
             return
         batch = Batch(event.producer_id, event.epoch, -1, 1, transactional=True)
-        codes = {_before_verification(each, batch) for each in at.states}
+        codes = _all_before_verification(at.states, batch)
         if None in codes:
             codes.discard(None)
             if event.version >= 5:
@@ -424,6 +425,13 @@ def _before_verification(producer: Producer, batch: Batch) -> int | None:
     if batch.epoch < producer.epoch:
         return OLD_EPOCH
     return 0 if producer.is_open and batch.epoch == producer.epoch else None
+
+
+def _all_before_verification(states: Iterable[Producer], batch: Batch) -> set[int | None]:
+    """Returns the results of `_before_verification` for all possible states. A producer whose state is unknown may have any
+    epoch, and an open transaction."""
+    codes = {_before_verification(each, batch) for each in states}
+    return codes | ({OLD_EPOCH, 0, None} if any(each.vague for each in states) else set())
 
 
 def _awaiting(producer: Producer, batch: Batch, implicit: bool) -> Producer:
