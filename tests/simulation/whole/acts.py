@@ -341,8 +341,8 @@ def _soft_reset(world: World, _: Random) -> Things:
 @act("snapshot")
 def _snapshot(world: World, _: Random) -> Things:
     world.snapshot = take(world.engine, world.now, world)
-    turns = world.engine.turns
-    in_progress = turns.waiting or turns.offloads  # requests that change something after the snapshot
+    turns, timers = world.engine.turns, world.engine.timers
+    in_progress = turns.waiting or turns.offloads or timers.is_due(world.now)  # this changes something after the snapshot
     world.kept = shown(world) if world.engine.faults is None and not in_progress else {}
     return frozenset({CLUSTER})
 
