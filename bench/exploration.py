@@ -59,8 +59,8 @@ for _ in range(20):
 
 
 def measure(rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Returns, for one worker of pytest, the runs a second and the CPU time of a run; for an explored command, the time that a
-    run adds. Times are ms."""
+    """Returns the runs a second and the CPU time of a run for one worker of pytest, and the time that a run adds for an
+    explored command. Times are ms."""
     found: dict[str, Any] = {"runs_per_s": [], "cpu_ms": [], "overhead_ms": [], "own_ms": []}
     for number in range(rounds):
         say(f"exploration: round {number + 1} of {rounds}")

@@ -470,8 +470,8 @@ def _known(one: Truth, truth: Truth) -> dict[tuple[str, int], list[tuple[int, in
 
 
 def _after_kill(damage: Damage, made: Made, found: Truth, wrong: list[str], said: list[str]) -> Outcome:
-    """Judges a start after kill −9 in which the broker does not serve the whole truth. Only the last batches of the damaged
-    log, and the state that only these batches record, may be missing.
+    """Judges a start after kill −9 if the broker's data differ from the truth. Only the last batches of the damaged log may be
+    missing, and the state that only these batches record.
     """
     truth, place = made.truths["kill"], made.places["kill"]
     told = any(Path(damage.path).parent.name in sentence for sentence in said)

@@ -83,7 +83,8 @@ OF_OTHERS = {
     "--mock-kafka-explore",
     "--mock-kafka-pictures",
 }
-"""Flags in the texts that no wirebroker command has: flags of other programs and of the pytest plugin, and a mistyped flag."""
+"""These flags occur in the texts, but no wirebroker command has them: flags of other programs and of the pytest plugin, and a
+mistyped flag."""
 
 
 class Block(NamedTuple):

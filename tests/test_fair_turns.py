@@ -143,7 +143,7 @@ def test_no_turn_of_any_request_is_long(rights: str, monkeypatch: pytest.MonkeyP
 
 
 def in_turns(broker: InProcess) -> None:
-    """Makes the broker's engine work in turns, which the test runs."""
+    """Makes the broker's engine work in turns. The test itself runs the turns."""
     broker.engine.turns.wake, broker.engine.timers.in_slices = lambda: None, True
 
 

@@ -1,4 +1,4 @@
-"""Timers and periodic work end in every state, and do not run in vain while the clock moves."""
+"""Timers and periodic work end in every state, and do not run unnecessarily while the clock moves."""
 
 from __future__ import annotations
 

@@ -366,8 +366,8 @@ class _Audit:
         return totals
 
     def _ranges(self, by_partition: Mapping[tuple[str, int], Row]) -> list[dict[str, Any]]:
-        """Returns, for each partition, the offsets that were read, from `first` up to `end`. If the partition has several
-        replicas, also returns which replica was read.
+        """Returns the read offsets of each partition, from `first` up to `end`. If the partition has several replicas, also
+        returns which replica was read.
         """
         ends = {where: row["last"] + 1 for where, row in by_partition.items()}
         return [

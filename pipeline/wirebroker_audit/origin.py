@@ -56,8 +56,8 @@ class Origin(ABC):
     bounds: list[tuple[str, int, int, int]]
     """topic, partition, log start offset, and `cleaned_until`, as in `schema.BOUNDS`"""
     elections_ms: int = -1
-    """The origin has all unclean elections since this time. It is set when the replicas are compared, and stays −1 if the
-    origin has no elections, like a live cluster."""
+    """The origin's metadata shows every unclean election since this time. The comparison of the replicas sets the time. It
+    stays −1 if the origin does not show elections; for example, a live cluster does not show them."""
     unsure: frozenset[str] = frozenset()
     """topics for which no file or broker says whether they are compacted; compaction may explain missing offsets in these
     topics"""

@@ -44,7 +44,7 @@ class Followed:
     by_records: list[tuple[Pipeline, Facts]] = field(default_factory=list)
     """the pipelines whose records are matched"""
     unprocessed: DataFrame | None = None
-    """the inputs without output; `pipeline` is an index into `by_records`"""
+    """the inputs that have no output; `pipeline` is an index into `by_records`"""
     notices: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -146,7 +146,7 @@ def group_of(pipeline: Pipeline, log: Log) -> tuple[str | None, list[str]]:
 
 
 def passed_by(jumps: Sequence[Step], followed: Followed) -> dict[Step, int]:
-    """Counts, for each jump of a followed group, the inputs without output that the jump has passed."""
+    """Counts the inputs that each jump of a followed group has passed, and that have no output."""
     asked = [
         (place, number, step.commit.topic, step.commit.partition, step.before.offset, step.commit.offset)
         for place, step in enumerate(jumps)

@@ -64,7 +64,7 @@ class Request:
     together: bool = True
     """whether the driver may read a small log"""
     fail_on: str | None = None
-    """the least severity that fails the audit; None: the severity in the policy, by default likely"""
+    """the lowest severity that makes the audit fail; None: the severity in the policy, by default likely"""
 
     since: Path | None = None
     """an earlier report that this audit continues"""

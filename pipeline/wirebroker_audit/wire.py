@@ -240,8 +240,8 @@ class Client:
         return records, watermark
 
     def _unthrottled(self, leader: str, request: Message) -> Any:
-        """Returns the response to a Fetch. If the client is above its quota, Kafka responds without partitions, and says for
-        how long it will read no requests; this method then waits and asks again."""
+        """Returns the response to a Fetch. If the client exceeds its quota, Kafka's response has no partitions, but a throttle
+        time. This method then waits and asks again."""
         waited = 0.0
         while True:
             response = self._ask(leader, request)

@@ -143,7 +143,7 @@ def _zero(spec: Any) -> Any:
 
 
 def _declared(cls: type[T]) -> type[T]:
-    """Returns the class with slots for its fields. To make a dataclass would take five times as long, and a program imports 500
+    """Returns the class with slots for its fields. Making a dataclass would take five times as long, and a program imports 500
     classes."""
     namespace = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
     fields = tuple(value for value in namespace.values() if isinstance(value, Field))

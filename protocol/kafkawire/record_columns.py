@@ -75,7 +75,8 @@ class Shape:
         """Returns the run that begins at `start` and has at most `most` records. If the run is numbered in order, its first
         record has the number `first`.
 
-        Returns None if no record of this shape begins there. `raw` has the bytes of `most` such records.
+        Returns None if no record of this shape begins there. After `start`, `raw` has at least as many bytes as `most` records
+        of this shape.
         """
         numbered = min(most, max(_LARGEST.get(self._number_size, 0) + 1 - first, 1))  # a larger number would take another byte
         deltas = self.whole_run(raw, start, numbered, first)

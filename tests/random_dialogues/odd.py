@@ -1,4 +1,4 @@
-"""Random dialogues of other subjects, in which some requests have an unusual value in one field: the least or the greatest
+"""Random dialogues of other subjects, in which some requests have an unusual value in one field: the smallest or the largest
 number, null, an empty text or list, a repeated entry, or a name that does not exist.
 """
 

@@ -119,7 +119,8 @@ def response_bytes(response: Message, version: int, correlation_id: int = 7) -> 
 
 
 def random_response(key: int, version: int, seed: int = 0) -> Message:
-    """Returns a random response. A response to ApiVersions has no error, because error responses have another form."""
+    """Returns a random response. A response to ApiVersions never has an error code, because a response with an error has
+    another form."""
     made: Message = Maker((key, version, seed)).message(response_class(key), version)
     if isinstance(made, ApiVersionsResponse):
         made.error_code = 0

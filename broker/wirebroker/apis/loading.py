@@ -1,4 +1,4 @@
-"""Imports, soon after the start, the modules that would otherwise be imported at their first use.
+"""Imports modules soon after the start. Otherwise these modules would be imported when they are first used.
 
 A broker that has used up its file descriptors cannot import modules, because an import opens a file. Without this module, such
 a broker would close the connection of the first client that sends a Produce.

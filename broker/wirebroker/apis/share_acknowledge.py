@@ -96,7 +96,7 @@ def leader_of(place: Place, error: int, exchange: Exchange, endpoints: list[Any]
 
 
 def names_unknown_topic(request: Any, exchange: Exchange, wanted: Iterable[Wanted] = ()) -> bool:
-    """Tells whether a topic of a ShareAcknowledge or ShareFetch, or of its session (`wanted`), is unknown. With an authorizer,
+    """Tells whether a ShareAcknowledge or ShareFetch, or its session (`wanted`), names an unknown topic. With an authorizer,
     Kafka fails on such a request: it asks the authorizer for the names of all topics, and an unknown topic has no name."""
     topics = exchange.cluster.topics_by_id
     unknown = any(each.partitions and each.topic_id not in topics for each in request.topics)

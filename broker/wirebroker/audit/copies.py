@@ -23,7 +23,7 @@ class Copied(NamedTuple):
     start: int
     end: int
     doubled: int
-    """the number of places from the start to the end that were stored before"""
+    """how many of the places from `start` to `end` were already stored"""
     first: int
     """the first batch that holds the place `start` of the repeated part"""
     last: int

@@ -131,7 +131,7 @@ def _compared(order: Sequence[int], places: Sequence[Place]) -> Iterator[tuple[i
 
 
 def _given(order: Sequence[int], places: Sequence[Place], wishes: Sequence[Wish]) -> list[int | None]:
-    """Returns, for each intended record, its copy, or None if no copy is left for it.
+    """Returns the copy of each intended record, or None if no copy is left for the record.
 
     Acknowledged records get their copies first, then records whose outcome is unknown, and then failed records. Among records
     with the same outcome, records with a partition come first. If possible, a record without a partition gets a copy that no

@@ -34,7 +34,8 @@ class WhatIf:
     recognised: int = 0
     rejected: int = 0
     beyond: int = 0
-    """arrivals after an earlier batch of the same producer got another response; the other counts include these arrivals"""
+    """the number of arrivals for which an earlier batch of the same producer has already got another response; the other counts
+    include these arrivals"""
     records: int = 0
     """the number of records that would be stored"""
     state_bytes: int = 0

@@ -60,7 +60,8 @@ class Validator:
         self.records = 0
         """the number of records that would be stored"""
         self.beyond = 0
-        """arrivals after an earlier batch of the same producer got another response; the other counts include these arrivals"""
+        """the number of arrivals for which an earlier batch of the same producer has already got another response; the other
+        counts include these arrivals"""
         self._rules = rules
         self._expiration_ms = expiration_ms
         self._states: dict[Key, bytes] = {}

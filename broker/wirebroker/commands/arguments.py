@@ -26,7 +26,8 @@ class Parser(argparse.ArgumentParser):
         """For each flag that excludes most other flags: the flags that may be given together with it."""
 
     def needs(self, partners: str, *flags: str) -> None:
-        """Refuse each of `flags` and its environment variable, unless one of the partners is given, too."""
+        """Each of `flags` needs one of the partners. If a flag or its environment variable is given without a partner, refuse
+        it."""
         self.partners |= dict.fromkeys(flags, partners.split())
 
     def alone(self, flag: str, *allowed: str) -> None:

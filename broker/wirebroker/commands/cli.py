@@ -178,7 +178,7 @@ def _watching(add: Callable[..., argparse.Action]) -> None:
 
 
 def _needs_of_watching(parser: Parser) -> None:
-    """For the flags of `_watching` that have no effect without another flag: declare the other flag."""
+    """Some flags of `_watching` have no effect without another flag. Declare the other flag."""
     parser.needs("--control", "--control-allow-host")
     parser.needs("--trace --control --capture", "--trace-level")
     parser.needs("--trace --capture", "--rotate")

@@ -201,15 +201,15 @@ class Cluster:
         self.loading_ms = 0
         """The longest time in ms for which coordinators load after their topic is created.
 
-        With 0, coordinators load until the first request to a coordinator.
+        With 0, there is no limit. In any case, the first request to one of the coordinators ends the loading.
         """
         self.auto_creation_ms = 0
         """The time in ms between a Metadata request for an unknown topic and the automatic creation of the topic."""
         self.deletion_ms = 0
-        """With ZooKeeper: the time in ms for which the name of a deleted topic is still taken."""
+        """With ZooKeeper: for this time in ms after a topic is deleted, no new topic can have its name."""
         self.deleting: dict[str, int] = {}
         """The name of each deleted topic that the controller has not yet removed from ZooKeeper, with its number of partitions.
-        The name is still taken, and the partitions' logs are still there."""
+        No new topic can have the name yet, and the partitions' logs still exist."""
         self.growing: set[str] = set()
         """Topics that are being created or extended in slices."""
         self.stillborn: dict[str, int] = {}
@@ -581,7 +581,8 @@ class Cluster:
         return name in self.stillborn or name in self.deleting
 
     def keep_name(self, topic: Topic, now: int) -> None:
-        """With ZooKeeper, the name of a topic that was just deleted is taken for another `deletion_ms`."""
+        """With ZooKeeper, no new topic can have the name of a deleted topic during the first `deletion_ms` after the
+        deletion."""
         if self.deletion_ms and not FREES_NAMES.of(self.configs.release):
 
             def free(_: int) -> None:

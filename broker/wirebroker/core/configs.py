@@ -357,8 +357,8 @@ class BrokerConfigs(Configs):
     def begin_eligible_replicas(self) -> None:
         """Prepare the settings for eligible leader replicas.
 
-        If min.insync.replicas is not a dynamic setting of all brokers, it becomes a dynamic setting with its static value. The
-        setting is removed from the dynamic settings of single brokers.
+        If min.insync.replicas has no dynamic value for all brokers, its static value becomes this dynamic value. Dynamic values
+        of single brokers are removed.
         """
         cleaned = {node: {k: v for k, v in layer.items() if k != MIN_IN_SYNC} for node, layer in self.dynamic.items()}
         whole = {MIN_IN_SYNC: self._at_start(MIN_IN_SYNC)} | self.dynamic[None]

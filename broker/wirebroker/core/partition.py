@@ -661,7 +661,7 @@ class Partition:
             self.new_leader_epoch(self.leader_epoch + elections)
 
     def _elections_at_restart(self, mode: str) -> int:
-        """Returns the number by which a restart of the partition's only broker increases the leader epoch."""
+        """Returns how much the leader epoch rises when the partition's only broker restarts."""
         release = self.configs.release
         if self._settings.release.has_zookeeper:
             return ZOOKEEPER_RESTART_EPOCHS.of(release)

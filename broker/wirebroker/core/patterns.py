@@ -23,8 +23,8 @@ MOST_STATES = 2500
 r"""The largest number of RE2 instructions of a pattern, without the instructions of `\p`. For each character of a text, RE2 may
 run all instructions."""
 MEMORY_AT_FIRST = 600_000
-"""The number of bytes that RE2 may use when a pattern is compiled only to find its size. RE2 gives up early if this limit is
-small."""
+"""The number of bytes that RE2 may use in the first compilation, which only finds the size of the pattern. RE2 gives up early
+if this limit is small."""
 MEMORY = 4 << 20
 """The number of bytes that RE2 may use for one pattern and its cache of states."""
 MOST_KNOWN = 100_000

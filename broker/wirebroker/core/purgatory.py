@@ -3,8 +3,8 @@
 The engine's driver learns from `deadline()` when it has to call `run(now)` next. Each due timer's action gets the time for
 which the timer was set, not `now`. So moving the clock forward by eight days has the same effect as waiting for eight days.
 
-Periodic work returns the time until which the work has nothing to do, so that a long move of the clock does not run the work in
-vain. Timers and work that would never end are held back, and the log names them.
+Periodic work returns the time until which the work has nothing to do, so that a long move of the clock does not run the work
+unnecessarily. Timers and work that would never end are held back, and the log names them.
 
 Long work that belongs to no request runs in slices (`work`): the driver can stop after some slices, serve requests, and
 continue.
@@ -338,8 +338,8 @@ class Timers:
         self.add(timer)
 
     def repeats_too_often(self, name: str) -> bool:
-        """Count that the timer `name` sets itself again. Returns True if the timer has now done so more than MOST_AGAIN times
-        in one run, or in one move of the clock."""
+        """Count how often the timer `name` has set itself again. Returns True if the timer has done so more than MOST_AGAIN
+        times in one run, or in one move of the clock."""
         self._again[name] += 1
         if self._again[name] == MOST_AGAIN + 1:
             logger.error("%s waits: it has run %d times while the clock moved, and does not end", name, MOST_AGAIN)

@@ -67,8 +67,8 @@ class LoopThread:
 
 
 def call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], T]) -> T:
-    """Call a function in the thread of a loop. In this thread itself, call the function directly. Raises RuntimeError if the
-    loop does not run."""
+    """Call a function in the thread of a loop. If the caller is already in this thread, call the function directly. Raises
+    RuntimeError if the loop does not run."""
     try:
         if running_loop() is loop:
             return function()

@@ -326,7 +326,7 @@ class PassingGroups:
         self, now: int, request: OffsetCommitRequest | TxnOffsetCommitRequest,
         response: OffsetCommitResponse | TxnOffsetCommitResponse,
     ) -> dict[Where, PassingOffset]:  # fmt: skip
-        """Returns, by partition, those offsets in a request that the broker has committed."""
+        """Returns the offsets in a request that the broker has committed, by partition."""
         taken = _taken(response, self._directory)
         return {where: each for where, each in self._offsets(request, now) if where in taken}
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from jwt import PyJWK
 
 LATEST = (2**63 - 1) // 1_000_000
-"""Kafka can handle a token that expires at most this many ms from now. Kafka counts this time in nanoseconds in a long, and
-closes the connection if a token expires later.
+"""Kafka can handle a token that expires at most this many ms from now. Kafka holds this time as nanoseconds in a `long`. If a
+token expires later, the number does not fit, and Kafka closes the connection.
 """
 FAMILIES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP", "HS": "oct"}
 """The type of key that an algorithm needs, by the first two letters of the algorithm's name."""

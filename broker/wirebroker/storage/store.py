@@ -68,7 +68,7 @@ class FolderStore(Upkeep):
         self._uncleanable: set[FolderLog] = set()
         """Logs whose compaction has failed. As in Kafka, only the next start tries these logs again."""
         self._syncing = False
-        """Tells whether a sync that the timer has begun is not done yet."""
+        """Tells whether the timer has started a sync that is still in progress."""
         self._cluster: Cluster | None = None
         self._changes: Changes
         self._moves: Moves

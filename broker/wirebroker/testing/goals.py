@@ -44,8 +44,8 @@ class Goal(Protocol[T_co]):
         """Returns the value that the test gets."""
 
     def shortfall(self, engine: Engine) -> str | None:
-        """Returns the beginning of the timeout message, to which the caller adds the time. Returns None if `result` explains
-        what is missing.
+        """Returns the beginning of the timeout message, to which the caller adds the time. Returns None if the value of
+        `result` already shows what is missing.
         """
 
 

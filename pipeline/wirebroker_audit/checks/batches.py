@@ -50,7 +50,8 @@ def findings_of(batches: DataFrame, folded: DataFrame, bounds: DataFrame, expira
 
 
 def summed(folded: DataFrame) -> dict[tuple[str, int], Row]:
-    """Returns, for each partition, the numbers of batches, records, bytes, commits and aborts, and the `last` offset."""
+    """Returns the numbers of batches, records, bytes, commits and aborts in each partition, and the partition's `last`
+    offset."""
     sums = (sf.sum(name).cast("bigint").alias(name) for name in ("batches", "records", "bytes", "committed", "aborted"))
     rows = collected(folded.groupBy(*PARTITION).agg(*sums, sf.max("last.last_offset").alias("last")))
     return {(row["topic"], row["partition"]): row for row in rows}

@@ -184,8 +184,8 @@ def _files(folder: PartitionFolder) -> list[tuple[int, Path]]:
 
 
 def _batches(files: Sequence[tuple[int, Path]], first: int, stop: int) -> Iterator[tuple[Array, int | None]]:
-    """Yields groups of batches from the segments that may hold these offsets. Each group comes with None, or with the position
-    of bytes before the group that are not a batch."""
+    """Yields groups of batches from the segments that may hold these offsets. If bytes before a group are not a batch, the
+    group comes with the position of these bytes, else with None."""
     for (start, path), (following, _) in zip(files, [*files[1:], (stop, Path())], strict=True):
         if following <= first or start >= stop:
             continue

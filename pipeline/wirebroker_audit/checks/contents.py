@@ -136,7 +136,7 @@ def bad_records(problems: DataFrame) -> DataFrame:
 
 
 def deleted(batches: DataFrame, bounds: DataFrame) -> DataFrame:
-    """Returns, for each partition, the number of offsets that retention, DeleteRecords and compaction removed."""
+    """Returns the number of offsets that retention, DeleteRecords and compaction removed from each partition."""
     bounds = settled(bounds)
     if (compacted := bounds.where("cleaned_until > 0")).isEmpty():
         return bounds.select(*PARTITION, sf.col("log_start").alias("deleted"))

@@ -26,8 +26,8 @@ from wirebroker_audit.reading.scan import Chunk
 OFFSETS_TOPIC = "__consumer_offsets"
 COMMITS = {1: GROUP_RECORDS[1]}
 BACK_LIMIT = 1000
-"""A task lists at most this many commits that go back, to an offset below the previous commit. It only counts further commits
-that go back."""
+"""A commit goes back if its offset is below the offset of the previous commit. A task lists at most this many of these commits,
+and only counts the others."""
 JUMP_LEAST, JUMP_TIMES = 100, 10
 """A commit is a jump if it passes at least `JUMP_LEAST` records, and at least `JUMP_TIMES` times as many as any earlier
 commit."""
@@ -287,7 +287,7 @@ def findings_of(
     seen: Seen, ranges: Mapping[Key, tuple[int, int]], began_ms: int, passed: Mapping[Step, int] | None = None
 ) -> Iterator[Finding]:
     """Returns the findings about groups. `ranges` has each partition's log start and end, as they were at `began_ms` or later;
-    `passed` has the number of inputs without output that each jump has passed, for groups with a known pipeline."""
+    For groups with a known pipeline, `passed` has the number of inputs that each jump has passed, and that have no output."""
     for before, commit, _ in seen.back:
         if (commit.topic, commit.partition) in ranges:
             yield _went_back(before, commit)

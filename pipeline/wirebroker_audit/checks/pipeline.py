@@ -32,14 +32,14 @@ class Pipeline:
     """the part of an output that holds the identity of its input; None if outputs hold it in the part `match`, like inputs"""
     group: str | None = None
     fan_out: tuple[int, int | None] = (1, 1)
-    """the least and the greatest number of outputs of an input; None: any number"""
+    """the smallest and the largest number of outputs of an input; None: any number"""
     may_drop: bool | Condition = False
     """whether an input may have no output"""
     may_merge: bool = False
     """whether several inputs with the same identity may have one output"""
     order: bool | Part = True
-    """whether outputs must have the order of their inputs; or the part of a record that distinguishes inputs with the same
-    identity"""
+    """whether outputs must have the order of their inputs; if several inputs have the same identity, the part of a record that
+    tells them apart"""
     begin: str = BEGINS[0]
     """latest: inputs before the first processed input do not count"""
     isolation: str = ISOLATIONS[0]
@@ -47,8 +47,8 @@ class Pipeline:
 
     @property
     def part(self) -> Part | None:
-        """The part that distinguishes inputs with the same identity. If inputs are matched by their keys, the default is their
-        values."""
+        """The part of a record that tells apart inputs with the same identity. If inputs are matched by their keys, this is by
+        default the value."""
         if isinstance(self.order, Part):
             return self.order
         return Part("value") if self.order and self.match == Part("key") and self.table is None else None

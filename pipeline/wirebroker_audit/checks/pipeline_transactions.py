@@ -240,7 +240,7 @@ class _Transactions:
 
 
 def _at(rows: DataFrame, side: str) -> DataFrame:
-    """Adds the place of the first stretch on this side (inputs or outputs)."""
+    """Adds the topic, partition and offsets of the first stretch on this side (inputs or outputs)."""
     first = sf.get(side, sf.lit(0))
     names = {"topic": "topic", "partition": "partition", "base_offset": "first_offset", "last_offset": "last_offset"}
     return rows.withColumns({name: first.getField(field) for name, field in names.items()})

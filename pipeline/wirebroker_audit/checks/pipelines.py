@@ -1,4 +1,5 @@
-"""Outputs against inputs, record by record: inputs without output, with too many outputs, out of order.
+"""Compares outputs with inputs, record by record: finds inputs that have no output, too many outputs, or outputs in another
+order.
 
 Inputs and outputs of a pipeline belong together if they have the same identity. One shuffle by two 64-bit hashes of the
 identity counts both sides of all pipelines; it sorts on disk where needed. Only the records of identities whose counts break a
@@ -27,9 +28,10 @@ PLACE = ("topic", "partition", "offset")
 COUNTS = ("inputs", "outputs", "dropped", "in_flight", "before_begin", "unprocessed", "processed_twice", "without_input",
           "out_of_order", "inputs_removed", "outputs_removed", "inputs_unread", "outputs_unread", "inputs_without_id",
           "outputs_without_id")  # fmt: skip
-"""The numbers of records in the summary. in_flight: inputs without output that the group has not committed. before_begin:
-inputs before the first input that was processed. …_removed: records of the named side that retention or compaction may have
-removed. …_unread: records that may be in an unreadable part of the named side's topics.
+"""The numbers of records in the summary. in_flight: inputs that have no output, and that the group has not committed yet.
+before_begin: inputs before the first input that was processed. inputs_removed, outputs_removed: inputs or outputs that
+retention or compaction may have removed. inputs_unread, outputs_unread: inputs or outputs that may be in an unreadable part of
+a topic.
 """
 _BOUND = StructType(
     [
@@ -179,7 +181,8 @@ class _Comparison:
         return notices, problems
 
     def _processed(self) -> tuple[Bounds, Bounds]:
-        """Returns, for each partition, the offsets of the last and of the first input that has outputs."""
+        """Returns two offsets for each partition: the offset of the last input that has outputs, and the offset of the
+        first."""
         done = self.parts.where((ROW.ins > 0) & (ROW.outs > 0) & ((ROW.ins == 1) | (ROW.outs >= ROW.ins)))
         ends = (sf.max("input.offset").alias("last"), sf.min("input.offset").alias("first"))
         rows = collected(done.groupBy("pipeline", "input.topic", "input.partition").agg(*ends))

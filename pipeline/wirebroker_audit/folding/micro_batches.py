@@ -53,7 +53,8 @@ class MicroBatches:
         return self._sorted()[0]
 
     def join(self, before: int, write: Callable[[list[Folder], Path], None]) -> None:
-        """Join finished folders of micro-batches before this micro-batch; Spark does not repeat finished micro-batches."""
+        """Join the folders of the finished micro-batches before this micro-batch. Spark does not repeat a finished
+        micro-batch."""
         self._delete()
         while chosen := self._next(before):
             shutil.rmtree(self._aside, ignore_errors=True)

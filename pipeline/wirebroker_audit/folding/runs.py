@@ -67,8 +67,7 @@ def merged(runs: pa.RecordBatch, order: Array, starts: Array) -> pa.RecordBatch:
         return runs.column(name).take(pa.array(order[chosen], mask=chosen < 0))
 
     def at_highest(places: Array) -> Array:
-        """Returns, for each group, the index of the run with the highest place, or −1 if all places of the group are
-        negative."""
+        """Returns the index of the run with the highest place in each group, or −1 if all places of the group are negative."""
         is_highest = (places >= 0) & (places == np.repeat(np.maximum.reduceat(places, starts), sizes))
         result: Array = np.maximum.reduceat(np.where(is_highest, at, -1), starts)
         return result
@@ -170,7 +169,7 @@ def folded(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _latest(runs: pa.RecordBatch) -> Array:
-    """Tells, for each run, whether it is its producer's last run in the segment. Only such a run may continue."""
+    """Tells whether each run is the last run of its producer in the segment. Only these runs may continue."""
     keys = (_codes(runs.column("segment")), runs.column("producer_id").to_numpy())
     order = np.lexsort((_of_batch(runs, "first"), *keys[::-1]))
     result = np.zeros(len(runs), bool)

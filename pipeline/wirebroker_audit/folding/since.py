@@ -131,7 +131,7 @@ def onward(state: ReportState, folders: Sequence[PartitionFolder], pieces: Itera
 
 
 def vanished(state: ReportState, here: Iterable[Key]) -> list[str]:
-    """Returns a sentence about the partitions that the earlier audit read, but this audit does not read, if there are any."""
+    """If the earlier audit read partitions that this audit does not read, returns a sentence that names them."""
     gone = [f"{topic}-{number}" for topic, number in sorted(state.partitions.keys() - set(here))]
     names = f"{', '.join(gone[:20])}{' …' if gone[20:] else ''}"
     return [f"{names}: this audit does not read it, so its earlier batches were left out"] if gone else []
@@ -164,13 +164,13 @@ def _left(folder: PartitionFolder, mark: Mark, pieces: list[Piece], found: Onwar
 
 
 def another(offset: int) -> str:
-    """Returns the reason for reading a log from its beginning after another batch has replaced the batch that was read last."""
+    """Returns the reason why a log is read from its beginning: another batch has replaced the batch before `offset`."""
     return f"the batch before offset {offset} has changed, so the log was truncated; it is read from its beginning"
 
 
 def _another(folder: PartitionFolder, pieces: list[Piece], mark: Mark) -> str:
-    """Returns the reason for reading the log from its beginning if the batch that was read last has changed; "" if it is the
-    same, or if the cleaner may have changed it."""
+    """If the batch that was read last has changed, returns the reason why the log is read from its beginning. Returns "" if the
+    batch is the same, or if the cleaner may have changed it."""
     path = next((each.path for each in pieces if each.begin.segment == mark.segment and each.file), None)
     if mark.crc < 0 or path is None or mark.last < 0 or folder.cleaned_until >= 0:
         return ""

@@ -122,7 +122,7 @@ def _text(where: str, name: str, given: Any) -> str | None:
 
 
 def _fan_out(where: str, given: Any) -> tuple[int, int | None]:
-    """Returns the least and the greatest number of outputs of an input."""
+    """Returns the smallest and the largest number of outputs of an input."""
     least, most = (1, None) if given == "any" else given if isinstance(given, list) and len(given) == 2 else (given, given)
     for each in (least, most):
         if each is not None and (not isinstance(each, int) or isinstance(each, bool) or each < 1):

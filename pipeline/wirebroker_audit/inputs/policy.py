@@ -29,7 +29,7 @@ from typing import Any
 from wirebroker.audit.findings import KINDS, SEVERITIES
 
 FAIL_ON = ("certain", "likely", "never")
-"""The values of `fail_on`: the least severity of a finding that fails an audit, or never."""
+"""The values of `fail_on`: the lowest severity that makes an audit fail, or never."""
 IGNORED = "ignored"
 """A finding with this severity does not count."""
 

@@ -292,8 +292,8 @@ def _with_segments(folder: PartitionFolder, compacts: bool) -> PartitionFolder:
 
 
 def _chosen(found: Sequence[PartitionFolder], cluster: Cluster) -> tuple[list[PartitionFolder], list[str]]:
-    """Returns, for each partition, the replica that is read, in the order of topic and partition, and sentences about the other
-    replicas."""
+    """Chooses the replica to read for each partition. Returns the chosen replicas, sorted by topic and partition, and sentences
+    about the other replicas."""
     replicas: dict[tuple[str, int], list[PartitionFolder]] = {}
     for each in found:
         replicas.setdefault((each.topic, each.partition), []).append(each)

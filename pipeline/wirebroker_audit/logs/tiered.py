@@ -57,8 +57,8 @@ class Tiering:
     notices: list[str] = field(default_factory=list)
     facts: dict[Key, dict[str, Any]] = field(default_factory=dict)
     """for each tiered partition: the number of remote `segments` that are read, the number of `missing` offsets, and the first
-    stretches of missing offsets (`missing_offsets`). An offset is missing if the store has it or should have it, but it is not
-    read."""
+    stretches of missing offsets (`missing_offsets`). An offset is missing if the store has or should have the offset, but the
+    audit does not read it."""
 
 
 class _Found(NamedTuple):
@@ -71,7 +71,7 @@ class _Found(NamedTuple):
     """the first offset that the store has or should have"""
     notices: Sequence[str] = ()
     copied: Sequence[RemoteFile] = ()
-    """the segments whose offsets are local, too"""
+    """the remote segments whose offsets the local log has, too"""
 
 
 def left_unread(folders: Sequence[PartitionFolder]) -> Tiering:

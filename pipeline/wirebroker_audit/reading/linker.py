@@ -182,7 +182,7 @@ class Linker:
         self._known = self._known.at(self._known["producer_id"] != producer_id)
 
     def last_offsets_before(self, last: Array) -> Array:
-        """Returns, for each sound batch, the last offset of the batch before it."""
+        """Returns the last offset before each sound batch: the last offset of the previous batch."""
         before = np.empty_like(last)
         before[1:] = last[:-1]
         before[:1] = self._last_offset
@@ -191,7 +191,7 @@ class Linker:
         return before
 
     def missing_before(self, base: Array, last: Array, sound: Array) -> tuple[Array, Array]:
-        """Returns, for each batch, the number of offsets that are missing before it, and whether damage lies before it."""
+        """Returns the number of offsets that are missing before each batch, and whether there is damage before the batch."""
         missing, after_damage = np.zeros(len(base), np.int64), np.zeros(len(base), bool)
         at = np.flatnonzero(sound)
         damaged = np.diff(at, prepend=-1) > 1

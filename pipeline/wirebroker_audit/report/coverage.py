@@ -21,7 +21,8 @@ Compared = Literal["record by record", "batch by batch", "only counted"]
 SUMS = "SHA256SUMS"
 """This file has the digest of each other file of a report, in the form that `sha256sum -c` reads."""
 REMOTE = {"segments": "remote_segments", "missing": "remote_missing"}
-"""For each of these facts about a remote store (`Tiering.facts`), the name of its sum over a topic's partitions."""
+"""The facts about a remote store (`Tiering.facts`) that are summed over the partitions of a topic, each with the name of the
+sum."""
 _READ_BYTES = 1 << 20
 
 

@@ -1,4 +1,4 @@
-"""Checks, after each step, that the parts of an engine's state agree with each other.
+"""Checks after each step that the parts of an engine's state agree with each other.
 
 One part of the state often says the same as another part in another form: as an index, a count or a timer. If a defect changes
 only one part, these checks find the defect immediately, long before a client could notice it.

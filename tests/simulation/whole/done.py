@@ -24,7 +24,7 @@ TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE = 0, 1
 UNCLEAN = "unclean.leader.election.enable"
 SELDOM = 5
-"""Only one of this many schedules describes the broker settings, because there are many."""
+"""Only one of this many schedules describes the broker settings, because a broker has many settings."""
 
 
 class Pending(NamedTuple):

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from wirebroker.core.partition import Partition
 
 MOST_FIRED = 10_000
-"""One timer may fire this many times in one step. A step moves the clock by at most a month. If long work runs in slices, the
-timers of an hour may be overdue, and a marker that cannot be stored is tried again each half second."""
+"""One timer may fire this many times in one step. A step moves the clock by at most a month. If long work runs in slices, one
+step may run all timers of the last hour. During this hour, a coordinator may retry a marker that cannot be stored every half
+second, so 7,200 times."""
 CLOSES = (
     "acks=0", "the broker restarts", "was killed", "was stopped", "session has expired", "authenticat", "the fault close",
     "is upgraded",

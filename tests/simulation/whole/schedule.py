@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from simulation.whole.kinds import ASKED, KINDS, NO_CHANGE, SETUP_KINDS, THEMES, WEIGHTS
 
 STRIDE = 7919
-"""A prime that divides no number of kinds, so that consecutive seeds have foci that differ in both kinds."""
+"""A prime that does not divide the number of kinds. So the foci of consecutive seeds have different first kinds and different
+second kinds."""
 SHORTEST, LONGEST = 25, 70
 SETUP = 6
 """A schedule with a plan begins with this many other steps."""

@@ -151,11 +151,11 @@ def pairs(
     """Returns the cases with two faults, the most promising cases first.
 
     Runs that have the same dialogue after their fault are one class. In each class, second faults are added to the first run
-    that the application survived. No second faults are added to a run whose dialogue is the same as the dialogue after this
-    request in the run without faults (`plain`). The second fault matches the first request of each class of requests after the
-    first fault. Classes of retries come before other classes, and requests that change something before requests that read. If
-    several faults led to the same dialogue, only one of these faults is tried as a second fault. A fault that broke the
-    application by itself is never tried as a second fault.
+    that the application survived. If the dialogue after the fault is the same as the dialogue after the same request in the run
+    without faults (`plain`), the run gets no second fault. The second fault matches the first request of each class of requests
+    after the first fault. Classes of retries come before other classes, and requests that change something before requests that
+    read. If several faults led to the same dialogue, only one of these faults is tried as a second fault. A fault that broke
+    the application by itself is never tried as a second fault.
     """
     results = [each for each in results if not each.get("second")]
     broke = {_alike(each["fault"]) for each in results if each["outcomes"] not in (["as_before"], ["failed"])}
@@ -175,8 +175,8 @@ def _firsts(results: Iterable[Result], plain: Callable[[Place, int], str]) -> It
 
 
 def _classes(results: Iterable[Result]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """Returns, for each single fault, a tuple. The tuples of two faults are equal if the same request was affected, and the
-    same dialogue and outcome followed.
+    """Returns a tuple for each single fault. The tuples of two faults are equal if the faults affected the same request, and
+    the same dialogue and outcome followed.
 
     The key is the fault without the number of its request.
     """

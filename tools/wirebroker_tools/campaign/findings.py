@@ -102,7 +102,7 @@ class Finding(NamedTuple):
 
 
 def findings(results: Sequence[Result], found: Mapping[Place, Sequence[Asked]]) -> list[Finding]:
-    """Returns the findings of an exploration, by outcome. `found` are the requests of the run without faults.
+    """Returns the findings of an exploration, by outcome. `found` has the requests of the run without faults.
 
     A run with several outcomes has one cause. So it belongs to only one finding: the finding of its first outcome.
     """

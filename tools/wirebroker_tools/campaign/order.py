@@ -23,7 +23,7 @@ RANKS = (
     FINAL, LOST_RESPONSE, "fence", "expire_member", RETRIABLE, RECOVERED, "delay", "crash_after_write", "expire_producer",
     "lost response, closed", "error after effect", "move_coordinator", "move_leader", "lost request", "late error",
 )  # fmt: skip
-"""The sorts in the order in which a queue has them, the likely culprits first. Other sorts come last."""
+"""The order of the sorts in a queue: the most likely culprits come first. Sorts that are not in this tuple come last."""
 ANOTHER, LATER = 9, 6.5
 """A further fault of the same sort comes ANOTHER ranks later. A fault at a later request comes LATER ranks later."""
 WRITE, OTHER, QUESTION, HANDSHAKE = 1.0, 1.5, 3.0, 6.0

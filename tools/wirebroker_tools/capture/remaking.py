@@ -54,7 +54,8 @@ class Remaker:
         self._remake(request, _Around(connection))
 
     def moved(self) -> dict[str, int]:
-        """Returns, for each partition, the offset of a record in this cluster minus its offset in the capture."""
+        """Returns the difference of offsets for each partition: a record's offset in this cluster minus its offset in the
+        capture."""
         return {f"{topic}-{index}": by for (topic, index), by in self._moved.items()}
 
     def _remake(self, part: Any, around: _Around) -> None:
@@ -163,11 +164,11 @@ class Remaker:
 
 
 def _producers(part: Any) -> Iterator[tuple[str, str]]:
-    """Yields the names of each producer id field and of its epoch field."""
+    """For each field of the part that has a producer id, yields the field's name and the name of the field with the epoch."""
     yield from zip(holders(type(part), "producerId"), holders(type(part), "producerEpoch"), strict=False)
 
 
 def _present(part: Any, names: tuple[str, ...]) -> Iterator[str]:
-    """Yields those of the `names` that are fields of a part of a message and have a value."""
+    """Yields each of the `names` that is the name of a field of `part`, if this field has a value."""
     declared = {field.name for field in type(part).__wire__}
     yield from (name for name in names if name in declared and getattr(part, name) is not None)

@@ -255,7 +255,7 @@ class _Frames:
         self._lost = True
 
     def _places_of(self, size: int) -> Places:
-        """Returns where in the file the next `size` bytes are."""
+        """Returns the positions of the next `size` bytes in the file."""
         found: list[tuple[int, int]] = []
         while size > 0 and self._places:
             at, length = self._places.popleft()

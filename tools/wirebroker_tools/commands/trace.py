@@ -303,7 +303,7 @@ class Selection:
         return bool(self._subjects)
 
     def of_run(self, rows: Iterable[Row]) -> Selection:
-        """Returns a selection for the rows of one run, with the flags of this selection."""
+        """Returns a new selection with the same flags, for the rows of one run."""
         selection = Selection(self.options, self._day)
         selection.learn(rows)
         return selection

@@ -32,7 +32,7 @@ def _path(run: Run, name: int | str) -> str:
 
 
 def _log_dirs(run: Run, step: Json) -> Json:
-    """Send DescribeLogDirs. Returns, for each directory, the replicas of the step's topics, sorted by topic and partition."""
+    """Send DescribeLogDirs. Returns the replicas of the step's topics in each directory, sorted by topic and partition."""
     names = {run.topic({"topic": name}): name for name in step["of"]}
     response = _described(run, step)
     dirs = []

@@ -24,8 +24,8 @@ BASE, PREFIX = messages.BASE.rpartition(".")[0], "kafka-"
 """The release whose recording contains every step, and the prefix in the names of profiles."""
 MODES: tuple[VersionMode, ...] = ("named", "clamped")
 UNREADABLE = {"conn": "unreadable"}
-"""The observation of a step if a response belongs to another request. This happens because some releases may respond twice to a
-Produce with null records."""
+"""The observation of a step that gets the response to another request. This happens because some releases may respond twice to
+a Produce with null records."""
 Steps = dict[str, Json]
 """Observations by the number of their step, as text."""
 

@@ -63,7 +63,8 @@ def plain_bytes(raw: bytes | None) -> Any:
 
 
 def bytes_of(plain: Any, from_plain: FromPlain, path: str) -> bytes | None:
-    """Returns the bytes from which `plain_bytes` or an `InBytes` function has made `plain`. Raises PlainError."""
+    """Converts `plain` back to bytes; `plain_bytes` or an `InBytes` function has made `plain` from these bytes. Raises
+    PlainError."""
     if plain is None:
         return None
     if isinstance(plain, str):

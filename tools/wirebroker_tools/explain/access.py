@@ -243,7 +243,7 @@ class Denials(Detector):
         self._latest: Known[int, list[_Denied]] = Known(list)
         """For each connection, the denials since the connection's latest response."""
         self._refusals: Known[int, list[ReplyRow]] = Known(list)
-        """If a connection's latest response has an authorization error: a list with this response, by connection."""
+        """By connection: a list with the connection's latest response, if this response has an authorization error."""
 
     def begin_run(self) -> None:
         """Forget the connections, because in a new run they have other numbers."""
@@ -317,8 +317,8 @@ class UnsupportedVersions(Detector):
     def __init__(self) -> None:
         self._refused: Known[_Sender, Evidence] = Known(Evidence)
         self._open: Known[int, dict[_Sender, Evidence | None]] = Known(dict)
-        """For each open connection: the requests that the broker may have refused, by their sender, API and version. The value
-        is None if the broker has answered such a request."""
+        """For each open connection: the requests that the broker may have refused, by their sender, API and version. If the
+        broker has answered a request of this sender, API and version, the value is None."""
 
     def take(self, number: int, row: Row) -> None:
         """Take a row. If the broker answers a version, the version is supported, even if Kafka 4 no longer reads it. Errors of

@@ -76,7 +76,7 @@ offsets and records belonged to the deleted topic."""
 
 
 class _Errors(Struct):
-    """The responses of one API to a client that have the same error, or that have no error."""
+    """The responses of one API to one client. All these responses have the same error, or all have no error."""
 
     recent: deque[int] = field(default_factory=lambda: deque(maxlen=max(STORM, REFRESHES, *PATIENT.values())))
     """the times of the latest errors"""
@@ -162,8 +162,8 @@ class _Producer(Struct):
 
 
 class _Remade(Struct):
-    """The time at which a topic was deleted, and the time at which another topic got its name, or 0 if no other topic got the
-    name."""
+    """The time at which a topic was deleted, and the time at which a new topic got the same name. The second time is 0 if there
+    is no new topic."""
 
     deleted: int
     created: int = 0

@@ -87,7 +87,7 @@ class SlowBrokers(Detector):
             yield self._finding(node, None, waiting)
 
     def _silent(self, now: int) -> dict[int, list[tuple[int, RequestRow]]]:
-        """Returns, by node, the requests that have been waiting for a response for VERY_SLOW ms or more."""
+        """Returns the requests of each node that have been waiting for a response for VERY_SLOW ms or more."""
         found: dict[int, list[tuple[int, RequestRow]]] = {}
         for place, pending in self._pending.items():
             answers = bool(self._produces.get(place))

@@ -62,8 +62,8 @@ class Asked:
     def __init__(self, brokers: Brokers, bootstrap: str, progress: Callable[[str, int, int], None]) -> None:
         self._brokers, self.bootstrap = brokers, bootstrap
         self.progress = progress
-        """A function that shows the progress. Its arguments are the name of a section, the number of the section's parts that
-        were read, and the number of all its parts."""
+        """A function that shows the progress. Its arguments are the name of a section, the number of parts that were read so
+        far, and the number of all parts of the section."""
         self.unread: list[Unread] = []
         self.left_out: set[str] = set()
         self.versions: ApiVersionsResponse = self._versions(bootstrap)

@@ -109,7 +109,7 @@ def _with_source(asked: Asked, result: DescribeConfigsResult | None, source: Sou
 
 
 def _settings_of(asked: Asked, kind: ConfigResource, names: Sequence[str], source: Source, section: str) -> dict[str, Settings]:
-    """Returns, for each topic or group, the settings that were set for it."""
+    """Returns the settings that were set for each topic or group."""
     found: dict[str, Settings] = {}
     refused: Counter[str] = Counter()
     needs = f"DESCRIBE_CONFIGS on {kind.name}"

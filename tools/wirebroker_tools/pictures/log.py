@@ -92,7 +92,8 @@ class Transaction(Struct):
     kind: str = "note"
 
     def abort(self, time: int) -> None:
-        """Remember that the coordinator itself has aborted the transaction, and that this became visible at this time."""
+        """Remember that the coordinator itself has aborted the transaction. `time` is the time at which the abort became
+        visible."""
         self.ended, self.state, self.kind = time, "aborted", "bad"
 
 

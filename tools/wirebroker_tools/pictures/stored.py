@@ -27,8 +27,8 @@ class Stored(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A finding and its range of offsets. With `is_other`, the range belongs to the other copy of the records that the finding
-    is about."""
+    """A finding and its range of offsets. A finding may be about two copies of the same records: with `is_other`, the range is
+    the range of the other copy."""
 
     kind: str
     severity: str

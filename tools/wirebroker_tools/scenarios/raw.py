@@ -1,4 +1,4 @@
-"""Sends, with the wire client, the requests that other applications and administrators send in a scenario."""
+"""Uses the wire client to send the requests that other applications and administrators send in a scenario."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class GroupHeartbeat(NamedTuple):
     client_id: str
     client_host: str
     sees: Callable[[str], bool] | None = None
-    """Tells whether the client may see a topic. The member's regular expression matches only such topics.
+    """Tells whether the client may see a topic. The member's regular expression matches only topics that the client may see.
 
     None means that the client may see all topics.
     """
@@ -75,7 +75,7 @@ class ConsumerStep(Step[ConsumerGroup, ConsumerMember], kw_only=True):
     """A computed change of a consumer group, before it is written."""
 
     same: bool
-    """Tells whether all members subscribe to the same topics after the step."""
+    """Tells whether all members will subscribe to the same topics once this change is made."""
     forgotten_regex: str | None = None
 
     @property

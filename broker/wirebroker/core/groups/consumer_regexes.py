@@ -15,7 +15,7 @@ from wirebroker.core.groups.modern_heartbeats import ModernGroups
 from wirebroker.core.patterns import Pattern, PatternError, compile_pattern
 
 REGEX_REFRESH_MIN_MS = 10_000
-"""The least time in ms between two searches for the topics that match regular expressions."""
+"""The shortest time in ms between two searches for the topics that match regular expressions."""
 REGEX = "regex"
 STEPS_AT_ONCE = 500_000
 """The number of steps of a regular expression in one slice; see `Pattern.learn`."""

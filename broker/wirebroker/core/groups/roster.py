@@ -46,7 +46,7 @@ class JoinRequest(NamedTuple):
     """Tells whether a new member first gets a member id and must then join again with this id (KIP-394)."""
     may_skip_assignment: bool
     sees: Callable[[str], bool] | None = None
-    """Tells whether the client may see a topic. The member's regular expression matches only such topics.
+    """Tells whether the client may see a topic. The member's regular expression matches only topics that the client may see.
 
     None means that the client may see all topics.
     """

@@ -103,8 +103,8 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         return bool(self.members) and self.topology is not None and topic in self.topology.reader_of
 
     def has_since(self, member: StreamsMember, where: Where) -> int | None:
-        """Returns the epoch at which the task that reads the partition was assigned to the member, or None if the member does
-        not have the task."""
+        """Returns the epoch at which the member got the task that reads the partition, or None if the member does not have this
+        task."""
         if where.topic is None:
             return 0  # the topic is deleted, so no task reads it
         reader = self.topology.reader_of.get(where.topic, "") if self.topology is not None else ""

@@ -107,7 +107,8 @@ class CreationErrors:
             self._held[topic] = (why, now + 2 * self._interval(group_id))
 
     def of(self, topics: Iterable[str], now: int) -> dict[str, str]:
-        """Returns, by topic, why a recent creation failed. Topics whose creation did not fail are left out."""
+        """Returns the reason why the recent creation of a topic failed, by topic. Topics whose creation did not fail are left
+        out."""
         return {name: self._held[name][0] for name in topics if name in self._held and self._held[name][1] > now}
 
 

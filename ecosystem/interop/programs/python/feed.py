@@ -88,7 +88,7 @@ class Transactional(Plain):
 
 
 def bursts(rate: float) -> Iterator[int]:
-    """Yields, after each tick, the numbers of the records that are due."""
+    """After each tick, yields the number of records that are due."""
     began, sent = time.monotonic(), 0
     while True:
         time.sleep(TICK)
