@@ -106,7 +106,7 @@ class World:
         return b"".join(response.parts)
 
     def driven(self) -> World:
-        """Makes the engine handle long requests in slices, which the test runs."""
+        """Makes the engine handle long requests in slices. The test itself runs the slices."""
         self.engine.turns.wake = lambda: None
         self.engine.timers.in_slices = True
         return self

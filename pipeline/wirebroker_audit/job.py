@@ -314,8 +314,8 @@ class _Audit:
         return findings, summary | {"followed": followed.rows}
 
     def _with_findings(self, findings: DataFrame) -> DataFrame:
-        """Append findings to the table, with the severities that the policies of their topics name and without the findings
-        that these policies ignore. Returns the whole table."""
+        """Append findings to the table. The policy of a finding's topic may change the severity of the finding, or ignore the
+        finding: then it is left out. Returns the whole table."""
         chosen = self.policies.severities({topic for topic, *_ in self.origin.bounds})
         if chosen:
             rules = local_rows(self.spark, chosen, _RULES)

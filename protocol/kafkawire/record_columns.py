@@ -228,6 +228,6 @@ def _varint(number: int) -> bytes:
 
 
 def _varint_places(at: int, size: int) -> list[tuple[int, bytes]]:
-    """Returns the places in a record of the bytes of a varint that begins at `at`, each with the values that the byte may
+    """A varint begins at `at` in a record. Returns the place of each byte of this varint, and the values that the byte may
     have."""
     return [*((at + i, _NOT_LAST) for i in range(size - 1)), (at + size - 1, _LAST)]

@@ -41,7 +41,7 @@ class Setting:
     trace: str = "off"
     faults: str = ""
     sliced: bool = False
-    """Tells whether long requests are handled in slices, between which other requests are handled."""
+    """Tells whether long requests are handled in slices. Then the engine can handle other requests between two slices."""
 
 
 @dataclass(frozen=True, slots=True)

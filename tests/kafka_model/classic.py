@@ -45,8 +45,8 @@ class Member:
 
     @property
     def is_nameless(self) -> bool:
-        """Tells whether nobody knows the id that the coordinator has given the member, because the member's client left before
-        the response."""
+        """Tells whether the member's client left before the response with the member's id. Then nobody but the coordinator
+        knows the id."""
         return self.joins is not None and self.joins.response is None and not self.joins.request.get("member_id")
 
 

@@ -37,7 +37,7 @@ class Groups(Asking):
     def ask(self, free: list[int]) -> Ask:
         """Returns the next request, which is sent on one of these connections.
 
-        All dialogues share the group with the empty name. So requests for this group are only of kinds that do not change its
+        All dialogues share the group with the empty name. So a dialogue sends this group only requests that do not change its
         state.
         """
         self._connection = self._random.choice(free)

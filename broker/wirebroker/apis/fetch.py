@@ -124,8 +124,8 @@ def _failed(request: FetchRequest, exchange: Exchange) -> FetchResponse:
 
 
 def _compares_names(results: Results) -> bool:
-    """Tells whether Kafka compares a topic's name with the name of the topic before. Kafka does so if the topic before has no
-    id. Then the topic before has no name either, and Kafka fails (FetchResponse.matchingTopic)."""
+    """Tells whether Kafka compares a topic's name with the name of the previous topic. Kafka does so if the previous topic has
+    no id. Then the previous topic has no name either, and Kafka fails (FetchResponse.matchingTopic)."""
     return any(topic == ZERO_UUID for (topic, _), _ in results[:-1])
 
 

@@ -66,7 +66,7 @@ def handle(request: MetadataRequest, exchange: Exchange) -> Steps:
 
 
 def refused_whole(request: MetadataRequest, version: int) -> ErrorCode:
-    """Returns the error that the whole request gets because of how it names topics, or NONE."""
+    """Returns the error of the whole request if the request names a topic in a form that Kafka refuses, else NONE."""
     if version < TOPIC_IDS_FROM and any(t.name is None or t.topic_id != ZERO_UUID for t in request.topics or ()):
         return ErrorCode.INVALID_REQUEST
     if any(t.name is None for t in request.topics or ()) and not by_id(request):  # Kafka's NullPointerException

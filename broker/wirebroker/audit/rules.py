@@ -55,7 +55,7 @@ class Rules:
         """Tells whether a gap is unexplained, because more sequences are `missing` between two batches than `holes` can
         explain.
 
-        `holes` is the number of offsets between the batches that compaction or damage removed.
+        `holes` is the number of offsets that compaction or damage removed between the two batches.
         """
         return holes < missing
 

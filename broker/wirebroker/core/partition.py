@@ -589,8 +589,8 @@ class Partition:
         return end, NEVER
 
     def expire_producers(self, now: int, after_ms: int) -> Generator[None, Any, tuple[list[tuple[int, int]], int]]:
-        """Forget, in slices, each producer whose last batch is at least `after_ms` old and which has no open transaction.
-        Returns the id and epoch of each such producer, and the time at which the next producer expires, or NEVER.
+        """Forget in slices all producers that have no open transaction, and whose last batch is at least `after_ms` old.
+        Returns the id and epoch of each forgotten producer, and the time at which the next producer expires, or NEVER.
         """
         gone = []
         verifications = self.transactions.verifications

@@ -57,8 +57,8 @@ class Rules(Struct, frozen=True):
     first_sequence: FirstSequence = FIRST_SEQUENCE.newest
     """the first sequences that a producer without state on the partition may send, and the error for other sequences"""
     after_marker: Marker = AFTER_MARKER.newest
-    """the error for a sequence other than zero if a transaction's marker is all that is stored of the producer; also the error
-    for a producer without an epoch, unless `first_sequence` is `any`"""
+    """the error for a sequence other than zero if the partition has nothing of the producer except a transaction's marker; also
+    the error for a producer without an epoch, unless `first_sequence` is `any`"""
     transaction_start: TransactionStart = TRANSACTION_START.newest
     """the first sequences that a producer of transaction version 2 may send if it has no state on the partition"""
     unissued: Literal["accept", "59"] = "accept"

@@ -35,8 +35,8 @@ between slices."""
 _TIDY_FROM = 1024
 """Cancelled timers are removed from the heap only when the heap has more timers than this."""
 MOST_AT_ONCE = 1000
-"""A limit against endless timers. Timers may set further timers for the millisecond in which they run: this many for each timer
-that was set earlier."""
+"""A limit against endless timers. A timer may set further timers for the millisecond in which it runs. In one millisecond, this
+many further timers may run for each timer that was set earlier."""
 MOST_AGAIN = 50_000
 """While the clock is moved once, timers of one name may set themselves again this many times, and periodic work may change
 something or fail this many times."""

@@ -35,7 +35,7 @@ SETTLED = ("Stable", "Empty", "Dead", "NotReady")
 
 
 class Goal(Protocol[T_co]):
-    """A condition on the broker's state for which a test waits, and the value that the test gets when the condition is met."""
+    """A condition on the broker's state. A test waits until the state meets the condition, and then gets a value."""
 
     def reached(self, engine: Engine) -> bool:
         """Tells whether the test can stop waiting."""

@@ -361,8 +361,8 @@ class ReplyRow(ClientRow, frozen=True):
     transfer_us: int = -1
     """µs from the first byte of the real broker's response to the last"""
     waited: int = 0
-    """the ms of the latency in which the broker waited as the request allowed (a Fetch for records, a JoinGroup for members),
-    or held the request back because of a quota
+    """the part of the latency, in ms, in which the broker waited as the request allowed (a Fetch for records, a JoinGroup for
+    members), or held back the request because of a quota
     """
     throttle_time_ms: int = 0
     """the throttle time in the response: how long the client has to wait because of a quota"""

@@ -136,8 +136,8 @@ class Stretch(NamedTuple):
 
 
 def first_copies(found: Row) -> list[Stretch]:
-    """Returns the first copy of the records that a finding reports as stored twice, if that copy is on the finding's partition
-    and has sequences."""
+    """A finding reports that records are stored twice. Returns the first copy of these records, if the copy is on the finding's
+    partition and has sequences."""
     told = json.loads(found["evidence"])
     batches = [told[name] for name in ("first", "last") if isinstance(told.get(name), dict)]
     names: tuple[str, ...] = ("base_offset", "last_offset", "base_sequence", "last_sequence")

@@ -59,7 +59,7 @@ SINCE_STATIC = 5
 KEYED = 5
 """The number of keys of records. All records with one of these keys are tombstones."""
 FOLLOWING = 4
-"""The next request often comes from the subject of one of the latest requests (this many), so that both concern the same
+"""The next request often comes from the subject of one of the latest FOLLOWING requests. Then both requests concern the same
 things."""
 COMPACTED = {
     "cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "60000",

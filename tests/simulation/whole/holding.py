@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from wirebroker.core.partition import Partition
 
 MOST_FIRED = 10_000
-"""One timer may fire this many times in one step. A step moves the clock by at most a month. If long work runs in slices, one
-step may run all timers of the last hour. During this hour, a coordinator may retry a marker that cannot be stored every half
-second, so 7,200 times."""
+"""One timer may fire this many times in one step. A step moves the clock by at most a month. If long work runs in slices, each
+step leaves the timers of its last hour to the next step. So one step may run all retries of an hour: a coordinator that cannot
+store a marker tries again every half second."""
 CLOSES = (
     "acks=0", "the broker restarts", "was killed", "was stopped", "session has expired", "authenticat", "the fault close",
     "is upgraded",

@@ -78,7 +78,7 @@ SLICES = 3
 """If long requests run in slices, this many slices run between two steps."""
 
 UNWRITTEN = "the change cannot be written"
-"""A part of the reason with which a broker closes a connection because it did not carry out the client's request."""
+"""If a broker could not carry out a client's request, it may close the connection. The reason then contains this text."""
 LEAVING, LEAVING_SLICED = 0.04, 0.2
 """The probability that a client leaves before its request has a response, and the same probability if requests run in
 slices."""
@@ -455,8 +455,8 @@ class World:
         self._tick(self.now + ms)
 
     def advance_in_slices(self, ms: int, *, moved: bool) -> None:
-        """Let time pass, or if `moved`, move the clock. Timers that are due in the last hour are left to the next steps, as a
-        server leaves them if they take long."""
+        """Let time pass, or if `moved`, move the clock. The timers of the last hour run only in the next steps, as in a server
+        whose timers take long."""
         self.say(f"{ms} ms pass")
         self.settle()
         if ms > STEP_MS:

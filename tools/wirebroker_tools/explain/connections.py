@@ -267,8 +267,8 @@ class MissingCoordinators(Detector):
 
 
 def _rows_of(choice: str, lost: dict[int, Outage]) -> str:
-    """Returns a filter that selects the responses about a group or a transactional id, and the connections to its coordinators
-    that were lost."""
+    """Returns a filter that selects the responses about a group or a transactional id, and the lost connections to its
+    coordinators."""
     closed = "".join(f" or (change=closed node={node})" for node in lost)
     return f"({choice} event=reply){closed}" if closed else f"{choice} event=reply"
 

@@ -190,7 +190,7 @@ class Refusals(Detector):
         self._closed: Known[int, bool] = Known(bool)
         """The connections that were closed."""
         self._denied: Known[tuple[str, str], bool] = Known(bool)
-        """The pairs of a principal and a type of resource that rows about denied operations have."""
+        """The principal and the type of resource in each row about a denied operation."""
         self._logins: Known[str, bool] = Known(bool)
         """The hosts with failed logins."""
 

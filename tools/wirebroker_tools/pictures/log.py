@@ -162,8 +162,8 @@ def log(rows: Sequence[Numbered], first: int, width: int, of: str) -> Picture:
 
 
 def _read(rows: Sequence[Numbered], first: int, name: str, share: int) -> Story:
-    """Collects the events of a partition. Up to `share` batches may share the mark of a batch if they were stored directly
-    after it."""
+    """Collects the events of a partition. The batches that were stored directly after a batch may share its mark, but only up
+    to `share` batches."""
     topic, _, index = name.rpartition("-")
     partition = int(index) if index.isdigit() else -1
     story, open_, struck, transactional = Story(), {}, {}, {}  # type: ignore[var-annotated]
