@@ -171,10 +171,18 @@ def _no_transaction_hangs(world: World, partition: Partition) -> None:
 
 def _waiting(world: World) -> list[Sent]:
     """Returns the requests that wait for a response. As in Kafka, a JoinGroup or SyncGroup gets no response after the same
-    member has sent another one."""
+    member has sent another one, and a SyncGroup gets no response after its member was removed."""
     waiting = [link.awaited[0] for link in world.links.values() if link.awaited]
+    waiting = [each for each in waiting if each.api != "SyncGroup" or not _was_removed(world, each.request)]
     latest = {_of_member(each): each for each in world.history}
     return [each for each in waiting if _of_member(each) is None or latest[_of_member(each)] is each]
+
+
+def _was_removed(world: World, request: Any) -> bool:
+    """Tells whether a LeaveGroup has removed the member of a request."""
+    group = world.engine.groups.groups.get(request.group_id)
+    leaves = any(sent.api == "LeaveGroup" and sent.request.group_id == request.group_id for sent in world.history)
+    return leaves and (group is None or request.member_id not in group.members)
 
 
 def _of_member(sent: Sent) -> tuple[str, str, str] | None:

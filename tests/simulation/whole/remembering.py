@@ -125,12 +125,13 @@ def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], af
         return True  # a start creates the internal topics that were deleted
     if key[0] in ("directory", "replicas", "reassignment"):  # a start completes reassignments
         return ("reassignment", *(key[2:4] if key[0] == "directory" else key[1:3])) in before
-    if key[0] in ("group", "members") and key not in after:  # the log has no record of a group without members and offsets
-        (_, members), offsets = (
+    if key[0] in ("group", "members") and key not in after:
+        # The log has no record of a group that a commit of offsets has created, until the group's first rebalance has ended.
+        (state, members), offsets = (
             before.get(("members", key[1]), ("", {})),
             [each for each in before if each[:2] == ("offset", key[1])],
         )
-        return not members and not offsets
+        return (not members or state in ("PreparingRebalance", "CompletingRebalance")) and not offsets
     states = {told[3] for fact, told in before.items() if fact[0] == "transaction"}
     ending = not states.isdisjoint(("PrepareCommit", "PrepareAbort"))
     if key[0] == "offset":  # a start writes the missing markers of a transaction that commits the offset
