@@ -20,7 +20,6 @@ from kafkawire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from wirebroker.apis.exchange import Exchange, Offload, Steps
-from wirebroker.common.java_texts import length
 from wirebroker.common.slices import SLICE, pauses
 from wirebroker.core.cluster import Topic
 from wirebroker.core.groups.commit import Commit
@@ -109,6 +108,7 @@ def _read(
     unknown: dict[TopicName, list[Any]] = {}
     known: list[Known] = []
     pause, release = pauses(), exchange.cluster.configs.release
+    metadata_error = exchange.engine.groups.commits.metadata_error
     for named in request.topics:
         yield from pause()
         topic = exchange.cluster.find_topic(named.name, named.topic_id)
@@ -122,7 +122,7 @@ def _read(
                 refused = response(partition_index=index, error_code=code)
                 unknown.setdefault((named.name, named.topic_id), []).append(refused)
                 continue
-            error = metadata_error(partition.committed_metadata, exchange)
+            error = metadata_error(partition.committed_metadata)
             known.append(Known(topic, named, partition, error))
             if not error:
                 commit.add((topic.name, index), committed(partition))
@@ -164,13 +164,6 @@ def _error(request: OffsetCommitRequest, exchange: Exchange, where: list[tuple[b
         request.group_id, by, exchange.version, exchange.now, where
     )
     return error or groups.commits.log_error(request.group_id)
-
-
-def metadata_error(metadata: str | None, exchange: Exchange) -> ErrorCode:
-    """Returns OFFSET_METADATA_TOO_LARGE if the metadata are too long, else NONE."""
-    if metadata and length(metadata) > exchange.cluster.configs.integer("offset.metadata.max.bytes"):
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    return ErrorCode.NONE
 
 
 def _encode_batch(commit: Commit) -> Generator[Offload, Any, bytes | None]:

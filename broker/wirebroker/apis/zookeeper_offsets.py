@@ -21,7 +21,6 @@ from kafkawire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from wirebroker.apis.exchange import Exchange
-from wirebroker.common.java_texts import length
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -46,8 +45,8 @@ def commit(request: OffsetCommitRequest, exchange: Exchange) -> OffsetCommitResp
 def _committed(group: str, topic: str, requested: OffsetCommitRequestPartition, exchange: Exchange) -> ErrorCode:
     if not exchange.cluster.configs.release.has_zookeeper:
         return ErrorCode.UNSUPPORTED_VERSION
-    if length(requested.committed_metadata or "") > exchange.cluster.configs.integer("offset.metadata.max.bytes"):
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    if error := exchange.engine.groups.commits.metadata_error(requested.committed_metadata):
+        return error
     if not group:
         return ErrorCode.UNKNOWN_SERVER_ERROR  # an empty text cannot name a node in ZooKeeper
     exchange.engine.groups.zookeeper_offsets[group, topic, requested.partition_index] = requested.committed_offset

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 from kafkawire.errors import ErrorCode
+from wirebroker.common.java_texts import length
 from wirebroker.common.slices import SLICE
 from wirebroker.core.cluster import GROUP_TOPIC
 from wirebroker.core.groups.commit import Commit, offset_tombstone
@@ -31,6 +32,12 @@ class OffsetManager:
         """Returns COORDINATOR_NOT_AVAILABLE if the partition with the group's records cannot be written, because the partition
         has no leader or too few in-sync replicas. Otherwise returns NONE."""
         return self._cluster.coordinator_log_error("group", group_id)
+
+    def metadata_error(self, metadata: str | None) -> ErrorCode:
+        """Returns OFFSET_METADATA_TOO_LARGE if an offset's metadata are too long, else NONE."""
+        if metadata and length(metadata) > self._cluster.configs.integer("offset.metadata.max.bytes"):
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return ErrorCode.NONE
 
     def error(
         self, group_id: str, by: Committer, version: int | None, now: int, where: Iterable[tuple[bytes, int]] = ()
