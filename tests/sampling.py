@@ -81,8 +81,8 @@ KINDS = {
 
 
 class Duty(NamedTuple):
-    """Work of `.ci/run` other than the tests. It is done on each push that changes a path that matches `code`, and also on one
-    of `turns` other pushes."""
+    """Work of `.ci/run` other than the tests. A push does this work if it changes a path that matches `code`. Of all other
+    pushes, one in `turns` does it."""
 
     turns: int
     code: str

@@ -286,7 +286,7 @@ def _is_another_topic(one: bytes, other: bytes) -> bool:
 def findings_of(
     seen: Seen, ranges: Mapping[Key, tuple[int, int]], began_ms: int, passed: Mapping[Step, int] | None = None
 ) -> Iterator[Finding]:
-    """Returns the findings about groups. `ranges` has each partition's log start and end, as they were at `began_ms` or later;
+    """Returns the findings about groups. `ranges` has each partition's log start and end, as they were at `began_ms` or later.
     For groups with a known pipeline, `passed` has the number of inputs that each jump has passed, and that have no output."""
     for before, commit, _ in seen.back:
         if (commit.topic, commit.partition) in ranges:

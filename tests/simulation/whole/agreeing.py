@@ -105,7 +105,7 @@ def _metadata(engine: Engine) -> None:
 
 
 def _written(engine: Engine) -> None:
-    """Checks that the metadata on the disk is that of the cluster, unless a write is pending."""
+    """Checks that the metadata on the disk equals the metadata of the cluster, unless a write is pending."""
     changes = engine.store and engine.store._changes
     if changes and changes._versions == _versions(engine.cluster) and not engine.cluster.decisions.pending:
         written, image = changes._metadata.image, changes._image()

@@ -79,8 +79,8 @@ def _pending(offsets: OffsetStore) -> dict[str, Any]:
 
 
 def _without_times(transactions: Mapping[str, Transaction]) -> dict[str, Any]:
-    """Returns the transactions without their times, which move when the clock is set back, and without the partitions of
-    ending ones, because the log does not have which partitions already have markers."""
+    """Returns the transactions without their times, because these move when the clock is set back. Transactions that are ending
+    are returned without partitions, because the log does not record which partitions already have the marker."""
     changing: dict[str, Any] = {"updated": 0, "started": 0, "marked": {}}
     return {
         name: astuple(replace(each, **changing, partitions=set() if each.state.ending else each.partitions))

@@ -268,7 +268,8 @@ def _joined(one: Mapping[bytes, Prepared], other: Mapping[bytes, Prepared]) -> d
 
 
 def _initialized(held: Preparation, ended: Mapping[bytes, Prepared], done: Mapping[bytes, Prepared]) -> Preparation:
-    """Returns `held` after the initialization of the partitions in `ended` has ended, successfully for those in `done`."""
+    """The initialization of the partitions in `ended` has ended, and the partitions in `done` are initialized. Returns `held`
+    after this change."""
     left = {}
     for topic_id, each in held.initializing.items():
         known = ended.get(topic_id)
