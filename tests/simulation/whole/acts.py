@@ -229,6 +229,8 @@ def _deed(name: str, owner: str, parameters: list[inspect.Parameter]) -> Act:
         world.expects_closes = True
         holder = next(each for each in HOLDERS if each.__name__ == owner)
         getattr(holder, name)(Doer(world.engine), *positional, **named)
+        if name == "create_topic":  # the clients know the new topic's id, as after a Metadata
+            world.speaker.symbols.topic(given["name"], world.engine.cluster.topics[given["name"]].topic_id)
         world.engine.controller.finish()
         return _about(given, name)
 

@@ -166,6 +166,8 @@ class World:
         """The kind of the present step. If a subject has sent a request of another kind than the step's, this is that other
         kind."""
         self._faulty = 0
+        self._names: dict[bytes, str] = {}
+        """The names of all topics by id, also of deleted topics."""
         self.following = Following()
         self.sessions, self.readers = Sessions(), Readers()
         self.done = Done(self)
@@ -353,14 +355,14 @@ class World:
         self.readers.sent(self, sent)
         link.arrived.append(frame)
         link.awaited.append(sent)
-        names = {topic.topic_id: topic.name for topic in self.engine.cluster.topics.values()}
+        self._names |= {topic.topic_id: topic.name for topic in self.engine.cluster.topics.values()}
         leaving = LEAVING_SLICED if self.setting.sliced else LEAVING
         if not (self.judging or self.setting.planned) and chance.random() < leaving:
             self.settle(chance.randint(0, LONGEST_SLICED))
             if self.links.get(Where(link.number, link.node)) is link:
                 self.say(f"[{link.number}→{node}] leaves")
                 self.leave(Where(link.number, link.node))
-        return things_of(sent.api, asked.message, names)
+        return things_of(sent.api, asked.message, self._names)
 
     def _inform(self, request: Any, chance: Random) -> None:
         """Sets the present leader epoch in most requests that have a leader epoch, and existing paths of directories."""
