@@ -29,6 +29,7 @@ from simulation.whole.remembering import remembers, restarting
 from simulation.whole.settling import groups_settle
 from simulation.whole.shown import shown
 from wirebroker.core.elections import NO_LEADER
+from wirebroker.core.groups.modern import ModernGroup
 from wirebroker.core.producers import open_since
 from wirebroker.core.transactions.transaction import TransactionState
 
@@ -109,12 +110,14 @@ def finish(world: World) -> None:
 
 def grows(world: World) -> None:
     """Adds partitions to a topic, and restarts the brokers before the groups notice the new partitions."""
-    chance = Random(f"grows {world.setting.seed}")
-    name = chance.choice(["t", "u"])
-    if (topic := world.engine.cluster.topics.get(name)) is not None and chance.random() < 0.4:
+    chance, groups = Random(f"grows {world.setting.seed}"), world.engine.groups.groups.values()
+    subscribed = {name for group in groups if isinstance(group, ModernGroup) for name in group.topics()} & {"t", "u"}
+    name = chance.choice(sorted(subscribed) or ["t", "u"])
+    often = 0.8 if subscribed and world.setting.data else 0.4  # only brokers with files read the groups again
+    if (topic := world.engine.cluster.topics.get(name)) is not None and chance.random() < often:
         request: Any = plain("CreatePartitions", topics=[{"name": name, "count": len(topic.partitions) + 1}], timeout_ms=1000)
         world.done.learn("CreatePartitions", request, world.ask(request, 3), 3)
-    if chance.random() < 0.4:
+    if chance.random() < often:
         world.expects_closes = True
         restart = world.start_again if world.setting.data else partial(world.engine.restart, now=world.now)
         restarting(world, chance.choice(["clean", "kill"]), restart)
