@@ -81,8 +81,8 @@ KINDS = {
 
 
 class Duty(NamedTuple):
-    """Work of `.ci/run` other than the tests. A push does this work if it changes a path that matches `code`. Of all other
-    pushes, one in `turns` does it."""
+    """Work of `.ci/run` other than the tests. A push does this work if it changes a path that matches `code`. One in `turns` of
+    all other pushes does this work, too."""
 
     turns: int
     code: str

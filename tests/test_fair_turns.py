@@ -77,7 +77,7 @@ Turn = Callable[[], object]
 
 
 def turns(where: World, link: Link, request: Message, version: int) -> Iterator[Turn]:
-    """Yields the turns of the engine for a request, from its arrival until it has its response or waits."""
+    """Yields the turns of the engine for a request, from its arrival until the request has its response or waits."""
     engine, now = where.broker.engine, where.broker.clock.now()
     frame = memoryview(frame_of(request, version))
     yield lambda: engine.receive(link.connection, frame, now)

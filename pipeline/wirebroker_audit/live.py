@@ -120,7 +120,7 @@ class LiveState:
         return self._batches.all()
 
     def runs(self) -> DataFrame:
-        """Returns the runs of all batches that still count, from the log start offset on."""
+        """Returns the runs of all batches that still count, without batches before the log start offset."""
         runs, starts = self._runs.all(), self._runs.log_starts()
         return runs if starts is None else from_log_starts(settled(runs), self.batches(), starts)
 

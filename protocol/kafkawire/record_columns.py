@@ -16,9 +16,9 @@ _ODD = bytes(range(1, 256, 2))
 _LAST, _NOT_LAST = bytes(range(128)), bytes(range(128, 256))
 """The byte values that can end a varint, and the byte values after which a varint continues."""
 _ONE_BYTE = bytes(number << 1 for number in range(1 << 6))
-"""All varints of one byte. The index of a varint is the number that it encodes."""
+"""All varints of one byte: the byte at the index n encodes the number n."""
 _LOW_OF_TWO = bytes(number << 1 & 127 | 128 for number in range(1 << 13))
-"""The first bytes of the two-byte varints. The index of a byte is the number that the varint encodes."""
+"""The first bytes of the two-byte varints: the varint with the byte at the index n encodes the number n."""
 _HIGH_OF_TWO = bytes(number >> 6 for number in range(1 << 13))
 _NUMBERS = {1: (_ONE_BYTE,), 2: (_LOW_OF_TWO, _HIGH_OF_TWO)}
 """For each size of a varint: the columns that the offset deltas 0, 1, 2 … form in a run."""

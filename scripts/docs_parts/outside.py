@@ -1,8 +1,8 @@
 """Adds files from outside of docs/ to the site as pages, and adapts the links to them. MkDocs calls these functions; mkdocs.yml
 names this file.
 
-A link in a page is relative to the page's file, so that it also works on GitHub. Of the files outside of docs/, the site has
-the files that `PAGES` names. A link to any other file becomes plain text, because the site does not have the file.
+A link in a page is relative to the page's file, so that it also works on GitHub. The site has those files outside of docs/ that
+`PAGES` names. A link to any other file outside becomes plain text, because the site does not have the file.
 """
 
 from __future__ import annotations

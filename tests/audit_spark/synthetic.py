@@ -425,7 +425,7 @@ FAULTS: tuple[Callable[[Writer], None], ...] = (
 
 
 def torn_tail(log: Writer) -> None:
-    """The last batch is not complete. This fault fits only at the end of a log."""
+    """The last batch is not complete. Only the end of a log can have this fault."""
     at = log.data(8015)
     log.fault("torn_tail", -1, at)
     raw = log.pieces[-1]
@@ -433,13 +433,13 @@ def torn_tail(log: Writer) -> None:
 
 
 def unwritten(log: Writer) -> None:
-    """A power failure has left zeros in the place of new batches. This fault fits only at the end of a log."""
+    """A power failure has left zeros in the place of new batches. Only the end of a log can have this fault."""
     log.fault("torn_tail", -1, log.offset)
     log.pieces.append(bytes(log.rng.randint(1, 5000)))
 
 
 def zeros(log: Writer) -> None:
-    """The last segment ends with unused preallocated space, which is not a fault. Such space fits only at the end of a log."""
+    """The last segment ends with unused preallocated space, which is not a fault. Only the end of a log can have such space."""
     begin = log.segments[-1][1] if log.segments else 0
     log.pieces.append(bytes(-sum(map(len, log.pieces[begin:])) % (1 << 20)))
 

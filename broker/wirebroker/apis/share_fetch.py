@@ -584,7 +584,7 @@ class ShareFetch:
 
 
 def _read(held: Held, limit: int, at_least_one: bool) -> Read:
-    """Read the first batches from the next offset of a share partition on."""
+    """Read the first batches of a share partition, beginning at its next fetch offset."""
     partition, offset = held.partition, held.share.next_fetch_offset()
     if not partition.log_start_offset <= offset <= partition.log_end_offset:
         return Read(offset, None)

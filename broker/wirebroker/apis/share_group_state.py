@@ -122,7 +122,7 @@ def handle(request: Any, exchange: Exchange) -> Steps:
 
 
 def _negative_epoch(each: Any, epochs: tuple[str, ...], exchange: Exchange) -> Refusal | None:
-    """Returns the refusal of a partition with a negative epoch, or None. A negative partition index is refused elsewhere."""
+    """Returns a refusal if the partition has a negative epoch, else None. A negative partition index is refused elsewhere."""
     if each.partition < 0 or not REFUSES_NEGATIVE_EPOCHS.of(exchange.cluster.configs.release):
         return None
     for epoch in epochs:

@@ -45,7 +45,7 @@ class Bounds(NamedTuple):
     internal: bool = False
     """Tells whether the topic is a coordinator's topic, in which Kafka writes all transactional batches with sequence 0."""
     now: int = -1
-    """the present time in ms since the epoch, for the duration of open transactions; −1 stands for the latest timestamp of the
+    """the present time in ms since the epoch, up to which open transactions last; −1 stands for the latest timestamp of the
     log"""
 
 

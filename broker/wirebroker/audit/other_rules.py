@@ -39,7 +39,7 @@ class WhatIf:
     records: int = 0
     """the number of records that would be stored"""
     state_bytes: int = 0
-    """the size of the validator's final state of all producers"""
+    """the size of the validator's states of all producers after the last arrival"""
     saved: list[ProduceRow] = field(default_factory=list)
     """retries that were not recognised, and are recognised under these rules"""
     lost: list[ProduceRow] = field(default_factory=list)

@@ -52,8 +52,7 @@ class Rules:
         return (place > 0) & (lower_epoch >= 0) & (lower_epoch < epoch)
 
     def is_unexplained(self, missing: Any, holes: Any) -> Any:
-        """Tells whether a gap is unexplained, because more sequences are `missing` between two batches than `holes` can
-        explain.
+        """Tells whether a gap is unexplained: more sequences are `missing` between two batches than `holes` can explain.
 
         `holes` is the number of offsets that compaction or damage removed between the two batches.
         """

@@ -68,9 +68,9 @@ class LastingFile:
     Each piece is written immediately and whole, so that a killed process loses no piece.
 
     Each file begins with `start`. Log messages call the contents `what`. With `replaces`, an existing file is emptied, or
-    rotated if there is a rotation. If a write fails, the log reports the failure, and the file keeps its whole pieces. Writing
-    is tried again with the first piece after `RETRY_MS`. Writing to a special file such as a pipe is not tried again. A pipe
-    needs a reader before it is opened. Raises OSError.
+    rotated if there is a rotation. If a write fails, the log reports the failure, and the file keeps its whole pieces. After
+    `RETRY_MS`, the log tries to write the next piece. Writing to a special file such as a pipe is not tried again. A pipe needs
+    a reader before it is opened. Raises OSError.
     """
 
     def __init__(

@@ -654,8 +654,8 @@ class Cluster:
         return None if index is None else self.partition(COORDINATOR_TOPICS[kind], index)
 
     def coordinator_log_error(self, kind: str, key: str) -> ErrorCode:
-        """Returns COORDINATOR_NOT_AVAILABLE if the coordinator cannot write to its log, because the log has no leader or too
-        few in-sync replicas; else NONE."""
+        """Returns COORDINATOR_NOT_AVAILABLE if the coordinator's log has no leader or too few in-sync replicas: then the
+        coordinator cannot write. Otherwise returns NONE."""
         log = self.coordinator_log(kind, key)
         unavailable = log is not None and (log.leader == NO_LEADER or log.replication.too_few)
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if unavailable else ErrorCode.NONE

@@ -112,7 +112,8 @@ class Alteration:
         """Make all changes. If one change is invalid, make no change. Returns the Refusal of an invalid change, else None. With
         `validate_only`, only check the changes.
 
-        `controller_fails` tells whether `fails_controller` is True for any resource of the request.
+        With `controller_fails`, the controller refuses the change, because a change in the same request fails the controller
+        (see `fails_controller`).
         """
         refusal = self._on_broker()
         if refusal is not None:

@@ -151,8 +151,8 @@ class Controller:
         self.finish()
 
     def balance(self, now: int) -> Idle:
-        """Make each preferred replica that is in sync the leader again (maybeBalancePartitionLeaders). Returns None if a leader
-        changes, else NEVER."""
+        """Make each preferred replica that is in sync the leader again (maybeBalancePartitionLeaders). Returns None if this
+        changes a leader, else NEVER (see `Idle`)."""
         self.finish()
         alive = self._cluster.alive
         led_by_others = [each for each in self._cluster.partitions() if each.leader != (first := each.replicas[0])

@@ -148,8 +148,8 @@ def _refusal(update: Update, feature: Feature | None, level: int, who: str, rele
 
 
 def _lower_metadata_refusal(level: int, wanted: int, kind: int, release: Release) -> str:
-    """Returns in Kafka's words why metadata.version cannot go down to the wanted level. Returns "" if no level in between has
-    changed the records of the metadata, so that metadata.version can go down."""
+    """Returns in Kafka's words why metadata.version cannot go down to the wanted level. Returns "" if metadata.version can go
+    down: no level in between has changed the records of the metadata."""
     if wanted >= OLDEST_METADATA.of(release) and SAME_METADATA.issuperset(range(wanted + 1, level + 1)):
         return ""
     why = "Refusing to perform the requested downgrade because it might delete metadata information."

@@ -24,7 +24,7 @@ KEEPS_FETCH_EPOCHS = since("2.5", "a fetch session remembers the leader epoch th
 KEPT_MS = 120_000
 """A session that was not used for this time in ms may be evicted for a new session (min.incremental.fetch.session.eviction.ms).
 
-A new session with more partitions may also evict a session that is in use, if that session has existed for this time.
+A new session with more partitions may also evict a session that is in use, but is older than this time.
 """
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 NO_EPOCH = -1

@@ -78,7 +78,7 @@ class LogDirs:
         return self.paths(node_id) if ALL in names else names
 
     def takes_replicas(self, node_id: int) -> bool:
-        """Tells whether this broker has a directory that accepts new replicas, because the directory is not cordoned."""
+        """Tells whether this broker has a directory that is not cordoned, and so accepts new replicas."""
         cordoned = self.cordoned(node_id)
         return not cordoned or any(path not in cordoned for path in self.paths(node_id))
 

@@ -343,10 +343,10 @@ class Partition:
     ) -> ErrorCode | Verification | None:
         """Decide whether the transaction coordinator must verify a transactional batch before it is appended.
 
-        Returns None if no verification is needed, because the producer's transaction is already open here. Returns a
-        Verification if the coordinator must verify the batch. If the coordinator confirms the transaction, the caller appends
-        the batch with `verified` set. The partition remembers the Verification until the batch is stored. Returns
-        INVALID_PRODUCER_EPOCH if the epoch is old.
+        Returns None if the producer's transaction is already open here: then no verification is needed. Returns a Verification
+        if the coordinator must verify the batch. If the coordinator confirms the transaction, the caller appends the batch with
+        `verified` set. The partition remembers the Verification until the batch is stored. Returns INVALID_PRODUCER_EPOCH if
+        the epoch is old.
         """
         state = self.producers.get(producer_id)
         if state is not None:

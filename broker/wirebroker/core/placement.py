@@ -10,7 +10,7 @@ from wirebroker.core.refusals import Refusal
 
 
 def assignment_error(broker_ids: Sequence[int], factor: int | None, cluster: Cluster) -> Refusal | None:
-    """Returns the refusal of these replicas of one partition, or None. `factor` is the number of replicas of the other
+    """Returns a refusal if a partition may not have these replicas, else None. `factor` is the number of replicas of the other
     partitions, if known."""
     manual = "The manual partition assignment includes"
     if not broker_ids:
@@ -33,8 +33,8 @@ def assignment_error(broker_ids: Sequence[int], factor: int | None, cluster: Clu
 
 
 def all_down(broker_ids: Sequence[int], partition: int, cluster: Cluster) -> Refusal | None:
-    """Returns the refusal of a new partition if all its brokers are down, so that no broker could lead the partition. Otherwise
-    returns None."""
+    """Returns a refusal if all brokers of a new partition are down: then no broker could lead the partition. Otherwise returns
+    None."""
     if any(map(cluster.alive, broker_ids)):
         return None
     return Refusal(

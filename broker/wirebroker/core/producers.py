@@ -36,7 +36,7 @@ _QUICK = struct.Struct(">h12xBi")
 _BATCH = struct.Struct(">iqiq")
 """last sequence, last offset, offset delta, timestamp"""
 _NEXT = struct.Struct(">iqiqiq")
-"""the part of the head that the next batch in order changes, and then the entry of this batch"""
+"""the last two fields of the head, which the next batch in order changes, and then the entry of this batch"""
 _START = _HEAD.size
 _POISONED = 1
 _OPEN = 2

@@ -84,8 +84,8 @@ class deed:
 
     `result` is the name of the field in which the endpoint returns the result. With `shows`, the endpoint instead returns the
     state with this name in `wirebroker.control.deeds.SHOWN`. `problems` maps each status that reports a problem to the reason.
-    If the deed raises a ValueError that is not an `Unfit`, the endpoint responds with the status 409 if `impossible` is given,
-    else with 422. With `settles`, the elections that the deed begins are done before the caller continues.
+    If the deed raises a ValueError that is not an `Unfit`, the endpoint responds with the status 422, or with 409 if
+    `impossible` is given. With `settles`, the elections that the deed begins are done before the caller continues.
     """
 
     method: str = ""

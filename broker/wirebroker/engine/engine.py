@@ -680,7 +680,7 @@ class Engine:
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
         """Handle the deletion of a topic. If the topic is a coordinator's internal topic, the coordinator forgets its state.
-        For other topics, `groups.forget_topics` will forget the offsets that groups have committed for the topic.
+        For any other topic, `groups.forget_topics` will forget the offsets that groups have committed for it.
         """
         if topic == GROUP_TOPIC:
             self.groups.log_deleted()

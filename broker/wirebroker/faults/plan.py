@@ -146,7 +146,7 @@ class FaultPlan:
             self._let_go(held, self.host.now)
 
     def unfired(self) -> list[Rule]:
-        """Returns the rules that never fired: first the unloaded rules, then the loaded rules."""
+        """Returns the rules that never fired: first the rules that were unloaded, then the rules that are still loaded."""
         return [*self._unloaded_unfired, *(rule for rule in self.rules if not rule.fired)]
 
     def succeed(self, earlier: FaultPlan) -> None:

@@ -96,7 +96,7 @@ class Side(asyncio.BufferedProtocol):
         self._host = host
         self._reading = True
         self.congested = False
-        """Tells whether more than WRITE_HIGH_WATER bytes wait to be sent, because the peer does not read."""
+        """Tells whether more than WRITE_HIGH_WATER bytes wait to be sent. If so, the peer does not read."""
         self.reserved = 0
         """The number of bytes that are reserved for the large frame that is arriving."""
 

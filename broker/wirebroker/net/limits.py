@@ -88,8 +88,7 @@ class Limits(Generic[C]):
     # Connections
 
     def opened(self, protocol: C) -> bool:
-        """Count a new connection. Returns False if the connection is not served now, because it has to wait in line or was
-        closed."""
+        """Count a new connection. Returns False if the connection is not served now: it has to wait in line, or was closed."""
         node_id, client = protocol.node_id, protocol.client_host
         most = _override(self.configs.text("max.connections.per.ip.overrides"), client)
         if most is None:

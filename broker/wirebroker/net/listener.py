@@ -96,8 +96,8 @@ def is_loopback(host: str) -> bool:
 
 
 def is_own(address: Address) -> bool:
-    """Tells whether an IP address belongs to this machine. No packet is sent: the system takes the target address as the source
-    address only if the address is its own."""
+    """Tells whether an IP address belongs to this machine. No packet is sent. The socket's source address equals its target
+    address only if the target is this machine."""
     host, port = address
     ip = ipaddress.ip_address(host.partition("%")[0])
     ip = getattr(ip, "ipv4_mapped", None) or ip

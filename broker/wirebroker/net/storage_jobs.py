@@ -73,8 +73,8 @@ class StorageJobs:
         return self._syncing or self._pause is not None
 
     def _begin(self, job: Job) -> None:
-        """Sync in the thread. The effects that wait now belong to writes before this sync. Later effects wait for the next
-        sync."""
+        """Sync in the thread. The effects that already wait belong to writes before this sync, and wait for this sync. Later
+        effects wait for the next sync."""
         self._syncing = True
         self._waiting = []
         held = self._engine.take_effects()

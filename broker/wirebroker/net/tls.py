@@ -1,4 +1,4 @@
-"""TLS of listeners: reads certificates from files or creates them, and words the reasons of failed handshakes."""
+"""TLS of listeners: reads certificates from files or creates them, and describes the reasons of failed handshakes."""
 
 from __future__ import annotations
 

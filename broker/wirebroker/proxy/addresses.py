@@ -45,8 +45,8 @@ def carries_addresses(key: int, version: int) -> bool:
 
 
 def names_no_node(response: memoryview, version: int) -> bool:
-    """Tells whether a response to Produce (version 10 or newer) names no node, because it has no tagged field. `response`
-    includes the size field.
+    """Tells whether a response to Produce (version 10 or newer) has no tagged field. Then it names no node. `response` includes
+    the size field.
 
     The proxy does not have to decode such a response. Nearly all responses are of this kind, and decoding is the slowest part
     of forwarding. If the check would take long, the function also returns False.

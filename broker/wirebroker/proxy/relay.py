@@ -156,7 +156,8 @@ class Relay:
         self._responses = Way(self._broker, self.pass_responses, self._look_at_response, self._take_response, self._send_bytes)
         self._awaited: deque[Awaited] = deque()
         self._tokens = False
-        """Tells whether the client may send SASL tokens without a header, because it has sent version 0 of SaslHandshake."""
+        """Tells whether the client may send SASL tokens without a header. A client may do this after version 0 of
+        SaslHandshake."""
         self.flow = PASSING
         self.broker_has_sent = False
         """Tells whether the broker has sent anything."""

@@ -152,8 +152,8 @@ class Deadlines:
             known.began = 0
 
     def wrote(self, producer_id: int, code: int, now: int) -> int:
-        """Note the response to a transactional batch. Returns the transaction timeout if it explains the error, because the
-        transaction was open for longer; otherwise 0.
+        """Note the response to a transactional batch. Returns the transaction timeout if the transaction was open for longer,
+        which explains the error; otherwise 0.
         """
         known = self._known.get(producer_id)
         if known is None:

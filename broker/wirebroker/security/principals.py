@@ -37,7 +37,7 @@ _STRINGS = (0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E)
 hexadecimal digits."""
 _VERSION = 0xA0
 _SUBJECT = 4
-"""The index of the subject among a certificate's fields, without the version."""
+"""The index of the subject among a certificate's fields, if the version is not counted."""
 _MANY = 0x80
 """If the first byte of a length has at least this value, the length is in the following bytes, and the first byte gives their
 number."""

@@ -20,7 +20,7 @@ PLACE, OUTCOME = 20, 9
 
 
 def has_colour(stream: TextIO) -> bool:
-    """Tells whether to write in colour, because the stream is a terminal and NO_COLOR is not set."""
+    """Tells whether to write in colour: the stream must be a terminal, and NO_COLOR must not be set."""
     return stream.isatty() and "NO_COLOR" not in os.environ
 
 

@@ -84,8 +84,8 @@ def left_out(hidden: DataFrame | None, starts: Sequence[tuple[str, int, int]]) -
 def odd_names(stored: DataFrame, wanted: DataFrame, left_out: LeftOut, count: int) -> DataFrame:
     """Returns the hashes of the odd names, each with the number of its rows in `stored` and in `wanted`. A number above 2 may
     be too low. A name is also odd if the journal and the log have different partitions for it, or if sending was reported as
-    failed. `count` is the approximate number of all rows. Filters of `stored` and `wanted` are ignored if their files can be
-    read directly."""
+    failed. `count` is the approximate number of all rows. If the files of `stored` and `wanted` can be read directly, filters
+    on the two tables are ignored."""
     buckets = max(1, min(count // BUCKET, MOST_BUCKETS))
     if left_out.many is not None:
         stored = settled(stored.select(*_COLUMNS, *left_out.columns).join(left_out.many, [*AT], "left_anti"))
@@ -180,7 +180,8 @@ MOST_PICKED = 1_000_000
 
 
 def picked(rows: DataFrame, odd: DataFrame) -> DataFrame:
-    """Returns the rows whose hash is in `odd`. Filters of `rows` are ignored if the files can be read directly."""
+    """Returns the rows whose hash is in `odd`. If the files of `rows` can be read directly, filters on the table are
+    ignored."""
 
     def joined() -> DataFrame:
         return rows.join(odd.select("hash"), ["hash"], "left_semi")

@@ -29,7 +29,7 @@ class Pipeline:
     """the part that an input and its outputs have in common; None if they share only a transaction"""
     table: Description | None = None
     match_out: Part | None = None
-    """the part of an output that holds the identity of its input; None if outputs hold it in the part `match`, like inputs"""
+    """the part of an output that holds the identity of the output's input; None: the part `match`, as in inputs"""
     group: str | None = None
     fan_out: tuple[int, int | None] = (1, 1)
     """the smallest and the largest number of outputs of an input; None: any number"""

@@ -2,8 +2,8 @@
 order.
 
 Inputs and outputs of a pipeline belong together if they have the same identity. One shuffle by two 64-bit hashes of the
-identity counts both sides of all pipelines; it sorts on disk where needed. Only the records of identities whose counts break a
-pipeline's promise are read again.
+identity counts both sides of all pipelines; it sorts on disk where needed. An identity's records are read again only if its
+counts break a pipeline's promise.
 """
 
 from __future__ import annotations
@@ -289,7 +289,7 @@ class _Comparison:
 
     def _disorder(self) -> DataFrame:
         """Returns the inputs whose first output is stored after the output of a later input with the same key. `later` has the
-        offsets of that later input and its output."""
+        offset of the later input, and the offset of the later input's output."""
         ordered = [number for number, each in enumerate(self.pipelines) if each.order and each.table is None]
         pairs = self.parts.where("ins = 1 AND outs > 0 AND input.key_hash IS NOT NULL").where(ROW.pipeline.isin(ordered))
         keys = ("pipeline", "input.topic", "input.partition", "input.key_hash", "output.topic", "output.partition")

@@ -28,7 +28,8 @@ def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> l
     """Returns transactions without an end, and ends without a beginning.
 
     A damaged batch counts only if it prevents a finding: a damaged marker ends an open transaction, and damaged data can be the
-    beginning of a transaction that has only an end. A damaged batch never begins a transaction that is then reported as open.
+    beginning of a transaction that has only an end. If a damaged batch seems to begin a transaction, this transaction is not
+    reported as open.
     """
     damaged = troubled.where(sf.col("problem").isin(*DAMAGE) & (sf.col("producer_id") >= 0)).withColumn("kind", kind_of_row())
     unsound = damaged.select(*ABOUT, "kind").withColumns({"sound": sf.lit(False), "reach": sf.col("base_offset")})

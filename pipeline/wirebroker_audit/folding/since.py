@@ -109,8 +109,8 @@ class Onward:
     """the partitions whose earlier rows count, with the mark where reading continues"""
     notices: list[str] = field(default_factory=list)
     physical: dict[str, int] = field(default_factory=dict)
-    """Maps the name of a segment in the rows to the base offset in the name of its file. It has only segments whose two names
-    differ."""
+    """For segments whose file has another name than the rows: maps the name in the rows to the base offset in the file's
+    name."""
 
 
 def onward(state: ReportState, folders: Sequence[PartitionFolder], pieces: Iterable[Piece]) -> Onward:

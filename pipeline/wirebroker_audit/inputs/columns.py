@@ -2,7 +2,7 @@
 faster.
 
 Only ordinary rows are converted this way. If any row is malformed or unusual, the caller gives the rows to
-`wirebroker.audit.journal` one by one. So only that module decides which journals are valid, and words the errors.
+`wirebroker.audit.journal` one by one. So only that module decides which journals are valid, and only it writes error messages.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ PARTS = pa.schema(
         pa.field("id", pa.string()), pa.field("problem", pa.string()), pa.field("line", pa.binary()),
     ]
 )  # fmt: skip
-"""One row of a journal. `…_form` is the field that holds the key or the value; a malformed row has a `problem` and, in a file
-of lines, the `line`. `shown` is null if the row has only a hash of its value."""
+"""One row of a journal. `key_form` and `value_form` are the names of the journal's fields that hold the key and the value. A
+malformed row has a `problem` and, in a file of lines, the `line`. `shown` is null if the row has only a hash of its value."""
 _NAMED = with_hashes(PARTS)
 _TOLD = pa.schema([pa.field(name, pa.int64()) for name in ("rows", "ids", "problems")])
 COLUMNS = ("topic", "partition", "key", "value_hash", "acknowledged", "producer", "shown")

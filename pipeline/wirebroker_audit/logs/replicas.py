@@ -1,4 +1,4 @@
-"""Chooses which replica of a partition is read: first by the current topic, then by the newest leader epoch.
+"""Chooses which replica of a partition is read: the replica must belong to the current topic, and the newest leader epoch wins.
 
 The end offset decides only between replicas of the same topic with the same leader epoch. After an unclean election the old
 leader's log reaches farther than the log that the cluster has now. If a broker was down while a topic was deleted and created

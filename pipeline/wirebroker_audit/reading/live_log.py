@@ -76,7 +76,8 @@ class _Reader:
             self.offset = max(last.last_offset, self.offset) + 1
 
     def _is_over(self) -> bool:
-        """Tells whether a response without batches means the end, because compaction removed the last batches."""
+        """Called after a response without batches. Returns True after several such responses if the log is compacted:
+        compaction has removed the log's last batches."""
         self.empty += 1
         if self.empty < EMPTY_RESPONSES:
             return False

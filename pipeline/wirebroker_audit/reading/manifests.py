@@ -12,8 +12,8 @@ from wirebroker_audit.reading.scan import looks_like_batch
 
 
 def why_unreadable(path: Path, manifest: str) -> str:
-    """Returns the reason why the audit cannot read a segment, because the segment is compressed or encrypted. Returns "" if the
-    segment has the bytes that a broker wrote.
+    """Returns the reason why the audit cannot read a segment: the segment is compressed or encrypted. Returns "" if the segment
+    has the bytes that a broker wrote.
 
     The plugin writes the manifest last. Without a manifest, the function looks at the beginning of the segment.
     """

@@ -1,5 +1,5 @@
-"""Reads batches that have a single, uncompressed record: all such batches of a chunk at once. Such batches are small, so
-reading them one by one in Python would be slow."""
+"""Reads batches that have a single, uncompressed record: all such batches of a chunk at once. A log may have very many of these
+small batches, so reading them one by one in Python would be slow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from wirebroker_audit.reading.linker import Array
 from wirebroker_audit.reading.scan import headers_at
 
 LONGEST = 5
-"""This module reads varints of at most this many bytes. The general reader reads a record with a longer varint."""
+"""This module reads varints of at most this many bytes. If a record has a longer varint, the general reader reads the
+record."""
 
 
 class Singles(NamedTuple):

@@ -56,8 +56,8 @@ def junit(summary: Summary, findings: Iterable[Row]) -> str:
 
 
 def sarif(summary: Summary, findings: Iterable[Row]) -> str:
-    """Writes a SARIF run with a rule for each kind of finding and a result for each finding. Whatever could not be read is a
-    notification."""
+    """Writes a SARIF run with a rule for each kind of finding and a result for each finding. The run also has a notification
+    for each thing that could not be read, and for each notice."""
     rules = [
         {"id": kind, "shortDescription": {"text": words}, "defaultConfiguration": {"level": _LEVELS[severity_of(kind)]}}
         for kind, words in KINDS.items()

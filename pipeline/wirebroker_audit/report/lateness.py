@@ -22,7 +22,8 @@ _BARS = (
 
 
 def rows_over_time(topic: str, table: Mapping[str, Any]) -> str:
-    """Draws the rows of one topic by the time in the table, as bars, and the median and the highest lateness, as lines."""
+    """Draws one topic over the time in the table: bars show the number of rows, and lines show the median and the highest
+    lateness."""
     buckets, width = table["topics"][topic]["buckets"], table["bucket_ms"]
     places = [each["begins_at"] / width for each in buckets]
     format = "%m-%d" if width >= DAY else "%H:%M" if width >= 60_000 else "%H:%M:%S"

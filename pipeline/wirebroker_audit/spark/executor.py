@@ -34,7 +34,7 @@ MOST = 4096
 REASON = re.compile(r"(ModuleNotFoundError|ImportError|AttributeError|\w*\.?PicklingError|SyntaxError)\b.*: ")
 """Matches the error of an executor that lacks the driver's packages."""
 JAVA = re.compile(r": (?:[\w$]+\.)+[\w$]+: ")
-"""Matches the name of a Java exception's class before the exception's message."""
+"""Matches the class name of a Java exception. In the error, the exception's message follows this name."""
 
 cloudpickle: Any = untyped
 

@@ -46,7 +46,7 @@ class History(NamedTuple):
 
     elections: list[UncleanElection]
     begins_at: int
-    """of the elections at lower offsets of `__cluster_metadata`, only the last election of each partition is known"""
+    """at lower offsets of `__cluster_metadata`, only each partition's last election is known"""
     begins_ms: int
     """The time of the first record at or after `begins_at`; −1 if there is no such record."""
     leader_epoch: int

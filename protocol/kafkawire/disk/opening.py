@@ -25,7 +25,8 @@ LARGEST_LOG = 2**31 - 1
 
 
 def open_plain(path: Path | str, flags: int, mode: int = 0o644) -> int:
-    """Returns the descriptor of a plain file. Raises DamagedFile for a link, a folder, a pipe or a device; OSError."""
+    """Returns the descriptor of a plain file. Raises DamagedFile for a link, a folder, a pipe or a device, and OSError for any
+    other failure."""
     if not _NO_LINKS and os.path.islink(path):
         raise unplain(Path(path), stat.S_IFLNK)
     try:

@@ -69,7 +69,7 @@ ABOUT: dict[str, str] = {}
 """The sort of things that an act is about. Every other act is about the whole cluster."""
 IMPOSSIBLE = (ValueError, LookupError, RuntimeError, OSError)
 NEVER_LACK = frozenset({"snapshot", "restore", "soft reset", "upgrade", "running: restart"})
-"""The acts that concern the whole cluster, so that nothing that they need can be absent."""
+"""The acts that need no topic, no group and no other part of the cluster. So a LookupError in such an act is a defect."""
 
 
 def act(name: str, about: str = CLUSTER) -> Callable[[Act], Act]:

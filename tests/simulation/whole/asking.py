@@ -202,7 +202,7 @@ def _varied(ask: Ask, chance: Random) -> Ask:
 
 
 def _renamed(body: Any, rename: Callable[[str, str], str], field: str = "") -> Any:
-    """Returns a part of a request in which `rename` has changed each text. `rename` gets the field and the text."""
+    """Returns this part of a request with new texts. `rename` gets a field and its text, and returns the new text."""
     if isinstance(body, dict):
         return {name: _renamed(value, rename, name) for name, value in body.items()}
     if isinstance(body, list):
@@ -211,7 +211,7 @@ def _renamed(body: Any, rename: Callable[[str, str], str], field: str = "") -> A
 
 
 def _apart(body: Json, suffix: str) -> Json:
-    """Returns a request in which the names of groups end with this suffix."""
+    """Returns the request, with this suffix added to the names of groups."""
     renamed: Json = _renamed(body, lambda field, text: text + suffix if field in GROUP_FIELDS and text[:1] == "@" else text)
     return renamed
 

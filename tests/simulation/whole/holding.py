@@ -74,7 +74,7 @@ def closed(world: World, sent: Sent | None, reason: str) -> None:
 
 
 def authenticated(world: World, link: Link, response: Any) -> None:
-    """Checks that a session ends when the response to SaslAuthenticate says. Raises Finding."""
+    """Checks that a session ends at the time in the response to SaslAuthenticate. Raises Finding."""
     if lifetime := getattr(response, "session_lifetime_ms", 0):
         ends, expected = link.connection.session.expires_at, world.now + lifetime
         if ends != expected:

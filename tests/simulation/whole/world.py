@@ -457,8 +457,8 @@ class World:
         self._tick(self.now + ms)
 
     def advance_in_slices(self, ms: int, *, moved: bool) -> None:
-        """Let time pass, or if `moved`, move the clock. The timers of the last hour run only in the next steps, as in a server
-        whose timers take long."""
+        """Let time pass, or if `moved`, move the clock. Timers that become due in the last hour of this time do not run yet:
+        they run in the next steps, as in a server whose timers take long."""
         self.say(f"{ms} ms pass")
         self.settle()
         if ms > STEP_MS:

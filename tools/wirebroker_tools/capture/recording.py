@@ -179,7 +179,7 @@ class _Cut:
         self._known = False
         """True if `begins` was already called for the frame at the beginning of the buffer."""
         self._lost = -1
-        """−1 while this direction has recognisable frames. After that, the number of bytes that may still be shown."""
+        """−1 while this direction has recognisable frames, later the number of bytes that may still be shown."""
 
     def rest(self) -> bytes:
         """Returns the bytes of a frame whose end never came; they are hidden if they may be secret."""

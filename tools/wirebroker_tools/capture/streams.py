@@ -85,8 +85,8 @@ class _Side:
         self.ended = False
 
     def take(self, segment: Segment) -> Iterator[Passed]:
-        """Yields the bytes that can be passed on now, because the stream does not wait for earlier bytes any more. Also yields
-        whether bytes are missing before them."""
+        """Yields the bytes that can be passed on now: the stream no longer waits for earlier bytes. Also yields whether bytes
+        are missing before them."""
         sequence = segment.sequence
         if segment.flags & SYN:
             self._next = sequence = (sequence + 1) & _ALL

@@ -28,7 +28,7 @@ PAUSE, WITHIN = 0.02, 10.0
 COORDINATOR_CODES = (14, 15, 16)
 """The errors for a loading, unavailable or wrong coordinator. If a request gets one of these errors, the client repeats it."""
 DESCRIBING = "DescribeTransactions"
-"""Of all APIs, this API shows most about the state of a transaction. Releases before 3.0 do not have it."""
+"""This API shows more about the state of a transaction than any other API. Releases before 3.0 do not have it."""
 _GROUP, _TRANSACTION = 0, 1
 _ENDING = (2, 3)
 """The numbers of the states PrepareCommit and PrepareAbort in the transaction log."""

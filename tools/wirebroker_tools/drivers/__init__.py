@@ -102,7 +102,7 @@ class Producer(Protocol):
         """Close the producer, and wait up to `timeout` seconds for it."""
 
     def crash(self) -> None:
-        """Drop the producer as if its process had died. The producer sends and reports nothing from now on."""
+        """Drop the producer as if its process had died. From now on, the producer neither sends nor reports anything."""
 
 
 class Reader(Protocol):

@@ -94,8 +94,8 @@ class Explanation:
 
     @property
     def blind(self) -> str:
-        """Returns a warning if the trace lacks rows that the detectors need, because its level is too low. Otherwise returns
-        ""."""
+        """Returns a warning if the level of the trace is too low: then the trace lacks rows that the detectors need. Otherwise
+        returns ""."""
         if not self.rows or self._seen & {*LEVELS["exchanges"], *LEVELS["all"]}:
             return ""
         return "The trace has no requests, so most kinds of findings cannot be seen; trace with --trace-level exchanges or all."

@@ -106,8 +106,7 @@ class Tail:
         self._rows.put_nowait(None)
 
     async def next(self) -> Row | None:
-        """Returns the next row. Returns None if there will be no next row, because the broker stops, or because rows were
-        missed."""
+        """Returns the next row. Returns None if the broker stops or rows were missed: then there will be no next row."""
         return await self._rows.get()
 
 

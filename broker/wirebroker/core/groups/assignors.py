@@ -1,6 +1,6 @@
 """The server-side assignors, "uniform" and "range". The assignors run in slices.
 
-From the same former assignment, the assignors compute the same assignment as Kafka's UniformAssignor and RangeAssignor.
+The assignors compute the same assignment as Kafka's UniformAssignor and RangeAssignor, if the former assignment is the same.
 Where Kafka's result depends on the order of Java's hash tables, the assignors use the same order.
 """
 

@@ -125,8 +125,8 @@ class Group(AnyGroup):
         return self.protocol_type == CONSUMER and (self.subscribed is None or topic in self.subscribed)
 
     def deletion_error(self) -> ErrorCode:
-        """Returns NON_EMPTY_GROUP if offsets must not be deleted, because the group has members whose subscriptions the
-        coordinator cannot read; else NONE."""
+        """Returns NON_EMPTY_GROUP if the group has members whose subscriptions the coordinator cannot read: then offsets must
+        not be deleted. Otherwise returns NONE."""
         unreadable = not self.is_empty and self.protocol_type != CONSUMER
         return ErrorCode.NON_EMPTY_GROUP if unreadable else ErrorCode.NONE
 

@@ -29,8 +29,8 @@ class OffsetManager:
     # Committing
 
     def log_error(self, group_id: str) -> ErrorCode:
-        """Returns COORDINATOR_NOT_AVAILABLE if the partition with the group's records cannot be written, because the partition
-        has no leader or too few in-sync replicas. Otherwise returns NONE."""
+        """Returns COORDINATOR_NOT_AVAILABLE if the partition with the group's records has no leader or too few in-sync
+        replicas: then the coordinator cannot write. Otherwise returns NONE."""
         return self._cluster.coordinator_log_error("group", group_id)
 
     def metadata_error(self, metadata: str | None) -> ErrorCode:
@@ -129,7 +129,7 @@ class OffsetManager:
 
     def follow_logs(self, now: int) -> None:
         """For a soft reset: move each committed offset to the end of the partition's log, and forget the offsets of open
-        transactions, also in the log.
+        transactions. Both changes are also written to __consumer_offsets.
 
         Raises OSError if the write fails.
         """

@@ -2,7 +2,7 @@
 runs in slices.
 
 As far as possible, each partition gets the same number of members, each member gets the same number of partitions, and members
-keep their partitions. From the same former assignment, the assignor computes the same assignment as Kafka. For this the
+keep their partitions. The assignor computes the same assignment as Kafka, if the former assignment is the same. For this the
 assignor imitates the order of Java's hash tables.
 """
 
@@ -160,7 +160,7 @@ class _Balance:
             self._owners[place].discard(member)
 
     def _give(self) -> Generator[None, Any, None]:
-        """Assign each partition that has too few members to members that have too few partitions; these members take turns."""
+        """Give more members to each partition with too few members. Members with too few partitions take turns."""
         unfilled = [member for member in self._members if len(self._given[member]) < self._wanted[member]]
         turn, gave = 0, False
         for place in self._in_order(self._owners, self._buckets):

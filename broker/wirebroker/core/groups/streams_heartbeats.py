@@ -237,7 +237,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
         return configs
 
     def _step(self, group: StreamsGroup, requested: StreamsHeartbeat) -> Generator[None, Any, StreamsStep | Refusal]:
-        """Computes the group and the member after this heartbeat, except for their tasks."""
+        """Computes how this heartbeat changes the group and the member. Does not assign tasks yet."""
         request = requested.request
         found = self._member(group, request)
         if isinstance(found, Refusal):

@@ -60,7 +60,7 @@ class Segment:
         self._chunk = memoryview(b"")
         self._at = self._capacity = 0
         self._apart = True
-        """Tells whether the next small batch begins a new view, because its bytes will not directly follow the bytes of the
+        """Tells whether the next small batch begins a new view. It does if its bytes will not directly follow the bytes of the
         last batch."""
         self._next_chunk = chunk
 
@@ -240,8 +240,8 @@ class MemoryLog:
     def offset_after(self, offset: int, size: int) -> int:
         """Returns an offset that is at least `size` bytes after the start of the batch that contains `offset`.
 
-        Kafka searches a sparse index, so the offset may be a few batches too far. In wirebroker, the offset is at most 4 KiB of
-        batches too far.
+        Kafka searches a sparse index, so the offset may be a few batches later than necessary. In wirebroker, these batches
+        have at most 4 KiB.
         """
         segment, first = self._find(offset)
         if first == len(segment.bases):

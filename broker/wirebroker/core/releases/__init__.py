@@ -39,9 +39,9 @@ SettingChange = tuple[str, ...]
 class Release(Struct, frozen=True):
     """One release.
 
-    `announced` has the oldest and the newest version of each API in the response to ApiVersions, by API key. If the release
-    announces old versions of an API that its broker cannot read, `reads_from` has the oldest version that the broker can read.
-    `settings` are the differences from the settings of the base release (`kafkawire.messages.BASE`), by kind of resource
+    `announced` has the oldest and the newest version of each API in the response to ApiVersions, by API key. A broker may
+    announce old versions of an API although it cannot read them. Then `reads_from` has the oldest version that the broker can
+    read. `settings` are the differences from the settings of the base release (`kafkawire.messages.BASE`), by kind of resource
     ("broker", "topic") and by name. None stands for a setting that the release does not have.
     """
 

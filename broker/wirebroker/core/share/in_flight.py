@@ -56,7 +56,7 @@ class Limits(NamedTuple):
     renews: bool
     """Tells whether members may renew a lock (share.renew.acknowledge.enable)."""
     has_dead_letters: bool
-    """Tells whether a record that is rejected or delivered too often gets a dead letter."""
+    """Tells whether a record gets a dead letter if a member rejects it, or if it is delivered too often."""
     committed: bool
     """Tells whether the isolation level is read_committed (share.isolation.level)."""
 

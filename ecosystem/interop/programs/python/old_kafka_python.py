@@ -1,5 +1,6 @@
 """The checks with kafka-python 2.0.2. The client asks the broker for its API versions. If the environment variable PINNED is
-set, the client does not ask: its setting `api_version` names earlier releases, one after the other, and it uses their versions.
+set, the client does not ask. Instead it uses the versions of the release in its setting `api_version`; the checks run with
+several earlier releases, one after the other.
 """
 
 from __future__ import annotations
