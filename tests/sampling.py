@@ -81,8 +81,8 @@ KINDS = {
 
 
 class Duty(NamedTuple):
-    """Work of `.ci/run` other than the tests. A push does this work if it changes a path that matches `code`. One in `turns` of
-    all other pushes does this work, too."""
+    """Work of `.ci/run` other than the tests. A push does this work if it changes a path that matches `code`. If no path
+    matches, one push in `turns` does the work anyway."""
 
     turns: int
     code: str

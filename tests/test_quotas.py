@@ -46,7 +46,7 @@ def create(connection: Connection, name: str, partitions: int, version: int = 7,
 
 
 def muted(connection: Connection) -> bool:
-    """Sends a request. Returns true if the broker does not respond, because it throttles the connection."""
+    """Sends a request. Returns true if the broker throttles the connection, and so does not respond."""
     connection.send(plain("ApiVersions"), 0)
     try:
         connection.response(AT_ONCE)

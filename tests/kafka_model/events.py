@@ -29,7 +29,7 @@ class Batch(NamedTuple):
 
     @property
     def checked(self) -> bool:
-        """Tells whether the producer has an id, so that its sequences count."""
+        """Tells whether the producer has an id. Only then do its sequences count."""
         return self.producer_id not in (NO_ID, -2)
 
     @property

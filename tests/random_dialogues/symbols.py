@@ -71,7 +71,7 @@ class Symbols:
         if text.startswith(NAME):
             return self.prefix + text[1:]
         if text.startswith(f"{ID}t"):
-            return self._ids.get(text, 0)  # 0 if the request was not sent because the release does not support it
+            return self._ids.get(text, 0)  # 0 if the release lacks the API, so that the request was not sent
         return self._ids[text] if text.startswith(ID) else text
 
     def topic_id(self, text: str) -> bytes:

@@ -28,7 +28,7 @@ class Shape:
     restarts: int
     failing_writes: int
     near_the_end: bool
-    """Tells whether the first sequences of producers are just below 2³¹, so that the sequences wrap."""
+    """Tells whether the first sequences of producers are just below 2³¹. Then the sequences wrap."""
     kills: int = 0
     """How many times a broker is killed, and later started again."""
     freezes: int = 0

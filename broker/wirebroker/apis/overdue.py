@@ -26,8 +26,8 @@ def _with_parts(struct: Struct) -> Iterator[Struct]:
 
 
 def is_overdue(timeout_ms: int, topics: Iterable[str | bytes | None]) -> bool:
-    """Tells whether a request is overdue. `topics` are the names or the ids of the topics in the request. A request is not
-    overdue if each of its topics is named twice or has no name (None), because such topics do not reach the controller."""
+    """Tells whether a request is overdue. `topics` are the names or the ids of the topics in the request. Topics that are named
+    twice or have no name (None) do not reach the controller, so a request with only such topics is not overdue."""
     return timeout_ms <= 0 and any(times == 1 for key, times in Counter(topics).items() if key is not None)
 
 

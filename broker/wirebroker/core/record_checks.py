@@ -384,7 +384,7 @@ def _walk_compressed(body: memoryview, count: int) -> tuple[Walked, bool]:
 
 
 def _suspicious(walked: Walked, header: BatchHeader, policy: RecordPolicy, now: int) -> bool:
-    """Tells whether the batch may have a record that must be refused, so that the records must be checked one by one."""
+    """Tells whether the batch may have a record that must be refused. Then the records must be checked one by one."""
     return (
         header.base_timestamp + walked.max_delta - now > policy.after_max_ms
         or now - header.base_timestamp - walked.min_delta > policy.before_max_ms

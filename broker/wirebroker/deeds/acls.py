@@ -21,7 +21,7 @@ class NotAnAcl(Unfit):
 
 
 class NoAuthorizer(Unfit):
-    """Raised if the cluster has no authorizer, so that it cannot have ACLs."""
+    """Raised if the cluster has no authorizer. Such a cluster cannot have ACLs."""
 
     status, field = 409, "acl"
 

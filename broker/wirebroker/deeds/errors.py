@@ -11,8 +11,8 @@ __tracebackhide__ = True  # pytest shows the caller's line
 
 
 class NothingToChange(ValueError):
-    """Raised if a deed cannot change the broker's state, because the object to change does not exist or its state forbids the
-    change. The message names the reason."""
+    """Raised if a deed cannot change the broker's state: the object to change does not exist, or its state forbids the change.
+    The message names the reason."""
 
 
 class Unfit(ValueError):

@@ -100,7 +100,7 @@ class Awaited(NamedTuple):
     version: int
     exchange: ForwardedExchange | None = None
     own: bool = False
-    """Tells whether the proxy itself sent the request, so that the response is not forwarded to the client."""
+    """Tells whether the proxy itself sent the request. Then the response is not forwarded to the client."""
 
     @property
     def looked_at(self) -> bool:

@@ -290,8 +290,8 @@ class Shadow:
 
 
 def _after(known: _Known | None, batch: BatchHeader, verdict: Verdict | None, base_offset: int) -> _Known:
-    """Returns the state of a producer after the broker has stored its batch. If the proxy had not predicted this, the former
-    state does not count."""
+    """Returns the state of a producer after the broker has stored its batch. The former state counts only if the proxy had
+    predicted that the broker accepts the batch."""
     before = known if isinstance(verdict, Accept) else None
     state = advance(before.state if before else None, batch, base_offset, 0, KAFKA)
     first = before is None or epoch_of(before.state) != batch.producer_epoch

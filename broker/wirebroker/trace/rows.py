@@ -433,7 +433,7 @@ class TelemetryRow(_OfConnection, frozen=True):
     client_id: str | None
     client_instance_id: str
     terminating: bool
-    """whether this is the client's last push, because the client is terminating"""
+    """whether the client is terminating, and this is its last push"""
     compression: str
     bytes: int
     """the size of the metrics as sent, that is, after any compression"""

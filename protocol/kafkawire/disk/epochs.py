@@ -32,7 +32,7 @@ class LeaderEpochs:
         """The epochs in the checkpoint."""
         self.known = list(self.written)
         self.are_lost = not self.known
-        """Tells whether the checkpoint has no epochs, so that all epochs are taken from the batches."""
+        """Tells whether the checkpoint has no epochs. Then all epochs are taken from the batches."""
         if clean and self.known:
             self._largest: float = self.known[-1][0]
         else:

@@ -59,7 +59,7 @@ class AnyGroup(ABC):
 
     @property
     def is_empty(self) -> bool:
-        """Tells whether the group has no members, so that it may be deleted."""
+        """Tells whether the group has no members. Then it may be deleted."""
         return not self.members
 
     @property

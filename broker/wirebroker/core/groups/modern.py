@@ -96,12 +96,12 @@ class ModernMember(Struct, frozen=True):
         return replace(self, epoch=LEAVES_FOR_A_WHILE)
 
     def has_metadata_of(self, other: ModernMember) -> bool:
-        """Tells whether both members have the same values in the fields that a member sends, so that their records would be the
+        """Tells whether both members have the same values in the fields that a member sends. Then their records would be the
         same."""
         return _same(self, other, (each for each in self.__struct_fields__ if each not in ASSIGNMENT))
 
     def has_assignment_of(self, other: ModernMember) -> bool:
-        """Tells whether both members have the same epochs and assignment, so that their records would be the same."""
+        """Tells whether both members have the same epochs and assignment. Then their records would be the same."""
         return _same(self, other, ASSIGNMENT)
 
 

@@ -86,7 +86,7 @@ class Step(Struct, Generic[G, M], kw_only=True):
 
     @property
     def changes_nothing(self) -> bool:
-        """Tells whether the step changes neither the member nor the group, so that no record is written."""
+        """Tells whether the step changes neither the member nor the group. Then no record is written."""
         known = self.group.members.get(self.new.member_id)
         return known is self.new and self.replaces is None and self.targets is None and not self.rose
 
