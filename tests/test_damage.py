@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 import damagekit
-from kafkawire.batches import read_header
+from kafkawire.batches import iter_batches, read_header
 from kafkawire.disk.damage import DamagedFile
+from requesting import fetch
+from responses import only
 from wirebroker.commands.cli import main
 from wirebroker.core.logs.interface import Log
 from wirebroker.engine.engine import Engine
@@ -150,6 +152,23 @@ def test_a_directory_where_a_file_should_be_is_a_sentence(stopped: Path, capsys:
     path.mkdir()
     assert main(["serve", "--port", "0", "--data", str(stopped)]) == 2
     assert capsys.readouterr().err.startswith(f"wirebroker serve: {path}: this is a folder where a file should be")
+
+
+@pytest.mark.parametrize("truncated", [False, True], ids=["kept", "truncated"])
+def test_batches_that_are_written_after_a_start_that_read_only_the_ends_can_be_read(
+    stopped: Path, truncated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new batches have a later leader epoch than the checkpoint, and an aborted transaction is not in the index. A Fetch of
+    the earlier batches reads the new batches, too."""
+    monkeypatch.setattr(Inspection, "takes", lambda *_: False)
+    with MockKafka(data=stopped) as kafka:
+        if truncated:
+            kafka.truncate("orders", 0, 3)
+        kafka.produce("orders", value=b"new")
+        damagekit.transactions(kafka, client(kafka), random.Random(1), partitions=1)
+        fetched = only(client(kafka).request(fetch(0), 11))
+        assert fetched.error_code == 0
+        assert [read_header(each).last_offset for each in iter_batches(fetched.records)][-1] == fetched.high_watermark - 1
 
 
 def log_that_was_not_read(data: Path, monkeypatch: pytest.MonkeyPatch) -> Log:

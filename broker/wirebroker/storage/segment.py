@@ -137,8 +137,8 @@ class Segment:
     """A segment: consecutive batches in one file. `created` is the segment's creation time in ms since the epoch."""
 
     __slots__ = (
-        "_fd", "_index", "_interval", "_most_entries", "_newest", "_settings", "_since_entry", "base_offset", "created",
-        "dirty", "first_timestamp", "folder", "max_timestamp", "size", "unchecked",
+        "_fd", "_index", "_interval", "_most_entries", "_newest", "_settings", "_since_entry", "_unchecked_end", "base_offset",
+        "created", "dirty", "first_timestamp", "folder", "max_timestamp", "size", "unchecked",
     )  # fmt: skip
 
     def __init__(self, folder: Path, base_offset: int, created: int, settings: SegmentSettings, index: Index | None) -> None:
@@ -152,9 +152,11 @@ class Segment:
         self.dirty = False
         """Tells whether the segment has changed since its last sync."""
         self.unchecked: Expected | None = None
-        """The facts with which each batch is compared when it is read. If this process has already checked or written every
-        batch, this is None.
+        """The facts with which each batch before `_unchecked_end` is compared when it is read. If this process has already
+        checked or written every batch, this is None.
         """
+        self._unchecked_end = 0
+        """The position after the batches that were in the file at the start. The facts do not concern later batches."""
         self._newest = base_offset
         """The last offset of the batch with the largest timestamp."""
         self._settings = settings
@@ -295,6 +297,7 @@ class Segment:
             self.path(suffix).unlink(missing_ok=True)
         os.ftruncate(self._fd, position)
         self.size = position
+        self._unchecked_end = min(self._unchecked_end, position)
         self.touched()
         self._since_entry = 0
         self._recount()
@@ -335,7 +338,7 @@ class Segment:
         self.max_timestamp, self._newest = timestamp, self.base_offset + relative
         if any(header.max_timestamp > timestamp for _, header in batches_in(tail)) or (tail and not newest):
             raise DamagedFile(self.path(TIME_INDEX), "the last entry is older than the last batches")
-        self.unchecked = expected
+        self.unchecked, self._unchecked_end = expected, self.size
         return end
 
     def _tail(self, position: int) -> memoryview:
@@ -440,11 +443,11 @@ class Segment:
         return self.header_at(position) if self.holds(offset, position) else None
 
     def check(self, data: memoryview, position: int) -> None:
-        """Check the complete batches in `data`, which was read at `position`, unless this process has already checked the
-        segment. Raises DamagedFile.
+        """Check the complete batches in `data`, which was read at `position`, unless this process has already checked or
+        written them. Raises DamagedFile.
         """
-        if self.unchecked is not None:
-            self._check(data, position, self.unchecked)
+        if self.unchecked is not None and position < self._unchecked_end:
+            self._check(data[: self._unchecked_end - position], position, self.unchecked)
 
     def _check(self, data: memoryview, position: int, expected: Expected) -> None:
         at, following, gaps_below = 0, self.base_offset, ANYWHERE if position else expected.gaps_below
