@@ -34,7 +34,7 @@ from requesting import (
     sync_group,
     txn_offset_commit,
 )
-from responses import only
+from responses import only, sole
 from simulation.schedule import Schedule
 from simulation.world import Violation
 from wirebroker.core.groups.consumer_group import ConsumerGroup
@@ -180,7 +180,7 @@ def test_a_transactional_batch_is_refused_if_too_few_replicas_are_in_sync() -> N
     topics = {"orders": {"partitions": 1, "replication_factor": 2}}
     broker = InProcess(topics=topics, brokers=2, configs={"min.insync.replicas": 2}, clock="frozen")
     found = client(broker).request(find_coordinator("a", kind=TRANSACTION), 4)
-    node = found.coordinators[0].node_id
+    node = sole(found.coordinators).node_id
     ask, tap = client(broker, node - 1).request, Tap(broker.engine)
     pid = ask(init_producer_id("a"), 4).producer_id
     ask(add_partitions("a", (pid, 0)), 3)
