@@ -446,7 +446,7 @@ def _well(world: World, _: Random) -> Things:
 
 def _moves(ms: Callable[[Random], int]) -> Act:
     def move(world: World, chance: Random) -> Things:
-        if world.setting.sliced and not world.setting.planned:
+        if world.engine.timers.in_slices:
             world.advance_in_slices(ms(chance), moved=chance.random() < 0.5)
         else:
             world.advance(ms(chance))
