@@ -3,8 +3,10 @@
 import gc
 import os
 import signal
+import threading
 import tomllib
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,27 @@ def caplog(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     log."""
     caplog.handler.addFilter(lambda record: record.name.partition(".")[0] not in ("kafka", "aiokafka"))
     return caplog
+
+
+def client_threads() -> set[str]:
+    """Returns the main threads of all clients in this process that use librdkafka or are producers of kafka-python."""
+    tasks = {task.name: task / "comm" for task in Path("/proc/self/task").glob("*")}  # there are none if this is not Linux
+    with suppress(FileNotFoundError, ProcessLookupError):  # a thread has ended meanwhile
+        names = {task: comm.read_text(encoding="utf-8").strip() for task, comm in tasks.items()}
+        native = {f"{name} {task}" for task, name in names.items() if name == "rdk:main"}
+        return native | {each.name for each in threading.enumerate() if each.name.startswith("kafka-python-producer")}
+    return client_threads()
+
+
+@pytest.fixture(autouse=True)
+def _no_client_is_left() -> Iterator[None]:
+    """Fails if a test leaves a client behind: the client would still connect to its broker's port, which can be the port of a
+    later test's broker."""
+    before = client_threads()
+    yield
+    if client_threads() - before:
+        gc.collect()
+        assert client_threads() <= before, "the test has left a client behind"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -45,7 +45,7 @@ from wirebroker_tools.drivers import CLIENTS
 from wirebroker_tools.pictures import PICTURES
 from wirebroker_tools.scenarios.play import play
 from wirebroker_tools.scenarios.reading import find
-from wirekit import RawProducer, kafka_jars, lacking
+from wirekit import FEW_PLUGINS, RawProducer, kafka_jars, lacking
 
 pytest_plugins = ["pytester"]
 
@@ -145,7 +145,8 @@ def test_python_tests_pass_and_can_fail(block: Block, pytester: pytest.Pytester)
     pytester.makepyfile(test_shown=block.code, test_otherwise=block.code.replace('== b"', '!= b"'))
     if "prod.toml" in block.code:
         learn_as_shown(pytester.path)
-    pytester.runpytest_inprocess().assert_outcomes(passed=1, failed=1)
+    outcome = pytester.runpytest_subprocess(*FEW_PLUGINS)  # the failed test does not close its client
+    outcome.assert_outcomes(passed=1, failed=1)
 
 
 def learn_as_shown(folder: Path) -> None:
@@ -398,7 +399,7 @@ def test_readme_shows_how_its_test_fails_without_idempotence(pytester: pytest.Py
     (block,) = (block for block in blocks("python") if block.path.name == "README.md" and "def test_" in block.code)
     code = block.code.replace("enable_idempotence=True", "enable_idempotence=False")
     pytester.makepyfile(code)
-    result = pytester.runpytest_inprocess()
+    result = pytester.runpytest_subprocess(*FEW_PLUGINS)  # the failed test does not close its client
     result.assert_outcomes(failed=1)
     for line in shown_after(README, "printed by pytest").splitlines():
         assert line in result.outlines

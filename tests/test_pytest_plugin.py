@@ -154,6 +154,7 @@ def test_the_report_says_which_records_are_committed_aborted_and_open(pytester: 
                 producer.flush()
                 if name != "open":
                     (producer.commit_transaction if name == "committed" else producer.abort_transaction)()
+                del producer  # the traceback would keep the client alive, and with it the client's threads
             mock_kafka.produce("orders", value="later")
             assert False
         """
