@@ -48,7 +48,7 @@ TOPICS_SHOWN = 40
 REFRESH, EVERY = 0.25, 60.0
 """Seconds between two requests for the state of Spark's tasks, and between two lines of output if there is no terminal."""
 PLACES, INPUTS = ("out", "policy", "since", "command_config", "junit", "sarif", "prometheus"), ("trace", "intended")
-"""Flags with a path that this process reads, and flags with a path that Spark reads (`INPUTS`)."""
+"""Two groups of flags: with a path that this process reads, and with a path that Spark reads (`INPUTS`)."""
 ONCE_ONLY = ("policy", "since", "findings-table", "pipeline", "remote-store")
 """Flags that cannot be used with --follow, in addition to the flags of `Exports`."""
 JAVA_CLASS = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: ")
@@ -153,7 +153,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
 
 
 def _request(options: argparse.Namespace) -> Request:
-    """Returns the request for the audit from the flags. Raises BadConfig."""
+    """Makes the audit's request from the flags. Raises BadConfig."""
     from wirebroker_audit.request import Request
 
     request = Request(
@@ -184,13 +184,13 @@ def _follow(spark: SparkSession, request: Request, say: Callable[[str], None], s
 
 
 def access_of(options: argparse.Namespace) -> Access:
-    """Returns the settings for connections to clusters, from the flags. Raises BadConfig."""
+    """Makes the settings for connections to clusters from the flags. Raises BadConfig."""
     access = read_access(options.command_config) if options.command_config is not None else Access()
     return replace(access, max_rate=options.max_rate or 0)
 
 
 def _tidy(out: Path) -> None:
-    """Remove the unfinished report once Spark has stopped: cancelled tasks may write for another moment."""
+    """Remove the unfinished report once Spark has stopped: cancelled tasks may still write for a moment."""
     from pyspark.sql import SparkSession
 
     from wirebroker_audit.report.folder import partial_of

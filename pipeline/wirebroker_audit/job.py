@@ -90,7 +90,8 @@ def audit(
     spark: SparkSession, request: Request, stage: Stage = lambda name: None, expect: Expect = lambda seconds: None
 ) -> Result:
     """Run the audit and write the report; `stage` receives the name of each stage. The name also describes Spark's jobs.
-    `expect` receives the expected seconds of each stage, and again when better estimates are known. Raises CannotAudit."""
+    `expect` receives estimates of how many seconds each stage takes, and is called again when better estimates are known.
+    Raises CannotAudit."""
 
     def described(name: str) -> None:
         spark.sparkContext.setJobDescription(f"wirebroker audit: {name}")
@@ -243,13 +244,13 @@ class _Audit:
         return self.table.count() <= SMALL_RECORDS
 
     def _by_record(self, records: int) -> bool:
-        """Guesses from the number of all records whether contents will be compared record by record. In fact the number of
+        """Guesses whether contents will be compared record by record, from the number of all records. In fact the number of
         records in the largest topic decides."""
         return self.request.intended is not None or records <= self.request.records_limit
 
     def _to_read(self) -> tuple[list[Piece], Earlier | None]:
-        """Returns the pieces to read, and the earlier report that this audit continues, or None. With an earlier report only
-        the pieces after its marks are read."""
+        """Returns two values: the pieces to read, and the earlier report that this audit continues (None if there is none).
+        After an earlier report, an audit reads only the pieces after the report's marks."""
         if self.request.since is None or (state := self.request.earlier_state()) is None:
             return self.origin.pieces, None
         pieces, goes_on, notices = self.origin.after(state)
@@ -366,8 +367,8 @@ class _Audit:
         return totals
 
     def _ranges(self, by_partition: Mapping[tuple[str, int], Row]) -> list[dict[str, Any]]:
-        """Returns the read offsets of each partition, from `first` up to `end`. If the partition has several replicas, also
-        returns which replica was read.
+        """Returns the offsets that were read in each partition, from `first` up to `end`. If the partition has several
+        replicas, also returns which replica was read.
         """
         ends = {where: row["last"] + 1 for where, row in by_partition.items()}
         return [
@@ -440,7 +441,7 @@ class _Audit:
         yield from self._stored_again(contents.without_tombstones(came.unnamed), found, came.beyond)
 
     def _against_table(self, table: DataFrame, units: DataFrame) -> DataFrame:
-        """Finds rows of the application's table without a record, and writes the counts over time."""
+        """Finds the rows of the application's table that have no record, and writes the counts for each interval of time."""
         self.stage("comparing with the application's table")
         described, now = self.request.table, against_table.milliseconds(self.began)
         assert described is not None

@@ -105,7 +105,7 @@ class LiveState:
         self._runs = _Table(spark, folder, "runs", schema.RUNS, self._restarts, "last.last_offset >= log_start", chain)
 
     def take(self, rows: DataFrame, micro: int, starts: Sequence[tuple[str, int, int]] = ()) -> None:
-        """Keep the batches of a micro-batch; `starts` lists the partitions whose log start offset is above 0, with this offset.
+        """Keep the batches of a micro-batch; `starts` lists each partition whose log start offset is above 0, and this offset.
 
         A repeated call with the same micro-batch changes nothing.
         """
@@ -120,7 +120,7 @@ class LiveState:
         return self._batches.all()
 
     def runs(self) -> DataFrame:
-        """Returns the runs of all batches that still count, without batches before the log start offset."""
+        """Returns the runs of all batches that still count; the runs leave out batches before the log start offset."""
         runs, starts = self._runs.all(), self._runs.log_starts()
         return runs if starts is None else from_log_starts(settled(runs), self.batches(), starts)
 
@@ -134,7 +134,7 @@ class Restarts:
         self._began = {(topic, partition): micro for topic, partition, micro in told}
 
     def begin(self, partitions: list[tuple[str, int]], micro: int) -> None:
-        """Notes that these partitions restart with this micro-batch. A repeated call changes nothing."""
+        """Write down that these partitions restart with this micro-batch. A repeated call changes nothing."""
         if partitions:
             self._began |= dict.fromkeys(partitions, micro)
             _write(self._path, [[*each, began] for each, began in self._began.items()])
@@ -148,7 +148,7 @@ class _Table:
     """The rows of one kind from all micro-batches."""
 
     starts: list[tuple[str, int, int]]
-    """the partitions whose log start offset is above 0, with this offset"""
+    """each partition whose log start offset is above 0, and this offset"""
 
     def __init__(
         self, spark: SparkSession, folder: Path, name: str, columns: StructType, restarts: Restarts, in_log: str,

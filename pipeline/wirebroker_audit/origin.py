@@ -284,8 +284,8 @@ class Cluster(Origin):
             client.close()
 
     def look(self) -> None:
-        """Asks for the end of `__consumer_offsets` first, and for the ends of the audited topics afterwards. So the audit reads
-        all records that were written before a commit that it reads."""
+        """First asks for the end of `__consumer_offsets`, then for the ends of the audited topics. So the audit reads all
+        records that were written before a commit that it reads."""
         self._commits = self._partitions_of(OFFSETS_TOPIC)
         client = Client(self.name, self._access)
         try:

@@ -146,7 +146,7 @@ def group_of(pipeline: Pipeline, log: Log) -> tuple[str | None, list[str]]:
 
 
 def passed_by(jumps: Sequence[Step], followed: Followed) -> dict[Step, int]:
-    """Counts the inputs that each jump of a followed group has passed, and that have no output."""
+    """For each jump of a followed group, counts the passed inputs that have no output."""
     asked = [
         (place, number, step.commit.topic, step.commit.partition, step.before.offset, step.commit.offset)
         for place, step in enumerate(jumps)

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 UNSURE = 5.0
-"""No estimate is made before this many seconds. A stage without an expected time counts as this many seconds."""
+"""The remaining time is estimated only after this many seconds. A stage without an expected time counts as this many
+seconds."""
 ALMOST = 0.95
 """While a stage runs, at most this part of the stage counts as done, because its last tasks are not yet known."""
 
@@ -17,7 +18,7 @@ class Share:
     def __init__(self) -> None:
         self._expected: dict[str, float] = {}
         self._passed: dict[str, float] = {}
-        """the expected seconds of the stages that have ended"""
+        """the expected duration, in seconds, of each stage that has ended"""
         self._name = ""
         self._begun_at = -1.0
         self._part = 0.0
@@ -29,7 +30,8 @@ class Share:
         return bool(self._expected)
 
     def expect(self, seconds: Mapping[str, float]) -> None:
-        """Set the expected seconds of each stage; they replace earlier expectations. The first call starts the measurement."""
+        """Set the expected duration of each stage in seconds, in place of earlier expectations. The first call starts the
+        measurement."""
         if not self.is_known:
             self._passed, self._name = {}, ""
         self._expected = dict(seconds)

@@ -214,7 +214,7 @@ class Client:
         return int(self._of_leader(topic, partition, "ListOffsets", ask))
 
     def fetch(self, topic: str, partition: int, offset: int) -> tuple[Buffer, int]:
-        """Returns the record data that begins with the batch that holds this offset, and the high watermark."""
+        """Returns two values: the record data from the batch that holds this offset on, and the high watermark."""
         rate = self._access.max_rate
         size = min(FETCH_BYTES, max(int(rate), LEAST_FETCH_BYTES)) if rate else FETCH_BYTES
 

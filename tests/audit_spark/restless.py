@@ -1,6 +1,6 @@
 """A partition's folder that changes as if Kafka were running: segments grow, are rolled, cleaned, merged and deleted.
 
-Tests check the audit with this module. So this module shares no code with the audit, and neither does the module `synthetic`.
+Tests check the audit with this module and the module `synthetic`, so these two modules share no code with the audit.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Restless:
         swap.write_bytes(b"".join(kept.values()))
         for first in firsts:
             old = self.path(first)
-            if old.exists():  # if it does not, an unfinished compaction has left a `.swap` file
+            if old.exists():  # if not, an unfinished compaction has left a `.swap` file
                 old.rename(self.path(first, ".deleted"))
             elif first != firsts[0]:
                 self.path(first, ".swap").unlink()

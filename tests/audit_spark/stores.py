@@ -18,7 +18,7 @@ from wirebroker_audit.logs.planning import SMALL_BYTES
 
 
 def make_logs(folder: Path) -> Made:
-    """Makes small partitions with faults, and one partition that is so large that executors read it instead of the driver."""
+    """Makes small partitions with faults, and one large partition, which the executors read and not the driver."""
     made = make_directory(folder, seed=6, partitions=4)
     large = Writer("large", 0, random.Random(4))
     for each in range(5):

@@ -1,4 +1,5 @@
-"""The example for Airflow. Its task runs in a real audit; its DAG is loaded with stand-ins for Airflow's decorators."""
+"""The example for Airflow. A test runs the task with a real audit, and loads the DAG with stand-ins for Airflow's
+decorators."""
 
 from __future__ import annotations
 

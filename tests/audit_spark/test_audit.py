@@ -434,7 +434,7 @@ def test_two_batches_at_one_offset_are_two(spark: SparkSession, tmp_path: Path) 
 
 
 def broken(writer: Writer, at: int, how: str) -> None:
-    """Damages the batch with the index `at`. Afterwards not only its checksum is wrong."""
+    """Damages the batch with the index `at`. Afterwards more than its checksum is wrong."""
     raw = bytearray(writer.pieces[at])
     if how == "torn":
         del raw[70:]

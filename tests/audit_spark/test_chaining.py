@@ -1,4 +1,4 @@
-"""A segment that is read in parts has the same runs as a segment that is read at once."""
+"""The runs of a segment are the same whether the segment is read in parts or at once."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ UNITS = (
 # Contents that repeat
 
 BOTH = {"heartbeats": [500] + [1] * 30 + [5, 20, 21], "states": [5] * 300, "few": [5] * 200}
-"""For each topic, how often each of its contents occurs."""
+"""Maps each topic to a list: how often each content of the topic occurs."""
 
 
 def test_contents_that_repeat_are_judged_as_the_audit_in_the_small_judges_them(spark: SparkSession) -> None:

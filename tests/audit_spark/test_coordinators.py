@@ -1,4 +1,4 @@
-"""Open transactions, and their states at their coordinators."""
+"""Open transactions, and the states that their coordinators have for them."""
 
 from __future__ import annotations
 

@@ -74,8 +74,8 @@ def elections(root: Path) -> list[Finding]:
 
 
 def two_nodes(root: Path, old: int = 15, new: int = 5) -> None:
-    """Writes the logs of two nodes. Node 1 was the first leader, and has `old` batches of ten records. Node 2 had the first
-    `new` batches when it became the leader. Then node 2 got two more batches.
+    """Writes the logs of two nodes. Node 1 was the first leader, and has `old` batches of ten records. When node 2 became the
+    leader, it had the first `new` of these batches. Then node 2 got two more batches.
     """
     save(log(old), root / "node-1", epochs="0 0", high_watermark=old * 10)
     save(log(new + 2), root / "node-2", epochs=f"0 0,2 {new * 10}", high_watermark=new * 10)

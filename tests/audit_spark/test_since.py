@@ -1,5 +1,5 @@
-"""Audits that continue from an earlier report. Tests findings across the border between the two audits, logs that were
-truncated or created again between the audits, and reports from which an audit cannot continue.
+"""Audits that continue from an earlier report. The tests have findings across the border between the two audits, logs that were
+truncated or created again between the audits, and reports that an audit cannot continue.
 """
 
 from __future__ import annotations

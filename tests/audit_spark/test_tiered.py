@@ -94,8 +94,8 @@ def test_without_the_store_the_audit_says_what_it_did_not_read(spark: SparkSessi
 
 
 LOST = {0: ("offset_gap", 0, 30), 7: ("gap", 210, 241), -2: ("gap", 510, 541)}
-"""The expected finding for each segment of `orders` that a test loses. It is a gap if a producer's sequences show which records
-are gone."""
+"""The expected finding for each segment of `orders` that a test deletes. It is a gap if a producer's sequences show which
+records are gone."""
 
 
 @pytest.mark.parametrize("index", LOST, ids=["first", "middle", "last before the local log"])
@@ -398,7 +398,7 @@ def test_the_copy_of_local_segments_is_compared(tmp_path: Path) -> None:
     assert str(other) in found[1].explanation
 
 
-# Audits of made directories
+# Audits of directories that the tests make
 
 
 def test_faults_across_the_border_of_the_two_logs_are_found(spark: SparkSession, tmp_path: Path) -> None:

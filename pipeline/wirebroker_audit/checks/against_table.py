@@ -1,9 +1,10 @@
-"""Uses the application's own table as the journal: which rows have no record, and how late are the records of the other rows?
+"""Uses the application's own table as the journal. Finds the rows that have no record, and computes how late the records of the
+other rows are.
 
 A TOML file describes the table; see docs/how-to/audit-spark/inputs.md. Rows and records are matched by topic, key and, if the
 table has it, value. A pair is a row and its record. If a key has as many rows as records, the first row belongs to the first
-record, the second row to the second record, and so on. For any other key, a record belongs to the latest earlier row without a
-record.
+record, the second row to the second record, and so on. For any other key, a record belongs to the latest row that precedes the
+record and has no record yet.
 """
 
 from __future__ import annotations
@@ -83,12 +84,12 @@ class Description:
 
 
 def is_description(path: str | None) -> bool:
-    """Tells whether the file is a TOML file, which describes a table. Any other file is itself a journal."""
+    """Tells whether the file is a TOML file, which describes a table. Any other file is a journal."""
     return path is not None and path.endswith(".toml")
 
 
 def read_description(path: str) -> Description:
-    """Returns the description of a journal's table in a file. Raises BadTable, OSError."""
+    """Reads the description of the table that is used as the journal. Raises BadTable, OSError."""
     given = _settings(path, ("key", "time"))
     if ("topic" in given) == ("topic_from" in given):
         raise BadTable(f"{path}: give either topic (one topic for all rows) or topic_from (the column with the topic)")
@@ -258,13 +259,13 @@ def lost(judged: DataFrame) -> DataFrame:
 
 
 def width_for(first: int, last: int) -> int:
-    """Returns the length of an interval, in milliseconds, if intervals cover the time from `first` to `last`."""
+    """Returns the length, in milliseconds, of the intervals that divide the time from `first` to `last`."""
     needed = (last - first) // BUCKETS + 1
     return next((width for width in WIDTHS if width >= needed), -(-needed // WIDTHS[-1]) * WIDTHS[-1])
 
 
 def by_time(judged: DataFrame, first: int, last: int, width: int) -> DataFrame:
-    """Counts each state by topic and interval, and computes how late the records are in ms: `median`, `p99`, `latest`.
+    """Counts each state by topic and interval, and computes in ms how late the records are: `median`, `p99`, `latest`.
 
     A record without a row belongs to interval −1 if it is older or younger than all rows.
     """
@@ -295,7 +296,7 @@ def summary_of(file: str, buckets: list[dict[str, Any]], width: int) -> dict[str
 
 
 def milliseconds(moment: datetime) -> int:
-    """Returns the moment in ms since the epoch."""
+    """Returns the time in ms since the epoch."""
     return int(moment.timestamp() * 1000)
 
 

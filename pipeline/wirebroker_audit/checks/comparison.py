@@ -1,9 +1,10 @@
-"""Compares the replicas of a partition batch by batch, like `kafka-replica-verification`. The logs must be at rest.
+"""Compares the replicas of a partition batch by batch, like `kafka-replica-verification`. The logs must not change during the
+comparison.
 
 A follower stores its leader's batches unchanged, so below the high watermark two replicas have the same batches with the same
-checksums. The copy of a segment in a remote store has the same batches, too. A task compares one segment of another replica, or
-of the store, with the batches that the audited replica has at the same offsets. Memory does not grow with the logs, and a
-segment has at most one finding of each kind.
+checksums. A segment's copy in a remote store has the same batches, too. A task compares one segment of another replica, or of
+the store, with the batches that the audited replica has at the same offsets. Memory does not grow with the logs, and a segment
+has at most one finding of each kind.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _SAME = np.dtype([("base", "i8"), ("last", "i8"), ("crc", "i8")])
 
 
 def at_the_ends(folder: PartitionFolder) -> Iterator[Finding]:
-    """Reports each replica whose log ends below the high watermark that its broker's checkpoint records."""
+    """Reports each replica whose log ends below the high watermark in the checkpoint of the replica's broker."""
     read = folder if folder.others else folder.with_tail(tail_of(folder.path))
     for each in (read, *read.others):
         if 0 <= each.tail.end < each.high_watermark:
@@ -48,7 +49,7 @@ def at_the_ends(folder: PartitionFolder) -> Iterator[Finding]:
 
 
 def _truncated(folder: PartitionFolder) -> Finding:
-    """Returns the finding about a log that ends below the high watermark that its broker's checkpoint records.
+    """Returns the finding about a log that ends below the high watermark in its broker's checkpoint.
 
     When a broker shuts down, it writes the checkpoint last. In a copy of a running broker's directory, the checkpoint may be
     newer than the log.
@@ -66,7 +67,8 @@ def _truncated(folder: PartitionFolder) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A comparison to make: the audited replica, and a segment of another replica or its copy in a remote store."""
+    """Two things to compare: the audited replica, and either a segment of another replica, or a segment's copy in a remote
+    store."""
 
     read: PartitionFolder
     other: PartitionFolder
@@ -98,7 +100,7 @@ def pairs(folders: Iterable[PartitionFolder]) -> Iterator[Pair]:
 
 
 def _copies(folder: PartitionFolder) -> Iterator[Pair]:
-    """Yields the remote copies of local segments. Only batches that the local log still has are compared."""
+    """Yields a pair for each remote copy of a local segment. Compares only the batches that the local log still has."""
     read = folder if folder.others else folder.with_tail(tail_of(folder.path))
     try:
         local = min(offsets_in(folder.path, LOG), default=EVERYTHING)
@@ -157,7 +159,7 @@ class _Stretch:
 
 
 def _differ(found: _Stretch, pair: Pair, theirs: Array, ours: Array) -> None:
-    """Add to `found` the batches in the compared range that differ, or that only one replica has."""
+    """Add to `found` each batch in the compared range that differs or that only one replica has."""
     low = max(each for one in (pair.read, pair.other) for each in (one.begins_at, one.cleaned_until))
     limit = _limit(pair)
     mine, others = (np.ascontiguousarray(rows[:, : CRC + 1]).view(_SAME)[:, 0] for rows in (ours, theirs))
@@ -166,7 +168,7 @@ def _differ(found: _Stretch, pair: Pair, theirs: Array, ours: Array) -> None:
 
 
 def _limit(pair: Pair) -> int:
-    """Returns the offset below which both replicas must have the same batches.
+    """Returns an offset: below it, both replicas must have the same batches.
 
     In one leader epoch only the leader appends, so followers have only the leader's batches. If the other replica is in an
     older leader epoch, only its records below its high watermark are compared: later records were never committed.
@@ -184,8 +186,8 @@ def _files(folder: PartitionFolder) -> list[tuple[int, Path]]:
 
 
 def _batches(files: Sequence[tuple[int, Path]], first: int, stop: int) -> Iterator[tuple[Array, int | None]]:
-    """Yields groups of batches from the segments that may hold these offsets. If bytes before a group are not a batch, the
-    group comes with the position of these bytes, else with None."""
+    """Yields groups of batches from the segments that may hold these offsets. Each group comes with a position: if the bytes
+    before the group are not a batch, the position of these bytes, else None."""
     for (start, path), (following, _) in zip(files, [*files[1:], (stop, Path())], strict=True):
         if following <= first or start >= stop:
             continue

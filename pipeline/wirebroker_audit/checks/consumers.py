@@ -61,8 +61,8 @@ def outputs(spark: SparkSession, batches: DataFrame, seen: Seen) -> Mapping[int,
 
 
 def ended(batches: DataFrame) -> DataFrame:
-    """Returns the batches of data. The `end` of a batch is its producer's next marker (offset and time), null if there is
-    none."""
+    """Returns the batches of data. The `end` of a batch is the offset and the time of its producer's next marker; null if there
+    is no such marker."""
     # The window is sorted backwards. In log order, each row's frame would reach from the next row to the last row, and Spark
     # would read all of these rows again for each row.
     backwards = Window.partitionBy(*PARTITION, "producer_id").orderBy(*(sf.col(name).desc() for name in LOG_ORDER))

@@ -79,12 +79,12 @@ def hidden_batches(data: DataFrame, batches: DataFrame) -> DataFrame | None:
 
 
 def transactional(data: DataFrame) -> DataFrame:
-    """Keeps the batches of transactions."""
+    """Keeps only the batches that belong to a transaction."""
     return data.where(sf.col("attributes").bitwiseAND(sf.lit(TRANSACTIONAL | CONTROL)) == TRANSACTIONAL)
 
 
 def visible(rows: DataFrame) -> DataFrame:
-    """Keeps the rows that a read_committed consumer of an ordinary topic sees."""
+    """Keeps only the rows that a read_committed consumer of an ordinary topic sees."""
     return external(rows).where(sf.col("transaction").isin("none", "committed"))
 
 
@@ -100,7 +100,7 @@ def content() -> Column:
 
 
 def units_of_records(records: DataFrame, *more: str) -> DataFrame:
-    """Returns each record as a unit, with the outcome of its transaction and the columns `more`."""
+    """Returns each record as a unit. A unit has the outcome of the record's transaction, and the columns `more`."""
     same = {"base_offset": "offset", "last_offset": "offset", "base_sequence": "sequence", "last_sequence": "sequence"}
     shown = records.withColumn("shown", head("value_head")).withColumn("content", content())
     return shown.select(*(sf.col(same.get(name, name)).alias(name) for name in UNIT), "transaction", *more)
@@ -127,7 +127,7 @@ def data_batches(batches: DataFrame) -> DataFrame:
 
 
 def bad_records(problems: DataFrame) -> DataFrame:
-    """Returns batches whose checksum matches but whose records cannot be read."""
+    """Returns the batches that have a matching checksum and records that cannot be read."""
     none = {name: sf.lit(-1) for name in ("base_sequence", "last_sequence")}
     at = {"base_offset": sf.col("batch_offset"), "last_offset": sf.col("batch_offset")}
     rows = problems.where("problem = 'bad_batch'").withColumns(none | at)
@@ -259,7 +259,7 @@ def repeats(units: DataFrame, alike: DataFrame) -> dict[str, Repeats]:
 
 
 def told_apart(alike: DataFrame, repeats: Mapping[str, Repeats]) -> DataFrame:
-    """Keeps the repeated units whose contents can identify duplicates."""
+    """Keeps only the repeated units whose contents can identify duplicates."""
     vague = [topic for topic, each in repeats.items() if each.vague]
     left = alike.where(~sf.col("topic").isin(*vague)) if vague else alike
     if not any(each.many for each in repeats.values()):
@@ -289,7 +289,7 @@ def copies(units: DataFrame) -> DataFrame:
 
 
 def untold(again: DataFrame, told: DataFrame) -> DataFrame:
-    """Returns the copies with their `kind`; copies that the batches' checks reported as `duplicate` are left out."""
+    """Returns the copies with their `kind`; leaves out copies that the checks of batches reported as `duplicate`."""
     named = again.withColumn("kind", WORDS.kind(ROW.first, ROW)).withColumn(
         "severity", sf.when(sf.col("kind") == "duplicate", "certain").otherwise(sf.col("severity"))
     )

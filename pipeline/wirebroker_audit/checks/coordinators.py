@@ -1,4 +1,5 @@
-"""Joins open transactions with the state of their coordinators in `__transaction_state`: which of them hang (KIP-664)?
+"""Finds the open transactions that hang (KIP-664): joins each open transaction with the state that its coordinator has written
+to `__transaction_state`.
 
 A transaction hangs if its coordinator has forgotten the transaction. Then the coordinator never writes the marker, and
 read_committed consumers wait forever. `kafka-transactions.sh abort` ends the transaction. No Spark here.
@@ -54,7 +55,7 @@ class Open(NamedTuple):
 
 
 class Told(NamedTuple):
-    """The words, evidence and severity that a coordinator's state gives to the finding about an open transaction."""
+    """What a coordinator's state adds to the finding about an open transaction: words, evidence and a severity."""
 
     words: str
     """the text after the finding's sentence; "" if nothing is known"""
@@ -65,7 +66,7 @@ class Told(NamedTuple):
 
 
 class Coordinators:
-    """The latest states that the coordinators have for some producers.
+    """For some producers, the latest states that their coordinators have.
 
     The constructor reads the states that the coordinators wrote into `folders`. `of_cluster` takes the states that the
     coordinators of a live cluster returned.
@@ -158,7 +159,7 @@ def _partitions(state: TransactionLogValue) -> set[tuple[str, int]]:
 
 
 def _has_all(folders: Sequence[PartitionFolder]) -> bool:
-    """Tells whether `folders` has as many partitions of `__transaction_state` as the cluster's metadata. The directory of a
+    """Tells whether `folders` has all partitions of `__transaction_state` that the cluster's metadata lists. The directory of a
     single broker may lack some of these partitions."""
     images = [written.image for each in {each.path.parent for each in folders} if (written := written_image(each)) is not None]
     counts = [len(each.partitions) for image in images for each in image.topics.values() if each.name == TRANSACTION_TOPIC]
@@ -166,8 +167,8 @@ def _has_all(folders: Sequence[PartitionFolder]) -> bool:
 
 
 def _batches(folder: Path) -> Iterator[bytes]:
-    """Yields the sound batches of a partition that hold states. Damaged batches, and files deleted in the meantime, are left
-    out."""
+    """Yields those sound batches of a partition that hold states. Leaves out damaged batches, and files that were deleted in
+    the meantime."""
     try:
         for start in offsets_in(folder, LOG):
             path = folder / file_name(start, LOG)

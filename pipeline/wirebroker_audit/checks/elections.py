@@ -1,8 +1,8 @@
 """Reports the unclean elections in the cluster's metadata, and the offsets whose records they may have lost. No Spark here.
 
 The new leader's epoch begins at the end of the new leader's log; the leader-epoch-checkpoint of that log records this offset.
-The records that the former leader had stored from that offset on are lost. When the former leader comes back, it deletes these
-records; then only the metadata shows that there was an election.
+The former leader may have stored records at that offset or above: these records are lost. When the former leader comes back, it
+deletes these records; then only the metadata shows that there was an election.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def findings_of(folders: Iterable[PartitionFolder], elections: Elections) -> Ite
 
 def _doubt(election: UncleanElection, replicas: Sequence[PartitionFolder], begun: int, ends: Mapping[int, int]) -> _Doubt:
     """Returns the offsets that this election may have lost. `begun` is the epoch of the previous unclean election. Replicas
-    with an older epoch concern the previous election, not this election."""
+    with an older epoch say something about the previous election, not about this election."""
     start = _start_of(election.leader_epoch, replicas)
     if start < 0:
         unknown = "no leader-epoch-checkpoint here has the offset at which it began, so the number of lost records is unknown"

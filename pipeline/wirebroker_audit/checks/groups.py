@@ -26,8 +26,8 @@ from wirebroker_audit.reading.scan import Chunk
 OFFSETS_TOPIC = "__consumer_offsets"
 COMMITS = {1: GROUP_RECORDS[1]}
 BACK_LIMIT = 1000
-"""A commit goes back if its offset is below the offset of the previous commit. A task lists at most this many of these commits,
-and only counts the others."""
+"""A commit goes back if its offset is below the offset of the previous commit. A task lists at most this many of these commits.
+It counts the other commits, but does not list them."""
 JUMP_LEAST, JUMP_TIMES = 100, 10
 """A commit is a jump if it passes at least `JUMP_LEAST` records, and at least `JUMP_TIMES` times as many as any earlier
 commit."""
@@ -71,7 +71,7 @@ class Pipeline:
     first_commits: int = 0
     """partitions whose earliest known commit is in a transaction: the number of inputs that this commit passed is unknown"""
     inputs: int = 0
-    """the number of input offsets that committed transactions passed; first commits are not counted"""
+    """the number of input offsets that the commits of committed transactions passed; first commits do not count"""
     again: int = 0
     """the number of offsets by which later commits went back: that many input records were transformed twice"""
     open: int = 0
@@ -287,7 +287,7 @@ def findings_of(
     seen: Seen, ranges: Mapping[Key, tuple[int, int]], began_ms: int, passed: Mapping[Step, int] | None = None
 ) -> Iterator[Finding]:
     """Returns the findings about groups. `ranges` has each partition's log start and end, as they were at `began_ms` or later.
-    For groups with a known pipeline, `passed` has the number of inputs that each jump has passed, and that have no output."""
+    For the jumps of groups with a known pipeline, `passed` has the number of passed inputs that have no output."""
     for before, commit, _ in seen.back:
         if (commit.topic, commit.partition) in ranges:
             yield _went_back(before, commit)
@@ -355,8 +355,8 @@ def _time(at_ms: int) -> str:
 def summary_of(
     seen: Seen, ranges: Mapping[Key, tuple[int, int]], outputs: Mapping[int, tuple[int, int]]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Returns the groups and pipelines for `summary.json`. `outputs` has the numbers of records in the committed and
-    in the aborted transactions of a producer id."""
+    """Returns the groups and pipelines for `summary.json`. For each producer id, `outputs` has two numbers: the records in its
+    committed transactions, and the records in its aborted transactions."""
     rows = []
     for (group, topic, number), commit in sorted(seen.current.items())[:LISTED]:
         _, end = ranges.get((topic, number), (0, -1))

@@ -49,8 +49,8 @@ def _key(opened: Open) -> tuple[str, int, int]:
 
 
 def _running(client: Client, opened: Sequence[Open]) -> Iterator[tuple[str, int, int, int]]:
-    """Yields topic, partition, producer id and first offset of each open transaction, from the partition's present leader. If
-    the leader does not list the producers of a partition, all transactions on this partition count as open.
+    """Asks each partition's present leader, and yields topic, partition, producer id and first offset of each open transaction.
+    If the leader does not list the producers of a partition, all transactions on this partition count as open.
     """
     partitions: dict[tuple[str, int], list[Open]] = {}
     for each in opened:

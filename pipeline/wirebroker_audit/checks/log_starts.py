@@ -1,4 +1,4 @@
-"""Corrects runs that reach across the log start of their partition: batches below the log start no longer count."""
+"""Corrects runs that begin before the log start of their partition: batches below the log start no longer count."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wirebroker_audit.spark.tables import settled
 
 
 def from_log_starts(folded: DataFrame, batches: DataFrame, starts: DataFrame) -> DataFrame:
-    """Returns the runs. If a run reaches across a log start and matters to a check, it is folded again from its remaining
+    """Returns the runs. If a check needs a run that begins before a log start, the run is folded again from its remaining
     batches.
 
     A check looks at the beginning of a run only if the producer is suspicious or a transaction has been open since that

@@ -1,8 +1,8 @@
-"""Finds the *odd* names: the names that do not occur exactly once in the journal and once in the log.
+"""Finds the *odd* names. A name is odd unless it occurs exactly once in the journal and exactly once in the log.
 
-A name is two 64-bit hashes (see `naming`). Tasks write these hashes beside the rows. Spark shuffles names as arrays, which
-costs much less than shuffling rows. Tasks sort the names bucket by bucket. So memory grows neither with the journal nor with
-the log, nor with the copies of one name.
+A name is two 64-bit hashes (see `naming`). Tasks write these hashes into the rows. Spark shuffles names as arrays, which costs
+much less than shuffling rows. Tasks sort the names bucket by bucket. So a task's memory does not grow with the journal, with
+the log, or with the number of copies of one name.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class LeftOut(NamedTuple):
     """Describes the stored records that do not count."""
 
     batches: pa.Table | None = None
-    """the place of each batch whose transaction is not committed; None without such batches"""
+    """the place of each batch whose transaction is not committed; None if there are no such batches"""
     many: DataFrame | None = None
     """the same places, if they are too many for a task: Spark then leaves out the records of these batches"""
     starts: pa.Table | None = None
     """the `log_start` of each partition that does not begin at 0; None if all begin at 0"""
 
     def without(self, rows: pa.RecordBatch) -> pa.Table:
-        """Returns the rows of all records that are not left out."""
+        """Returns the rows of the records that count."""
         rest = pa.Table.from_batches([rows])
         if self.batches is not None:
             rest = rest.join(self.batches, list(AT), join_type="left anti", use_threads=False)
@@ -129,8 +129,8 @@ def _names(rows: pa.Table, failed: Array | int, stored: int) -> Array:
 
 
 def pack(names: Iterable[Array], buckets: int) -> Iterator[pa.RecordBatch]:
-    """Packs the names of each bucket, about `BUCKET` names at a time. The names are either all of stored records, or all of
-    intended records."""
+    """Packs the names of each bucket, about `BUCKET` names at a time. One call gets either only names of stored records, or
+    only names of intended records."""
     held: list[Array] = []
     for each in names:
         held.append(each)

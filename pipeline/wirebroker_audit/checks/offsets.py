@@ -32,8 +32,8 @@ def damages(troubled: DataFrame) -> DataFrame:
 
 
 def offset_regressions(troubled: DataFrame, between: DataFrame) -> DataFrame:
-    """Reports batches whose base offset is not above the last offset of the batch before, in the same split (`troubled`) or at
-    the end of an earlier split (`between`)."""
+    """Reports batches whose base offset is not above the last offset of the preceding batch. That batch is in the same split
+    (`troubled`) or at the end of an earlier split (`between`)."""
     fallen = RULES.is_offset_regression(ROW.base_offset, ROW.last_before)
     ends = between.where(fallen).withColumn("detail", sf.col("last_before").cast("string"))
     within = troubled.where("problem = 'offset_regression'")
@@ -80,8 +80,8 @@ def boundaries(divided: DataFrame, troubled: DataFrame, bounds: DataFrame) -> Da
 
 
 def holes(batches: DataFrame, between: DataFrame, bounds: DataFrame) -> DataFrame:
-    """Returns the batches before which offsets are missing. `missing` counts these offsets; `reason` counts the missing offsets
-    that damage or compaction explains."""
+    """Returns the batches that follow missing offsets. `missing` counts these offsets; `reason` counts the missing offsets that
+    damage or compaction explains."""
     rows = united(each.where("missing > 0").select(*ABOUT, "missing", "after_damage") for each in (batches, between))
     cleaned = sf.least("base_offset", "cleaned_until") - sf.col("base_offset") + sf.col("missing")
     reason = sf.when(ROW.after_damage, ROW.missing).otherwise(sf.greatest(cleaned, sf.lit(0)))
@@ -89,9 +89,10 @@ def holes(batches: DataFrame, between: DataFrame, bounds: DataFrame) -> DataFram
 
 
 def offset_gaps(missing: DataFrame, told: DataFrame | None) -> DataFrame:
-    """Reports missing offsets without a reason, unless the sequence gaps in `told` already report the same number of records.
+    """Reports missing offsets that have no reason, unless the sequence gaps in `told` already report the same number of
+    records.
 
-    The finding is only likely if compaction may be the reason and no file says whether the topic is compacted.
+    The finding has the severity `likely` if compaction may be the reason and no file says whether the topic is compacted.
     """
     found = (
         missing.where(~is_internal())

@@ -26,7 +26,7 @@ class Variant(NamedTuple):
 
     @property
     def window(self) -> int:
-        """The number of batches that the broker remembers of a producer."""
+        """The number of batches that the broker remembers for each producer."""
         return self.rules.window if self.rules else 0
 
 

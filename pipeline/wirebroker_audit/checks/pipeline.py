@@ -29,7 +29,7 @@ class Pipeline:
     """the part that an input and its outputs have in common; None if they share only a transaction"""
     table: Description | None = None
     match_out: Part | None = None
-    """the part of an output that holds the identity of the output's input; None: the part `match`, as in inputs"""
+    """the part of an output that holds the identity of its input; if None, `match` is this part, too"""
     group: str | None = None
     fan_out: tuple[int, int | None] = (1, 1)
     """the smallest and the largest number of outputs of an input; None: any number"""
@@ -38,8 +38,7 @@ class Pipeline:
     may_merge: bool = False
     """whether several inputs with the same identity may have one output"""
     order: bool | Part = True
-    """whether outputs must have the order of their inputs; if several inputs have the same identity, the part of a record that
-    tells them apart"""
+    """whether outputs must have the order of their inputs; a part means yes, and distinguishes inputs with the same identity"""
     begin: str = BEGINS[0]
     """latest: inputs before the first processed input do not count"""
     isolation: str = ISOLATIONS[0]
@@ -47,8 +46,8 @@ class Pipeline:
 
     @property
     def part(self) -> Part | None:
-        """The part of a record that tells apart inputs with the same identity. If inputs are matched by their keys, this is by
-        default the value."""
+        """The part of a record that distinguishes inputs with the same identity. If inputs are matched by their keys, the
+        default is the value."""
         if isinstance(self.order, Part):
             return self.order
         return Part("value") if self.order and self.match == Part("key") and self.table is None else None

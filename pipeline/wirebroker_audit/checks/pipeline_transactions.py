@@ -140,7 +140,7 @@ class _Transactions:
         )  # fmt: skip
 
     def _judged(self) -> DataFrame:
-        """Returns the transactions with their outputs and their errors. Outputs of a transaction that commits no offsets have
+        """Returns the transactions with their outputs and their errors. If a transaction commits no offsets, its outputs have
         no number.
 
         A transaction has one marker in a partition: outputs with a second marker belong to another transaction.
@@ -178,14 +178,14 @@ class _Transactions:
         return self._with_verdict(united([both, alone]).where("known"))
 
     def _opened(self) -> DataFrame:
-        """Returns the epochs that have outputs without a marker: the coordinator has not written the marker yet, or it was not
-        read."""
+        """Returns the epochs that have outputs but no marker after them: the coordinator has not written the marker yet, or the
+        audit has not read it."""
         rows = ended(self.batches.where(ROW.topic.isin(*self.pipeline.outputs) & (ROW.producer_id >= 0)))
         is_data = sf.col("attributes").bitwiseAND(sf.lit(TRANSACTIONAL)) != 0
         return rows.where(is_data & ROW.end.isNull()).select(*PRODUCED).distinct().withColumn("opened", sf.lit(True))
 
     def _since(self) -> int:
-        """Returns the time (ms since the epoch) from which on no commit is missing."""
+        """Returns a time (ms since the epoch): no commit after this time is missing."""
         if self.is_whole:
             return 0
         (row,) = collected(self.steps.where("known").agg(sf.min("at_ms").alias("at_ms")))
@@ -206,7 +206,8 @@ class _Transactions:
         )
 
     def _strangers(self) -> DataFrame:
-        """Returns outputs of producers that commit no offsets of the group, and outputs outside of transactions."""
+        """Returns two kinds of outputs: outputs of producers that commit no offsets of the group, and outputs outside of
+        transactions."""
         mine = self.steps.where("producer_id >= 0").select("producer_id").distinct()
         data = data_batches(self.batches).where(ROW.topic.isin(*self.pipeline.outputs))
         rows = with_outcome(data, data, self.batches).where("transaction IN ('none', 'committed')")

@@ -96,7 +96,7 @@ class _Comparison:
         return rows.join(sf.broadcast(self.policies), ["pipeline"])
 
     def _counted(self) -> DataFrame:
-        """Counts the inputs and outputs of each `part` of each identity, and adds one input and the first output."""
+        """Counts inputs and outputs by identity and `part`. Each row also has one of the inputs, and the first output."""
         into, out = ROW.side == IN, ROW.side == OUT
         place = sf.struct("offset", *PARTITION, "key_hash")
         return self.rows.where("id IS NOT NULL").groupBy(*ID, "part").agg(
@@ -107,7 +107,7 @@ class _Comparison:
 
     def _by_id(self) -> DataFrame:
         """Adds up the counts of each identity. `short` is the number of inputs that have too few outputs. `over` is the number
-        of surplus outputs, beyond the greatest number that the inputs may have."""
+        of outputs above the greatest number that the inputs may have."""
         sums = [sf.sum(name).alias(name) for name in ("ins", "outs", "droppable")]
         ids = self._with_policy(self.parts.groupBy(*ID).agg(*sums, sf.max("input").alias("input")))
         merged = sf.when(ROW.outs >= ROW.least, ROW.ins).otherwise(0)
@@ -181,8 +181,7 @@ class _Comparison:
         return notices, problems
 
     def _processed(self) -> tuple[Bounds, Bounds]:
-        """Returns two offsets for each partition: the offset of the last input that has outputs, and the offset of the
-        first."""
+        """Returns two offsets for each partition: the last and the first offset of an input that has outputs."""
         done = self.parts.where((ROW.ins > 0) & (ROW.outs > 0) & ((ROW.ins == 1) | (ROW.outs >= ROW.ins)))
         ends = (sf.max("input.offset").alias("last"), sf.min("input.offset").alias("first"))
         rows = collected(done.groupBy("pipeline", "input.topic", "input.partition").agg(*ends))
@@ -248,8 +247,8 @@ class _Comparison:
         return _found(stretches, ROW.kind, evidence, words, (ROW.group != "") & ~ROW.few_outputs)
 
     def _twice(self, among: list[int]) -> DataFrame:
-        """Reports surplus outputs: an identity has more outputs than its inputs may have. Each finding has the first output and
-        one input of the identity."""
+        """Reports identities that have more outputs than their inputs may have. Each finding has the first output and one input
+        of the identity."""
         over = self.ids.where((ROW.over > 0) & ROW.pipeline.isin(among)).drop("droppable", "short", "over", "whole", "needed")
         copies = Window.partitionBy(*ID).orderBy("timestamp", *PLACE)
         rows = (
@@ -316,14 +315,14 @@ class _Comparison:
 
 
 def _with(counts: Sequence[Mapping[str, int]], name: str) -> list[int]:
-    """Returns the pipelines whose count of this name is not 0."""
+    """Returns the pipelines for which the count `name` is not 0."""
     return [number for number, each in enumerate(counts) if each[name]]
 
 
 def _explained(pipeline: Pipeline, known: Facts, counts: Mapping[str, int], most_ins: int) -> dict[str, int]:
-    """Returns the counts that change because removed or unread records explain the missing records. Removed records are an
-    explanation if at least as many offsets were removed as records are missing. A topic that was not read completely explains
-    any number of missing records.
+    """If removed or unread records explain missing records, returns the counts that change. Removed records explain missing
+    records if the number of removed offsets is at least the number of missing records. A topic that was not read completely
+    explains any number of missing records.
 
     If an output has too few inputs, it may belong to a removed input, unless each identity has a single input.
     """
@@ -358,7 +357,7 @@ def _flat(rows: DataFrame, name: str, fields: Sequence[str], prefix: str | None 
 
 
 def _range(name: str) -> Column:
-    """Returns the offsets of the adjacent records on the other side, such as the inputs of a stretch of outputs."""
+    """Returns the range of offsets of the records on the other side, such as the inputs that belong to a stretch of outputs."""
     names = {f"{name}_{each}": each for each in PARTITION}
     names |= {f"{name}_offset": "first_offset", f"last_{name}_offset": "last_offset"}
     return sf.struct(*(sf.col(column).alias(field) for column, field in names.items())).alias(name)

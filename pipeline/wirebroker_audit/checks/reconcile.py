@@ -1,8 +1,9 @@
-"""Compares the stored records with the application's journal: lost records, further copies, and records whose sending failed.
+"""Compares the stored records with the application's journal. Finds lost records, further copies, and stored records whose
+sending was reported as failed.
 
-A journal names a record by topic, key and value. Most names occur once in the journal and once in the log. `names` finds these
-names; only the rows of all other names are read again, and only the names that occur on both sides are matched one by one. The
-rows have a `hash` and a `check`, see `naming.with_names`.
+A journal names a record by topic, key and value. Most names occur once in the journal and once in the log. `names` finds all
+other names. Only rows with these other names are read again, and only names that occur on both sides are matched one by one.
+The rows have a `hash` and a `check`, see `naming.with_names`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Reconciled(NamedTuple):
     unnamed: DataFrame
     """stored units that the journal does not name"""
     beyond: DataFrame
-    """unintended copies; `first` is the copy to compare each of them with"""
+    """unintended copies; `first` is the copy with which the unintended copy is compared"""
     findings: DataFrame
     """lost, unacknowledged_stored"""
 
@@ -45,7 +46,7 @@ def reconcile(
 ) -> Reconciled:  # fmt: skip
     """Match the stored records with the intended records.
 
-    `rows_of` makes units of records, each with its `hash` and the outcome of its `transaction`. `left_out` tells which records
+    `rows_of` turns records into units; a unit has a `hash` and the outcome of its `transaction`. `left_out` tells which records
     are not visible. `deleted` has the number of offsets that retention or compaction removed from each partition. `count` is
     the approximate number of all records.
     """
@@ -76,8 +77,8 @@ def _named(rows: DataFrame) -> DataFrame:
 
 
 def _missing(wanted: DataFrame) -> DataFrame:
-    """Returns the intended records that have no stored copy, except records whose sending failed. `copy` numbers equal
-    records."""
+    """Returns the intended records that have no stored copy. Records whose sending was reported as failed are left out. `copy`
+    numbers equal records."""
     copy = sf.row_number().over(Window.partitionBy("name").orderBy("partition", "producer")) - 1
     absent = wanted.where(sf.coalesce("acknowledged", sf.lit(True))).withColumn("copy", copy)
     return absent.withColumn("outcome", sf.lit("missing"))
@@ -110,7 +111,8 @@ def _matched(stored: DataFrame, wanted: DataFrame) -> DataFrame:
 
 
 def match_rows(stored: Sequence[Row], wanted: Sequence[Row]) -> list[Row]:
-    """Returns the stored copies and the intended records of one name that `wirebroker.audit.matching` leaves unmatched."""
+    """Takes the stored copies and the intended records of one name, and returns those that `wirebroker.audit.matching` leaves
+    unmatched."""
     places = [Place(row["partition"], row["base_offset"], row["timestamp"]) for row in stored]
     matched = match(places, [Wish(each["partition"], each["acknowledged"]) for each in wanted])
     made = [wanted[wish] | {"outcome": "missing", "copy": copy} for copy, wish in enumerate(matched.missing)]
@@ -129,8 +131,8 @@ def _unacknowledged(matched: DataFrame) -> DataFrame:
 
 
 def _lost(missing: DataFrame, hidden: DataFrame, deleted: DataFrame) -> DataFrame:
-    """Returns records that are missing in the log. If no more records are missing than offsets were deleted, the deletion may
-    explain all missing records.
+    """Returns records that are missing in the log. The deletion may explain all missing records if at least as many offsets
+    were deleted as records are missing.
     """
     place = sf.coalesce("partition", sf.lit(-1))
     near = hidden.groupBy("name").agg(

@@ -12,12 +12,12 @@ from wirebroker_audit.spark.columns import LOG_ORDER, PRODUCER
 from wirebroker_audit.spark.wording import ROW, WORDS, column_of
 
 BREAKS = (*DAMAGE, "deleted", "unreadable", "old_format")
-"""If batches have one of these problems, their offsets are missing in the rows that were read."""
+"""If batches have one of these problems, no row has their offsets."""
 PLACE = ("base_offset", "last_offset", "base_sequence", "last_sequence", "max_timestamp", *LOG_ORDER)
 ABOUT = (*PRODUCER, "producer_epoch", *PLACE)
 IDENTITY = ("kind", "topic", "partition", "producer_id", "producer_epoch", "first_sequence", "first_offset")
 OF_EVIDENCE = ("group", "committed", "at_ms", "replica", "record", "time", "copy")
-"""Findings without an offset, and findings about a group or a replica, are told apart by these fields of their evidence."""
+"""These fields of the evidence distinguish findings that have no offset, and findings about a group or a replica."""
 
 
 def by_log(keys: tuple[str, ...]) -> WindowSpec:
@@ -76,7 +76,7 @@ def finding(
         value = values[field.name] if field.name in values else sf.col(field.name)
         columns.append(
             value.cast(field.dataType.simpleString()).alias(field.name)
-        )  # a string, because for a DataType PySpark would call the JVM many times
+        )  # a string, because PySpark would call the JVM many times for a DataType
     return rows.select(*columns)
 
 
@@ -87,6 +87,6 @@ def identified(findings: DataFrame) -> DataFrame:
     """
     evidence = (sf.get_json_object("evidence", f"$.{name}") for name in OF_EVIDENCE)
     parts = [sf.coalesce(part.cast("string"), sf.lit("")) for part in (*map(sf.col, IDENTITY), *evidence)]
-    parts.append(sf.get_json_object("evidence", "$.pipeline"))  # most kinds have no pipeline: null, which concat_ws leaves out
+    parts.append(sf.get_json_object("evidence", "$.pipeline"))  # most kinds have no pipeline: null, and concat_ws leaves it out
     digest = sf.substring(sf.sha2(sf.concat_ws("\x00", *parts).cast("binary"), 256), 1, 16)
     return findings.withColumn("id", digest).select(*REPORTED.names)

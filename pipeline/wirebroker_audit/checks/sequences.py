@@ -1,7 +1,7 @@
 """Checks epochs and sequences: duplicates, gaps, disorder, and epochs that fall back.
 
-The checks do not look at every batch. `suspects` finds the producers whose runs have gaps or overlaps. `examined` returns only
-the suspicious epochs of these producers: as whole runs if the runs do not overlap, as parts of runs if the parts do not
+The checks do not look at every batch. `suspects` finds producers with gaps or overlaps between their runs. `examined` returns
+only the suspicious epochs of these producers: as whole runs if the runs do not overlap, as parts of runs if the parts do not
 overlap, and otherwise as batches.
 """
 
@@ -46,8 +46,8 @@ _STRETCH = (*ABOUT, "life", "run", "tail", "before")
 
 
 def suspects(folded: DataFrame) -> DataFrame:
-    """Returns the producers' epochs, from `producer_epoch` to `up_to`, in which a run does not simply continue the run before
-    it."""
+    """Returns ranges of producer epochs, from `producer_epoch` to `up_to`, in which a run does not simply continue the
+    preceding run."""
     log = (*PRODUCER, "segment", "position")
     narrow = folded.where("producer_id >= 0").select(
         *log[:-1], "kind", *(sf.col(f"first.{name}").alias(name) for name in ("position", "base_sequence", "base_offset")),
@@ -260,7 +260,7 @@ def late_starts(ordered: DataFrame) -> DataFrame:
 
 
 def with_reasons(gaps: DataFrame, missing: DataFrame) -> DataFrame:
-    """Adds `holes` to `gaps`: the number of offsets between the two batches that are `missing` for a reason."""
+    """Adds `holes` to `gaps`: it counts those offsets between the two batches that are `missing` for a reason."""
     reasons = missing.where("reason > 0").select(*PARTITION, *LOG_ORDER, "reason")
     if reasons.isEmpty():
         return gaps.withColumn("holes", sf.lit(0).cast("bigint"))
@@ -286,7 +286,7 @@ def with_reasons(gaps: DataFrame, missing: DataFrame) -> DataFrame:
 
 
 def unexplained(missing: DataFrame) -> DataFrame:
-    """Keeps the gaps and late starts that no missing offsets explain."""
+    """Reports those gaps and late starts that no missing offsets explain."""
     rows = missing.where(RULES.is_unexplained(ROW.place - ROW.from_place, ROW.holes)).transform(_between)
     about = (ROW, _sequences(), ROW.before, ROW.after)
     words = WORDS.choose(ROW.late, WORDS.late_start(*about), WORDS.gap(*about))
@@ -294,7 +294,7 @@ def unexplained(missing: DataFrame) -> DataFrame:
 
 
 def disorder(ordered: DataFrame) -> DataFrame:
-    """Reports batches stored after a later batch of their epoch, unless they are copies."""
+    """Reports batches that are stored after a batch with higher sequences of the same epoch, except copies."""
     tail = sf.struct(sf.col("tail_place").alias("place"), *(f"tail.{name}" for name in PLACE))
     rows = (
         ordered.where("first IS NULL")

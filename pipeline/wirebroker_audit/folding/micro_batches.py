@@ -3,9 +3,8 @@
     micro=0-63   micro=64-71   micro=72   micro=73
 
 A folder is named after the micro-batches that it holds. Adjacent folders of similar size are joined, so each row is rewritten
-only a few times, and few files remain to read. The joined folder is written elsewhere and then renamed. From then on, the
-folders that were joined no longer count, whether they are deleted or not. The process may end at any moment: no batch is lost
-or counted twice.
+only a few times, and few files remain to read. The joined folder is written elsewhere and then renamed. After this, the earlier
+folders no longer count, even if they still exist. The process may end at any moment: no batch is lost or counted twice.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Folder(NamedTuple):
 
     @property
     def level(self) -> int:
-        """The approximate number of times that the folder's rows were rewritten."""
+        """How many times, approximately, the folder's rows were rewritten."""
         level, breadth = 0, self.last - self.first + 1
         while breadth >= BREADTH:
             level, breadth = level + 1, breadth // BREADTH

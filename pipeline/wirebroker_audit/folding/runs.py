@@ -114,7 +114,8 @@ def runs_of(batches: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _compacted_to(numbers: Callable[[str], Array]) -> Array:
-    """Returns the end of each batch with fewer records than offsets or with a delete horizon, and −1 for the other batches."""
+    """Returns an offset for each batch: the offset after the batch if it has fewer records than offsets or a delete horizon,
+    else −1."""
     last = numbers("last_offset")
     shown = numbers("records") < last - numbers("base_offset") + 1
     shown |= numbers("attributes") & DELETE_HORIZON != 0

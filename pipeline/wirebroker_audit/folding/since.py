@@ -106,11 +106,11 @@ class Onward:
 
     pieces: list[Piece] = field(default_factory=list)
     goes_on: dict[Key, Mark] = field(default_factory=dict)
-    """the partitions whose earlier rows count, with the mark where reading continues"""
+    """the partitions whose earlier rows count, and the mark at which reading continues in each"""
     notices: list[str] = field(default_factory=list)
     physical: dict[str, int] = field(default_factory=dict)
-    """For segments whose file has another name than the rows: maps the name in the rows to the base offset in the file's
-    name."""
+    """Some segments have one name in the rows, and another name as a file. Maps the name in the rows to the base offset in the
+    file's name."""
 
 
 def onward(state: ReportState, folders: Sequence[PartitionFolder], pieces: Iterable[Piece]) -> Onward:
@@ -182,8 +182,8 @@ def _another(folder: PartitionFolder, pieces: list[Piece], mark: Mark) -> str:
 
 
 def _after(piece: Piece, begin: Mark, mark: Mark, found: Onward) -> list[Piece]:
-    """Returns the part of a piece after the mark. Rows from a rewritten segment get a segment name that sorts after the
-    earlier rows."""
+    """Returns the part of a piece that lies after the mark. Rows from a rewritten segment get a segment name that sorts after
+    the earlier rows."""
     base = piece.begin.segment
     if base != begin.segment:
         return [piece] if base < 0 or base > begin.segment else []

@@ -1,7 +1,7 @@
 """The application's journal, as `wirebroker.audit.journal` describes it, from JSON lines or Parquet.
 
 Spark's workers check each row with the functions of `wirebroker.audit.journal`; SQL merges rows with the same id. The journal
-is read once, and the audit keeps the columns that it matches records by, with hashes in place of values.
+is read once, and the audit keeps the columns that it needs to match records, with hashes in place of values.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def read_journal(spark: SparkSession, path: str, keep: Path, topics: Sequence[st
 
 
 def _kept(chunks: Iterable[pa.RecordBatch], made: Fold, keep: Path, topics: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Writes a task's rows to a file, with the hashes that name their records. Yields the number of rows, of rows with an id,
-    and of rows with a problem."""
+    """Writes a task's rows to a file, with the hashes that name their records. Yields three numbers: of all rows, of the rows
+    with an id, and of the rows with a problem."""
     context = TaskContext.get()
     path = keep / f"part-{0 if context is None else context.partitionId():05d}.parquet"
     sums = {"rows": 0, "ids": 0, "problems": 0}
@@ -123,7 +123,7 @@ def _kept(chunks: Iterable[pa.RecordBatch], made: Fold, keep: Path, topics: Sequ
 
 
 def _within(rows: pa.RecordBatch, topics: Sequence[str]) -> pa.RecordBatch:
-    """Returns the rows of these topics and the other rows with the same ids, or all rows if no topics are given."""
+    """Returns the rows of these topics, and all rows that have an id or a problem; all rows if no topics are given."""
     if not topics:
         return rows
     wanted = pc.is_in(rows.column("topic"), pa.array(topics, pa.string()))

@@ -64,7 +64,7 @@ class Policies:
         return next((policy for pattern, policy in self.by_pattern if fnmatchcase(topic, pattern)), self.default)
 
     def severities(self, topics: Iterable[str]) -> list[tuple[str, str, str]]:
-        """Returns topic, kind and severity wherever a policy names a severity."""
+        """Returns topic, kind and severity for each severity that a topic's policy names."""
         return [(topic, kind, severity) for topic in topics for kind, severity in self.of(topic).severities.items()]
 
 

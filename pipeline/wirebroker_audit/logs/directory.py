@@ -146,7 +146,7 @@ def _tiered_segment(folder: Path, depth: int = 3) -> Path | None:
 
 
 def _log_dir_below(folder: Path, depth: int = 3) -> Path | None:
-    """Returns the first folder with partitions that lies at most `depth` levels below this folder."""
+    """Returns the first folder that has partitions and lies at most `depth` levels below this folder."""
     with suppress(OSError):
         for each in sorted(each for each in folder.iterdir() if each.is_dir() and not each.is_symlink()):
             if _folders_in(each):
@@ -273,7 +273,7 @@ def _topic_id(folder: Path) -> bytes | None:
 
 
 def _with_segments(folder: PartitionFolder, compacts: bool) -> PartitionFolder:
-    """Adds facts that the segments' names show and the checkpoints do not.
+    """Adds the facts that only the segments' names show, and not the checkpoints.
 
     The cleaner rewrites whole segments: it drops aborted batches up to the end of the segment in which its checkpoint lies
     (Kafka's Cleaner.doClean). The cleaner writes the checkpoint after a pass. During a pass the cleaner may work anywhere

@@ -30,8 +30,8 @@ SMALL_BYTES = 8 * 1024 * 1024
 
 
 def is_small(folders: Iterable[PartitionFolder]) -> bool:
-    """Tells whether the driver reads the logs in these folders as fast as executors would. The function stops at the first
-    folder that makes the log too large.
+    """Tells whether the driver reads the logs in these folders as fast as executors would. The function stops as soon as the
+    folders that it has seen are too large.
     """
     total = 0
     for folder in folders:
@@ -167,7 +167,7 @@ def _index_positions(path: Path) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def _prove(file: BinaryIO, begin: int, size: int) -> int | None:
-    """Returns the position of the first whole batch at or after `begin` whose CRC matches, or None if the two chunks after
+    """Returns the position of the first whole batch with a matching CRC at or after `begin`; None if the two chunks after
     `begin` hold no such batch."""
     for length in (CHUNK // 4, CHUNK * 2):
         file.seek(begin)

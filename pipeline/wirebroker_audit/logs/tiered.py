@@ -57,8 +57,8 @@ class Tiering:
     notices: list[str] = field(default_factory=list)
     facts: dict[Key, dict[str, Any]] = field(default_factory=dict)
     """for each tiered partition: the number of remote `segments` that are read, the number of `missing` offsets, and the first
-    stretches of missing offsets (`missing_offsets`). An offset is missing if the store has or should have the offset, but the
-    audit does not read it."""
+    stretches of missing offsets (`missing_offsets`). An offset is missing if the store has it or should have it, but the audit
+    does not read it."""
 
 
 class _Found(NamedTuple):
@@ -168,9 +168,9 @@ class _Places:
                 self._by_id.setdefault(name[-22:], []).append(name)
 
     def of(self, folder: PartitionFolder) -> tuple[Path | None, bool]:
-        """Returns the folder with the partition's segments, or None without such a folder, and whether the segments have
-        manifests there. In Aiven's layout, a prefix of the user's may stand before the topic's name, without a slash between
-        the two."""
+        """Returns two values: the folder with the partition's segments (None if there is none), and whether the segments have
+        manifests there. In Aiven's layout, a prefix that the user chose may stand directly before the topic's name, without a
+        slash."""
         names = self._by_id.get(format_uuid(folder.topic_id), ()) if folder.topic_id else self._by_name(folder)
         for name in names:
             if name == f"{folder.name}-{name[-22:]}":
@@ -183,7 +183,8 @@ class _Places:
         return None, False
 
     def _by_name(self, folder: PartitionFolder) -> Sequence[str]:
-        """Returns the folder of a partition without partition.metadata; nothing if several topics had this name."""
+        """Returns the folder in the store for a partition that has no partition.metadata; nothing if several topics had this
+        name."""
         wanted = (f"{folder.name}-", f"{folder.topic}-")
         found = [name for names in self._by_id.values() for name in names if name[:-22] in wanted]
         return found if len(found) == 1 else ()
@@ -265,8 +266,8 @@ def _lineage(folder: PartitionFolder) -> list[tuple[int, int]]:
 
 
 def _cover(segments: Iterable[RemoteSegment]) -> Iterator[RemoteSegment]:
-    """Yields as few segments as possible that cover the same offsets: after an election, a leader may copy offsets that are
-    already in the store."""
+    """Yields the smallest selection of segments that covers the same offsets: after an election, a leader may copy offsets that
+    are already in the store."""
     left, reach, at = sorted(segments, key=lambda each: (each.start, each.end)), 0, 0
     while at < len(left):
         begin, best = max(reach, left[at].start), left[at]
@@ -290,7 +291,7 @@ def _joined(segments: Iterable[RemoteSegment]) -> list[Span]:
 
 
 def _gaps(spans: Sequence[Span], within: Span) -> Iterator[Span]:
-    """Yields the parts of `within` that the `spans`, which are in order, do not cover."""
+    """Yields the parts of `within` that no span covers; `spans` are in order."""
     at, last = within
     for index in range(max(bisect_right(spans, (at, EVERYTHING)) - 1, 0), len(spans)):
         first, end = spans[index]

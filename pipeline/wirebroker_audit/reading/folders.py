@@ -47,7 +47,7 @@ class RemoteFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionFolder:
-    """One partition's folder, and what the files beside it record."""
+    """One partition's folder, and the facts in the files beside the folder."""
 
     path: Path
     topic: str

@@ -124,7 +124,7 @@ class Condition(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """The parts to read of each record of a topic, for one side (inputs or outputs) of a pipeline."""
+    """Says which parts of a topic's records are read, for one side (inputs or outputs) of a pipeline."""
 
     pipeline: int
     side: int
@@ -137,7 +137,7 @@ class Wanted(NamedTuple):
 
 def identity_rows(chunks: Iterable[Chunk], wanted: Mapping[str, Sequence[Wanted]]) -> Iterator[pa.RecordBatch]:
     """Yields the identities of the records in every sound batch of data; `wanted` has the topics, and the parts of their
-    records to read."""
+    records that are read."""
     rows: list[tuple[Any, ...]] = []
     for chunk in chunks:
         if chunk.begin < 0:

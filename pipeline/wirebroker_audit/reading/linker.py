@@ -4,9 +4,9 @@ A *run* is an unbroken stretch of one producer's batches: consecutive sequences,
 no pause after which the broker forgets the producer. A marker belongs to the run whose transaction it ends. A healthy log has
 few runs, however many batches and transactions it has, so the checks look at runs first.
 
-The function `follows` has the rule for whether a run continues. The *events* of `follows` are batches while a piece is read,
-and whole runs when runs of several pieces are joined. A run may always be divided, because each check has the same findings for
-two parts of a run as for the whole run.
+The function `follows` decides whether a run continues. The *events* of `follows` are batches while a piece is read, and whole
+runs when runs of several pieces are joined. A run may always be divided, because each check has the same findings for two parts
+of a run as for the whole run.
 """
 
 from __future__ import annotations

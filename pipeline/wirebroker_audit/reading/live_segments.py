@@ -170,7 +170,7 @@ class Ahead:
         return mark._replace(segment=first, position=position, offset=offset, last=last, crc=-1, label=mark.offset)
 
     def marks(self) -> Iterator[tuple[Mark, int]]:
-        """Yields each next mark, and the number of bytes up to this mark."""
+        """Yields the next marks one after the other, each with the number of bytes since the mark before it."""
         if not self.segments:
             return
         position = self.mark.position
@@ -205,8 +205,8 @@ def _covering(segments: list[tuple[int, Path]], offset: int) -> int:
 
 
 def pieces_between(folder: PartitionFolder, begin: Mark, end: Mark) -> Iterator[Piece]:
-    """Yields the pieces between two marks, by the current segments. No batch is lost if the segments change before the pieces
-    are read."""
+    """Yields the pieces between two marks; pieces end where the current segments end. No batch is lost if the segments change
+    before the pieces are read."""
     whole = Piece(folder.topic, folder.partition, begin, end, str(folder.path), cleaned_until=folder.cleaned_until)
     if begin.life != end.life and begin.segment >= 0:
         why = begin.why_restarted(end.topic_id)
@@ -291,7 +291,7 @@ class _FolderReader:
         return segments
 
     def _read(self, file: BinaryIO, first: int, following: int | None, path: Path) -> Iterator[Chunk]:
-        """Yields the piece's part of one segment."""
+        """Yields the part of the piece that lies in one segment."""
         label, offset = self.mark.label, self.mark.offset
         if first == self.mark.segment and holds(file, self.mark):
             start = self.mark.position
@@ -307,7 +307,8 @@ class _FolderReader:
             yield self._gone(self.end.offset)
 
     def _stop(self, file: BinaryIO, first: int, following: int | None, path: Path) -> tuple[int, int | None]:
-        """Returns the position at which to stop, and the log's end if the log ends before the offset to reach."""
+        """Returns two values: the position at which to stop, and the end of the log if it is below the offset to reach (else
+        None)."""
         if first == self.end.segment and holds(file, self.end):
             return self.end.position, None
         if following is not None and following <= self.end.offset and path.suffix == LOG:

@@ -27,7 +27,7 @@ RESTARTED = -1
 
 
 class Mark(NamedTuple):
-    """The end of the part of a partition that was read: the end of a batch. A mark in a live cluster's partition has no
+    """The place up to which a partition was read; it is the end of a batch. A mark in a live cluster's partition has no
     segment."""
 
     offset: int = 0

@@ -123,8 +123,8 @@ def _of_singles(view: memoryview, batches: pa.RecordBatch, singles: Singles, con
 
 
 def cut(view: memoryview, begin: Array, size: Array) -> pa.Array:
-    """Returns these parts of the view as binary values; a negative size is null. Arrow copies the parts, without a Python
-    object for each."""
+    """Returns these parts of the view as binary values; a part with a negative size becomes null. Arrow copies the parts, so no
+    Python object is made for each part."""
     end = begin + np.maximum(size, 0)
     if not len(begin) or (begin[1:] < end[:-1]).any():
         parts = zip(begin.tolist(), end.tolist(), size.tolist(), strict=True)

@@ -78,7 +78,7 @@ class Chunk(NamedTuple):
     begin: int
     """the view's position in its segment; −1 for rows about damage without batches"""
     places: dict[int, int] | None = None
-    """the place of each of `positions` in the view; None if every place is the distance from `begin`"""
+    """maps a batch's position to its place in the view; None if each place is the position minus `begin`"""
 
 
 def headers_at(view: Buffer, positions: Array) -> Array:
@@ -100,7 +100,7 @@ def looks_like_batch(view: Buffer, pos: int) -> bool:
 
 
 def find_batch(view: memoryview, pos: int, stop: int) -> int | None:
-    """Returns the first position at or after `pos`, and before `stop`, at which a whole batch begins whose CRC matches."""
+    """Returns the first position from `pos` on, and before `stop`, at which a whole batch with a matching CRC begins."""
     raw = np.frombuffer(view, np.uint8)
     last = min(stop, len(view) - HEADER_SIZE + 1)
     if last <= pos:
@@ -228,7 +228,7 @@ def marker_of(view: memoryview, pos: int) -> int:
 def damage_row(
     piece: Piece, problem: str, detail: str, *, position: int, size: int, expected_offset: int, head: Buffer = b""
 ) -> Chunk:
-    """Makes a row about a position where no batch can be read; `head` has the bytes of the batch's header that are left."""
+    """Makes a row about a position where no batch can be read; `head` has the rest of the batch's header, if there is any."""
     values: dict[str, Any] = {
         "topic": piece.topic, "partition": piece.partition, "base_offset": expected_offset,
         "last_offset": expected_offset, "leader_epoch": -1, "producer_id": -1, "producer_epoch": -1, "base_sequence": -1,

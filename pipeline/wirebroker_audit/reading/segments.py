@@ -94,7 +94,7 @@ class _FileReader:
             if at == len(data):
                 data, self._size = _read_within(file, self.position, wanted, self._size)
                 at = 0
-            if not data:  # Kafka cut off preallocated space, or a follower truncated to its leader
+            if not data:  # Kafka cut off preallocated space, or a follower cut its log
                 yield self.damage("deleted", f"{self.piece.path} was cut to {self.position} bytes while it was read",
                                   self.position, 0)  # fmt: skip
                 return
@@ -251,7 +251,7 @@ def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[in
 
 
 def next_batch(file: BinaryIO, begin: int, size: int) -> int | None:
-    """Returns the position of the first whole batch at or after `begin` whose CRC matches."""
+    """Returns the position of the first whole batch with a matching CRC at or after `begin`."""
     while begin < size:
         view = memoryview(_read_at(file, begin, min(2 * CHUNK, size - begin)))
         at = find_batch(view, 0, min(len(view), CHUNK))

@@ -23,9 +23,9 @@ LISTED = 20
 def since(findings: DataFrame, report: Path) -> dict[str, Any] | None:
     """Compare the findings with the findings of an earlier report.
 
-    Returns the earlier report's `time`, the numbers of findings that are `new`, `still` there and `gone`, and `gone_findings`,
-    at most `LISTED` of the gone findings. Returns None if there is no earlier report, or if the findings of that report have no
-    `id`.
+    Returns the earlier report's `time`, the numbers of `new`, `still` present and `gone` findings, and the list
+    `gone_findings`, which has at most `LISTED` of the gone findings. Returns None if there is no earlier report, or if the
+    findings of that report have no `id`.
     """
     try:
         time = json.loads((report / SUMMARY).read_text(encoding="utf-8"))["time"]

@@ -43,7 +43,7 @@ class Exports:
         return [*(f"--{name}" for name in self.files), *(["--findings-to"] if self.topic else [])]
 
     def check(self) -> None:
-        """Checks before the audit begins that the places can be written."""
+        """Checks that files and records can be written to these places; called before the audit begins."""
         for path in self.files.values():
             if path.is_dir():
                 raise IsADirectoryError(21, "this is a directory", str(path))

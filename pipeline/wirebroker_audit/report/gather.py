@@ -99,8 +99,8 @@ def _timeline(batches: DataFrame, topic: str, partition: int, producer_id: int, 
 
 
 def ribbons(batches: DataFrame, findings: list[Row]) -> list[Ribbon]:
-    """Returns the partitions with the gravest findings that lie at an offset, each with the batches around its first
-    finding."""
+    """Returns the partitions with the gravest findings, each with the batches around its first finding. Findings without an
+    offset, and findings with the severity `info`, do not count."""
     by_partition: dict[tuple[str, int], list[Row]] = {}
     for each in findings:
         if each["first_offset"] >= 0 and each["severity"] != "info":

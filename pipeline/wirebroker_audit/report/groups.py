@@ -16,12 +16,12 @@ from wirebroker_audit.report.figures import Size, legend_above, picture, shorten
 from wirebroker_audit.report.gather import Row
 
 LISTED = 20
-"""The page lists this many groups' partitions, this many pipelines and this many transactional groups."""
+"""The page lists this many pairs of group and partition, this many pipelines, and this many transactional groups."""
 DRAWN = 12
-"""The picture shows at most this many groups' partitions. Partitions with the gravest findings are chosen first, then
-partitions with the largest lag."""
+"""The picture shows at most this many pairs of group and partition. The pairs with the gravest findings are chosen first, then
+the pairs with the largest lag."""
 THIN = 0.004
-"""A mark has at least this part of the picture's width, so that a single record is visible."""
+"""A mark is at least this wide, as a part of the picture's width, so that a single record is visible."""
 
 
 class Line(NamedTuple):

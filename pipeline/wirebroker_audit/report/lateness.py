@@ -1,4 +1,4 @@
-"""The picture of the application's table: its rows over time with and without a record, and how late the records are."""
+"""Draws the application's table over time: how many rows have a record, how many have none, and how late the records are."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def write_report(
 ) -> list[Row]:  # fmt: skip
     """Write the page into the folder. Returns the findings that the page shows: the first of each kind and severity.
 
-    `before` is the place of the earlier report with which `summary["changes"]` compares, if there is one."""
+    `summary["changes"]` may compare the findings with an earlier report; `before` is the place of that report."""
     shown = first_findings(findings) if summary["kinds"] else []
     fresh = new_ones(shown, before) if summary["changes"] is not None else frozenset()
     parts = [_head(summary), *_verdict(summary), *_changes(summary["changes"]), *_findings(shown, summary["kinds"], fresh)]

@@ -29,7 +29,7 @@ _CURVES = (
 AUDITS = 60
 """The picture of earlier audits has at most this many audits."""
 WIDE_PX, NARROW_BATCHES = 840, 12
-"""The width of a ribbon on a wide page, and the number of batches on it on a phone."""
+"""The width of a ribbon on a wide page, and the number of batches in a ribbon on a phone."""
 SHADES = 5
 """The steps of the colour scale for the number of records in a cell."""
 

@@ -1,6 +1,6 @@
 """Estimates how long the stages of an audit take in relation to each other: first from the sizes of segments, then from the
 numbers of rows. The estimates are seconds of processor time, as scripts/bench-audit measured them. The progress bar corrects
-them by the time that the stages really take.
+them when it sees how much time the stages really take.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RECORDS, BATCHES, WRITING = "comparing the contents of records", "comparing the 
 
 
 def by_size(pieces: Sequence[Piece], journal_bytes: int, *, by_record: bool) -> dict[str, float]:
-    """Returns the seconds of each stage, before anything is read."""
+    """Estimates the seconds that each stage takes, before anything is read."""
     size = sum(each.size * (RECORD_OFFSETS if each.bootstrap else 1) for each in pieces)
     batches = size // BATCH_BYTES
     rows = journal_bytes // JOURNAL_BYTES
@@ -31,7 +31,7 @@ def by_size(pieces: Sequence[Piece], journal_bytes: int, *, by_record: bool) -> 
 
 
 def by_rows(pieces: Sequence[Piece], batches: int, records: int, rows: int, *, by_record: bool) -> dict[str, float]:
-    """Returns the seconds of each stage, after the batches are counted."""
+    """Estimates the seconds that each stage takes, after the batches are counted."""
     return _stages(len(pieces), batches, records, rows, by_record=by_record)
 
 

@@ -6,8 +6,8 @@
 
 A stream's position has an offset for each partition, and facts that identify its log. A micro-batch takes at most about
 `batch.bytes` or `batch.offsets`, and the next micro-batch continues where it ended. A read error fails the micro-batch, and a
-restart of the stream repeats it. If a log restarted, its stream has a `deleted` row at position −1: the earlier rows of this
-log no longer count.
+restart of the stream repeats the micro-batch. If a log restarted, its stream has a `deleted` row at position −1: the earlier
+rows of this log no longer count.
 """
 
 from __future__ import annotations
@@ -165,8 +165,8 @@ class SegmentStream(_StreamReader):
 
 
 def _up_to(ahead: dict[str, Ahead], room: int) -> Iterator[tuple[str, Mark]]:
-    """Yields the marks up to which partitions are read next, for about `room` bytes in all partitions together. Partitions with
-    the most unread bytes go first."""
+    """Yields the marks at which the next reads of the partitions end. All these reads together have about `room` bytes.
+    Partitions with the most unread bytes go first."""
     waiting = [(-each.left, name, each.marks()) for name, each in ahead.items()]
     heapq.heapify(waiting)
     while waiting and room > 0:

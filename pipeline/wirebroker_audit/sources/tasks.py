@@ -98,7 +98,7 @@ def identities(
     spark: SparkSession, pieces: Sequence[Piece], keep: Path, wanted: Mapping[str, Sequence[Wanted]], expiration_ms: int
 ) -> DataFrame:
     """Reads the identities of the records in the batches of these pieces, for each side of a pipeline; `wanted` has the topics,
-    and the parts of their records to read.
+    and the parts of their records that are read.
 
     Each task writes its rows into a Parquet file in the new folder `keep`.
     """

@@ -66,7 +66,7 @@ class SparkExecutor(Executor):
             self._context.addPyFile(str(_zipped(source, Path(self._folder.name, f"modules-{number}.zip"))))
 
     def width(self) -> int:
-        """Returns the number of calls to submit at once."""
+        """Returns how many calls the caller should submit at once."""
         return min(AHEAD * self._context.defaultParallelism, MOST)
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> Future[T]:

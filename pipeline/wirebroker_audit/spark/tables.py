@@ -164,8 +164,8 @@ def united(frames: Iterable[DataFrame]) -> DataFrame:
 
 
 def mapped(rows: DataFrame, function: Fold, schema: StructType) -> DataFrame:
-    """Returns the Arrow batches that `function` makes from the batches of the rows, or of each part of the rows, as
-    `mapInArrow` does."""
+    """Returns the Arrow batches that `function` makes. `function` gets the batches of all rows or, as with `mapInArrow`, the
+    batches of one part of the rows."""
     spark = rows.sparkSession
     if not is_together(spark):
         return rows.mapInArrow(function, schema)

@@ -13,7 +13,7 @@ from wirebroker.audit.wording import Wording
 
 
 class SqlWording(Wording):
-    """Explanations of findings, from columns. A part that is null makes the whole sentence null."""
+    """Makes explanations of findings from columns. A part that is null makes the whole sentence null."""
 
     def text(self, template: str, **parts: Any) -> Column:
         pieces: list[Column] = []
