@@ -30,9 +30,9 @@ public sealed class Broker : IDisposable
     public string Control { get; }
 
     /// <summary>
-    /// Runs a test with the broker that all tests of the process share: it is emptied first, while clients stay connected, and
-    /// has the topics ("orders", or "orders:3" for 3 partitions). A test that fails prints the broker's report. Tests that share
-    /// the broker run one after the other.
+    /// Empties the broker that all tests of the process share, makes sure that it has the topics ("orders", or "orders:3" for 3
+    /// partitions), and runs a test with it. Clients stay connected. A test that fails prints the broker's report. Tests that
+    /// share the broker run one after the other.
     /// </summary>
     public static async Task Test(string[] topics, Func<Broker, Task> test, [CallerMemberName] string name = "")
     {

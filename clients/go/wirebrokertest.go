@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// Broker is a running broker. Bootstrap is the address for clients, Control the address of the HTTP control.
+// Broker is a running broker. Bootstrap is the address for clients, and Control is the address of the HTTP control.
 type Broker struct {
 	Bootstrap, Control, Version string
 	stop                        func()
@@ -157,7 +157,7 @@ func (broker *Broker) ask(method, path string, body, result any) error {
 	return json.NewDecoder(response.Body).Decode(result)
 }
 
-// age tells the versions of broker and package if the broker lacks a path, because an older broker has fewer paths.
+// age names the versions of the broker and the package if the broker lacks a path: an older broker has fewer paths.
 func (broker *Broker) age(problem string) string {
 	var document struct{ Info struct{ Version string } }
 	if !strings.HasPrefix(problem, "there is nothing at ") || broker.ask("GET", "/openapi.json", nil, &document) != nil {

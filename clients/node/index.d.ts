@@ -2,8 +2,8 @@
 export function start(...options: string[]): Promise<Broker>;
 
 /**
- * Registers hooks in the test file and returns the broker that its tests share: it is emptied before each test, and a test
- * that fails shows the broker's report. It uses the global hooks of jest or vitest, else the hooks of node:test.
+ * Registers hooks in the test file and returns the broker that its tests share. The broker is emptied before each test, and a
+ * test that fails shows the broker's report. The hooks are the global hooks of jest or vitest, otherwise those of node:test.
  */
 export function useBroker(settings?: {
   /** "orders", or "orders:3" for 3 partitions. */

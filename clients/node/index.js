@@ -35,13 +35,13 @@ export async function start(...options) {
 }
 
 /**
- * Registers hooks in the test file and returns the broker that its tests share: it is emptied before each test, and a test
- * that fails shows the broker's report. It uses the global hooks of jest or vitest, else the hooks of node:test.
+ * Registers hooks in the test file and returns the broker that its tests share. The broker is emptied before each test, and a
+ * test that fails shows the broker's report. The hooks are the global hooks of jest or vitest, otherwise those of node:test.
  */
 export function useBroker({ topics = [], options = [], hooks } = {}) {
   hooks ??= globalThis.beforeEach ? globalThis : process.getBuiltinModule("node:test");
   const broker = new Broker({});
-  // Rest parameters: jest would take a first parameter for a callback.
+  // The hooks have rest parameters, because jest would take a first parameter for a callback.
   hooks.beforeEach(async (...[context]) => {
     if (!broker.control) Object.assign(broker, await common(options));
     const name = context?.task?.name ?? context?.name ?? globalThis.expect?.getState?.().currentTestName ?? "";
@@ -74,7 +74,7 @@ export class Broker {
     return result;
   }
 
-  /** Tells the versions of broker and package if the broker lacks a path, because an older broker has fewer paths. */
+  /** If the broker lacks a path, names the versions of the broker and the package: an older broker has fewer paths. */
   async #age(problem) {
     if (!problem.startsWith("there is nothing at ")) return "";
     const { info } = await this.ask("GET", "/openapi.json");

@@ -2,7 +2,7 @@
 //
 //     node clients/node/platform-package.mjs dist/wirebroker-runtime-0.1.0-linux-x64.tar.gz dist
 //
-// npm installs only the package whose system and processor are those of the machine, so no script runs after the installation.
+// npm itself chooses the package for the machine's system and processor, so no script has to run after the installation.
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -11,7 +11,7 @@ use serde_json::{json, Value};
 use crate::find::find;
 use crate::{Fault, Record, Stored};
 
-/// A running broker. A call that the broker refuses panics with the broker's explanation.
+/// A running broker. If the broker refuses a call, the call panics with the broker's explanation.
 pub struct Broker {
     /// The address for clients.
     pub bootstrap: String,
@@ -94,7 +94,7 @@ impl Broker {
         }
     }
 
-    /// Tells the versions of broker and crate if the broker lacks a path, because an older broker has fewer paths.
+    /// If the broker lacks a path, names the versions of the broker and the crate: an older broker has fewer paths.
     fn age(&self, problem: &str) -> Result<String, Box<dyn Error>> {
         if !problem.starts_with("there is nothing at ") {
             return Ok(String::new());

@@ -1,1 +1,1 @@
-//! The tests of this folder are the crate.
+//! This crate has nothing but its tests.

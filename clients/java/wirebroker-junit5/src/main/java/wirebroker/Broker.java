@@ -103,7 +103,7 @@ public final class Broker implements AutoCloseable, ExtensionContext.Store.Close
         return control;
     }
 
-    /** Calls an endpoint of the control. The body may be null; else Gson writes it. */
+    /** Calls an endpoint of the control. The body may be null; otherwise Gson writes it as JSON. */
     public JsonObject ask(String method, String path, Object body) {
         var payload = body == null ? BodyPublishers.noBody() : BodyPublishers.ofString(JSON.toJson(body));
         var request = HttpRequest.newBuilder(URI.create(control + path)).header("Accept", "application/json");
@@ -121,7 +121,7 @@ public final class Broker implements AutoCloseable, ExtensionContext.Store.Close
         }
     }
 
-    /** Tells the versions of broker and library if the broker lacks a path, because an older broker has fewer paths. */
+    /** If the broker lacks a path, names the versions of the broker and the library: an older broker has fewer paths. */
     private String age(String problem) {
         if (!problem.startsWith("there is nothing at ")) return "";
         var info = ask("GET", "/openapi.json", null).getAsJsonObject("info");

@@ -12,7 +12,7 @@ import org.junit.jupiter.api.parallel.ResourceLock;
  * Gives the tests of a class, or one test, a broker as a parameter of the type {@link Broker}. The broker is emptied before each
  * test, while clients and services stay connected. A test that fails prints the broker's report.
  *
- * <p>All tests of the JVM share one broker for the same options, so they never run at the same time.
+ * <p>All tests of the JVM with the same options share one broker, so they never run at the same time.
  */
 @Target({ElementType.TYPE, ElementType.METHOD})
 @Retention(RetentionPolicy.RUNTIME)

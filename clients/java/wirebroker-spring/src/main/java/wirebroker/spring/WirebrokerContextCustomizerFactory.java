@@ -13,8 +13,9 @@ import wirebroker.Broker;
 import wirebroker.Wirebroker;
 
 /**
- * Adds the broker that the classes of this JVM share to the application context of a test class with {@link Wirebroker}: as the
- * property {@code spring.kafka.bootstrap-servers}, and as a bean. Classes with the same options also share a context.
+ * Adds a broker to the application context of a test class with {@link Wirebroker}: as the property
+ * {@code spring.kafka.bootstrap-servers}, and as a bean. The classes of this JVM with the same options share the broker, and they
+ * also share a context.
  */
 class WirebrokerContextCustomizerFactory implements ContextCustomizerFactory {
     @Override
