@@ -6,7 +6,7 @@ A handler takes the decoded request and its `Exchange`, and returns the response
 If a request may take long, its handler is a generator, which yields between slices of the work (`exchange.Steps`,
 `slices.pauses`). Handlers fill every field; the codec omits the fields that a version does not have. A broker imports all these
 modules soon after its start (`wirebroker.apis.loading`). An engine without a server imports a module at the first request of
-its API. The file skipped.md in this folder lists the APIs that are only partly served, with reasons.
+the module's API. The file skipped.md in this folder lists the APIs that are only partly served, with reasons.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """AddPartitionsToTxn, versions 0–5.
 
 In versions 0 to 3 a client adds partitions to its transaction. From version 4 on, a broker may name several transactions in one
-request, and may only verify that the transactions include the partitions. If one partition does not exist, no partition is
-added, and the existing partitions get OPERATION_NOT_ATTEMPTED. In versions 0 and 1, the error INVALID_PRODUCER_EPOCH takes the
-place of PRODUCER_FENCED.
+request. With `verify_only`, the broker adds no partitions, and only checks whether the transaction includes them. If one
+partition does not exist, no partition is added, and the existing partitions get OPERATION_NOT_ATTEMPTED. In versions 0 and 1,
+the error INVALID_PRODUCER_EPOCH takes the place of PRODUCER_FENCED.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Codes = Mapping[TopicPartition, ErrorCode]
 def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> Steps:
     if exchange.version >= BATCHED_FROM:
         topics: dict[str, list[AddPartitionsToTxnTopic]] = {}
-        for requested in request.transactions:  # if a transaction is named twice, Kafka uses its first entry
+        for requested in request.transactions:  # if a transaction is named twice, only its first entry counts, as in Kafka
             topics.setdefault(requested.transactional_id, requested.topics)
         results, pause = [], pauses(IDS)
         for requested in request.transactions:

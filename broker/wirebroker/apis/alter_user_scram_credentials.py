@@ -37,7 +37,7 @@ MISSING = Refusal(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user creden
 
 
 NO_KEY = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
-"""The refusal of an empty salted password: Java makes no key from it."""
+"""The refusal of an empty salted password: Java cannot make a key from an empty password."""
 
 
 def handle(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> Steps:

@@ -3,8 +3,9 @@
 ApiVersions returns the APIs that this broker serves. The response omits the APIs for clients' metrics unless a receiver of
 metrics is configured. The response to a request in an unsupported version has version 0, and names only the versions of
 ApiVersions itself (KIP-511). From version 3 on, invalid software names and versions get INVALID_REQUEST. Old clients look for
-versions 0 to 2 of Produce. Like Kafka 4, the broker announces these versions but does not serve them. A client of version 5
-may name the expected cluster and node (KIP-1242), and gets REBOOTSTRAP_REQUIRED if it has reached another broker.
+versions 0 to 2 of Produce. Like Kafka 4, the broker announces these versions but does not serve them. From version 5 on, a
+client may name the cluster and the node that it expects (KIP-1242). If the client has reached another broker, it gets
+REBOOTSTRAP_REQUIRED.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _offer(
     """Returns the APIs and features of a broker that runs this release and serves these versions. The APIs in `hidden` are left
     out.
 
-    The result is cached, because every client asks for it first.
+    The result is cached, because every client begins with ApiVersions.
     """
     own, known = release(name), {key for key, _ in served}
     keys = [
@@ -101,7 +102,7 @@ def _offer(
 
 
 def _first(own: Release, key: int, oldest: int) -> int:
-    """Returns the oldest announced version of an API. The release may announce versions that it does not read."""
+    """Returns the oldest announced version of an API. The release may announce older versions than it reads."""
     return own.announced[key][0] if key in own.announced and own.read(key)[0] == oldest else oldest
 
 

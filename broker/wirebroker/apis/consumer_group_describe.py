@@ -41,14 +41,15 @@ def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
         if group is not None:
             response.assignor_name = group.preferred_assignor() or exchange.engine.groups.consumers.default_assignor()
         known[group_id] = response
-        # A change of a member creates a new object, so the members in this list do not change.
+        # When a member changes, a new object replaces the old object, so the objects in this list stay the same.
         held = [(group.members[each], group.targets.get(each, NOTHING)) for each in group.in_order()] if group else []
         for member, target in held:
             yield from pause(MEMBER + len(member.topics) + len(member.assigned) + len(target))
             response.members.append(_member(member, target, exchange))
-    if len(known) < len(request.group_ids):  # if the response repeats groups, a thread encodes it
+    if len(known) < len(request.group_ids):  # a response that repeats groups may be long, so a thread encodes it
         yield None
-    # As in Kafka, empty ids come first: Kafka refuses an empty id at once, and asks the coordinators for the other ids.
+    # As in Kafka, empty ids come first: Kafka refuses an empty id at once, and looks for the groups with the other ids at their
+    # coordinators.
     return ConsumerGroupDescribeResponse(groups=[known[group_id] for group_id in sorted(request.group_ids, key=bool)])
 
 

@@ -1,8 +1,8 @@
 """ConsumerGroupHeartbeat, versions 0–1: join, stay in, and leave a consumer group (KIP-848).
 
 A member joins with epoch 0 and leaves with −1. A static member that may return leaves with −2. The response has the member's
-epoch and, if it has changed, its assignment. From version 1 a member chooses its own id and may subscribe by regular
-expression. After FENCED_MEMBER_EPOCH a member must give up all partitions and join again.
+epoch. If the member's assignment has changed, the response also has the assignment. From version 1 a member chooses its own id
+and may subscribe by regular expression. After FENCED_MEMBER_EPOCH a member must give up all partitions and join again.
 """
 
 from __future__ import annotations

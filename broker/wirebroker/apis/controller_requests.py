@@ -33,7 +33,7 @@ LISTS_STALE_PARTITIONS = since("1.1", "the response to LeaderAndIsr with an old 
 CONTROLLER_EPOCH, BROKER_EPOCH = 1, 25
 """The epoch of the first controller, and the epoch of the first broker in a new cluster.
 
-A broker's epoch is the ZooKeeper transaction that registers the broker.
+A broker's epoch is the id of the ZooKeeper transaction that registers the broker.
 """
 NO_EPOCH = -1
 TOPIC_IDS_FROM = 5

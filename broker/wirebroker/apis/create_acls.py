@@ -19,7 +19,7 @@ EMPTY_MESSAGES = since("2.5", "if CreateAcls succeeds, its error message is empt
 
 NO_AUTHORIZER = "No Authorizer is configured."
 NETWORKS_FROM = 32
-"""The metadata.version with which an ACL may name a network."""
+"""From this metadata.version on, an ACL may name a network."""
 
 
 def handle(request: CreateAclsRequest, exchange: Exchange) -> Steps:
@@ -54,7 +54,7 @@ def has_zero(request: CreateAclsRequest, _: int = 0) -> bool:
 
 
 def _result(error: str | Refusal | None, message: str | None) -> AclCreationResult:
-    """Returns the result of one ACL. If there is no error, the result has this `message`."""
+    """Returns the result of one ACL. `message` is the message of a result without an error."""
     if error is None:
         return AclCreationResult(error_code=ErrorCode.NONE, error_message=message)
     refusal = Refusal(ErrorCode.INVALID_REQUEST, error) if isinstance(error, str) else error

@@ -20,7 +20,8 @@ from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.security.session import Session
 
 STRICT_TOKENS = since("3.6", "RenewDelegationToken with a period of 0 ms uses the default period", "KAFKA-15219")
-"""From this release on, the response to a refused request also has 0 instead of −1 as the expiry time."""
+"""From this release on, if tokens are disabled, or if a request names a wrong token, the response has the expiry time 0 instead
+of −1."""
 
 KEY = "delegation.token.secret.key"
 

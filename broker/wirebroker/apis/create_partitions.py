@@ -82,9 +82,8 @@ def _all(request: CreatePartitionsRequest, code: ErrorCode, message: str | None)
 
 
 def _too_many(request: CreatePartitionsRequest, cluster: Cluster) -> bool:
-    """Tells whether the request asks for more partitions than a request may create.
-
-    Kafka before 4.4 does not check the number of additional partitions, and fails later.
+    """Tells whether the request asks for too many additional partitions. Kafka before 4.4 does not check this number, and fails
+    later.
     """
     known = cluster.topics
     more = (topic.count - len(known[topic.name].partitions) for topic in request.topics if topic.name in known)

@@ -1,8 +1,8 @@
 """CreateTopics, versions 2–7.
 
-Each topic is checked by itself: its name, its settings, then the placement of its partitions. −1 as the number of partitions or
-replicas means the broker's default. If the request assigns the partitions to brokers itself, both numbers must be −1. A topic
-named twice in the request gets INVALID_REQUEST. From version 5 the response has the topic's settings, from 7 its id. With
+Each topic is checked separately: its name, its settings, then the placement of its partitions. −1 as the number of partitions
+or replicas means the broker's default. If the request assigns the partitions to brokers, both numbers must be −1. A topic named
+twice in the request gets INVALID_REQUEST. From version 5 the response has the topic's settings, from 7 its id. With
 validate_only nothing is created.
 """
 
@@ -84,14 +84,16 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
 def _in_time(
     responses: list[CreatableTopicResult], request: CreateTopicsRequest, zookeeper: bool
 ) -> list[CreatableTopicResult]:
-    """Returns the results. A broker with ZooKeeper creates the topics of an overdue request, but responds REQUEST_TIMED_OUT."""
+    """Returns the results. A broker with ZooKeeper creates the topics even if the request is overdue, but responds
+    REQUEST_TIMED_OUT."""
     if not zookeeper or request.timeout_ms > 0 or request.validate_only:
         return responses
     return [each if each.error_code else _refused(str(each.name), TIMED_OUT) for each in responses]
 
 
 def _wants_too_many(topics: Iterable[CreatableTopic], cluster: Cluster) -> bool:
-    """Tells whether the request asks for so many partitions that Kafka's controller refuses it before it checks any topic."""
+    """Tells whether Kafka's controller refuses the whole request, before any check of a topic, because of too many
+    partitions."""
     usual, wanted = cluster.configs.integer("num.partitions"), 0
     for topic in topics:
         count = len(topic.assignments) or topic.num_partitions

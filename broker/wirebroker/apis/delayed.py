@@ -14,8 +14,8 @@ from wirebroker.requests.effects import Outcome
 
 
 class Delayed:
-    """Sends the response when the wait of each part of `awaited` has ended, or the timeout is over. A part waits for a change
-    of its `partition`."""
+    """Sends the response when every part of `awaited` has ended its wait, or when the timeout is over. A part waits for a
+    change of its `partition`."""
 
     def __init__(
         self, exchange: Exchange, awaited: Sequence[Any], is_over: Callable[[Any, ErrorCode], bool], response: Message

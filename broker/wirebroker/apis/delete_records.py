@@ -35,8 +35,7 @@ UNKNOWN_LOW_WATERMARK = -1
 
 
 class Awaited(NamedTuple):
-    """The result of a partition. The result becomes valid when all live replicas have reached the requested log start
-    offset."""
+    """The result of a partition. It is not final before all live replicas have reached the requested log start offset."""
 
     partition: Partition
     required_offset: int
@@ -90,7 +89,7 @@ def _delete(
     result.low_watermark = partition.replication.low_watermark
     if result.low_watermark < wanted:
         awaited.append(Awaited(partition, wanted, result))
-        return ErrorCode.REQUEST_TIMED_OUT  # `Awaited` clears this error code if the replicas delete the records in time
+        return ErrorCode.REQUEST_TIMED_OUT  # `_wait` clears this error code if the replicas delete the records in time
     return ErrorCode.NONE
 
 

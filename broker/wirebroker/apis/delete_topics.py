@@ -81,7 +81,7 @@ def _key(topic: DeleteTopicState | str) -> str | bytes | None:
 
 
 def _disabled(requested: list[DeleteTopicState], exchange: Exchange) -> DeleteTopicsResponse:
-    """Returns the response while delete.topic.enable is false.
+    """Returns the response to any request while delete.topic.enable is false.
 
     Kafka 0.11 does not check delete.topic.enable first, so the request times out.
     """
@@ -127,8 +127,8 @@ def _responses(requested: list[DeleteTopicState], exchange: Exchange) -> Generat
 
 
 def _in_zookeeper(requested: list[DeleteTopicState], exchange: Exchange) -> Generator[None, Any, list[DeletableTopicResult]]:
-    """Delete as brokers with ZooKeeper do. With ZooKeeper, a request may name a topic more than once. Returns the results in
-    the order of the request.
+    """Delete topics in the way of brokers with ZooKeeper. With ZooKeeper, a request may name a topic more than once. Returns
+    the results in the order of the request.
     """
     if any(each.name is not None and each.topic_id != ZERO_UUID for each in requested):
         return [_failed(each.name, each.topic_id, ErrorCode.INVALID_REQUEST) for each in requested]

@@ -38,7 +38,7 @@ def has_zero(request: DescribeAclsRequest, _: int = 0) -> bool:
 
 
 def filter_of(asked: DescribeAclsRequest | DeleteAclsFilter) -> Filter:
-    """Returns the filter of a DescribeAcls, or a filter of a DeleteAcls."""
+    """Returns the filter in a DescribeAcls request, or one of the filters in a DeleteAcls request."""
     return Filter(
         asked.resource_type_filter, asked.resource_name_filter, asked.pattern_type_filter, asked.principal_filter,
         asked.host_filter, asked.operation, asked.permission_type,

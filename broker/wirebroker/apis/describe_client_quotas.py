@@ -44,7 +44,7 @@ def handle(request: DescribeClientQuotasRequest, exchange: Exchange) -> Describe
 
 
 def _wanted(components: list[ComponentData], release: Release) -> Wanted | Refusal:
-    """Returns the values that the filter matches, by type, or the reason why the filter is invalid."""
+    """Returns, for each type, the values that the filter matches. If the filter is invalid, returns the reason instead."""
     wanted: Wanted = {}
     if not STRICT_QUOTAS.of(release) and any(_is_unreadable(each) for each in components):
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
@@ -75,8 +75,8 @@ def _wanted(components: list[ComponentData], release: Release) -> Wanted | Refus
 
 
 def _is_unreadable(component: ComponentData) -> bool:
-    """Tells whether a broker with ZooKeeper cannot read this part of a filter. The broker reads all parts before it checks any
-    part."""
+    """Tells whether this part of a filter is unreadable for a broker with ZooKeeper, which reads all parts before it checks
+    them."""
     nameless = component.match_type == EXACT and component.match is None
     return nameless or component.match_type not in (EXACT, *MATCH_TYPES)
 

@@ -1,8 +1,8 @@
 """DescribeCluster, versions 0–2.
 
 DescribeCluster returns the brokers, with their addresses on the listener of the request. wirebroker has no endpoints of
-controllers: a request for them (version 1) gets MISMATCHED_ENDPOINT_TYPE. A stopped broker is fenced: the response shows it
-only if the request includes fenced brokers (version 2).
+controllers: a request for them (version 1) gets MISMATCHED_ENDPOINT_TYPE. A stopped broker is fenced: the response lists this
+broker only if the request asks for fenced brokers, too (version 2).
 """
 
 from __future__ import annotations

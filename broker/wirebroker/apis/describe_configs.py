@@ -1,9 +1,9 @@
 """DescribeConfigs, versions 1–4.
 
 DescribeConfigs returns the settings of topics, brokers, groups and client metrics: each effective value, its source, and on
-request its synonyms. DescribeConfigs shows a broker's own settings under the broker's id, and the settings that were altered
-for all brokers under the empty name. The loggers of a broker are described in `core/loggers.py`. The documentation of each
-setting is a sentence that wirebroker wrote, not Kafka's text.
+request its synonyms. Under a broker's id, it shows the broker's own settings. Under the empty name, it shows the settings that
+were altered for all brokers. The loggers of a broker are described in `core/loggers.py`. The documentation of each setting is a
+sentence that wirebroker wrote, not Kafka's text.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def _without_texts(result: DescribeConfigsResult) -> None:
 
 
 def told_kind(kind: int, release: Release, *, repeats: bool) -> int:
-    """Returns the kind of resource to put into the response. For an unknown kind this is 0, unless the release `repeats` the
-    number in the request."""
+    """Returns the kind of resource to put into the response. For an unknown kind, this is 0 or, with `repeats`, the number in
+    the request."""
     return kind if repeats or has_settings(kind, release) else 0
 
 
@@ -184,10 +184,10 @@ def _result(
 class Shown:
     """Builds the settings in one DescribeConfigs response.
 
-    Topics share the `Entry` of a setting that they do not override, so the result for this `Entry` is built only once.
+    All topics that do not override a setting share one `Entry`, so the result for this `Entry` is built only once.
 
-    The key of a built result is the `id()` of its `Entry`. `Shown` also keeps the `Entry`: as long as it exists, no other
-    object gets this id.
+    The key of a built result is the `id()` of its `Entry`. `Shown` also keeps the `Entry`: as long as the `Entry` exists, no
+    other object gets this id.
     """
 
     def __init__(self, include_synonyms: bool, include_documentation: bool) -> None:

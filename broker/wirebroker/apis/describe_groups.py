@@ -32,7 +32,7 @@ DESCRIBES_METADATA = until("2.3", "DescribeGroups shows the assignments of membe
 
 
 def all_group_operations(exchange: Exchange) -> int:
-    """Returns all operations on a group, as the bit field of a response in this release."""
+    """Returns all operations that exist on a group in this release, as a bit field for a response."""
     return bits(operations_on(ResourceType.GROUP, exchange.cluster.configs.release))
 
 
@@ -60,13 +60,14 @@ def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
                 response.members.append(described)
     if not REPEATS_DESCRIBED_GROUPS.of(exchange.cluster.configs.release):
         return DescribeGroupsResponse(groups=list(known.values()))
-    if len(known) < len(request.groups):  # if the response repeats groups, a thread encodes it
+    if len(known) < len(request.groups):  # a response that repeats groups may be long, so a thread encodes it
         yield None
     return DescribeGroupsResponse(groups=[known[group_id] for group_id in request.groups])
 
 
 def _describe(group_id: str, exchange: Exchange) -> tuple[Group | None, DescribedGroup]:
-    """Returns the group (None if the group is not found), and the group's entry in the response without members."""
+    """Returns two values: the group (None if it is not found), and the group's entry in the response, which has no members
+    yet."""
     groups = exchange.engine.groups
     if error := groups.coordinator_error(group_id, exchange.node_id):
         return None, _without_members(group_id, error, "")

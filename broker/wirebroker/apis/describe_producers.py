@@ -50,8 +50,8 @@ def handle(request: DescribeProducersRequest, exchange: Exchange) -> Steps:
 
 
 def _found(topic: str, index: int, exchange: Exchange) -> tuple[Partition | None, PartitionResponse]:
-    """Returns the partition (None if this broker cannot describe the partition), and the entry in the response without
-    producers."""
+    """Returns two values: the partition (None if this broker cannot describe it), and the partition's entry in the response,
+    which has no producers yet."""
     response = PartitionResponse(partition_index=index, error_code=ErrorCode.NONE, active_producers=[])
     explains = EXPLAINS_PRODUCERS.of(exchange.cluster.configs.release)
     error = topic_name_error(topic)

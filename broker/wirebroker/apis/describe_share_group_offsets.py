@@ -28,8 +28,8 @@ from wirebroker.core.share.coordinator import UNKNOWN
 
 NO_TOPIC_ID = bytes(16)
 UNEXPECTED = "The server experienced an unexpected error when processing the request."
-"""Kafka's message if a request with a known topic has an empty group id, a known topic without partitions, or a negative
-index."""
+"""Kafka's message for some wrong requests that name a known topic: the group id is empty, or a known topic has no partitions or
+a negative index."""
 
 
 def handle(request: DescribeShareGroupOffsetsRequest, exchange: Exchange) -> Steps:

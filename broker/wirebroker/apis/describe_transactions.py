@@ -28,7 +28,7 @@ def handle(request: DescribeTransactionsRequest, exchange: Exchange) -> Steps:
             topics[topic].append(index)
         state.topics = [TopicData(topic=topic, partitions=sorted(topics[topic])) for topic in sorted(topics)]
         known[transactional_id] = state
-    if len(known) < len(request.transactional_ids):  # if the response repeats ids, a thread encodes it
+    if len(known) < len(request.transactional_ids):  # a response that repeats ids may be long, so a thread encodes it
         yield None
     return DescribeTransactionsResponse(transaction_states=[known[each] for each in request.transactional_ids])
 

@@ -1,5 +1,5 @@
-"""The common part of ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe: they refuse a group for the same
-reasons, and describe it with the same fields.
+"""The common part of ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe: these APIs refuse a group for the same
+reasons, and describe a group with the same fields.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ D = TypeVar("D")
 def describe(
     made: Callable[..., D], group_id: str, kind: type[G], request: Any, exchange: Exchange, **fields: Any
 ) -> tuple[G | None, D]:
-    """Returns the group (None if the group is not found), and the group's entry in the response without members. `fields` are
-    the fields that not all of the three APIs have."""
+    """Returns two values: the group (None if it is not found), and the group's entry in the response, which has no members yet.
+    `fields` are the fields that only some of the three APIs have."""
     group = _find(group_id, kind, exchange)
     if isinstance(group, Refusal):
         return None, refused(made, group_id, group, **fields)
@@ -47,7 +47,7 @@ def _find(group_id: str, kind: type[G], exchange: Exchange) -> G | Refusal:
 
 
 def refused(made: Callable[..., D], group_id: str, why: Refusal, **fields: Any) -> D:
-    """Returns the part of the response about a group that is not described."""
+    """Returns the group's entry in the response if the group cannot be described."""
     return made(
         error_code=why.code, error_message=why.message, group_id=group_id, group_state="", group_epoch=0, assignment_epoch=0,
         members=[], **fields,

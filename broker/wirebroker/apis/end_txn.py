@@ -35,5 +35,5 @@ def handle(request: EndTxnRequest, exchange: Exchange) -> EndTxnResponse:
 
 
 def epoch_error(code: ErrorCode, understood: bool) -> ErrorCode:
-    """Returns INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED for old clients, which do not have PRODUCER_FENCED."""
+    """Returns INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED for old clients, which do not know PRODUCER_FENCED."""
     return ErrorCode.INVALID_PRODUCER_EPOCH if code == ErrorCode.PRODUCER_FENCED and not understood else code

@@ -92,7 +92,7 @@ class EngineParts(Protocol):
         """The fault rules."""
 
     def handle(self, request: Message, exchange: Exchange) -> None:
-        """Let the request's API respond to it, now or later."""
+        """Let the API of the request respond, now or later."""
 
     def go_on(self, exchange: Exchange, steps: Steps) -> None:
         """Respond to a parked request, now or in slices."""
@@ -130,11 +130,11 @@ class Exchange(AnyExchange):
         self.now = now
         self.frame = frame
         self.delay_ms = 0
-        """The ms by which the connection's interceptor delays the finished response."""
+        """The time in ms by which the connection's interceptor delays the finished response."""
         self.size = 0
-        """The size of the request in bytes, if there are quotas."""
+        """The size of the request in bytes; 0 if there are no quotas."""
         self.throttle_ms: int | None = None
-        """The ms for which a quota throttles the client after its response; None before the time is measured."""
+        """The time in ms for which a quota throttles the client after the response; None if this time is not computed yet."""
         self.request = request
         """The decoded request; its records may lie in a buffer that later requests overwrite."""
         self.matches: Matches | None = None

@@ -1,4 +1,4 @@
-"""Fetch, versions 4–18, and versions 0–3 of releases before 4.0, whose records are converted (`apis.fetch_old`).
+"""Fetch, versions 4–18. Releases before 4.0 also serve versions 0–3, and convert the records for them (`apis.fetch_old`).
 
 Fetch returns batches from each partition up to the high watermark, or with read_committed up to the last stable offset. The
 last batch is cut off at the limit of the response, as in Kafka, which sends a part of a log file without regard to batches. The
@@ -63,7 +63,7 @@ READ = 64
 """The number of partitions read in a slice."""
 NO_BYTES = memoryview(b"")
 NO_EPOCH, NO_LEADER, NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId()
-"""Empty structures that all responses share, because creating them takes a microsecond.
+"""Empty structures that all responses share, because creating them for each response would take a microsecond.
 
 A response replaces such a structure, and never changes its contents.
 """
@@ -252,7 +252,7 @@ class Fetch:
         """The partitions that changed before the request began to wait."""
 
     def _rack_of_consumer(self) -> str:
-        """Returns the rack of the client; empty for a follower, or if only the leader may serve the read."""
+        """Returns the rack of the client. Returns "" for a follower, and if only the leader may serve the read."""
         request = self.request
         if from_follower(request):
             return ""
@@ -273,8 +273,8 @@ class Fetch:
         return not found.enough and self.request.max_wait_ms > 0 and bool(found.results)
 
     def results(self, found: Found) -> Results:
-        """Returns the results of a read in the order of the response, in which unknown topic ids and other missing partitions
-        come last."""
+        """Returns the results of a read in the order of the response: unknown topic ids and other missing partitions come
+        last."""
         if not self._absent:
             return found.results
         by_id = [(key, data) for key, data in self._absent.items() if data.error_code == ErrorCode.UNKNOWN_TOPIC_ID]
@@ -432,7 +432,7 @@ class Fetch:
         except OSError:  # the data directory cannot be read, or is damaged
             data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             return data, 0
-        data.records = found.records  # type: ignore[assignment]  # the writer of a response accepts pieces, too
+        data.records = found.records  # type: ignore[assignment]  # the response may also have its records in pieces
         if found.available and not found.records and limit > 0:
             data.aborted_transactions = None  # the next batch was larger than the remaining limit
         elif self.committed and found.records:
@@ -526,7 +526,8 @@ class Fetch:
     # Waiting
 
     def watch(self, partitions: Iterable[Named]) -> None:
-        # The callback is not an attribute, because a Fetch that refers to itself waits for the garbage collector.
+        # The callback is not an attribute, because a Fetch that refers to itself stays in memory until the garbage collector
+        # runs.
         callback = self._appended
         topics = self._topics = self._topics or {}
         for key, requested in partitions:
@@ -544,8 +545,8 @@ class Fetch:
                 self.behind |= self._is_behind(partition, requested, segment)
 
     def _is_behind(self, partition: Partition, requested: FetchPartition, segment: int) -> bool:
-        """Tells whether the readable records end before the requested offset, or in another segment than this offset. A
-        response has records of one segment only.
+        """Tells whether the readable records end before the requested offset, or end in a segment that does not contain this
+        offset. A response has records of one segment only.
         """
         seen = partition.seen_at(self.node_id)
         end = seen.last_stable_offset if self.committed else seen.high_watermark
@@ -554,7 +555,7 @@ class Fetch:
         return end != requested.fetch_offset and partition.segment_base(end) != segment
 
     def has_changed(self) -> bool:
-        """Tells whether partitions that have changed since the read now have enough bytes for a response."""
+        """Tells whether the partitions have enough bytes for a response, after some of them have changed since the read."""
         self._total = sum(self._available.values())
         return any(self._enough_with(partition) for partition in self._changed)
 

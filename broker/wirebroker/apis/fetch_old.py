@@ -2,10 +2,10 @@
 
 Batches are converted to magic 0 for versions 0 and 1, and to magic 1 for versions 2 and 3.
 
-The result is as long as the batches were before the conversion, or as long as the first converted batch if that is longer.
-Converted messages beyond this length are left out. If the converted messages are shorter, the rest is filled with the beginning
-of a message that is longer than the response. Consumers drop such a message (KIP-283, LazyDownConversionRecords). Control
-batches and headers are left out.
+The result is as long as the batches were before the conversion, or as long as the first converted batch if this batch is
+longer. Converted messages beyond this length are left out. If the converted messages are shorter, the rest is filled with the
+beginning of a message that is longer than the response. Consumers drop such a message (KIP-283, LazyDownConversionRecords).
+Control batches and headers are left out.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ CUTS_FIRST_BATCH = until("3.0", "Fetch before version 3 returns nothing if the f
 FILLS_CONVERTED = since("2.0", "records converted for Fetch before version 4 may end with a truncated message", "KIP-283")
 
 _OVERFLOW = struct.Struct(">qi")
-"""The layout of the offset and the size with which a message begins."""
+"""The layout of a message's first two fields: the offset and the size."""
 DOWN_CONVERSION = "message.downconversion.enable"
 FIRST_OF_STORAGE_ERRORS, FIRST_OF_BATCHES, AT_LEAST_ONE_SINCE, FIRST_OF_MAGIC_1 = 6, 4, 3, 2
-"""The first versions of Fetch that return KAFKA_STORAGE_ERROR, batches of magic 2, a first batch that exceeds the limits, and
+"""From these versions on, Fetch returns KAFKA_STORAGE_ERROR, batches of magic 2, a first batch that exceeds the limits, and
 messages of magic 1."""
 
 
@@ -96,7 +96,7 @@ def _down_converted(
 
 
 def _cut_batch(partition: Partition, requested: FetchPartition) -> memoryview:
-    """Returns the first bytes of the stored batch. The consumer reads the batch's size from these bytes."""
+    """Returns the first bytes of the stored batch. From these bytes the consumer learns the batch's size."""
     offset, limit = requested.fetch_offset, requested.partition_max_bytes
     return memoryview(partition.log.read(offset, partition.high_watermark, limit, True).data)[:limit]
 

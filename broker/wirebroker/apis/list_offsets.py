@@ -1,11 +1,11 @@
 """ListOffsets, versions 1–11, and 0 of releases before 4.0.
 
-Times are in ms since the epoch, or constants. −1 is the end of the log, −2 its beginning, −3 the record with the largest
-timestamp (from version 7), −4 the beginning of the local log (from 8), −5 the end of the tiered log (from 9), and −6 the first
-offset that is not tiered yet (from 11). Without tiered storage −4 is the beginning; −5 and −6 find no offset. A partition named
-twice gets INVALID_REQUEST. Until the first offset of a new leader's epoch is replicated, a request for the end, or for a time
-without a record, gets OFFSET_NOT_AVAILABLE (before version 5 LEADER_NOT_AVAILABLE). Version 0 does not look up record times: it
-returns the start offsets of the last segments written before a time, and the end of the log.
+Times are in ms since the epoch, or constants. −1 is the end of the log, −2 the beginning of the log, −3 the record with the
+largest timestamp (from version 7), −4 the beginning of the local log (from 8), −5 the end of the tiered log (from 9), and −6
+the first offset that is not tiered yet (from 11). Without tiered storage, −4 is the beginning of the log, and −5 and −6 find no
+offset. A partition named twice gets INVALID_REQUEST. Until the first offset of a new leader's epoch is replicated, a request
+for the end, or for a time without a record, gets OFFSET_NOT_AVAILABLE (before version 5 LEADER_NOT_AVAILABLE). Version 0 does
+not look up record times: it returns the start offsets of the last segments written before a time, and the end of the log.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STAND_INS = (
     .then("3.5", -4, "in ListOffsets, timestamp −4 is a special value", "KIP-405")
     .then("3.9", -(2**63), "in ListOffsets, timestamps of −5 and below are special values or are refused", "KIP-1005")
 )
-"""Negative timestamps from this value up are constants, such as LATEST (−1). Smaller timestamps are ordinary times."""
+"""The timestamps from this value up to −1 are constants, such as LATEST (−1). Smaller timestamps are ordinary times."""
 VERSIONS_STAND_INS = since("3.9", "in ListOffsets, a special value needs the version that brought it", "KIP-1005")
 TELLS_OFFSET_EPOCHS = since("2.3", "ListOffsets returns the leader epoch of an offset")
 

@@ -1,7 +1,7 @@
 """ListTransactions, versions 0–2: the transactional ids that this broker coordinates.
 
-Filters are state, producer id, duration (version 1), and a regular expression (version 2). The response lists those states in
-the filter that do not exist.
+Filters are state, producer id, duration (version 1), and a regular expression (version 2). If the filter names states that do
+not exist, the response lists these states.
 """
 
 from __future__ import annotations

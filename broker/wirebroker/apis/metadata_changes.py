@@ -23,15 +23,15 @@ CHANGES = 32
 
 
 class MetadataChanges:
-    """The changes that a request makes, and a response for each change. A response is valid only when its change is written
-    down."""
+    """The changes that a request makes, and a response for each change. A response may be sent only after its change was
+    written down."""
 
     def __init__(
         self, exchange: Exchange, responses: list[Any], refused: Callable[[Any, Refusal], Any] | None = None,
         every: int = CHANGES,
     ) -> None:  # fmt: skip
-        """The caller appends to `responses`, which have an error_code and an error_message. If a change cannot be written down,
-        `refused` makes another response that replaces the change's response."""
+        """The caller appends its responses to `responses`. Each response has an error_code and an error_message. If a change
+        cannot be written down, `refused` makes another response that replaces the change's response."""
         self._exchange = exchange
         self._responses = responses
         self._refused = refused

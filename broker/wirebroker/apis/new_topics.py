@@ -59,8 +59,8 @@ def planned(topic: CreatableTopic, cluster: Cluster, validate_only: bool) -> Pla
 
 
 def _keep_settings(topic: CreatableTopic, cluster: Cluster) -> None:
-    """Keep the settings of a refused topic for the next topic with its name, as some releases do. Kafka 3.3 keeps the settings,
-    because it writes them down before it checks the placement of the partitions."""
+    """Keep the settings of a refused topic for the next topic with the same name, as some releases do. Kafka 3.3 keeps these
+    settings, because it writes down a topic's settings before it checks the placement of the topic's partitions."""
     kept = cluster.refused_settings
     if _overrides(topic) and not FORGETS_REFUSED_SETTINGS.of(cluster.configs.release) and len(kept) < MOST_RECORDS:
         kept.setdefault(topic.name, {}).update(_overrides(topic))

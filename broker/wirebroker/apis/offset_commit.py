@@ -42,7 +42,7 @@ class Known(NamedTuple):
 
     topic: Topic
     named: Any
-    """The topic in the request."""
+    """The request's entry for the topic."""
     partition: Any
     error: ErrorCode
 
@@ -147,8 +147,8 @@ def responses_to(
 def merged(
     refused: dict[TopicName, list[P]], others: list[tuple[TopicName, list[P]]], repeats: bool
 ) -> list[tuple[TopicName, list[P]]]:
-    """Returns the topics of a response. Without unknown partitions (`refused`) and with `repeats`, each topic appears as often
-    as the request names it. Otherwise all partitions of a topic are put together, as in Kafka
+    """Returns the topics of a response. If there are no unknown partitions (`refused`), and `repeats` is true, each topic
+    appears as often as the request names it. Otherwise all partitions of a topic are put together, as in Kafka
     (OffsetCommitResponse.Builder.merge)."""
     if repeats and not refused:
         return others

@@ -81,7 +81,7 @@ def _groups(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     for requested in wanted:
         yield from pause_for_id()
         who = requested.group_id, requested.member_id, requested.member_epoch
-        if requested.topics is None and who in whole:  # the request asks a second time for all offsets of this group
+        if requested.topics is None and who in whole:  # this group was named before, also without topics
             responses.append(whole[who])
             continue
         error = groups.coordinator_error(requested.group_id, exchange.node_id)
@@ -143,7 +143,7 @@ def _offsets(
     group_id: str, requested: Requested, exchange: Exchange, stable: bool
 ) -> Iterator[tuple[int, TopicPartition, Committed, ErrorCode]]:
     """Yields the requested offsets, each with the index of its topic in the request. If the request names no topics, yields all
-    offsets with the index 0.
+    offsets, each with the index 0.
 
     With `stable` an offset of an open transaction is an error.
     """

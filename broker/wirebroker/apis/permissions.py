@@ -192,7 +192,8 @@ Rule = Callable[[Any, Access], Slices[Any]]
 
 
 def whole(operation: Operation, kind: ResourceType, field: str = "", message: str | None = None) -> Rule:
-    """The client needs one right for the whole request, either on the resource that `field` names or on the cluster."""
+    """The client needs one right for the whole request: on the resource that `field` names or, without `field`, on the
+    cluster."""
     told = message or (None if field else f"The request needs {operation.name} permission.")
 
     def rule(request: Any, access: Access) -> Slices[Any]:
@@ -537,7 +538,7 @@ def _seen(group: Any, access: Access) -> Slices[Any]:
 
 
 def _only_seen(kind: ResourceType, attribute: str, field: str, *, asked: bool = True) -> Finish:
-    """Leaves in a list of the response only the resources that the client may describe."""
+    """Removes from a list of the response those resources that the client may not describe."""
 
     def finish(response: Any, access: Access) -> Slices[None]:
         may = partial(access.may, _O.DESCRIBE, kind, asked=asked)
@@ -613,7 +614,7 @@ def _offsets(request: Any, access: Access) -> Slices[Any]:
 
 
 def _unseen_offsets(request: Any, access: Access) -> Slices[Any]:
-    """Returns the response about the request's topics. The client may see none of these topics."""
+    """Returns the response for topics that the client may not see; the request has only such topics."""
     response: Any = yield from refuse_in_slices(request, CODES[_R.TOPIC], access.exchange, access.pause)
     yield from access.tell(response, MESSAGES[_R.TOPIC])
     if isinstance(response, DescribeShareGroupOffsetsResponse):
@@ -623,8 +624,8 @@ def _unseen_offsets(request: Any, access: Access) -> Slices[Any]:
 
 
 def _topics_to_see(group: Any, access: Access) -> Slices[tuple[Any, Any]]:
-    """Splits a group of a request or a response in two: the first has the topics that the client may see, and the second has
-    the other topics."""
+    """Makes two groups from a group of a request or a response: the first has the topics that the client may see, and the
+    second has the other topics."""
     directory = access.exchange.directory
     may = cache(lambda name: name is None or access.may(_O.DESCRIBE, _R.TOPIC, name))
     kept: list[Any] = []

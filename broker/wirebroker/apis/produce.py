@@ -131,7 +131,8 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
 
 
 def _known_to(exchange: Exchange, code: int) -> int:
-    """Returns the error. If the client's version of the request is older than the error, returns an older error instead."""
+    """Returns the error. If the client's version of the request is older than the error, returns an older error that the client
+    knows."""
     hides = exchange.version < FIRST_OF_STORAGE_ERRORS and HIDES_STORAGE_ERRORS.of(exchange.cluster.configs.release)
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if hides and code == ErrorCode.KAFKA_STORAGE_ERROR else code
 
@@ -158,7 +159,7 @@ def _own_records(request: ProduceRequest, exchange: Exchange) -> None:
 def _check_job(
     topic: Topic | None, requested: PartitionProduceData, exchange: Exchange
 ) -> Callable[[], Checked | RecordReject]:
-    """Returns the check of a batch, as work that needs no state of the broker."""
+    """Returns a function that checks a batch, and needs no state of the broker."""
     partition = topic.partition(requested.index) if topic is not None else None
     assert partition is not None, "only an existing partition checks records"
     records = memoryview(requested.records) if requested.records is not None else None
@@ -221,8 +222,8 @@ class Awaited(NamedTuple):
 
 
 def _awaited(topic: Topic, response: PartitionProduceResponse, requested: PartitionProduceData) -> list[Awaited]:
-    """Returns the result and the end offset for which it waits. Returns an empty list if the result does not wait for
-    replication. After a retry, the end offset is the end of the stored batch."""
+    """Returns a list with the result and the end offset for which the result waits. The list is empty if the result does not
+    wait for replication. After a retry, the end offset is the end of the stored batch."""
     partition = topic.partitions[response.index]
     records = requested.records
     header = first_header(records)

@@ -1,9 +1,9 @@
 """PushTelemetry, version 0 (KIP-714).
 
-As in Kafka, the API is announced only with a receiver of clients' metrics (`telemetry`), and served also without a receiver. A
-push gets THROTTLING_QUOTA_EXCEEDED if it arrives too early, UNKNOWN_SUBSCRIPTION_ID if it names another subscription,
-TELEMETRY_TOO_LARGE if it exceeds telemetry.max.bytes, and INVALID_RECORD if it cannot be decompressed. After a push that the
-client marks as its last push (`terminating`), every further push gets INVALID_REQUEST.
+As in Kafka, the API is announced only with a receiver of clients' metrics (`telemetry`), but it is served even without a
+receiver. A push gets THROTTLING_QUOTA_EXCEEDED if it arrives too early, UNKNOWN_SUBSCRIPTION_ID if it names another
+subscription, TELEMETRY_TOO_LARGE if it exceeds telemetry.max.bytes, and INVALID_RECORD if it cannot be decompressed. After a
+push that the client marks as its last push (`terminating`), every further push gets INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LIMITS_METRICS = since("4.3", "decompressed metrics of clients are limited by te
 
 logger = logging.getLogger("wirebroker")
 MOST_BYTES = 16 << 20
-"""The largest size in bytes of decompressed metrics, in releases without a setting for this size."""
+"""The largest size in bytes of decompressed metrics, for releases that have no setting for this size."""
 RESERVED = (bytes(16), bytes(15) + b"\1")
 """Ids that no client may have (Kafka's Uuid.RESERVED)."""
 

@@ -76,8 +76,8 @@ def _unknown(request: AddRaftVoterRequest | RemoveRaftVoterRequest, exchange: Ex
 
 
 def without_feature(request: Message, exchange: Exchange) -> Message:
-    """Returns UNSUPPORTED_VERSION for an API whose feature is at level 0. The error is at the top of the response or, if there
-    is no field for it there, in each group.
+    """Returns UNSUPPORTED_VERSION for an API whose feature is at level 0. The error is at the top of the response. If the top
+    has no field for an error, each group has the error.
     """
     made: Any = response_class(exchange.api_key)
     names = {field.name for field in made.__wire__}

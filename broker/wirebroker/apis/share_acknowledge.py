@@ -83,8 +83,8 @@ def is_member_id(member_id: str | None) -> bool:
 
 
 def leader_of(place: Place, error: int, exchange: Exchange, endpoints: list[Any], kind: type) -> tuple[int, int]:
-    """Returns the leader's id and epoch, or 0 and 0 if the error does not require them or the partition does not exist. Adds
-    the leader's address to the endpoints."""
+    """Returns the leader's id and epoch. Both are 0 if the error does not require a leader, or if the partition does not exist.
+    Adds the leader's address to the endpoints."""
     if error not in NAMES_LEADER:
         return 0, 0
     topic = exchange.cluster.topics_by_id.get(place[0])
@@ -104,8 +104,8 @@ def names_unknown_topic(request: Any, exchange: Exchange, wanted: Iterable[Wante
 
 
 def may_read(exchange: Exchange) -> Callable[[str], bool]:
-    """Returns a function that tells whether the client may read a topic: `everything` without an authorizer. A refusal is
-    recorded once for each topic."""
+    """Returns a function that tells whether the client may read a topic. Without an authorizer, this function is `everything`.
+    A refusal is recorded once for each topic."""
     authorizer, connection = exchange.engine.authorizer, exchange.connection
     if not authorizer.on:
         return everything
@@ -189,6 +189,6 @@ def _are_valid(batches: Iterable[Acknowledged], supports_renewal: bool, is_renew
 
 
 def finish(settled: tuple[Place, Settling], outcomes: Outcomes, exchange: Exchange) -> None:
-    """Write acknowledgements that `begin` has checked, all of one partition."""
+    """Write the acknowledgements of one partition, after `begin` has checked them."""
     place, settling = settled
     outcomes[place] = exchange.engine.shares.finish(settling, exchange.engine.now) or DONE

@@ -3,8 +3,8 @@
 Epoch 0 begins a share session, and epoch −1 ends it. The response tells which of its records are acquired, because it may
 contain other records, too. The response waits until min_bytes can be acquired, max_wait_ms has passed, or a read fails.
 Acknowledgements in the request are checked first and written down afterwards, so the fetch does not see their effect. Kafka
-does the same. From version 2 a member may ask for no more than max_records records ("record_limit"), and may renew its locks in
-a request without a fetch.
+does the same. From version 2 on, a member may limit the records of a response to max_records ("record_limit"), and may renew
+its locks in a request without a fetch.
 """
 
 from __future__ import annotations
@@ -138,7 +138,8 @@ def _has_acknowledgements(request: ShareFetchRequest) -> bool:
 def _open(
     request: ShareFetchRequest, exchange: Exchange, pause: Pause
 ) -> Generator[None, Any, tuple[list[Wanted], ShareSession | None, ErrorCode]]:
-    """Returns the partitions to fetch, the session or None for a new session, and the error if the session cannot be used."""
+    """Returns three values: the partitions to fetch, the session (None for a new session), and the error (NONE if the session
+    can be used)."""
     sessions, topics = exchange.engine.shares.sessions, exchange.cluster.topics_by_id
     key, epoch = _member(request, exchange), request.share_session_epoch
     named = []
@@ -219,7 +220,7 @@ class ShareFetch:
         self._busy = True
         """Tells whether slices of this request are running.
 
-        If a partition changes while slices run, the change is only noted, and the slices try again.
+        If a partition changes while slices run, the change is only noted, and the slices later try to complete the request.
         """
         self._woken = self._expired = False
         self._now = exchange.now
@@ -294,7 +295,7 @@ class ShareFetch:
 
     def _look_again(self, number: int, last: int) -> Slices:
         """Try again if a partition has changed since the last try. A try looks at all partitions and takes long, so the request
-        tries again only after 1, 2, 4, 8 … partitions and after the last.
+        tries again only after its partitions 1, 2, 4, 8 … and after its last partition.
         """
         if self._woken and not self.is_done and (number & (number - 1) == 0 or number == last):
             self._woken = False

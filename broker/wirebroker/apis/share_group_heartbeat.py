@@ -1,8 +1,8 @@
 """ShareGroupHeartbeat, version 1: join, stay in, and leave a share group (KIP-932).
 
-A member chooses its own id. A member joins with epoch 0 and leaves with −1. The response has the member's epoch and, if it has
-changed, the member's assignment. A group's first responses assign no partitions, because the share state of the partitions must
-be initialized first.
+A member chooses its own id. A member joins with epoch 0 and leaves with −1. The response has the member's epoch. If the
+member's assignment has changed, the response also has the assignment. A group's first responses assign no partitions, because
+the share state of the partitions must be initialized first.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from wirebroker.apis.exchange import Exchange
 from wirebroker.core.features import METADATA
 
 SINCE = 33
-"""The metadata.version with which controllers can be unregistered."""
+"""From this metadata.version on, controllers can be unregistered."""
 
 
 def handle(request: UnregisterControllerRequest, exchange: Exchange) -> UnregisterControllerResponse:

@@ -1,7 +1,7 @@
 """UpdateFeatures, versions 0–2.
 
 From 4.0 on, Kafka makes all updates, or refuses all of them: the error is at the top of the response. If the request succeeds,
-the response of versions 0 and 1 names each feature. Before 4.0, Kafka accepts or refuses each update by itself, and the
+the response of versions 0 and 1 names each feature. Before 4.0, Kafka accepts or refuses each update separately, and the
 response has an error code for each update. Version 0 has no types of upgrades: every update is an upgrade, even with
 `allow_downgrade`, as in Kafka. If a feature is updated twice, the last update counts.
 """

@@ -1,4 +1,5 @@
-"""OffsetCommit and OffsetFetch, version 0: offsets in ZooKeeper. Any client may write these offsets, and sends no generation.
+"""OffsetCommit and OffsetFetch, version 0: offsets in ZooKeeper. Any client may write these offsets. The request has no
+generation.
 
 Later versions of these APIs do not see these offsets. A KRaft broker returns UNSUPPORTED_VERSION for each partition. These
 offsets are kept in memory, even with a data directory.

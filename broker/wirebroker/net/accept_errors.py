@@ -1,5 +1,5 @@
-"""If connections cannot be accepted because too many files are open, logs one sentence. asyncio alone would log a traceback for
-each failed accept."""
+"""Logs one sentence if too many open files prevent new connections. asyncio alone would log a traceback for each failed
+accept."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ logger = logging.getLogger("wirebroker")
 
 LOG_EVERY_S = 10.0
 OUT_OF_FILES = "socket.accept() out of system resource"
-"""The message of asyncio if it cannot accept a connection. After this message, asyncio waits for a second before it tries
+"""The message of asyncio if it cannot accept a connection. After this message, asyncio waits for a second, and then tries
 again."""
 RETRY_AFTER_CLOSE = "Exception in callback BaseSelectorEventLoop._start_serving("
 """The beginning of asyncio's message if the listener was closed while asyncio was waiting to try again."""
 
 
 class AcceptErrorHandler:
-    """An exception handler of an event loop. The handler deals with errors of accepting connections, and passes all other
+    """An exception handler of an event loop. The handler logs the errors of accepting connections, and passes all other
     exceptions to the handler that was installed before."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -70,7 +70,7 @@ class Driven(Protocol):
     effects: list[Any]
     """The effects that the driver has to perform, in order."""
     timers: Timers
-    """The machine's timers. The driver calls `tick` at their deadline."""
+    """The machine's timers. The driver calls `tick` at the deadline of each timer."""
 
     @property
     def trace(self) -> Recorder:
@@ -96,7 +96,7 @@ class Side(asyncio.BufferedProtocol):
         self._host = host
         self._reading = True
         self.congested = False
-        """Tells whether more than WRITE_HIGH_WATER bytes wait to be sent. If so, the peer does not read."""
+        """Tells whether more than WRITE_HIGH_WATER bytes wait to be sent, because the peer does not read."""
         self.reserved = 0
         """The number of bytes that are reserved for the large frame that is arriving."""
 
@@ -137,12 +137,12 @@ class Side(asyncio.BufferedProtocol):
 
 
 class ClientConnection(Side):
-    """A client's connection. If the host cannot serve it yet, the connection first waits in line."""
+    """A client's connection. The connection first waits in line if the host cannot serve it yet."""
 
     connection: Connection
     """The machine's object for the connection. The attribute is unset while the connection waits in line."""
     machine: Driven
-    """The machine that served the connection when the connection began. The host may have replaced this machine since then."""
+    """The machine at the beginning of the connection. The host may have replaced this machine since then."""
     closing_level = logging.INFO
     """The log level of the message about the end of the connection."""
 
@@ -256,12 +256,12 @@ class Driver(Generic[C]):
         self.limits: Limits[ClientConnection] = Limits(configs)
         self.clients: dict[Connection, C] = {}
         self.until = 0.0
-        """The end of the present connection's slice, as a time of `perf_counter`. The value is 0 before the slice begins."""
+        """The end of the current connection's slice, as a time of `perf_counter`. The value is 0 before the slice begins."""
         self.watchers: list[Callable[[], None]] = []
         """The functions that are called after every request and timer. Each function checks the condition of one call of
         `wait_until`."""
         self._storage_jobs: StorageJobs | None = None
-        """Delays effects until the records that they confirm are on the disk. Without a data directory this is None."""
+        """Delays an effect until the disk has the records that the effect confirms. Without a data directory this is None."""
         self._capture: Capture | None = None
         self.capture_path = ""
         """The file of the capture, or "" if there is no capture."""

@@ -61,8 +61,7 @@ class Host(Server):
         """The tasks that move the clock forward because of faults."""
         self.after_replacement: Callable[[], object] | None = None
         """A function that is called after an engine was replaced. The objects of an engine refer to each other, so only the
-        garbage collector frees the former engine. If the collector seldom runs in a process, this function should run the
-        collector."""
+        garbage collector frees the former engine. If the process seldom runs the collector, this function should run it."""
         self._drive(engine)
         give_up_in_children(self)
 
@@ -108,8 +107,8 @@ class Host(Server):
     def look_for_idle(self) -> None:
         """Close the connections that have sent nothing for connections.max.idle.ms, by the machine's clock.
 
-        The search runs `IDLE_CHECKS` times within connections.max.idle.ms. As in Kafka, a connection may become idle while it
-        waits for a response. If a test moves the broker's clock, no connection becomes idle, because for the client no time has
+        The search runs `IDLE_CHECKS` times within connections.max.idle.ms. As in Kafka, a connection that waits for a response
+        may become idle, too. If a test moves the broker's clock, no connection becomes idle, because for the client no time has
         passed.
         """
         longest = self.engine.configs.integer("connections.max.idle.ms")
@@ -251,7 +250,8 @@ class Host(Server):
         self.arm()
 
     def _run_until_jobs(self) -> bool:
-        """Run the due timers, until one of them starts a job for a thread. Returns False if no timer is due."""
+        """Run the due timers, until one of them starts a job for a thread. Returns False if no timer is due, or without a data
+        directory."""
         timers, store, now = self.engine.timers, self.engine.store, self.clock.now()
         if store is None or not (timers.busy or timers.is_due(now)):
             return False

@@ -18,10 +18,10 @@ SETTING = "sasl.oauthbearer.jwks.endpoint.url"
 MOST_BYTES = 1 << 20
 ASKS_FOR_S = 10.0
 KEY_ID_LENGTH, KEY_IDS = 1000, 16
-"""A missing key causes another query of the URL only if the key's id has at most KEY_ID_LENGTH characters. At most KEY_IDS
-missing key ids are remembered."""
+"""Only a missing key whose id has at most KEY_ID_LENGTH characters causes another query of the URL. At most KEY_IDS missing key
+ids are remembered."""
 AGAIN_AFTER_S = 60.0
-"""If a missing key has caused a query, the same key can cause another query only after this time in seconds, as in Kafka's
+"""After a query because of a missing key, the same key causes no further query for this time in seconds, as in Kafka's
 RefreshingHttpsJwks."""
 
 
@@ -145,7 +145,7 @@ class _KeySetAddress:
 
 
 def _fetched(url: str) -> str:
-    from urllib.request import Request, urlopen  # only here, because it loads much that few brokers need
+    from urllib.request import Request, urlopen  # imported only here, because this module imports many others
 
     asked = Request(url, headers={"Accept": "application/json"})
     with urlopen(asked, timeout=ASKS_FOR_S) as response:

@@ -1,9 +1,9 @@
 """Limits the number of clients' connections to a broker or a proxy, and the memory for arriving frames and unread responses.
 
-The settings are Kafka's: `max.connections`, `max.connections.per.ip` with its overrides, and `queued.max.request.bytes`
-(SocketServer's ConnectionQuotas and SimpleMemoryPool). The limits apply to each broker of a cluster separately, and to all
-listeners of a proxy together. Kafka has no limit for unread responses, because it sends records from the page cache. In
-wirebroker, the unsent bytes are in memory.
+The settings are Kafka's: The limits are `max.connections`, `max.connections.per.ip` with its overrides, and
+`queued.max.request.bytes` (SocketServer's ConnectionQuotas and SimpleMemoryPool). The limits apply to each broker of a cluster
+separately, and to all listeners of a proxy together. Kafka has no limit for unread responses, because it sends records from the
+page cache. In wirebroker, the unsent bytes are in memory.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ QUEUED_IN_PROXY = 256 * 1024 * 1024
 
 
 def configs_of_proxy(given: Mapping[str, object]) -> BrokerConfigs:
-    """Returns the settings of a proxy, which have Kafka's names. Raises ValueError if a proxy does not have a setting, or Kafka
-    refuses a value."""
+    """Returns the settings of a proxy, which have Kafka's names. Raises ValueError if a proxy has no setting with this name, or
+    if Kafka refuses a value."""
     for name in given:
         if name not in OF_PROXY:
             raise ValueError(f"a proxy has no setting {name!r}{nearest(name, OF_PROXY)}")
@@ -69,7 +69,7 @@ C = TypeVar("C", bound=Client)
 
 
 class Limits(Generic[C]):
-    """Counts the connections of one host and the memory that they use."""
+    """Counts the connections of one host, and the memory for these connections."""
 
     def __init__(self, configs: BrokerConfigs) -> None:
         self.configs = configs
@@ -88,7 +88,8 @@ class Limits(Generic[C]):
     # Connections
 
     def opened(self, protocol: C) -> bool:
-        """Count a new connection. Returns False if the connection is not served now: it has to wait in line, or was closed."""
+        """Count a new connection. Returns False if the connection is not served now, because it has to wait in line, or because
+        the host has closed it."""
         node_id, client = protocol.node_id, protocol.client_host
         most = _override(self.configs.text("max.connections.per.ip.overrides"), client)
         if most is None:

@@ -34,7 +34,7 @@ class Listener(Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """Returns the part of a message that names the listener and its protocol, beginning with a comma. For the default
+        """Returns a text for the end of a message: a comma and the names of the listener and its protocol. For the default
         listener, returns ""."""
         names = dict.fromkeys((self.name, self.protocol.name if self.protocol is not SecurityProtocol.PLAINTEXT else self.name))
         return "" if self.name == "PLAINTEXT" else ", " + ", ".join(names)

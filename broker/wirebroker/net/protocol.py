@@ -155,7 +155,7 @@ class BrokerProtocol(ClientConnection):
         return oversized(first, size, self.connection.frame_limit, setting)
 
     def _take_large(self, now: int) -> None:
-        """Handle a large frame, which is complete now in a buffer of its own."""
+        """Handle a large frame, which is now complete. It has a buffer of its own."""
         large, self._large = self._large, None
         if large is not None:
             self.give_back()
@@ -206,8 +206,8 @@ class BrokerProtocol(ClientConnection):
         return self._state is not READY or not self._reading
 
     def _held(self) -> bool:
-        """Tells whether the connection's next request has to wait until the last request has a response, or until the client
-        reads."""
+        """Tells whether the connection's next request has to wait until the previous request has a response, or until the
+        client reads."""
         connection = self.connection
         return connection.parked is not None or self.congested or self._line is not None or connection.state is CLOSED
 
@@ -244,7 +244,7 @@ class BrokerProtocol(ClientConnection):
         self._host.flush()
 
     def _wait(self) -> None:
-        """Let the received bytes wait, and leave later bytes in the operating system's buffers.
+        """Keep the received bytes for later, and leave further bytes in the operating system's buffers.
 
         While requests wait, the broker does not notice that the client has closed the connection, so these requests are handled
         nevertheless. Kafka's `Selector` mutes the channel with the same result.

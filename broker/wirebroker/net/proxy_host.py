@@ -123,7 +123,7 @@ class ProxyHost(Driver["ClientSide"]):
         return node.local
 
     def _learned(self, node: Node, node_id: int) -> None:
-        """Store the node id that a response has named, in the node and in the connections through the node's listener."""
+        """A response has named the node's id: store the id in the node, and in the connections through the node's listener."""
         node.node_id = node_id
         for connection, side in self.clients.items():
             if side.node is node:
@@ -167,8 +167,8 @@ class ProxyHost(Driver["ClientSide"]):
 
     @property
     def problem(self) -> str:
-        """A text that names each broker that does not serve the proxy, with the reason. The text is "" if all brokers serve
-        the proxy.
+        """A text about the brokers that do not serve the proxy: their names, and the reasons. The text is "" if all brokers
+        serve the proxy.
         """
         nodes = dict.fromkeys(node for node in (self._first, *self._nodes.values()) if node is not None)
         return "; ".join(node.problem for node in nodes if node.problem)
@@ -181,7 +181,7 @@ class ProxyHost(Driver["ClientSide"]):
         self.upstream.check(node)
 
     async def dial(self, side: ClientSide) -> None:
-        """Connect to the broker. If that fails, the client's connection is closed."""
+        """Connect to the broker. If this fails, the client's connection is closed."""
         node = side.node
         if await self.upstream.connect(lambda address: BrokerSide(self, side, address), node) is None:
             side.closing_level = logging.DEBUG
@@ -229,12 +229,12 @@ class ClientSide(ClientConnection):
     _host: ProxyHost
 
     def __init__(self, host: ProxyHost, node: Node) -> None:
-        super().__init__(host, 0)  # a proxy has one common limit, so all its nodes count as node 0
+        super().__init__(host, 0)  # the limits of a proxy are the same for all its nodes, so each node counts as node 0
         self._view = memoryview(host.receive_buffer())
         self.node = node
         self._broker: BrokerSide | None = None
         self._early: list[Buffer] = []
-        """The bytes for the broker that wait until the connection to it is open."""
+        """Bytes to send to the broker as soon as the connection to the broker is open."""
         self._dialing: asyncio.Task[None] | None = None
         self._in_line = b""
         """The bytes from the client that arrived while the connection waited in line."""
@@ -312,7 +312,7 @@ class ClientSide(ClientConnection):
         self.now_reads()
 
     def now_reads(self) -> None:
-        """If both the client and the broker read the bytes that the proxy sends, note this in the limits."""
+        """If the client and the broker both read the bytes that the proxy sends, tell this to the limits."""
         if not self.congested and (self._broker is None or not self._broker.congested):
             self._host.limits.read(self)
 
@@ -453,6 +453,6 @@ class BrokerSide(Side):
 
 
 def _large(whole: int) -> int:
-    """Returns the number of bytes to reserve for an arriving frame that must be complete before it is handled. `whole` is the
-    size of this frame, or 0 if there is no such frame."""
+    """Returns the number of bytes to reserve for an arriving frame, if the frame must be complete before it is handled. `whole`
+    is the size of this frame, or 0 if there is no such frame."""
     return whole if whole > LARGE_FRAME else 0

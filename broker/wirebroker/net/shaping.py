@@ -16,7 +16,7 @@ from kafkawire.primitives import Buffer
 from wirebroker.requests.effects import Shape
 
 AT_ONCE = struct.pack("ii", 1, 0)
-"""The value of SO_LINGER with a time of 0. Closing a socket with this option resets the connection."""
+"""The value of SO_LINGER for a time of 0. If a socket has this option, closing the socket resets the connection."""
 
 
 class ShapedLine:

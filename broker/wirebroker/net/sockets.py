@@ -28,8 +28,8 @@ class ListenError(OSError):
 async def open_server(
     protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, purpose: str = ""
 ) -> tuple[asyncio.Server, int]:
-    """Returns a server on the running loop, and the port at which it listens. Raises ListenError. In its message, `purpose`
-    follows the address.
+    """Returns a server on the running loop, and the port at which it listens. Raises ListenError. `purpose` is a part of the
+    error message, and follows the address.
     """
     loop = asyncio.get_running_loop()
     try:

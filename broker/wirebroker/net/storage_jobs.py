@@ -26,8 +26,8 @@ PAUSE_S = 0.5
 
 
 class StorageJobs:
-    """Runs the jobs of an engine's store. `release` is the host's function that performs the effects that had to wait, and then
-    calls `check` again."""
+    """Runs the jobs of an engine's store. `release` is a function of the host: it performs the effects that had to wait, and
+    then calls `check` again."""
 
     def __init__(self, engine: Engine, store: FolderStore, clock: Clock, release: Callable[[list[Effect]], None]) -> None:
         self._engine = engine
@@ -36,11 +36,11 @@ class StorageJobs:
         self._release = release
         self._loop = asyncio.get_running_loop()
         self._sync_thread = ThreadPoolExecutor(1, "wirebroker-sync")
-        """The thread for the syncs for which responses wait. Nothing else runs in it."""
+        """The thread for the syncs that responses wait for. Nothing else runs in this thread."""
         self._job_thread = ThreadPoolExecutor(1, "wirebroker-storage")
         self._compaction_thread = ThreadPoolExecutor(1, "wirebroker-compaction")
         self._waiting: list[Effect] = []
-        """Effects of requests whose records may not be synced yet, and all later effects."""
+        """Effects of requests whose records are perhaps not synced yet, and all later effects."""
         self._holds_responses = store.holds_responses
         self._syncing = False
         self._running = False
@@ -138,7 +138,7 @@ class StorageJobs:
         return work
 
     def _complete(self, job: Job) -> None:
-        """Wait for the job's thread, and take over the result of the job, unless `finish` has already done so."""
+        """Wait until the job's thread ends. Then take over the result of the job, unless `finish` has already done so."""
         work = self._working.pop(job, None)
         if work is None:
             return

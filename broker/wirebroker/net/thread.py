@@ -15,9 +15,9 @@ from wirebroker.net.sockets import new_loop
 T = TypeVar("T")
 __tracebackhide__ = True  # pytest leaves out these frames, and shows the caller's line
 EXPECTED = (ValueError, LookupError, OSError)
-"""The types of errors that the caller has caused. Their tracebacks do not need to show the broker's code."""
+"""The types of errors that the caller has caused. The tracebacks of these errors do not need to show the broker's code."""
 RECHECK_S = 1.0
-"""While a call waits for its result, it checks at this interval in seconds whether the loop still runs."""
+"""A call that waits for its result checks at this interval in seconds whether the loop still runs."""
 
 
 class LoopThread:

@@ -35,7 +35,7 @@ CAUSES = {
     "CA_MD_TOO_WEAK": WEAK,
     "NO_SHARED_CIPHER": "client and broker have no cipher in common",
 }
-"""For some of OpenSSL's reasons why a handshake fails: an explanation."""
+"""Explanations for some of the reasons that OpenSSL gives for a failed handshake."""
 CA, SERVER, CLIENT, EXPIRED = "ca.pem", "server.pem", "client.pem", "expired.pem"
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -46,8 +46,8 @@ class TlsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """The TLS options of a listener: the broker's certificate with its key, and the clients' certificates that it accepts. The
-    files are PEM files or Java keystores."""
+    """The TLS options of a listener: the broker's certificate with its key, and the authority whose client certificates the
+    broker accepts. The files are PEM files or Java keystores."""
 
     certificate: str
     key: str | None = None
@@ -69,7 +69,7 @@ class Tls:
         """Returns the SSL context of a listener. As in Kafka, an SSL listener requests client certificates and a SASL_SSL
         listener does not. Raises TlsError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.num_tickets = 1  # one session ticket, as in Java: OpenSSL's default of two costs time in each handshake
+        context.num_tickets = 1  # one session ticket, as in Java; with two, OpenSSL's default, each handshake would take longer
         try:
             if self.level:
                 context.set_ciphers(f"DEFAULT:{self.level}")

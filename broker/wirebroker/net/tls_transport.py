@@ -25,7 +25,7 @@ from wirebroker.net.tls import cause_of
 logger = logging.getLogger("wirebroker")
 
 HANDSHAKE_WITHIN_S = 60.0
-"""If a handshake takes longer than this time in seconds (by the machine's clock), the connection is closed."""
+"""A connection is closed if its handshake takes longer than this time in seconds (by the machine's clock)."""
 BUFFER = 64 * 1024
 """The number of bytes that are read from the socket at once: four TLS records."""
 
@@ -48,8 +48,8 @@ class HandshakeTurns:
     def __init__(self, loop: asyncio.AbstractEventLoop, *, shared: bool = True) -> None:
         self.loop = loop
         self.unfinished: dict[TlsTransport, float] = {}
-        """The connections whose handshake is not complete, in the order of their beginning. The value is the loop's time at
-        which the broker closes the connection."""
+        """The connections whose handshake is not complete, in the order in which they began. The value of each is the loop's
+        time at which the broker closes the connection."""
         self._alarm: asyncio.TimerHandle | None = None
         self._buffer = memoryview(bytearray(BUFFER)) if shared else None
         self._waiting: deque[Callable[[], None]] = deque()
@@ -163,7 +163,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._ask()
 
     def eof_received(self) -> bool:
-        if self._is_queued:  # the waiting bytes may be the end of the handshake, and requests
+        if self._is_queued:  # the waiting bytes may contain the end of the handshake and requests
             self._socket.pause_reading()  # when reading resumes, the socket reports the end again
             return True
         return bool(self._is_connected and self._above.eof_received())

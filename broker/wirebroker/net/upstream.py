@@ -38,8 +38,8 @@ NO_TLS = "it closed the connection during the TLS handshake, so it seems not to 
 
 
 class Node:
-    """A node of the cluster: the address of the node, the proxy's address for the node and, after a response has named it, the
-    node's id.
+    """A node of the cluster: the address of the node, and the proxy's address for the node. The node has an id as soon as a
+    response has named the id.
 
     If there are several bootstrap addresses (`--upstream a:9092,b:9092`), one `Node` stands for all these brokers and has no
     id.
@@ -53,8 +53,8 @@ class Node:
         self.problem = ""
         """The reason why the broker cannot be reached or does not serve the proxy, or ""."""
         self.refuses = False
-        """Tells whether the broker accepts connections, but then refuses to serve the proxy. If so, a further successful
-        connection does not clear `problem`.
+        """Tells whether the broker accepts connections, but then does not serve the proxy. If so, a new connection to the
+        broker does not clear `problem`.
         """
         self.checking: asyncio.Task[None] | None = None
 
@@ -79,8 +79,8 @@ class Upstream:
         self._tls = tls
 
     def check(self, node: Node) -> None:
-        """Ask the broker of a node for its API versions until it responds. So a wrong address, a listener that requires TLS, or
-        a missing certificate is logged before the first client connects.
+        """Ask the broker of a node for its API versions until the broker responds. So a mistake, such as a wrong address, a
+        listener that requires TLS, or a missing certificate, is logged before the first client connects.
         """
         if node.checking is None or node.checking.done():
             node.checking = asyncio.get_running_loop().create_task(self._check(node))

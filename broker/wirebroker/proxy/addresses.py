@@ -25,7 +25,8 @@ CARRIERS = {
     KEYS["Metadata"]: 0, KEYS["FindCoordinator"]: 0, KEYS["DescribeCluster"]: 0, KEYS["Produce"]: 10, KEYS["Fetch"]: 16,
     KEYS["ShareFetch"]: 0, KEYS["ShareAcknowledge"]: 0,
 }  # fmt: skip
-"""The APIs whose responses contain addresses, with the first version that contains them (KIP-951 for Produce and Fetch)."""
+"""The APIs whose responses contain addresses, each with the first version that contains addresses (KIP-951 for Produce and
+Fetch)."""
 PRODUCE_BY_ID = 13
 """From this version on, responses to Produce have topic ids instead of names."""
 LONG = 128
@@ -33,7 +34,8 @@ LONG = 128
 PARTITION = 30
 """The number of bytes of a partition in a response to Produce, from the partition's index to the log start offset."""
 UNREMARKABLE = b"\1\0\0"
-"""The last fields of a partition in a response to Produce, if it has no record errors, error message or tagged fields."""
+"""The last fields of a partition in a response to Produce, if the partition has no record errors, error message or tagged
+fields."""
 THROTTLE = 4
 NODE_LISTS = ("brokers", "coordinators", "node_endpoints")
 
@@ -45,8 +47,8 @@ def carries_addresses(key: int, version: int) -> bool:
 
 
 def names_no_node(response: memoryview, version: int) -> bool:
-    """Tells whether a response to Produce (version 10 or newer) has no tagged field. Then it names no node. `response` includes
-    the size field.
+    """Tells whether a response to Produce (version 10 or newer) has no tagged fields. A response without tagged fields names no
+    node. `response` includes the size field.
 
     The proxy does not have to decode such a response. Nearly all responses are of this kind, and decoding is the slowest part
     of forwarding. If the check would take long, the function also returns False.
@@ -84,8 +86,8 @@ class NamelessResponses:
     def __init__(self) -> None:
         self._version, self._size, self._behind = -1, 0, 0
         self._start = self._end = b""
-        """Two parts of the latest response with exactly one partition: the bytes from position 8 to the partition's fields, and
-        the bytes after these fields."""
+        """Two parts of the latest response that has exactly one partition: the bytes from position 8 to the partition's fields,
+        and the bytes after these fields."""
 
     def includes(self, response: memoryview, version: int) -> bool:
         """Tells whether this response (including the size field) names no node. If the check would take long, also returns
@@ -127,8 +129,8 @@ def _nodes(response: Any) -> Iterator[Any]:
 
 
 def limit_versions(response: ApiVersionsResponse) -> bool:
-    """Remove from the response the versions of the seven APIs that this proxy cannot read. Returns True if a version has
-    changed."""
+    """Remove the newest versions of the seven APIs from the response, down to a version that this proxy can read. Returns True
+    if a version has changed."""
     changed = False
     for offered in response.api_keys:
         if offered.api_key in CARRIERS:

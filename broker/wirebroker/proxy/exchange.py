@@ -35,7 +35,7 @@ class Forward(NamedTuple):
 
 
 class Mutes:
-    """The periods during which a broker does not read from a connection because the client has exceeded a quota (KIP-219)."""
+    """The periods in which a broker does not read from a connection, because the client has exceeded a quota (KIP-219)."""
 
     def __init__(self) -> None:
         self._before = 0
@@ -114,8 +114,8 @@ class ProxyParts(Protocol):
         """Learn from a response, and trace shadow verdicts."""
 
     def question(self, exchange: ForwardedExchange) -> DescribeProducersRequest | None:
-        """Returns the request that asks the broker about producers before this Produce is forwarded, or None if no such request
-        is necessary."""
+        """Returns the request to send before this Produce, in order to ask the broker about producers. Returns None if no such
+        request is necessary."""
 
     def described(self, response: DescribeProducersResponse) -> None:
         """Called with the broker's response to the request that `question` has returned."""
@@ -162,8 +162,8 @@ class ForwardedExchange(AnyExchange):
         self.matches: Matches | None = None
         """The fault rules that match the request and its response."""
         self.moments: list[int] | None = None
-        """Four times in µs: when the request arrived, when it was forwarded, and when the response began and ended. None if
-        times are not measured.
+        """The moments, in µs, at which the request arrived, the request was forwarded, the response began, and the response
+        ended. None if times are not measured.
         """
         self.traced: Traced | None = None
         """The facts about the request that the trace needs for the row of the response."""
@@ -192,7 +192,7 @@ class ForwardedExchange(AnyExchange):
             self.park()
 
     def note_moment(self, index: int) -> None:
-        """If times are measured, add the current time to `moments`, at the position `index`."""
+        """If times are measured, add the current time to `moments`, unless the moment with this index is noted already."""
         if self.moments is not None and len(self.moments) == index:
             self.moments.append(self.relay.proxy.moment())
 

@@ -49,8 +49,8 @@ EMPTY, STABLE, PREPARING, COMPLETING, RECONCILING = (
 )
 ASSIGNING, NOT_READY = "Assigning", "NotReady"
 LACKS_TOPICS, ASSIGNMENT_DELAYED = {1, 2, 3}, 5
-"""Statuses in a streams group's heartbeat response: the set for missing or wrong topics, and the status for a delayed
-assignment."""
+"""Statuses in the response to a streams group's heartbeat: the statuses for missing or wrong topics, and the status for a
+delayed assignment."""
 MOST_GROUPS = 1_000
 """At most this many groups are remembered. The group without a request for the longest time is forgotten first."""
 MOST_MEMBERS, MOST_OFFSETS = 20_000, 100_000
@@ -128,7 +128,7 @@ class PassingGroups:
         self._ends: Bounded[Where, int] = Bounded(MOST_PARTITIONS)
         """The latest known high watermark of each partition."""
         self._in_transactions: Bounded[str, set[str]] = Bounded(MOST_GROUPS)
-        """For each transactional id, the groups for which its transaction has written pending offsets."""
+        """For each transactional id, the groups that have pending offsets from its transaction."""
         self._added = 0
         """The number of entries that were added since the last count."""
 
@@ -326,7 +326,7 @@ class PassingGroups:
         self, now: int, request: OffsetCommitRequest | TxnOffsetCommitRequest,
         response: OffsetCommitResponse | TxnOffsetCommitResponse,
     ) -> dict[Where, PassingOffset]:  # fmt: skip
-        """Returns the offsets in a request that the broker has committed, by partition."""
+        """Returns those offsets in a request that the broker has committed, by partition."""
         taken = _taken(response, self._directory)
         return {where: each for where, each in self._offsets(request, now) if where in taken}
 
@@ -416,7 +416,7 @@ class PassingGroups:
             self._make_room(MOST_OFFSETS, lambda each: len(each.offsets) + len(each.pending))
 
     def _make_room(self, most: int, size: Callable[[PassingGroup], int]) -> None:
-        """Forget groups until at most `most` members or offsets remain, beginning with the group that was without a request for
+        """Forget groups until at most `most` members or offsets remain. First forget the group that was without a request for
         the longest time. A single group with more than `most` members or offsets is forgotten, too.
         """
         total = sum(map(size, self._held.values()))

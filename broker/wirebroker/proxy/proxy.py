@@ -5,8 +5,8 @@
     relay.from_broker(data, now)      bytes of the broker have arrived
     proxy.take_effects()              bytes to send to either side, and connections to close
 
-Like a broker's engine, the proxy has a fault plan. There is no broker inside the proxy, so it refuses fault rules that act
-inside a broker.
+Like a broker's engine, the proxy has a fault plan. The proxy refuses fault rules that act inside a broker, because there is no
+broker inside the proxy.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ MOST_DESCRIBED = 100_000
 SHOWING = COORDINATED | {FETCH}
 """The APIs from which transactions and groups are learned."""
 JUDGED = frozenset((PRODUCE, KEYS["InitProducerId"], KEYS["EndTxn"]))
-"""Produce, whose batches get shadow verdicts, and other APIs on which these verdicts depend."""
+"""Produce, because its batches get shadow verdicts, and other APIs on which these verdicts depend."""
 ALWAYS_READ = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE, KEYS["PushTelemetry"]))
 """The APIs whose messages the proxy decodes even without a trace."""
 MEASURED_MS = 600_000
@@ -107,8 +107,8 @@ class Proxy:
         self.pushes = Pushes()
         """The metrics that clients have pushed and a broker has accepted (KIP-714)."""
         self.asks = False
-        """Tells whether the proxy sends requests of its own. With these requests it learns about producers that wrote before
-        the proxy started, and whether a broker serves a client.
+        """Tells whether the proxy sends requests of its own. From the responses, the proxy learns about producers that wrote
+        before the proxy started, and learns whether a broker serves a client.
         """
         self._described: OrderedDict[tuple[str, int], None] = OrderedDict()
         """The partitions that the proxy has already asked about."""
@@ -246,8 +246,8 @@ class Proxy:
     # Requests and responses
 
     def looks_at(self, key: int, version: int) -> bool:
-        """Tells whether the relay waits until a request of this API in this version is complete, in order to decode it or to
-        trace that it cannot be decoded."""
+        """Tells whether a request of this API in this version has to be complete before the relay forwards it. The proxy then
+        decodes the request, or traces that the request cannot be decoded."""
         faults = self.faults
         if self._reads_all or key in self._reads or (faults is not None and faults.concerns(key)):
             return True

@@ -139,8 +139,8 @@ def batches_of(exchange: ForwardedExchange) -> dict[tuple[str, int], BatchHeader
 def batches_with_responses(
     exchange: ForwardedExchange, response: ProduceResponse
 ) -> Iterator[tuple[str, BatchHeader, PartitionProduceResponse]]:
-    """For each batch in a Produce request, yields the topic, the header and the part of the response. A batch without a
-    complete header is left out.
+    """For each batch in a Produce request, yields the topic, the batch's header, and the partition's part of the response. A
+    batch without a complete header is left out.
     """
     headers = batches_of(exchange)
     for topic in response.responses:

@@ -100,7 +100,7 @@ class Awaited(NamedTuple):
     version: int
     exchange: ForwardedExchange | None = None
     own: bool = False
-    """Tells whether the proxy itself sent the request. Then the response is not forwarded to the client."""
+    """Tells whether the proxy itself sent the request. If so, the response is not forwarded to the client."""
 
     @property
     def looked_at(self) -> bool:
@@ -135,9 +135,9 @@ class Way(NamedTuple):
 
     reader: FrameReader
     pass_known: Callable[[memoryview, int], int]
-    """Checks which frames need no decoding, and returns the position after them. This is the fast path."""
+    """The fast path: finds frames that need no decoding, and returns the position after these frames."""
     look: Callable[[memoryview], tuple[int, str]]
-    """If `pass_known` stops at a frame, decides from the frame's first bytes how to handle the frame."""
+    """Gets the first bytes of a frame at which `pass_known` stopped, and decides how to handle the frame."""
     take: Callable[[memoryview, int], bool]
     """Handles a complete frame that has to be decoded."""
     send: Callable[[Buffer], None]
@@ -190,8 +190,8 @@ class Relay:
 
     @property
     def is_idle(self) -> bool:
-        """Tells whether the connection is open and nothing waits: no bytes from the client, no bytes from the broker, and no
-        request."""
+        """Tells whether the connection is open, and neither bytes from the client nor bytes from the broker nor a request
+        wait."""
         return (
             not (self._client.tail or self._broker.tail or self.flow is not PASSING or self.connection.parked is not None)
             and self.connection.state is not CLOSED
@@ -293,7 +293,7 @@ class Relay:
         """Handle bytes that have arrived from the client. The relay keeps no reference to the buffer `data`. `now` is in ms
         since the epoch.
 
-        `pass_requests` has already checked the first `passed` bytes of `data`; the relay forwards these bytes unread.
+        `pass_requests` has already checked the first `passed` bytes of `data`, so the relay forwards these bytes unread.
         """
         client = self._client
         if self.holds_client:
@@ -327,9 +327,9 @@ class Relay:
     def _look_at_request(self, data: memoryview) -> tuple[int, str]:
         """Decide how to handle the request at the beginning of `data`.
 
-        Returns the number of bytes that must arrive before the request can be forwarded or handled, and the reason to close the
-        connection, or "". If the number is 0, no more bytes are needed: if `passing` is set, the request is forwarded as it
-        arrives, otherwise the request is complete and can be handled.
+        Returns two values: the number of bytes that must arrive before the request can be forwarded or handled, and the reason
+        to close the connection ("" if there is none). If the number is 0, no more bytes are needed. If `passing` is set, the
+        request is then forwarded as it arrives. Otherwise the request is complete and can be handled.
         """
         if len(data) < SIZE_BYTES:
             return REQUEST_START, ""

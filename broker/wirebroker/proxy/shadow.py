@@ -1,4 +1,5 @@
-"""The shadow verdict: the verdict that the sequence rules predict for a batch, to compare with the real broker's response.
+"""The shadow verdict: the verdict that the sequence rules predict for a batch. The proxy compares it with the real broker's
+response.
 
 For each producer on each partition the shadow keeps a validator state, which it learns from forwarded batches. The shadow
 predicts the verdict on a batch with the validator of wirebroker's own broker, and updates the state from the real broker's
@@ -64,7 +65,7 @@ Key = tuple[str, int, int]
 
 
 class Judged(NamedTuple):
-    """The prediction for one batch, and its response."""
+    """The prediction for one batch, and the broker's response to the batch."""
 
     verdict: Verdict | None
     """the prediction, or None if the proxy has seen too few batches"""
@@ -73,8 +74,7 @@ class Judged(NamedTuple):
     outcome: Outcome
     """the meaning of the broker's response, as far as the shadow can tell"""
     agrees: bool | None
-    """whether prediction and response agree; None without a prediction, or if the response depends on something other than
-    sequences"""
+    """whether prediction and response agree; None if there is no prediction, or if the response does not depend on sequences"""
     fenced_by: int = -1
     """if InitProducerId has given a later epoch to the producer id: this epoch, else −1"""
     outlived: int = 0
@@ -201,7 +201,7 @@ class Shadow:
                 self._new.popitem(last=False)
 
     def lacks(self, topic: str, partition: int, producer_id: int) -> bool:
-        """Tells whether the broker may have a state of this producer on this partition, although the shadow has none."""
+        """Tells whether the shadow has no state of this producer on this partition, but the broker may have a state."""
         return producer_id >= 0 and producer_id not in self._new and (topic, partition, producer_id) not in self._states
 
     def described(self, topic: str, partition: int, producer_id: int, producer_epoch: int, last_sequence: int) -> None:

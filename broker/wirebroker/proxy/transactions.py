@@ -142,7 +142,7 @@ class PassingTransactions:
         return each
 
     def ended(self, now: int, sender: Sender, request: EndTxnRequest, response: EndTxnResponse) -> PassingTransaction | None:
-        """Remember that a producer has ended its transaction, or that an error has told the producer about the end."""
+        """Remember that a producer has ended its transaction, or has learned from an error that its transaction has ended."""
         if response.error_code and response.error_code not in ENDED_BY_BROKER:
             return None
         each = self._known(request.transactional_id, sender)

@@ -24,7 +24,7 @@ class Changes:
     def __init__(
         self, cluster: Cluster, directories: LogDirectories, unused: Mapping[tuple[int, str], Mapping[str, str]]
     ) -> None:
-        """`unused` are those settings in the metadata that the cluster cannot use, by resource. These settings stay in the
+        """`unused` has, for each resource, the settings in the metadata that the cluster cannot use. These settings stay in the
         metadata.
         """
         self._cluster = cluster
@@ -145,7 +145,7 @@ def _versions(cluster: Cluster) -> tuple[int, int, int]:
 
 
 def _in_hash_order(names: Iterable[str]) -> list[str]:
-    """Returns the names of settings that one request changes, in the order in which Kafka writes them."""
+    """Returns the names of the settings that one request changes, in Kafka's order of writing."""
     found = sorted(names)
     return hash_order(found, java_hash, buckets_for(len(found)))
 

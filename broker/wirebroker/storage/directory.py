@@ -37,8 +37,7 @@ from wirebroker.storage.recovery import Known
 
 METADATA = "__cluster_metadata", 0
 NOT_DATA = frozenset({LOCK, SECOND_LOCK, META_PROPERTIES + ".tmp", "lost+found"})
-"""A directory without data may contain these files: a first start that was killed has left them, or the file system made
-them."""
+"""A directory without data may contain these files. They come from the file system, or from a first start that was killed."""
 DIGITS = 10
 """The largest number of digits in a broker's id."""
 
@@ -67,12 +66,12 @@ def _unwritable(root: Path, refused: OSError) -> DataError:
 def check_entries(root: Path) -> None:
     """Raises DamagedFile unless the directory and the partitions' folders contain only folders and plain files.
 
-    The directory may come from an untrusted person. A link in the directory could make the broker write to another place, and a
-    pipe would block the broker when the broker reads.
+    The directory may come from an untrusted person. If the broker wrote to a link, it could change files elsewhere. If the
+    broker read from a pipe, it would wait forever.
     """
     with os.scandir(root) as entries:
         for entry in entries:
-            if _is_folder(entry) and "-" in entry.name:  # a partition's folder, even if deleted or moving
+            if _is_folder(entry) and "-" in entry.name:  # a partition's folder, also of a deleted or moving partition
                 with os.scandir(entry.path) as held:
                     for each in held:
                         _is_folder(each)
@@ -199,8 +198,8 @@ class LogDirectory:
 
     @property
     def is_whole(self) -> bool:
-        """Tells whether wirebroker wrote the checkpoints. If wirebroker wrote them, the folders of all partitions must exist;
-        in a copy of a real Kafka's directory, folders may be missing.
+        """Tells whether wirebroker wrote the checkpoints. If so, the folders of all partitions must exist. In a copy of a real
+        Kafka's directory, folders may be missing.
         """
         return self._is_signed
 
@@ -218,7 +217,7 @@ class LogDirectory:
         self, recovery_points: Offsets, log_starts: Offsets, high_watermarks: Offsets | None, *, durable: bool = False,
         whole: bool = False,
     ) -> bool:  # fmt: skip
-        """Write the checkpoints that have changed or, with `durable` or `whole`, all checkpoints. Returns True if any
+        """Write the checkpoints that have changed. With `durable` or `whole`, write all checkpoints. Returns True if any
         checkpoint was written. If `high_watermarks` is None, the checkpoint of the high watermarks stays unchanged. Partitions
         that are not served keep their entries.
         """
@@ -292,7 +291,7 @@ class LogDirectory:
 
 
 class LogDirectories:
-    """The log directories of all brokers of a cluster, and the cluster's metadata, which is in the first directory."""
+    """The log directories of all brokers of a cluster. The first directory also has the cluster's metadata."""
 
     def __init__(self, roots: Sequence[Path], nodes: Sequence[int], random_bytes: Callable[[int], bytes]) -> None:
         """Open and lock the directories. Each broker has one log directory in each of the `roots`. Raises DataError,

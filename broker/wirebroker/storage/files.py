@@ -40,7 +40,7 @@ def open_to_write(path: Path, flags: int = os.O_WRONLY) -> int:
 
 
 def shared(path: Path) -> DamagedFile:
-    """Returns the error for a file with several hard links, some of which may be outside the log directory."""
+    """Returns the error for a file with several hard links. Some of these links may be outside the log directory."""
     return DamagedFile(
         path, "the file has a second name (a hard link), and a write would also change it under that name. Replace it by a copy"
     )
@@ -83,7 +83,7 @@ def open_to_append_at(path: Path, size: int) -> int:
 
 
 def open_to_read(path: Path) -> int:
-    """Returns a descriptor to read a file. Raises DamagedFile if it is not a plain file."""
+    """Returns a descriptor to read a file. Raises DamagedFile if the file is not a plain file."""
     return open_plain(path, os.O_RDONLY)
 
 
@@ -96,8 +96,8 @@ def read_at(fd: int, size: int, position: int) -> bytes:
 
 
 def append(fd: int, parts: Sequence[Buffer], size: int) -> None:
-    """Append these parts to the file; together they have `size` bytes. If this raises OSError, the file may contain some of the
-    bytes.
+    """Append these parts to the file. All parts together have `size` bytes. If this raises OSError, the file may contain some
+    of the bytes.
     """
     written = _write_parts(fd, parts)
     if written < size:

@@ -35,7 +35,7 @@ from wirebroker.storage.notes import note
 from wirebroker.storage.segment import Segment
 
 BYTES_AT_START = 16 * 1024 * 1024
-"""A start reads at most this many bytes of cleanly closed segments in all partitions together."""
+"""From the cleanly closed segments of all partitions together, a start reads at most this many bytes."""
 LEAST = 16 * 1024
 """A smaller segment counts as this many bytes towards the limit."""
 
@@ -47,8 +47,8 @@ class Inspection:
         self._left = allowed
 
     def takes(self, path: Path) -> bool:
-        """Tells whether the start should read this file completely. The size of such a file is subtracted from the bytes that
-        the start may still read.
+        """Tells whether the start should read this file completely. If so, subtracts the file's size from the number of bytes
+        that the start may still read.
         """
         if self._left < LEAST:
             return False
@@ -87,8 +87,8 @@ def unfit_indexes(segment: Segment, aborted: Sequence[AbortedTransaction], compl
     """Returns those indexes of a closed segment that contradict the segment's batches. The caller must rebuild these indexes.
 
     `segment` was read before, and `aborted` are the transactions that its markers abort. With `complete`, the log has lost no
-    batches, so `aborted` has all aborted transactions. Raises DamagedFile if the index may be right and the log file wrong:
-    then the log file may belong to another partition.
+    batches, so `aborted` has all aborted transactions. Raises DamagedFile if perhaps not the index but the log file is wrong,
+    because the log file may belong to another partition.
     """
     fits = {
         OFFSET_INDEX: _offsets_fit(segment),
@@ -121,7 +121,7 @@ def _offsets_fit(segment: Segment) -> bool:
         return entries is not None
     if any(one[1] >= other[1] for one, other in pairwise(entries)):
         return False
-    # A run of Kafka adds its first entry after more than index.interval.bytes, so the index may be empty after short runs.
+    # A run of Kafka writes more than index.interval.bytes before it adds its first entry, so an index may stay empty.
     if all(0 < position < segment.size and segment.holds(base + relative, position) for relative, position in entries):
         return True
     _check_owner(segment, entries)

@@ -48,7 +48,7 @@ class Loading:
         """The topic ids that were read from the partitions' folders, by folder."""
 
     def image(self) -> Image:
-        """Returns the image in the metadata, or, if the directory has no metadata, an image made from the partitions'
+        """Returns the image in the metadata. If the directory has no metadata, returns an image made from the partitions'
         folders.
         """
         metadata = self._metadata
@@ -197,7 +197,7 @@ class Loading:
             )
 
     def _node(self, stored: int) -> int:
-        """Returns the id of the broker that now serves the directory whose stored broker id is `stored`."""
+        """A directory has the broker id `stored`. Returns the id of the broker that serves this directory now."""
         return next((each.node_id for each in self._directories if each.stored_node_id == stored), stored)
 
     def _dirs(self, partition: PartitionImage) -> dict[int, str]:

@@ -3,8 +3,8 @@ and a Kafka cannot use the same directory.
 
 Kafka's lock is a POSIX lock. A process loses such a lock when it closes any descriptor of the file, for example after copying
 the folder. On Linux this module instead uses an OFD lock, which belongs to the open file. An OFD lock and another process's
-POSIX lock exclude each other. On other POSIX systems this module also locks a second file, with a kind of lock that a process
-does not lose in this way.
+POSIX lock exclude each other. On other POSIX systems this module also locks a second file. A process does not lose the lock on
+this file in this way.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ class FolderLog:
         return self.belongs_to(self._owner)
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
-        """Replace the leader epochs and their start offsets. If an epoch in the checkpoint file is no longer valid, the file is
-        written immediately. Otherwise the file is written later, because a start finds new epochs in the batches, too.
+        """Replace the leader epochs and their start offsets. If an epoch in the checkpoint file is not valid any more, the file
+        is written immediately. Otherwise the file is written later, because a start finds new epochs in the batches, too.
         """
         self._epochs = list(starts)
         if self._epochs[: len(self._written_epochs)] != self._written_epochs:
@@ -115,8 +115,8 @@ class FolderLog:
                 self._store.failed(failure)
 
     def write_epochs(self) -> None:
-        """Write the leader epochs that have batches to the checkpoint file, unless the file already has exactly these epochs.
-        Raises OSError.
+        """Write the leader epochs that have batches. They replace the checkpoint file, unless the file has exactly these
+        epochs. Raises OSError.
         """
         begun = [each for each in self._epochs if each[1] < self.end_offset]
         if begun != self._written_epochs:
@@ -124,8 +124,8 @@ class FolderLog:
             self._written_epochs = begun
 
     def close(self) -> list[Path]:
-        """Write all state that exists only in memory, and return the written files. After these files are synced, the next
-        start has nothing to recover.
+        """Write all state that exists only in memory, and return the written files. When these files are synced, the next start
+        has nothing to recover.
 
         As in UnifiedLog.flush, the file of an empty segment is not returned, because it has no records to lose. Raises OSError.
         """
@@ -278,8 +278,8 @@ class FolderLog:
             at += 1  # compaction has removed the last offsets of this segment, so look in the next segment
 
     def offset_after(self, offset: int, size: int) -> int:
-        """Returns an offset that is at least `size` bytes after `offset`: from an index entry, or the beginning of the next
-        segment, or the log end.
+        """Returns an offset that is at least `size` bytes after `offset`. The result is from an index entry, or is the
+        beginning of the next segment or the log end.
         """
         if offset >= self.end_offset:
             return self.end_offset
@@ -320,7 +320,7 @@ class FolderLog:
         return plan(self.segments, self.end_offset, self.cleaned_to, self._owner, self._configs, now)
 
     def next_compaction(self, now: int) -> int:
-        """Returns the time from which `to_compact` may return another result for an unchanged log, or NEVER."""
+        """Returns the first time at which `to_compact` may return another result although the log has not changed, or NEVER."""
         assert self._owner is not None
         return next_plan(self.segments, self.end_offset, self.cleaned_to, self._owner, self._configs, now)
 

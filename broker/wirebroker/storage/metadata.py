@@ -34,8 +34,8 @@ SHOWN = 60
 
 LAST_EPOCH = 2**31 - 1_000_000
 LAST_PRODUCER_ID = 2**63 - 1_000_000
-"""The largest leader epoch and producer id that a start accepts in the metadata. The broker can still raise both a million
-times.
+"""The largest leader epoch and the largest producer id that a start accepts in the metadata. After such a start, the broker can
+still raise both numbers a million times.
 """
 FOLDERS_MADE = 100_000
 """A start creates at most this many missing partition folders."""
@@ -102,8 +102,8 @@ class MetadataLog:
 
     @property
     def is_lost(self) -> bool:
-        """Tells whether metadata is missing. An empty metadata folder does not count, because the user empties it to accept the
-        loss."""
+        """Tells whether metadata is missing. Returns False for an empty metadata folder, because the user empties the folder to
+        accept the loss."""
         has_folder = self.folder.is_dir()
         if has_folder and not any(self.folder.iterdir()):
             return False

@@ -67,8 +67,8 @@ class Known(NamedTuple):
     """The offset in the checkpoint of recovery points; None if that checkpoint does not name the partition."""
     log_start_offset: int
     starts_there: bool = False
-    """Tells whether a clean stop has recorded `log_start_offset`. If it has, and the log begins after this offset, segments are
-    lost."""
+    """Tells whether a clean stop has recorded `log_start_offset`. If so, a log that begins after this offset has lost
+    segments."""
     gaps_below: int = ANYWHERE
     """Compaction may have removed offsets before this offset."""
     latest_epoch: int | None = None
@@ -142,7 +142,7 @@ def recover(folder: Path, settings: LogSettings, known: Known, inspection: Inspe
 def _finish_swaps(folder: Path, found: Iterable[str]) -> None:
     """Remove incomplete files and files that were being deleted, and finish swaps of segments (LogLoader.load).
 
-    The indexes of a segment whose swap is finished here are rebuilt later in the start.
+    The start rebuilds the indexes of the new segments later.
     """
     names = [name for name in found if (folder / name).is_file()]
     for name in names:
@@ -154,7 +154,8 @@ def _finish_swaps(folder: Path, found: Iterable[str]) -> None:
         made = Walk(folder / (file_name(base, LOG) + SWAP), base)
         for _ in made:
             pass
-        # The new segment has all records of the old segments, so it replaces them even if some of them are already removed.
+        # The new segment has all records of the old segments, so it replaces the old segments even if some of them are already
+        # removed.
         for name in names:
             offset = offset_of(name, name[name.rfind(".") :])
             if offset is not None and base <= offset < max(made.next_offset, base + 1) and not name.endswith(SNAPSHOT):
@@ -343,8 +344,8 @@ class Recovery:
         return Recovered(self.segments, self.end, recovery_point, kept, self._epochs.written)
 
     def _write_crashed(self) -> None:
-        """Write the indexes of the segments that a crash may have cut off, and mark the segments as not synced, because their
-        batches may be only in the page cache.
+        """Cut off the torn tails of the segments that a crash may have damaged, and write their indexes. Mark these segments as
+        not synced, because their batches may be only in the page cache.
         """
         for segment, state, end in self._crashed:
             if segment.size != segment.path().stat().st_size:

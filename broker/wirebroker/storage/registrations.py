@@ -27,7 +27,8 @@ REGISTERED_CONTROLLERS_LEVEL, CORDONED_LEVEL = 15, 30
 """Two levels of metadata.version. Controllers are registered from the first level on (3.7-IV0). Brokers report their cordoned
 log directories from the second level on (4.3-IV0)."""
 BROKER_RECORD_LEVELS = (7, 8, 17, CORDONED_LEVEL)
-"""The first levels of metadata.version at which the record of a broker's registration has version 1, 2, 3 and 4."""
+"""The record of a broker's registration has versions 1 to 4. For each version: the first level of metadata.version with this
+version."""
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 FENCED, UNFENCED = 1, -1
 NO_EPOCH = -1

@@ -46,7 +46,7 @@ _DELTA_AT = 23
 _LOOK = 8 * 1024
 """The number of bytes that a search for a batch reads at once."""
 FULL = -(1 << 64)
-"""A full segment gets this early creation time, so that the next batch rolls the log."""
+"""A full segment gets this early creation time, so that the log begins a new segment with the next batch."""
 MOST_OPEN = 128
 """The largest number of files that a store keeps open for writing."""
 INDEXES_KEPT = 16
@@ -80,8 +80,8 @@ class Recent:
 class SegmentSettings(NamedTuple):
     """The settings of indexes, and the callbacks and other objects that all segments of a store share.
 
-    `interval` is index.interval.bytes; the largest numbers of index entries follow from segment.index.bytes. A segment calls
-    `written` after each write, so that the segment will be synced.
+    `interval` is index.interval.bytes. The largest number of entries in each index is computed from segment.index.bytes. A
+    segment calls `written` after each write, so that the segment will be synced.
     """
 
     interval: int
@@ -152,8 +152,8 @@ class Segment:
         self.dirty = False
         """Tells whether the segment has changed since its last sync."""
         self.unchecked: Expected | None = None
-        """The facts with which each batch before `_unchecked_end` is compared when it is read. If this process has already
-        checked or written every batch, this is None.
+        """When a batch before `_unchecked_end` is read, it is compared with these facts. None if this process has already
+        checked or written every batch.
         """
         self._unchecked_end = 0
         """The position after the batches that were in the file at the start. The facts do not concern later batches."""
@@ -443,8 +443,8 @@ class Segment:
         return self.header_at(position) if self.holds(offset, position) else None
 
     def check(self, data: memoryview, position: int) -> None:
-        """Check the complete batches in `data`, which was read at `position`, unless this process has already checked or
-        written them. Raises DamagedFile.
+        """Check the complete batches in `data`, except batches that this process has already checked or written. `data` was
+        read at `position`. Raises DamagedFile.
         """
         if self.unchecked is not None and position < self._unchecked_end:
             self._check(data[: self._unchecked_end - position], position, self.unchecked)

@@ -52,7 +52,7 @@ class Syncable(Protocol):
 
 
 class Upkeep:
-    """The part of a data directory's store that logs and moves use: jobs, syncs and deletions."""
+    """The jobs, syncs and deletions of a data directory. Logs and moves use this part of the store."""
 
     def __init__(self, root: Path, sync: str, metadata: MetadataLog, random_bytes: Callable[[int], bytes]) -> None:
         self.root = root
@@ -80,7 +80,7 @@ class Upkeep:
 
     @property
     def is_failing(self) -> bool:
-        """Tells whether a write has failed, and no checkpoint has been written after it."""
+        """Tells whether a write has failed and, since this failure, no checkpoint has been written."""
         return self._trouble
 
     def insist(self) -> None:
@@ -132,11 +132,9 @@ class Upkeep:
         self._dirty.pop(log, None)
 
     def rolled(self, log: Syncable, end: int) -> None:
-        """Sync the segments before `end`, so that a recovery can begin after the closed segment. As in Kafka, this happens with
-        every `--sync` setting.
-
-        With `--sync always` this method does nothing, because the next responses wait for a sync that includes the closed
-        segment.
+        """Sync the segments before `end`, so that a recovery can begin after the closed segment. As in Kafka, these segments
+        are synced with every `--sync` setting. With `--sync always`, this method leaves the sync to the next responses, because
+        they wait for a sync that includes the closed segment.
         """
         if not self.holds_responses:
             self.jobs.append(self._sync_job({log: end}, []))
@@ -157,8 +155,8 @@ class Upkeep:
         return self._sync_job(ends, made, metadata_end)
 
     def _sync_job(self, ends: Mapping[Syncable, int], made: list[Path], metadata_end: int = 0) -> Job:
-        """Returns a job that syncs the logs and the metadata, each up to an offset, and other files. If the job fails, the next
-        sync includes the same files.
+        """Returns a job that syncs each log up to its offset in `ends`, the metadata up to `metadata_end`, and the files
+        `made`. If the job fails, the next sync includes the same files.
         """
         metadata, segments = self.metadata, {log: log.unsynced(end) for log, end in ends.items()}
         paths = [*made, metadata.path] if metadata_end > metadata.synced_offset else made
@@ -196,8 +194,8 @@ class Upkeep:
 
 
 def words(failure: Exception) -> str:
-    """Returns the message of a failure. For an OSError, the message is the operating system's message, with the file's name if
-    the name is known."""
+    """Returns the message of a failure. For an OSError, this is the operating system's message and, if it is known, the file's
+    name."""
     if not isinstance(failure, OSError):
         return str(failure)
     return f"{failure.strerror or failure}{f' ({failure.filename})' if failure.filename else ''}"

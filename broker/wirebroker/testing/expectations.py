@@ -44,7 +44,7 @@ class Difference(AssertionError):
 
 class json_value:
     """An expected JSON value. Use `json_value` for strings, numbers, booleans and null. A dict or a list counts as JSON without
-    it."""
+    `json_value`."""
 
     more = False
     """Tells whether the found JSON objects may have fields that the expected objects do not have."""
@@ -62,8 +62,8 @@ class json_value:
 
 
 class subset(json_value):
-    """An expected JSON object. The found object must have at least these fields. Inner objects may have further fields, too,
-    but lists must have the expected length.
+    """An expected JSON object. The found object may have further fields, and so may the objects inside it. But lists must have
+    the expected length.
     """
 
     more = True

@@ -1,4 +1,4 @@
-"""A broker or a proxy in the process of the tests: its event loop, and calls from other threads."""
+"""A broker or a proxy that runs in the same process as the tests: its event loop, and calls from other threads."""
 
 from __future__ import annotations
 

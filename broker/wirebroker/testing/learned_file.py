@@ -77,7 +77,7 @@ class Quota(_Form):
 
 
 class Acl(_Form):
-    """An ACL. The parts have the names in Kafka's enumerations."""
+    """An ACL. `permission`, `operation`, `resource` and `pattern` are names in Kafka's enumerations."""
 
     permission: str
     principal: str

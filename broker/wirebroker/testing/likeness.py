@@ -40,7 +40,7 @@ SHOWN = 8
 class Likeness:
     """The options of a broker that imitates a learned cluster. Raises FileError for a file that cannot be used.
 
-    `profile` and `given` are the profile and the settings that the user gives in addition to the file.
+    In addition to the file, the user may give a profile (`profile`) and settings (`given`).
     """
 
     def __init__(self, path: str | PathLike[str], profile: str | None, given: Mapping[str, str]) -> None:
@@ -207,7 +207,7 @@ class Likeness:
         return Topic(name=topic.name, replicas=topic.replicas, settings=settings)
 
     def _known_of_group(self, group: Group) -> Settings:
-        """Returns the settings of the group that wirebroker supports."""
+        """Returns those settings of the group that wirebroker supports."""
         known = self._definitions.group
         held = {name: value for name, value in group.settings.items() if name in known and not known[name].absent}
         self._dropped += [f"{name} of groups" for name in group.settings.keys() - held.keys()]
@@ -216,8 +216,8 @@ class Likeness:
     # The engine
 
     def apply(self, engine: Engine, features: Mapping[str, int], now: int) -> None:
-        """Puts the learned state that cannot be expressed as options into a new engine. `features` are feature levels that the
-        user has given.
+        """Puts into a new engine the part of the learned state for which there are no options. `features` are feature levels
+        that the user has given.
 
         Raises FileError if the engine refuses a part of the file.
         """

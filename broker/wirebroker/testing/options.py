@@ -222,9 +222,7 @@ class BrokerOptions(ServeOptions):
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about settings in `configs` that have no effect, and about parts of the file `like` that the broker does
-        not support.
-        """
+        """Sentences about settings in `configs` that have no effect, and about unsupported parts of the file `like`."""
         given = self.configs or {}
         names = ignored(name for name in given if not str(given[name]).startswith("@SECLEVEL="))  # of ssl.cipher.suites
         authorized = bool(self.settings.get("authorizer.class.name"))
@@ -295,7 +293,7 @@ class BrokerOptions(ServeOptions):
         return engine
 
     def _become_like(self, engine: Engine, like: Likeness, now: int, *, new: bool) -> None:
-        """Give the engine the parts of the file `like` that are not options. If `data` contains a cluster already, the cluster
+        """Give the engine what the file `like` contains besides options. If `data` contains a cluster already, the cluster
         stays unchanged.
         """
         try:

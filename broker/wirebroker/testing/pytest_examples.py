@@ -17,8 +17,8 @@ import pytest
 
 FIXTURE = "mock_kafka"
 NewBroker = Callable[[Any], AbstractContextManager[Any]]
-"""A function that gets a broker, and starts another broker with the settings of this broker. The other broker runs until the
-context ends."""
+"""A function that gets a broker, and starts another broker with the same settings. The other broker runs until the context
+ends."""
 
 
 def prepare(item: pytest.Item, another: NewBroker) -> None:

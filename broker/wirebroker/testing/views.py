@@ -101,7 +101,7 @@ class Faults:
         return self._awaitable(self._kafka._change(lambda host, _: host.plan.load(file)))
 
     def _awaitable(self, rules: list[Rule]) -> list[Rule]:
-        """Returns `rules`, after it has enabled their method `wait_fired`."""
+        """Enable the method `wait_fired` of these rules, and return the rules."""
         for rule in rules:
             rule.wait_until = self._wait_until
         return rules

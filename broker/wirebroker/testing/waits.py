@@ -193,7 +193,7 @@ class Waits(InProcess[Host]):
         return self._call(goal.result)
 
     def _check_late(self, goal: Goal[T], timeout: float) -> None:
-        """Raises TimeoutError if the goal has a shortfall; otherwise the goal's result explains what is missing."""
+        """Raises TimeoutError if the goal has a shortfall. If it has none, the goal's result explains what is missing."""
         if (missing := self._call(goal.shortfall)) is not None:
             raise TimeoutError(f"{missing} {timeout} s") from None
 
