@@ -2,10 +2,11 @@
 
 The functions are pure, and take `BatchRow`s in the order of the log. Four rules keep clean logs free of findings:
 
-* **Sequences are unwrapped.** Sequences count modulo 2³¹, so a batch's place is the running sum of the signed distances between
-  neighbours of one producer and epoch. For duplicates and gaps, the batches are checked in the order of their places. For
-  disorder, epochs and offsets, they are checked in the order of the log. Each batch is compared with its neighbour and never
-  with a running maximum. So a single sequence that is far too high causes only one gap.
+* **Sequences are unwrapped.** Sequences start again at 0 after 2³¹ − 1, so the checks use places instead. A batch's place is
+  the running sum of the signed distances between the first sequences of neighbouring batches of the same producer and epoch.
+  For duplicates and gaps, the batches are checked in the order of their places. For disorder, epochs and offsets, they are
+  checked in the order of the log. Each batch is compared with its neighbour and never with a running maximum. So a single
+  sequence that is far too high causes only one gap.
 * **A producer has lives.** If the timestamps of two neighbouring batches are at least `producer.id.expiration.ms` apart, and no
   transaction is open in this time, the broker has forgotten the producer: its sequences and epochs start again.
 * **Damaged headers still count for lifetimes and transaction ends**, though not for sequences. Otherwise a damaged marker would
@@ -45,8 +46,8 @@ class Bounds(NamedTuple):
     internal: bool = False
     """Tells whether the topic is a coordinator's topic, in which Kafka writes all transactional batches with sequence 0."""
     now: int = -1
-    """the present time in ms since the epoch, up to which open transactions last; −1 stands for the latest timestamp of the
-    log"""
+    """the time until which open transactions have lasted: the present time in ms since the epoch, or −1 for the latest
+    timestamp of the log"""
 
 
 class _Placed(NamedTuple):
@@ -163,7 +164,7 @@ def _offset_gaps(unexplained: Sequence[tuple[int, BatchRow]], findings: Sequence
 
 
 class _Sums:
-    """Adds up the amounts at offsets below a given offset."""
+    """Amounts at offsets. `below` returns the sum of the amounts at all offsets below a given offset."""
 
     def __init__(self, amounts: Iterable[tuple[int, int]]) -> None:
         ordered = sorted(amounts)
@@ -258,7 +259,7 @@ def _unwrapped(rows: Sequence[BatchRow]) -> list[_Placed]:
 
 
 def _duplicates(placed: Sequence[_Placed]) -> Generator[Finding, None, set[int]]:
-    """Yields a finding for each batch that repeats sequences stored before it.
+    """Yields a finding for each batch whose sequences were, at least in part, stored before.
 
     At the end, returns the `order` of each of these batches.
     """
@@ -311,7 +312,8 @@ def _disorder(placed: Sequence[_Placed]) -> Iterator[Finding]:
 
 
 def _transactions(rows: Sequence[BatchRow], sound: set[int], bounds: Bounds) -> Iterator[Finding]:
-    """Yields findings about one producer's transactions without an end, and about ends of transactions without a beginning.
+    """Yields a finding for each transaction of one producer that has no end, and for each end of a transaction that has no
+    beginning.
 
     A batch that is not sound does not begin a transaction, because its header may be wrong. But it may end a transaction, or
     explain an end without a beginning.

@@ -18,7 +18,7 @@ SHOWN = 40
 """Explanations show this many characters of a key or value."""
 UNFOLDED = 1 << 30
 """In an audit, a stored batch may have at most this many bytes after decompression. Brokers limit only the stored size, so a
-larger batch is not damaged."""
+larger batch does not count as damaged."""
 
 
 def digest(data: Buffer | None) -> str | None:

@@ -71,7 +71,7 @@ EXCEPTIONS = {
     "output_disorder": "likely if batches were damaged",
     "commit_jump": "certain if a pipeline has no output for records that the commit passed",
 }
-"""For some kinds: the condition under which a finding has another severity than its kind."""
+"""For some kinds: when a finding has another severity than its kind."""
 OF_DIRECTORIES = frozenset(
     {
         "truncated", "replica_divergence", "replica_damage", "replica_behind", "unclean_election",

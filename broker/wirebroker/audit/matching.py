@@ -1,5 +1,5 @@
-"""Identifies stored copies: which copy is the original, with which copy a further copy is compared, and which copy was
-intended.
+"""Decides about the stored copies of a record: which copy is the original, which other copy each further copy is compared with,
+and which copies were intended.
 
 Both audits call these functions, each for its own kind of rows. The arguments are the places of all copies of one record, and
 the results are positions in this list of places.
@@ -120,7 +120,7 @@ def _in_order(places: Sequence[Place]) -> list[int]:
 
 
 def _compared(order: Sequence[int], places: Sequence[Place]) -> Iterator[tuple[int, int]]:
-    """Pairs each further copy on a partition with the first copy there, and the first copies with the original.
+    """Pairs each further copy on a partition with the first copy there, and each of these first copies with the original.
 
     Yields nothing if there is only one copy.
     """

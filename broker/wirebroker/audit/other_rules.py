@@ -2,7 +2,7 @@
 
 The broker's own `judge` looks at all arrivals, including rejected batches. The stored batches alone would not be enough: they
 get the same verdict with every window. If the client had got another response, it would then have sent other batches. `beyond`
-counts the arrivals after the first batch that gets another response.
+counts the arrivals after the first changed verdict on a batch of the same producer.
 
     for each in what_if(kafka.trace.produce("orders"), windows=(1, 2, 5, 10)):
         print(each)
@@ -34,8 +34,8 @@ class WhatIf:
     recognised: int = 0
     rejected: int = 0
     beyond: int = 0
-    """the number of arrivals for which an earlier batch of the same producer has already got another response; the other counts
-    include these arrivals"""
+    """the number of arrivals after the first changed verdict on a batch of the same producer; the other counts include these
+    arrivals"""
     records: int = 0
     """the number of records that would be stored"""
     state_bytes: int = 0

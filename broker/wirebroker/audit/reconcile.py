@@ -1,9 +1,10 @@
 """Findings by content: records that are stored again and, with a journal, lost records.
 
 The functions are pure, and take `RecordRow`s. Records are compared within their topic, and only if a read_committed consumer
-gets them. Without a journal, a record with equal content (key, value, headers) is *likely* a copy. A journal names records by
-key and value, and so gives the number of copies that should be stored. The finding about a further copy is then *certain*.
-Without a journal, tombstones and contents that repeat too often (`matching.Repeats`) cannot identify duplicates.
+gets them. Without a journal, a record is *likely* a copy if another record has the same content (key, value, headers). A
+journal names records by key and value, and so gives the number of copies that should be stored. The finding about a further
+copy is then *certain*. Without a journal, tombstones and contents that repeat too often (`matching.Repeats`) cannot identify
+duplicates.
 
 The first copy on a partition is the copy with the lowest offset. If several partitions have a copy, the copy with the lowest
 timestamp is the original. `Wording.kind` names the kind of a further copy. A further copy is compared with the first copy on

@@ -33,7 +33,7 @@ Recognised retries and rejected batches come from the trace.
 
 
 class AuditReport:
-    """The findings in some partitions at the time at which the report was made.
+    """The findings in some partitions when the report was made.
 
     `arrivals` are the verdicts of the trace. `intended` are the records that an application meant to send (`audit.journal`); if
     `topics` are named, records for other topics are ignored.

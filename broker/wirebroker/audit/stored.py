@@ -35,7 +35,7 @@ class Contents(NamedTuple):
     this partition."""
 
     bounds: Bounds
-    """the partition's bounds; `cleaned_to` is higher if batches show that they were compacted"""
+    """the partition's bounds; if a batch shows that it was compacted, `cleaned_to` is at least the end of this batch"""
     entries: list[BatchRow | Damage]
     records: list[RecordRow]
     committed: int

@@ -60,8 +60,8 @@ class Validator:
         self.records = 0
         """the number of records that would be stored"""
         self.beyond = 0
-        """the number of arrivals for which an earlier batch of the same producer has already got another response; the other
-        counts include these arrivals"""
+        """the number of arrivals after the first changed verdict on a batch of the same producer; the other counts include
+        these arrivals"""
         self._rules = rules
         self._expiration_ms = expiration_ms
         self._states: dict[Key, bytes] = {}
@@ -116,7 +116,8 @@ class Validator:
 
 
 def _header(row: Arrival) -> BatchHeader:
-    """Returns the header fields that `judge` reads. This module calls `judge` without transactions."""
+    """Returns a header with the fields that `judge` reads. The header is never transactional, because this module does not
+    judge by the rules about transactions."""
     return BatchHeader(
         0, row.bytes, -1, 2, 0, 0, row.records - 1, row.time, row.time, row.producer_id, row.producer_epoch,
         row.first_sequence, row.records,

@@ -1,5 +1,4 @@
-"""Handles one request of the control. The request is read with the endpoint's forms, and every error becomes a problem
-document.
+"""Handles one request of the control. The endpoint's forms check the request, and every error becomes a problem document.
 
 Handlers run on the event loop of the broker or proxy, so they can use the broker or proxy without locks.
 """

@@ -33,7 +33,7 @@ MOST_SNAPSHOTS = 16
 
 
 class Sent(NamedTuple):
-    """A message of /events: the rows of a run that follow a given row."""
+    """A message of /events: the rows that follow a given row of a run."""
 
     run: str
     after: int
@@ -55,8 +55,8 @@ class Readable:
         self._own: dict[Callable[[Any], object], object] = {}
 
     def own(self, make: Callable[[Self], T]) -> T:
-        """Returns the object that `make` makes of this source. The object is made on first use, and kept as long as the control
-        runs."""
+        """Returns the object that `make` creates for this source. The object is created on first use, and kept as long as the
+        control runs."""
         if make not in self._own:
             self._own[make] = make(self)
         return cast(T, self._own[make])
@@ -76,14 +76,14 @@ class Readable:
         raise NotImplementedError
 
     def why_no_bytes(self) -> str:
-        """Returns the end of a sentence, which says why the bytes of an exchange may be missing."""
+        """Returns the end of a sentence: the reason why the bytes of an exchange may be missing."""
         raise NotImplementedError
 
     def catch_up(self) -> None:
         """Run the timers that are due, so that an endpoint does not return outdated state."""
 
     def set_time(self) -> None:
-        """Tell the engine the present time, before a change."""
+        """Tell the engine the present time. This is done before each change."""
 
     def begin(self) -> None:
         """Called when the control begins to listen."""
@@ -172,7 +172,7 @@ class Controlled(Readable):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Keep the bytes of exchanges during this context, in which a client reads /events."""
+        """While this context is open, a client reads /events, and the bytes of exchanges are kept."""
         self.readers += 1
         try:
             yield
@@ -278,7 +278,7 @@ class ControlledBroker(Controlled):
         self.host.changed()
 
     def reset(self, *, soft: bool = False) -> None:
-        """Close the connections, and return the broker to its state after the start.
+        """Close the connections, and return the broker to the state that it had after its start.
 
         Raises Problem if the broker has a data directory.
 
@@ -303,11 +303,11 @@ class ControlledBroker(Controlled):
         return number, made
 
     def restore(self, number: int) -> None:
-        """Go back to a snapshot. Raises Problem 404 if there is no snapshot of this number."""
+        """Go back to a snapshot. Raises Problem 404 if no snapshot has this number."""
         self.host.restore(self._snapshot(number), self._new_engine)
 
     def delete_snapshot(self, number: int) -> None:
-        """Delete this snapshot. Raises Problem 404 if there is no snapshot of this number."""
+        """Delete this snapshot. Raises Problem 404 if no snapshot has this number."""
         self._snapshot(number)
         del self._snapshots[number]
 
@@ -319,8 +319,8 @@ class ControlledBroker(Controlled):
     async def reach(self, goal: Goal[T], timeout: float) -> T:
         """Wait until a goal is reached, and return its result.
 
-        After `timeout` s, raises Problem 409 with the goal's shortfall. If the goal has no shortfall, its result explains
-        what is missing.
+        If the goal is not reached within `timeout` s, raises Problem 409 with the goal's shortfall. If the goal returns no
+        shortfall, returns the goal's result, which then explains what is missing.
         """
         try:
             await self.until(lambda: goal.reached(self.engine), timeout)

@@ -32,7 +32,7 @@ SHOWN: dict[str, Callable[..., Any]] = {
     "transaction": state.transaction,
 }  # fmt: skip
 """After a deed, one of these functions returns the new state, which is the endpoint's response. The function gets the deed's
-arguments and its `result` by name."""
+arguments, and the deed's result as `result`, by name."""
 LONGEST_CHANGE_S = 60.0
 FOR_PYTHON = re.compile(r"\s*(?<!\w)(?:Returns|Raises)\s.*?\.(?=\s|$)", re.DOTALL)
 
@@ -104,8 +104,8 @@ def _form(declared: deed, what: str, fields: Sequence[tuple[str, Any] | tuple[st
 def _check_places(
     controlled: ControlledBroker, in_path: list[str], arguments: Mapping[str, Parameter], values: Mapping[str, Any]
 ) -> None:
-    """Check that the topic and the partition in the path, and the named brokers, exist. Raises NoSuchTopic, NoSuchPartition and
-    Problem."""
+    """Check that the topic and the partition in the path exist, and that the named brokers exist. Raises NoSuchTopic,
+    NoSuchPartition and Problem."""
     known = controlled.engine.cluster
     if "topic" in in_path:
         topic = topic_named(known, values["topic"])

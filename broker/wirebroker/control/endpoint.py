@@ -24,11 +24,11 @@ TEXT = PROMETHEUS = "text/plain"
 class Endpoint(Struct, frozen=True, eq=False):
     """An endpoint of the control, which is a row of the table.
 
-    The handler gets the controlled broker or proxy and, by name, the parts of the path. The handler also gets `query` and
-    `body` (forms) or `text` (the raw body), if its signature has them. The response is the result in JSON; None becomes an
-    empty object, and a text is sent unchanged. With `as_text`, the response is JSON only if the client accepts
-    application/json. Otherwise the response is the text that `as_text` makes of the result. `problems` maps each status that
-    reports a problem to the reason.
+    The handler gets the controlled broker or proxy and, by name, the parts of the path. The handler also gets the following
+    arguments if its signature has them: `query` and `body` (forms), and `text` (the raw body). The response is the result in
+    JSON; None becomes an empty object, and a text is sent unchanged. With `as_text`, the response is JSON only if the client
+    accepts application/json. Otherwise the response is the text that `as_text` makes from the result. The keys of `problems`
+    are the statuses that report a problem, and the values are the reasons.
     """
 
     method: str

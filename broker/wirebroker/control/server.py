@@ -79,7 +79,7 @@ class Control:
         give_up_in_children(self)
 
     def descriptors(self) -> Iterator[int]:
-        """Yields the file descriptors of the listener and all connections."""
+        """Yields the file descriptors of the listener and of all connections."""
         if self._server is not None:
             yield from (each.fileno() for each in self._server.sockets)
         for connection in self._state.connections:

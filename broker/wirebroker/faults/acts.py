@@ -27,8 +27,7 @@ class ExchangeParts(Received, Parked, Protocol):
     now: int
     """The time of arrival, in ms since the epoch."""
     frame: memoryview | None
-    """The bytes of this request, with which the fast path compares the next request. If it is None, the fast path compares
-    nothing."""
+    """The bytes of this request. The fast path compares the next request with these bytes, unless they are None."""
 
     @property
     def alive(self) -> bool:
@@ -42,7 +41,7 @@ class ExchangeParts(Received, Parked, Protocol):
         """Handle the request. The response is passed to `FaultPlan.on_response`, now or later."""
 
     def respond(self, response: Message) -> None:
-        """Send the response to the request."""
+        """Send this response to the client."""
 
     def park(self) -> None:
         """Make the connection's later requests wait until this request has a response."""
@@ -79,8 +78,8 @@ class Injection(ABC):
 
     @abstractmethod
     def refuse(self, code: int, only: Where | None) -> Message | Outcome:
-        """Respond with an error for the partitions `only`. If other partitions are still to be handled, returns the request for
-        these partitions. Otherwise returns the outcome.
+        """Respond with an error for the partitions in `only`. If the request names other partitions, too, returns a request
+        with only these other partitions. Otherwise returns the outcome.
 
         A request that only reads is handled normally, and then the error replaces the result in the response.
         """
@@ -91,7 +90,7 @@ class Injection(ABC):
 
     @abstractmethod
     def handle_after_others(self, others: int) -> Outcome:
-        """Handle the request as soon as `others` requests of other connections were handled."""
+        """Handle the request as soon as `others` requests of other connections have been handled."""
 
     @abstractmethod
     def respond_later(self, response: Message, ms: int) -> None:
@@ -144,7 +143,7 @@ class Greeting(Struct):
 
 
 class OutgoingResponse(Struct):
-    """The changes to the bytes of a response. The matching fault rules set the fields one after the other."""
+    """The changes to the bytes of a response. Each matching fault rule sets some of the fields."""
 
     size: int
     sample: Callable[[range, int], list[int]]
@@ -158,5 +157,5 @@ class OutgoingResponse(Struct):
 
     @property
     def shape(self) -> Shape:
-        """The changes in the form that the network layer needs."""
+        """The changes, in the form that the network layer needs."""
         return Shape(self.cut, self.piece, self.pause, tuple(self.flipped))

@@ -89,7 +89,7 @@ def read_rule(table: Mapping[str, Any]) -> Rule:
 
 
 class _Lines:
-    """Finds the line of a fault file that has a given word of a given fault."""
+    """Finds the line in a fault file at which a given fault has a given word."""
 
     def __init__(self, where: str, text: str) -> None:
         self._where = where
@@ -100,7 +100,7 @@ class _Lines:
                 self._starts.append(index)
 
     def of(self, number: int | None, word: str) -> str:
-        """Returns `file:line`. Without the file's text, returns the file's name and the number of the fault."""
+        """Returns `file:line`. If the file's text is empty, returns the file's name and the fault's number instead."""
         if not self._lines:
             return self._where if number is None else f"{self._where}, fault {number + 1}"
         first, last = 0, len(self._lines)
@@ -114,7 +114,8 @@ class _Lines:
 
 
 def dump(rules: Iterable[Rule], seed: int) -> str:
-    """Returns the text of a fault file with the rules. A rule with a function cannot be written, and becomes a comment."""
+    """Returns the rules as the text of a fault file. A rule that has a function cannot be written, so a comment takes its
+    place."""
     parts = [f"seed = {seed}\n"]
     for rule in rules:
         if not rule.in_files:

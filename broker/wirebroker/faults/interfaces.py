@@ -1,4 +1,4 @@
-"""The interfaces between the fault plan and its host, which is a broker's engine, or a proxy in front of a real cluster."""
+"""The interfaces between the fault plan and its host. The host is a broker's engine, or a proxy in front of a real cluster."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Host(Protocol):
         """The current time, in ms since the epoch."""
 
     def emit(self, effect: Effect) -> None:
-        """Send a response or close a connection, after all earlier effects."""
+        """Add an effect (send a response, or close a connection), which is performed after all earlier effects."""
 
     @property
     def trace(self) -> FiringTrace:

@@ -1,7 +1,7 @@
 """Remembers the requests that a rule did not match, in order to explain why it never fired.
 
-Until a rule matches its first request, it remembers why requests of its APIs did not match: the words that did not fit, and the
-requests' values for these words.
+The requests of the rule's APIs are remembered until the rule matches its first request. For these requests, the module
+remembers the words that did not fit, and the requests' values for these words.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ MOST_VALUES = 20
 SHOWN_VALUES, SHOWN_APIS = 3, 6
 
 Misfit = tuple[str, tuple[object, ...]]
-"""A word of a rule that does not fit a request, and the request's own values for this word."""
+"""A rule's word whose value does not fit a request, and the request's own values for this word."""
 
 
 class _Reason(Struct):
-    """Belongs to some words of the rule. Counts the requests that differ from the rule in exactly these words, and remembers
-    the requests' values for these words."""
+    """The requests that differ from the rule in exactly the same words: the number of these requests, and their values for
+    these words."""
 
     count: int = 0
     found: dict[str, dict[object, None]] = {}

@@ -124,12 +124,12 @@ class FaultPlan:
         return [self.add(rule) for rule in file.rules]
 
     def remove(self, rule: Rule) -> None:
-        """Unload a rule. Does nothing if the rule is not loaded. Requests that the rule delays continue, and its lasting
-        effects end."""
+        """Unload a rule, let the requests that it delays continue, and end its lasting effects. Does nothing if the rule is not
+        loaded."""
         self._unload([rule])
 
     def clear(self) -> None:
-        """Unload all rules. Requests that rules delay continue."""
+        """Unload all rules, and let the requests that they delay continue."""
         self._unload(list(self.rules))
 
     def _unload(self, rules: list[Rule]) -> None:
@@ -150,7 +150,8 @@ class FaultPlan:
         return [*self._unloaded_unfired, *(rule for rule in self.rules if not rule.fired)]
 
     def succeed(self, earlier: FaultPlan) -> None:
-        """After a reset, remember the rules of the plan `earlier` that never fired, except rules that are loaded again."""
+        """After a reset, remember the rules that never fired in the plan before the reset (`earlier`), except rules that are
+        loaded again."""
         again = set(map(str, self.rules))
         self._unloaded_unfired += [rule for rule in earlier.unfired() if str(rule) not in again]
 
@@ -187,7 +188,7 @@ class FaultPlan:
         self._seen_parts.clear()
 
     def killed(self, node_id: int) -> None:
-        """Forget the delayed requests to a broker, which was killed."""
+        """Forget the delayed requests to a broker that was killed."""
         for held in [each for each in self._held if each.exchange.node_id == node_id]:
             matches = _matches(held.exchange)
             self._forget(held)
@@ -388,7 +389,7 @@ class FaultPlan:
                 self._let_go(held, exchange.now)
 
     def _report_failed_writes(self, exchange: Planned) -> None:
-        """Report each firing of a rule that makes a write fail, and whether the write was attempted. A duplicate is not
+        """For each firing of a rule that makes a write fail, report whether the write was attempted. A duplicate is not
         written, so its write cannot fail."""
         matches = _matches(exchange)
         failing, matches.failing = matches.failing, []
@@ -402,7 +403,8 @@ class FaultPlan:
     # Holding back
 
     def hold_request(self, rule: Rule, request: Message, exchange: Planned, *, ms: int = 0, others: int = 0) -> None:
-        """Handle the request `ms` milliseconds later, or after `others` requests of other connections."""
+        """Handle the request `ms` milliseconds later, or as soon as `others` requests of other connections have been
+        handled."""
         self._park(request, exchange)
         go_on = partial(self._resume, request, exchange, go_on=self._proceed)
         if others:

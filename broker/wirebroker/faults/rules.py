@@ -1,4 +1,4 @@
-"""Fault rules. A rule determines which requests it matches, on which matches it fires, and its effect.
+"""Fault rules. A rule has three parts: the words that a request must fit, the matches on which the rule fires, and the effect.
 
 Each kind of fault is one subclass of `Rule` (see `kinds`). The annotations of the subclass are the options of the fault, the
 methods carry out the fault, and the docstring is the text in the documentation. All other forms are derived from the class: the

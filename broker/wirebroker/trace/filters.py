@@ -81,7 +81,7 @@ class FilterError(ValueError):
 
 
 class Word(Struct, frozen=True):
-    """A filter that a row meets if one of its fields contains this text."""
+    """A row meets this filter if one of the row's fields contains this text."""
 
     text: str
 

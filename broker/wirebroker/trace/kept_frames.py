@@ -12,7 +12,7 @@ from kafkawire.primitives import Buffer
 MOST_BYTES = 64 * 1024 * 1024
 """At most this many bytes are kept. The oldest exchanges are forgotten first."""
 _HEAD = struct.Struct(">hhiIqqHI")
-"""The layout of the first six fields of `About`, of the size of the field `place`, and of the size of the request."""
+"""The layout of these numbers: the first six fields of `About`, the size of the field `place`, and the size of the request."""
 
 
 class About(NamedTuple):

@@ -103,7 +103,7 @@ class Traced(NamedTuple):
     longest_wait: int = 0
     """the longest time in ms for which the request allows the broker to wait"""
     muted: int = 0
-    """for how many ms a quota had muted the connection when the request arrived"""
+    """how many ms a quota had muted the connection before the request arrived"""
 
 
 class TracedExchange(Received, Protocol):
@@ -156,8 +156,8 @@ class Recorder:
         self, now: int, connection: Connection, rule: Rule, number: int, facts: Facts | None = None,
         partitions: Iterable[tuple[str, int | None]] | None = None, correlation_id: int = -1, batch: Batch | None = None,
     ) -> None:  # fmt: skip
-        """Remember that a fault rule fired, for the `number`th time. It fired on a connection, on a request, on some partitions
-        of a request, or on a batch.
+        """Remember that a fault rule fired, for the `number`th time. The rule fired on a connection, on a request, on some
+        partitions of a request, or on a batch.
         """
         if not self.verdicts:
             return
@@ -229,8 +229,8 @@ class Recorder:
             self._add(row)
 
     def requested(self, request: Message, exchange: TracedExchange, about: tuple[str, ...] | None = None) -> None:
-        """Note a request, and keep its names of topics, groups and so on for the row of its response. A caller that has these
-        names already passes them as `about`.
+        """Note a request, and keep its names of topics, groups and so on for the row of its response. If the caller already has
+        these names, it passes them as `about`.
         """
         about = names_of(facts_of(request, exchange)) if about is None else about
         exchange.traced = Traced(
@@ -291,7 +291,7 @@ class Recorder:
         return UNMEASURED
 
     def _muted(self, exchange: TracedExchange) -> int:
-        """Returns for how many ms a broker has muted the connection because of a quota, according to the broker's responses."""
+        """Returns how many ms a broker has muted the connection because of a quota, according to the broker's responses."""
         return 0
 
     def fetched(self, exchange: TracedExchange, topic: str, offset: int, committed: bool, data: PartitionData) -> None:
@@ -388,8 +388,8 @@ class Recorder:
         return [self._made(each) for each in list(self._ring)[-count:]] if count > 0 else []
 
     def after(self, number: int, most: int) -> tuple[int, list[Brief]]:
-        """Reads the rows after the row `number`. Returns how many of these rows were forgotten, and up to `most` of the other
-        rows as tuples."""
+        """Reads the rows after the row `number`. Returns two values: how many of these rows were forgotten, and up to `most` of
+        the other rows as tuples."""
         missed, entries = self._after(number, most)
         return missed, [self._brief(each) for each in entries]
 
@@ -508,7 +508,7 @@ def errors_in(response: Message) -> tuple[str, ...]:
 
 
 def told_in(response: Message) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the names of all errors in a response, without repetitions, and the first `NAMED` different messages of these
+    """Returns two tuples without repetitions: the names of all errors in a response, and the first `NAMED` messages of these
     errors."""
     errors = errors_in(response)
     messages: dict[str, None] = {}
@@ -526,7 +526,8 @@ def _least(names: Collection[Any]) -> list[Any]:
 
 def names_of(facts: Facts) -> tuple[str, ...]:
     """Returns at most `NAMED` of the names in a request as texts: first topics and partitions, then groups and transactional
-    ids, even if there are many topics. If there are more names, the last text is the number of the remaining names.
+    ids. If there are more names, groups and transactional ids have precedence over topics, and one more text gives the number
+    of the remaining names.
     """
     alone = facts.topics - {topic for topic, _ in facts.partitions}
     others = [f"group {group}" for group in _least(facts.groups)]

@@ -220,7 +220,7 @@ class ConnectionRow(_OfConnection, frozen=True):
     def parts(self) -> Parts:
         what = self.software or self.client_host
         waited = f"; unanswered: {', '.join(self.unanswered)}" if self.unanswered else ""
-        at = f" of node {self.node}" if self.node >= 0 else ""  # a proxy does not know the node of its first listener at first
+        at = f" of node {self.node}" if self.node >= 0 else ""  # at first, a proxy does not know the node of its first listener
         rest = self.reason or f"by {self.client_host} at {self.listener}{at}"
         return "", what, self.change, rest + waited
 

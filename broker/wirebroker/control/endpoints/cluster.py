@@ -75,7 +75,7 @@ def brokers(controlled: ControlledBroker) -> Brokers:
 async def upgrade(controlled: ControlledBroker, body: Upgrade) -> Brokers:
     """Upgrade the brokers to another release of Kafka, one after the other. Each broker stops and starts with all its data.
 
-    The response is sent when the upgrade is complete. A downgrade is possible if the levels of features allow it.
+    The response is sent when the upgrade is complete. A downgrade is possible if the feature levels allow the other release.
     """
     if body.to not in PROFILES:
         raise Problem(422, unknown(body.to, PROFILES), "to")

@@ -23,7 +23,7 @@ from wirebroker.trace.levels import Level
 LOWEST_IN_KAFKA_4 = {name: spoken(key)[0] for name, key in KEYS.items()}
 """The lowest version of each API. Kafka 4.0 dropped lower versions (KIP-896)."""
 ALWAYS = {"lowest": LOWEST_IN_KAFKA_4, "columns": COLUMNS | {"stored": STORED}, "accepted": ACCEPTED}
-"""The fields of the event `run` that are equal in all runs."""
+"""The fields of the event `run` whose values are the same in all runs."""
 MOST_READERS = 64
 """The largest number of clients that read /events at the same time. A further client gets 503."""
 PAUSE_S = 0.2
@@ -83,10 +83,10 @@ def events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
     The first event is `run`: `{"run": …, "of": "broker", "lowest": {…}, "columns": {…}, "accepted": {…}}`. `lowest` has the
     lowest version of each API in Kafka 4. Events without a name contain rows. Each row is an array: the first value is the kind
     of row, and `columns` names the other values. The id of an event is the number of its last row. A row `stored` is the short
-    form of a `produce` row whose batch was accepted; `accepted` has the reason for each rule. The event `problem` says which
-    broker a proxy cannot reach, or "" if the proxy reaches all brokers. The event `missed` has the number of rows that were
-    dropped before they could be sent. After a reset another `run` begins, and rows are numbered from 1 again. `/trace.jsonl`
-    has the rows as objects.
+    form of a `produce` row whose batch was accepted. It names only the rule of the verdict; `accepted` has the reason for each
+    such rule. The event `problem` says which broker a proxy cannot reach, or "" if the proxy reaches all brokers. The event
+    `missed` has the number of rows that were dropped before they could be sent. After a reset another `run` begins, and rows
+    are numbered from 1 again. `/trace.jsonl` has the rows as objects.
     """
     if controlled.readers >= MOST_READERS:
         raise Problem(503, f"{MOST_READERS} clients already read /events; end one of them, or read /trace.jsonl")
@@ -124,7 +124,8 @@ async def _events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
 
 
 def _sent(controlled: Controlled, run: str, number: int) -> Sent:
-    """Returns the rows after the row `number`. Readers at the same row share one encoded message."""
+    """Returns the rows after the row `number`. If several readers ask for the rows after the same row, they share one encoded
+    message."""
     if controlled.sent is None or not controlled.sent.rows or controlled.sent[:2] != (run, number):
         missed, rows = controlled.machine.trace.after(number, MOST)
         data = b"id: %d\ndata: %s\n\n" % (number + missed + len(rows), encoded(rows))

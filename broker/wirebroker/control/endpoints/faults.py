@@ -64,7 +64,7 @@ def add(controlled: Controlled, body: RuleWords) -> Fault:
 
 
 def clear(controlled: Controlled) -> None:
-    """Unload all rules. Requests that these rules held back continue."""
+    """Unload all rules, and let the requests that they held back continue."""
     controlled.machine.plan.clear()
     controlled.changed()
 
@@ -97,7 +97,7 @@ def one(controlled: Controlled, fault: int) -> Fault:
 
 
 def remove(controlled: Controlled, fault: int) -> None:
-    """Unload a rule. Requests that this rule held back continue."""
+    """Unload a rule, and let the requests that it held back continue."""
     controlled.machine.plan.remove(_rule(controlled, fault))
     controlled.changed()
 

@@ -229,7 +229,7 @@ async def compare(controlled: ControlledBroker, topic: str, body: Expectation) -
 
 
 class _Regex:
-    """Compiles the regular expression of a request with RE2, and gives it the method `search` that `expectations` calls."""
+    """The regular expression in a request, compiled with RE2. It has the method `search`, which `expectations` calls."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern

@@ -1,4 +1,4 @@
-"""The beginning of each test, for a client that runs several tests at the same broker, and the report of a failed test."""
+"""Endpoints for a client that runs several tests at the same broker: one begins a test, and one reports a failed test."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class observe(Rule):
     rule."""
 
     example = 'faults.observe(api="Produce", topic="orders")'
-    may_miss: ClassVar[bool] = True  # no row in the trace, because a reader would take it for a cause
+    may_miss: ClassVar[bool] = True  # no row in the trace, because a reader would take the row for a cause
 
     def before(self, injection: Injection) -> Message:
         return injection.request
