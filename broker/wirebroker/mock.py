@@ -1,4 +1,4 @@
-"""MockKafka: a broker in the process of the tests.
+"""MockKafka: a broker that runs in the same process as the tests.
 
     with MockKafka(topics={"orders": 3}) as kafka:
         producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
@@ -83,7 +83,7 @@ class Settings(Options):
     control: bool = False
     """Opens the HTTP control, whose address is `control_url`. Needs the extra "control" of the package."""
     capture: str | os.PathLike[str] | None = None
-    """A pcapng file for Wireshark, into which the broker writes its traffic, with the verdicts as comments."""
+    """The broker writes its traffic into this pcapng file for Wireshark, with the verdicts as comments."""
     loop_thread: LoopThread | None = None
     """The thread whose loop runs the broker. None stands for a new thread."""
     faults: Rule | Sequence[Rule] = ()
@@ -92,7 +92,8 @@ class Settings(Options):
 
 
 def _options(fault_seed: int, given: Mapping[str, Any]) -> BrokerOptions:
-    """Returns the options. If they do not determine a release, the profile comes from the environment. Raises OptionError."""
+    """Returns the options. If neither `profile` nor `like` is given, the profile comes from the environment. Raises
+    OptionError."""
     profile = os.environ.get(PROFILE_VARIABLE)
     if not profile or "profile" in given or "like" in given:
         return BrokerOptions(fault_seed=fault_seed, **given)
@@ -394,7 +395,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         return self._call(lambda engine: len(engine.connections))
 
     def audit(self, topics: Iterable[str] | str | None = None, *, intended: Rows | None = None) -> AuditReport:
-        """Check whether each record was delivered exactly once, in the stored records of `topics`, by default of all topics.
+        """Check in the stored records of `topics` (by default, of all topics) whether each record was delivered exactly once.
 
         `intended` are the records that the application meant to send: rows, or a journal's path (`wirebroker.audit.journal`).
         Raises KeyError if a topic does not exist, and ValueError if a row cannot be read.

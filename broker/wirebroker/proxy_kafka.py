@@ -36,7 +36,8 @@ T = TypeVar("T")
 
 
 class ProxyKafka(InProcess[ProxyHost]):
-    """A proxy in front of the cluster to which the broker at `upstream` belongs. `trace` has the same meaning as for MockKafka.
+    """A proxy in front of a cluster. `upstream` is the address of one of the cluster's brokers. `trace` has the same meaning as
+    for MockKafka.
 
     If `upstream` has several addresses, separated by commas, the proxy uses the first address that it can reach. If the cluster
     is not on this machine, `faults.add` raises FaultError unless `allow_faults` is set. `configs` sets limits for clients; the
@@ -79,7 +80,7 @@ class ProxyKafka(InProcess[ProxyHost]):
         return host
 
     async def _open(self, host: ProxyHost) -> None:
-        """Open the first listener. The other brokers get their listeners when a response names them."""
+        """Open the first listener. The listener for another broker is opened when a response names this broker."""
         self._address = await host.start()
         if self._new_control is not None:
             self._control = self._new_control(host)
@@ -158,8 +159,8 @@ class ProxyKafka(InProcess[ProxyHost]):
 def _secured(
     client_tls: ssl.SSLContext | None, upstream_tls: ssl.SSLContext | None, command_config: str | os.PathLike[str]
 ) -> tuple[tuple[ssl.SSLContext | None, ssl.SSLContext | None], bool]:
-    """Returns the SSL contexts for clients and for brokers, and whether the proxy presents a client certificate to brokers.
-    Raises ValueError.
+    """Returns two values: the SSL contexts for clients and for brokers, and whether the proxy presents a client certificate to
+    brokers. Raises ValueError.
     """
     if upstream_tls is not None:
         raise ValueError("upstream_tls and command_config both say how to reach the brokers; give only one of them")

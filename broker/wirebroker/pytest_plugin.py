@@ -198,7 +198,7 @@ def _made(thread: LoopThread, settings: Mapping[str, Any]) -> MockKafka:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test once for each combination of a profile and a set of faults in its marker."""
+    """Run a test once for each combination of a profile and a set of faults in the test's marker."""
     if "mock_kafka" not in metafunc.fixturenames:
         return
     settings: dict[str, Any] = {}

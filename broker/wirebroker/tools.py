@@ -61,7 +61,7 @@ class Scene(Protocol):
         """The faults that are loaded."""
 
     def bring_about(self, engine: Engine, now: int) -> None:
-        """Bring the broker into the state in which the scenario begins, at the time `now` in ms since the epoch."""
+        """Bring the broker into the scenario's start state, at the time `now` in ms since the epoch."""
 
 
 class Tools(Protocol):
@@ -103,8 +103,8 @@ class Tools(Protocol):
 
     def explore(self, item: Any, nextitem: Any, wanted: Any) -> tuple[Any, Callable[[], None]]:
         """Returns the exploration of a pytest test, and a function that runs the test once for each fault. The plugin tells the
-        exploration when each run begins and ends, and its error. `wanted` is the argument `explore` of the test's marker.
-        Raises ValueError."""
+        exploration when each run begins, when it ends, and which error it had. `wanted` is the argument `explore` of the test's
+        marker. Raises ValueError."""
 
 
 @cache

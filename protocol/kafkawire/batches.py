@@ -4,7 +4,7 @@
     base timestamp 8 · max timestamp 8 · producer id 8 · producer epoch 2 · base sequence 4 · record count 4 | records
 
 The CRC covers the bytes after the first bar, so a broker can write base offset and leader epoch into a batch without touching
-the rest. To append a batch to a log, a broker parses only its header; records are parsed on request.
+the rest. To append a batch to a log, a broker parses only the batch's header; records are parsed on request.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def iter_batches(buffer: Buffer) -> Iterator[memoryview]:
 
 
 def next_batch_size(view: memoryview, pos: int) -> int | None:
-    """Returns the size of the batch at `pos`, or None if too few bytes are there. Raises CorruptBatch
+    """Returns the size of the batch at `pos`, or None if too few bytes follow `pos`. Raises CorruptBatch
     (ByteBufferLogInputStream)."""
     left = len(view) - pos
     if left < LOG_OVERHEAD:
@@ -173,8 +173,8 @@ def next_batch_size(view: memoryview, pos: int) -> int | None:
 
 
 class BatchSpan(NamedTuple):
-    """The offsets of a batch's first and last record, and the positions of the batch's first byte and of the byte after the
-    batch in record data."""
+    """A batch in record data: the offsets of its first and last record, the position of its first byte, and the position of the
+    byte after it."""
 
     base: int
     last: int

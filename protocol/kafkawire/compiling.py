@@ -89,7 +89,7 @@ class Source:
         self.lines += ["    " * self.indent + line for line in lines]
 
     def name(self, value: Any, stem: str) -> str:
-        """Returns a name by which the source may refer to this object."""
+        """Returns a name for this object. The source may use this name."""
         for known, held in self.names.items():
             if held is value:
                 return known

@@ -37,11 +37,11 @@ _LZ4_VERSION, _LZ4_INDEPENDENT, _LZ4_BLOCK_CHECKSUM, _LZ4_CONTENT_SIZE, _LZ4_CON
     0x04,
 )
 _LZ4_STORED = 0x8000_0000
-"""The bit in the size field of an lz4 block that marks the block as uncompressed."""
+"""In the size field of an lz4 block, this bit marks the block as uncompressed."""
 _LZ4_BEST_RATIO = 255
 _UINT32_LE = struct.Struct("<I")
 _FIRST_GUESS, _NEXT_GUESS = 4, 8
-"""The expected compression ratio of zstd data, and the factor by which the buffer grows each time it is too small."""
+"""The expected compression ratio of zstd data. Each time the buffer is too small, it grows by the second factor."""
 
 _SMALL_ROOM = 1 << 20
 _KEPT_ROOM = 1 << 22
@@ -80,7 +80,7 @@ class Room:
 
 
 def decompress(codec: int, data: Buffer, limit: int, room: Room | None = None, *, any_checksum: bool = False) -> Buffer:
-    """Returns the decompressed data, at most `limit` bytes. Raises ProtocolError for damaged data, TooLarge, CodecMissing.
+    """Returns the decompressed data, at most `limit` bytes. Raises TooLarge, CodecMissing, and ProtocolError for damaged data.
 
     With a `room` the result may be a part of the room's buffer, which the next use of the room overwrites. With `any_checksum`
     the checksum of an lz4 header is not compared, because message sets of magic 0 have a wrong checksum.
@@ -218,8 +218,8 @@ def _unlz4(data: memoryview, limit: int, room: Room, any_checksum: bool) -> memo
 
 
 def _lz4_header(data: memoryview, any_checksum: bool) -> tuple[int, int, int]:
-    """Returns the position of the first block, the largest size of a block, and the number of bytes (a checksum) after each
-    block."""
+    """Returns three numbers: the position of the first block, the largest size of a block, and the size of the checksum after
+    each block."""
     if len(data) < _LZ4_LEAST_HEADER or data[:4] != _LZ4_MAGIC:
         raise ProtocolError("the lz4 data has no frame")
     flags, block_size = data[4], data[5] >> 4

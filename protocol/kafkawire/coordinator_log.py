@@ -22,7 +22,7 @@ class CoordinatorRecord(NamedTuple):
     key: Message
     value: Message | None
     version: int = 0
-    """The version of the value's message class in which the value is written."""
+    """The value is written in this version of its message class."""
 
     def encode(self) -> tuple[bytes, bytes | None]:
         """Returns the bytes of the record's key and value. Raises UnwritableText."""

@@ -199,7 +199,7 @@ def message(*, key: int = -1, versions: tuple[int, int], flexible: int = NEVER) 
 
 
 def from_plain(cls: type[S], plain: Mapping[str, Any]) -> S:
-    """Makes a message, or a struct of a message, from plain data, in which each struct is a mapping by field names.
+    """Makes a message, or a struct of a message, from plain data. In the plain data, each struct is a mapping by field names.
 
     Raises TypeError for a field name that the class does not have.
     """

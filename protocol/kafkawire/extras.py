@@ -1,5 +1,5 @@
-"""Tells how to install the packages of an extra. The way depends on how this program was installed, because `pip` cannot find a
-release of it by name.
+"""Tells how to install the packages of an extra. The command depends on how wirebroker was installed, because `pip` cannot find
+a release of wirebroker by name.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Node:
 
 
 def read_fields(cls: type[Message], buffer: Buffer, version: int, pos: int = 0) -> tuple[list[Node], int]:
-    """Returns the fields of the message at `pos`, as this version has them, and the position after the message.
+    """Returns two values: the fields that the message at `pos` has in this version, and the position after the message.
 
     Raises FieldDamage exactly where `codec.decode` raises ProtocolError. Raises ProtocolError itself for a version that the
     message does not have.

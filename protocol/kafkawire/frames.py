@@ -185,7 +185,8 @@ def encode_response(correlation_id: int, response: Message, version: int) -> lis
 
 
 def read_response_header(frame: Buffer, key: int, version: int) -> tuple[int, int]:
-    """Returns the correlation id and the position of the body in a response frame, which is given without its size.
+    """Returns two values: the correlation id in a response frame, and the position of the response's body. `frame` has no size
+    field.
 
     Raises ProtocolError, or KeyError for an unknown API key.
     """
@@ -198,7 +199,7 @@ def read_response_header(frame: Buffer, key: int, version: int) -> tuple[int, in
 
 
 def written_version(frame: Buffer, key: int, version: int) -> int:
-    """Returns the version in which a response to a request of this version is written. `frame` is the response without its
+    """Returns the version of the response to a request of this version. `frame` is the response without its
     size.
 
     A broker that does not know the version of an ApiVersions request responds in version 0 (KIP-511).

@@ -185,7 +185,7 @@ def down_converted(batch: memoryview, magic: int, fetch_offset: int) -> bytes:
     """Returns the records of a batch as a message set of magic 0 or 1. For a control batch, returns an empty message set.
 
     Headers are lost. Records before `fetch_offset` are left out unless they are compressed (RecordsUtil.downConvert). Raises
-    Unconvertible, CodecMissing, ProtocolError for a damaged batch.
+    Unconvertible, CodecMissing, and ProtocolError for a damaged batch.
     """
     header = read_header(batch)
     if header.is_control:

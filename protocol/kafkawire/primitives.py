@@ -43,8 +43,8 @@ _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def _rest(error: UnicodeError) -> tuple[str, int]:
-    """Returns the text from the first invalid byte to the end, and the position of the end. One call handles all invalid bytes,
-    because a call for each byte would take too long."""
+    """Returns two values: the text from the first invalid byte to the end, and the position of the end. One call handles all
+    invalid bytes, because a call for each byte would take too long."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     return _SURROGATE.sub(b"\xff", error.object[error.start :]).decode(errors="replace"), len(error.object)

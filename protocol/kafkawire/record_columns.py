@@ -21,7 +21,7 @@ _LOW_OF_TWO = bytes(number << 1 & 127 | 128 for number in range(1 << 13))
 """The first bytes of the two-byte varints: the varint with the byte at the index n encodes the number n."""
 _HIGH_OF_TWO = bytes(number >> 6 for number in range(1 << 13))
 _NUMBERS = {1: (_ONE_BYTE,), 2: (_LOW_OF_TWO, _HIGH_OF_TWO)}
-"""For each size of a varint: the columns that the offset deltas 0, 1, 2 … form in a run."""
+"""For each size of a varint: the columns that the varints of the offset deltas 0, 1, 2 … form in a run."""
 _LARGEST = {size: len(columns[0]) - 1 for size, columns in _NUMBERS.items()}
 _MOST_SHAPES = 256
 _MOST_RUNS = 4
@@ -75,8 +75,8 @@ class Shape:
         """Returns the run that begins at `start` and has at most `most` records. If the run is numbered in order, its first
         record has the number `first`.
 
-        Returns None if no record of this shape begins there. After `start`, `raw` has at least as many bytes as `most` records
-        of this shape.
+        Returns None if no record of this shape begins there. The caller checks that `most` records of this shape would fit into
+        `raw` after `start`.
         """
         numbered = min(most, max(_LARGEST.get(self._number_size, 0) + 1 - first, 1))  # a larger number would take another byte
         deltas = self.whole_run(raw, start, numbered, first)

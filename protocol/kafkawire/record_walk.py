@@ -108,7 +108,8 @@ class _Walk:
         self._raw = bytes(self._body[self.pos : self.pos + _WINDOW])
 
     def passed(self, stop: int, records: int, low: int, high: int, keyless: bool, ordered: bool) -> None:
-        """Remember that the caller has walked `records` records, which end at `stop`, and what it has found in them."""
+        """Remember that the caller has walked `records` records, that they end at `stop`, and what the caller has found in
+        them."""
         self.pos = stop
         self._walked += records
         self.ordered = self.ordered and ordered
@@ -169,7 +170,7 @@ def _walk_runs(walk: _Walk, body: memoryview, count: int) -> None:
 def _walk_each(  # noqa: C901, PLR0912, PLR0915 - one loop without calls: it runs for every record
     raw: bytes, start: i64, first: i64, until: i64
 ) -> tuple[i64, i64, i64, i64, bool, bool]:
-    """Walk the records with the numbers from `first` on and below `until`, as far as they are sound and whole in `raw`.
+    """Walk the records from the number `first` to the number `until` − 1, as far as they are sound and whole in `raw`.
 
     Returns the number and the place of the first record that is not walked. For the walked records, returns the smallest and
     largest delta, whether a record has no key, and whether they are numbered in order. The walk stops before a varint
@@ -277,8 +278,8 @@ def _skip_plain_headers(raw: bytes, pos: i64, headers: i64, stop: i64) -> i64:
 
 
 def _parse(body: memoryview, start: int, end: int) -> tuple[Lengths | None, int, int, bool, int]:
-    """Reads one record. Returns the record's lengths (None if it has headers), its end, its timestamp delta, whether it has no
-    key, and its number.
+    """Reads one record. Returns five values: the record's lengths (None if it has headers), its end, its timestamp delta,
+    whether it has no key, and its number.
     """
     size, at = read_varint(body, start)
     stop = at + size

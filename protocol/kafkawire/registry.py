@@ -50,7 +50,7 @@ def _class(key: int, kind: str) -> type[Message]:
 
 
 def versions(key: int) -> tuple[int, int]:
-    """Returns the versions that the base release serves of this API, both inclusive; unstable newest versions are left out.
+    """Returns the versions of this API that the base release serves, both inclusive; unstable newest versions are left out.
 
     The message classes also have the versions of older and newer releases. If the base release (`kafkawire.messages.BASE`) does
     not have the API, returns (0, −1). Raises KeyError for a key that no release has.
@@ -68,9 +68,9 @@ def spoken(key: int) -> tuple[int, int]:
 
 
 def is_dropped(key: int, version: int) -> bool:
-    """Tells whether brokers of the base release have this API but refuse this version, which clients of other releases may
-    send. For an API that Kafka does not have, also returns True. Returns False for an API that Kafka has, but these brokers do
-    not: an API between nodes, or an API of a newer release."""
+    """Tells whether brokers of the base release have this API but refuse this version. Clients of other releases may send it.
+    For an API that Kafka does not have, also returns True. Returns False for an API that Kafka has, but these brokers do not:
+    an API between nodes, or an API of a newer release."""
     api = APIS.get(key)
     return api is None or (api.newest >= 0 and not api.oldest <= version <= api.newest)
 

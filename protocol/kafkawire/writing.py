@@ -166,8 +166,8 @@ class _WriterSource(Source):
         self.put("if tagged: put_tagged(out, tagged)", "else: out.append(0)")
 
     def _differs(self, value: str, default: Any) -> str:
-        """Returns the condition under which a tagged field is written. A struct is compared field by field, which is faster
-        than !=.
+        """Returns the condition for writing a tagged field, as source text. A struct is compared field by field, which is
+        faster than !=.
         """
         if isinstance(default, type) and issubclass(default, Struct):
             parts = [self._differs(f"{value}.{field.name}", field.default) for field in default.__wire__]

@@ -102,7 +102,7 @@ def _is_gone(row: BatchRow, bounds: Bounds) -> bool:
 
 
 def _integrity(kept: Sequence[BatchRow | Damage], bounds: Bounds) -> tuple[list[BatchRow], list[Finding]]:
-    """Returns the batches with sound headers. Also returns the findings about all other batches, and about offsets."""
+    """Returns two lists: the batches with sound headers; and the findings about all other batches, and about offsets."""
     sound: list[BatchRow] = []
     findings = []
     for each in kept:
@@ -214,7 +214,7 @@ class _Holes:
 
 
 def _lives(rows: Sequence[BatchRow], expiration_ms: int) -> Iterator[list[BatchRow]]:
-    """Yields the batches of one producer, divided where the broker forgot the producer."""
+    """Yields lists of one producer's batches. A new list begins wherever the broker has forgotten the producer."""
     life = [rows[0]]
     for before, row in pairwise(rows):
         is_idle = before.attributes & (TRANSACTIONAL | CONTROL) != TRANSACTIONAL
@@ -337,8 +337,8 @@ def _transactions(rows: Sequence[BatchRow], sound: set[int], bounds: Bounds) -> 
 
 
 def _may_have_lost_data(before: BatchRow | None, bounds: Bounds) -> bool:
-    """Tells whether retention or compaction may have removed batches of a transaction after the producer's last stored
-    batch."""
+    """Tells whether retention or compaction may have removed batches of the producer's transaction that came after the
+    producer's last stored batch (`before`)."""
     if before is None:
         return bounds.log_start > 0 or bounds.cleaned_to > 0
     return before.base_offset < bounds.cleaned_to

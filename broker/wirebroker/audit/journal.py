@@ -97,8 +97,8 @@ class Journal:
         self.close()
 
     def sent(self, topic: str, *, key: Data = None, value: Data = None, partition: int | None = None) -> str:
-        """Write down a record before it is sent. Returns the id with which `acknowledged` and `failed` write down the
-        outcome."""
+        """Write down a record before it is sent. Returns the record's id. Pass this id to `acknowledged` or `failed`, which
+        write down the outcome."""
         entry = f"{self._token}-{next(self._numbers)}"
         line = {"id": entry, "topic": topic, "partition": partition, "producer": self._producer}
         self._write(line | _as_json("key", key) | _as_json("value", value))

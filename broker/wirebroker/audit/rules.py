@@ -29,7 +29,7 @@ class Rules:
     # Sequences
 
     def continues(self, epoch: Any, last_sequence: Any, next_epoch: Any, first_sequence: Any) -> Any:
-        """Tells whether a batch has the sequence after the last sequence of its epoch, or sequence 0 of a newer epoch."""
+        """Tells whether a batch begins with the next sequence of its epoch, or with sequence 0 of a newer epoch."""
         follows = first_sequence == self.modulo(last_sequence + (1 + SEQUENCES), SEQUENCES)  # a number of 64 bits, also in SQL
         return ((next_epoch == epoch) & follows) | ((next_epoch > epoch) & (first_sequence == 0))
 

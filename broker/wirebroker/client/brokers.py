@@ -53,8 +53,8 @@ class Brokers(Connections):
 
 
 def leaders_in(metadata: MetadataResponse) -> Iterator[tuple[tuple[str, int], str]]:
-    """Yields each partition that Metadata describes without an error, and the address of the leader. Without a leader, the
-    address is ""."""
+    """Yields each partition that Metadata describes without an error, with the address of the partition's leader. Without a
+    leader, the address is ""."""
     brokers = {each.node_id: f"{each.host}:{each.port}" for each in metadata.brokers}
     for topic in metadata.topics:
         for each in topic.partitions if not topic.error_code else ():

@@ -49,12 +49,12 @@ def login_modules(text: str) -> list[LoginModule]:
 
 
 END: tuple[str | None, str] = (None, "")
-"""Stands for the end of the text, after the last token."""
+"""This token marks the end of the text."""
 
 
 def _tokens(text: str) -> Iterator[tuple[str | None, str]]:
-    """Yields the tokens that Java's StreamTokenizer finds with the options of JaasConfig. A token is a word or the text of a
-    string, or None and any other character. A number is not a word.
+    """Yields the tokens that Java's StreamTokenizer finds with the options of JaasConfig. Each token is a pair. For a word or a
+    string, the pair has the text and "". For a number or any other character, the pair has None and a character.
     """
     for token in _TOKEN.finditer(text):
         if token["word"] is not None:

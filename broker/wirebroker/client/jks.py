@@ -59,7 +59,7 @@ class _Reader:
         return int.from_bytes(self.take(size))
 
     def block(self, size: int) -> bytes:
-        """Reads a length, which has `size` bytes, and returns the bytes after it, as many as the length says."""
+        """Reads a length of `size` bytes, and then returns as many of the following bytes as the length says."""
         return self.take(self.number(size))
 
     def der(self) -> bytes:

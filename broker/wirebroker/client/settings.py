@@ -1,4 +1,4 @@
-"""The settings with which wirebroker's own client reaches a cluster: TLS, SASL and a rate limit. They come from a client
+"""The settings that wirebroker's own client uses to reach a cluster: TLS, SASL and a rate limit. They come from a client
 properties file, which Kafka's tools can also read.
 
     security.protocol=SASL_SSL
@@ -46,7 +46,7 @@ REFUSED = frozenset(
         "security.providers", "ssl.engine.factory.class",
     }
 )  # fmt: skip
-"""Settings with which Kafka's clients run other code to log in or to check certificates. wirebroker refuses these settings. All
+"""Settings that make Kafka's clients run other code to log in or to check certificates. wirebroker refuses these settings. All
 other settings that it does not support, such as the settings of consumers and producers, have no effect."""
 SPELLING = 0.9
 """An unknown name with at least this similarity (0 to 1) to a supported name counts as misspelt."""

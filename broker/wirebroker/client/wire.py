@@ -78,7 +78,7 @@ class Connection:
         self._frames = FrameReader(limits.bytes)
         self._has_answered = False
         self.session_ends = inf
-        """The time of `time.monotonic` until which the login must be renewed (KIP-368)."""
+        """The deadline for the next login, as a time of `time.monotonic` (KIP-368)."""
         self.login_version = -1
         """The version of SaslAuthenticate that the broker accepts, or −1 until it is known."""
         try:

@@ -255,7 +255,7 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def secured(add: Callable[..., Any], when: str = "") -> None:
-    """Add the flag with which a command reaches a secured cluster."""
+    """Add the flag for access to a secured cluster."""
     add("--command-config", type=named, metavar="FILE",
         help=f"{when}a file for Kafka's tools that tells how to reach a secured cluster: TLS and SASL")  # fmt: skip
 

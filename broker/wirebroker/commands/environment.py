@@ -98,8 +98,8 @@ def _setting(variable: str) -> str:
 
 
 def _settings(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Returns the settings in the environment, and the variables that name no setting. `KAFKA_X` has precedence over
-    `KAFKA_CFG_X`."""
+    """Returns two values: the settings in the environment, and the names of variables that name no setting. `KAFKA_X` has
+    precedence over `KAFKA_CFG_X`."""
     found, unknown = {}, []
     for variable in sorted(environment, key=lambda name: not name.startswith(BITNAMI)):
         name = _setting(variable)

@@ -106,7 +106,8 @@ def _advertised(arguments: argparse.Namespace, settings: Mapping[str, str], know
 
 
 def old_address(settings: Mapping[str, str]) -> str | None:
-    """Returns the address in advertised.host.name and advertised.port, which Kafka removed in 3.0, or None without them."""
+    """Returns the address in advertised.host.name and advertised.port, or None if they are missing. Kafka removed these
+    settings in 3.0."""
     host, port = (settings.get(f"advertised.{each}", "").strip() for each in ("host.name", "port"))
     return f"{host}:{port or 0}" if host or port else None
 

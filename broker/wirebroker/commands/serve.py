@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirebroker")
 
 FLAGS = {option: flag.name for option, flag in flags().items()} | {"trace": "--trace-level"}
-"""The flags by the options that they set."""
+"""For each option, the name of the flag that sets the option."""
 LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(message)s"
 
 
@@ -196,7 +196,7 @@ def broker_options(arguments: argparse.Namespace, faults: FaultFile | None = Non
 
 
 def _value(flag: Flag, given: Any) -> Any:
-    """Returns the value of an option whose flag has this value. Raises UsageError."""
+    """Converts the value of a flag to the value of the flag's option. Raises UsageError."""
     if flag.read is not None:
         return flag.read(given)
     if not flag.parts:

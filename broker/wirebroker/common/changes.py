@@ -1,5 +1,5 @@
-"""The interface of a row in the trace, and the rows about changes in a cluster. `Cluster.watch` is called with these rows.
-Other rows are in `trace.rows`.
+"""The interface of a row in the trace, and the rows about changes in a cluster. The cluster passes these rows to
+`Cluster.watch`. Other rows are in `trace.rows`.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ _MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class Rotation(Struct, frozen=True):
-    """The conditions under which a file is full. A full file gets a number in its name (`trace.000001.jsonl`), and an empty
-    file takes its place.
+    """The limits of a file's size and age. A file that reaches a limit is full. A full file gets a number in its name
+    (`trace.000001.jsonl`), and an empty file takes its place.
     """
 
     size: int | None = None
@@ -68,9 +68,9 @@ class LastingFile:
     Each piece is written immediately and whole, so that a killed process loses no piece.
 
     Each file begins with `start`. Log messages call the contents `what`. With `replaces`, an existing file is emptied, or
-    rotated if there is a rotation. If a write fails, the log reports the failure, and the file keeps its whole pieces. After
-    `RETRY_MS`, the log tries to write the next piece. Writing to a special file such as a pipe is not tried again. A pipe needs
-    a reader before it is opened. Raises OSError.
+    rotated if there is a rotation. If a write fails, the log reports the failure, and the file keeps the pieces that were
+    written whole. For the next `RETRY_MS`, all pieces are lost. Then the file tries to write the next piece. Writing to a
+    special file such as a pipe is not tried again. A pipe needs a reader before it is opened. Raises OSError.
     """
 
     def __init__(

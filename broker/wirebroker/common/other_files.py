@@ -40,8 +40,8 @@ class OtherFile(ValueError):
 
 
 def other_file(name: str, first: bytes) -> str:
-    """Returns what a file is, and what to do with it, or "" if this module does not know the file. `first` are the file's first
-    LONGEST_START bytes or more, or all bytes of a shorter file."""
+    """Returns a sentence that says what a file is and what to do with it, or "" if this module does not know the file. `first`
+    are the file's first LONGEST_START bytes or more, or all bytes of a shorter file."""
     for start, (form, command) in COMPRESSED.items():
         if first.startswith(start):
             return f"this file is compressed ({form}); unpack it first, for example with {command}"
@@ -59,8 +59,8 @@ def other_file(name: str, first: bytes) -> str:
 
 
 def checked(file: BinaryIO, name: str) -> BinaryIO:
-    """Returns the file, which was opened to read a trace or a capture. Raises OtherFile if the file is known to be another kind
-    of file."""
+    """Checks a file that was opened to read a trace or a capture, and returns the same file. Raises OtherFile if the file is
+    known to be of another kind."""
     first = file.peek(LONGEST_START)[:LONGEST_START] if isinstance(file, BufferedReader) else b""
     if sentence := other_file(name, first):
         raise OtherFile(sentence)

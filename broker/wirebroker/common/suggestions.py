@@ -9,7 +9,7 @@ LONGEST = 100
 ALMOST = 0.8
 """The beginning of a longer known word counts if it is at least this similar (0 to 1) to the given word."""
 BY_BEGINNING = 0.6
-"""The beginnings of known words are compared only if the required similarity is not higher than this."""
+"""If the required similarity is higher than this, the beginnings of known words are not compared."""
 MOST_NAMES = 30
 """The largest number of known words that a sentence lists."""
 

@@ -126,8 +126,8 @@ class Controlled(Readable):
         return f"{self._began}-{self._traces}"
 
     def producers(self) -> Iterator[tuple[str, int, Key, bytes, bool]]:
-        """Yields topic, partition, producer, the producer's packed state, and whether all cached batches of the producer are
-        known."""
+        """For each producer on each partition, yields five values: the topic, the partition, the producer, the producer's
+        packed state, and whether all cached batches of the producer are known."""
         raise NotImplementedError
 
     @property

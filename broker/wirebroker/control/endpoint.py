@@ -22,7 +22,7 @@ TEXT = PROMETHEUS = "text/plain"
 
 
 class Endpoint(Struct, frozen=True, eq=False):
-    """An endpoint of the control, which is a row of the table.
+    """An endpoint of the control: a row of the table.
 
     The handler gets the controlled broker or proxy and, by name, the parts of the path. The handler also gets the following
     arguments if its signature has them: `query` and `body` (forms), and `text` (the raw body). The response is the result in

@@ -70,8 +70,8 @@ class EngineBroker(TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDeeds)
         return failed
 
     def fill_disk(self, node_id: int, topic: str | None, partition: int | None) -> Callable[[], None] | None:
-        """Make partitions that the node `node_id` leads unavailable. If no topic is given, all partitions that the node leads
-        become unavailable, except partitions of internal topics.
+        """Make partitions of one leader unavailable: the partitions of the topic that the node `node_id` leads. If no topic is
+        given, all partitions that this node leads become unavailable, except partitions of internal topics.
 
         Returns a function that makes the partitions available again, or None if no partition was affected.
         """

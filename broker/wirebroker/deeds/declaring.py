@@ -1,4 +1,4 @@
-"""The declaration of a deed, from which everything else about the deed follows.
+"""The declaration of a deed. Everything else about the deed is derived from the declaration.
 
 A deed is a method with the decorator `deed`, in a class that derives from `Deeds`. `MockKafka` inherits from these classes, so
 each deed is also a method of MockKafka. Any thread may call this method. A fault calls the same method through
@@ -83,9 +83,10 @@ class deed:
     `about` describes these arguments. Sentences in the docstring that begin with Returns or Raises are for Python only.
 
     `result` is the name of the field in which the endpoint returns the result. With `shows`, the endpoint instead returns the
-    state with this name in `wirebroker.control.deeds.SHOWN`. `problems` maps each status that reports a problem to the reason.
-    If the deed raises a ValueError that is not an `Unfit`, the endpoint responds with the status 422, or with 409 if
-    `impossible` is given. With `settles`, the elections that the deed begins are done before the caller continues.
+    state with this name in `wirebroker.control.deeds.SHOWN`. The keys of `problems` are the statuses that report a problem, and
+    the values are the reasons. If the deed raises a ValueError that is not an `Unfit`, the endpoint responds with the status
+    422, or with 409 if `impossible` is given. With `settles`, the elections that the deed begins are done before the caller
+    continues.
     """
 
     method: str = ""

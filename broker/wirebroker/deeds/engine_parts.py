@@ -1,4 +1,4 @@
-"""The part of an engine that deeds use. An engine hands its deeds to its faults, so the deeds may not import the engine."""
+"""The part of an engine that deeds use. The engine imports the deeds for its faults, so the deeds may not import the engine."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ class EngineParts(Protocol):
         """Make the coordinators forget a deleted topic."""
 
     def upgrade_from(self, first: int, to: str, pause_ms: int) -> Upgrade:
-        """Returns a rolling upgrade to another release, which begins with the broker `first`. Raises ValueError if the upgrade
-        is refused."""
+        """Returns a rolling upgrade to another release. The upgrade begins with the broker `first`. Raises ValueError if the
+        upgrade is refused."""

@@ -184,7 +184,7 @@ class Engine:
         self, nodes: Mapping[int, str | None], random_bytes: Callable[[int], bytes], full_checks: bool, cold_start: bool,
         store: FolderStore | None,
     ) -> Cluster:  # fmt: skip
-        """Returns a cluster of these nodes, whose logs are in memory or in the store."""
+        """Returns a cluster of these nodes. The cluster's logs are in the store, or in memory if there is no store."""
         in_racks = racks(self.configs.text("broker.rack"), len(nodes))
         return Cluster(
             [Broker(node_id, rack=named or rack) for (node_id, rack), named in zip(nodes.items(), in_racks, strict=True)],
@@ -196,7 +196,7 @@ class Engine:
 
     @property
     def plan(self) -> FaultPlan:
-        """The fault plan of this engine, which is created when it is first needed."""
+        """The fault plan of this engine. The plan is created when it is first needed."""
         if self._plan is None:
             from wirebroker.faults.plan import FaultPlan
 
@@ -479,7 +479,7 @@ class Engine:
         return self._admitted(request, exchange, handler)
 
     def _admitted(self, request: Message, exchange: Exchange, handler: Handler) -> Steps:
-        """Handle the part of a request for which the client is authorized."""
+        """Handle the authorized part of a request."""
         access = exchange.access = Access(exchange)
         left = yield from admit(request, access)
         unheard = isinstance(request, ProduceRequest) and request.acks == 0 and access.refused is not None
@@ -498,7 +498,7 @@ class Engine:
         return (yield from steps_of(self._outcome(request, exchange)))
 
     def go_on(self, exchange: Exchange, steps: Steps) -> None:
-        """Continue a parked request with `steps`, which respond at once or in slices."""
+        """Continue a parked request. The `steps` respond at once, or work in slices and then respond."""
         self.turns.go_on(exchange, steps)
 
     def _handler(self, key: int) -> Handler:
@@ -567,7 +567,7 @@ class Engine:
         self.effects.append(effect)
 
     def take_effects(self) -> list[Effect]:
-        """Returns the effects since the last call of this method, in order."""
+        """Returns the effects that were added since the last call of this method, in order."""
         effects, self.effects = self.effects, []
         return effects
 
@@ -671,8 +671,7 @@ class Engine:
         self.controller.broker_up(node_id, now)
 
     def clear_faults(self) -> None:
-        """Unload all fault rules. Requests that a rule has delayed continue, and connections that a rule has silenced are
-        closed."""
+        """Unload all fault rules, let the delayed requests continue, and close the silenced connections."""
         if self._plan is not None:
             self._plan.clear()
         for connection in [each for each in self.connections if each.state is SILENT]:

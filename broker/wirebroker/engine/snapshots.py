@@ -4,7 +4,7 @@ the logs of the snapshot.
 A new engine gets the state that Kafka keeps on its disk: the metadata, the logs, and the states of the logs' producers and
 transactions. A restart keeps only the last batch of each producer. A snapshot keeps all batches in the producer's window. The
 coordinators load their state from their topics. Leader epochs and producer ids never go back, because clients have already seen
-later values. The newer leader epoch also shows a consumer that records were lost (KIP-320).
+later values. From the newer leader epoch, a consumer also learns that records were lost (KIP-320).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Snapshot:
 
 
 def take(engine: Engine, now: int, of: object) -> Snapshot:
-    """Returns a snapshot of the engine, whose host is `of`. Raises RuntimeError if the broker has a data directory, if a
+    """Returns a snapshot of the engine. `of` is the engine's host. Raises RuntimeError if the broker has a data directory, if a
     broker is down, or if a replica lags, moves or is offline.
     """
     if engine.store is not None:
@@ -131,7 +131,7 @@ def _restore(topic: TopicCopy, cluster: Cluster, before: Cluster, now: int) -> N
 
 
 def _epochs_gone(cluster: Cluster, before: Cluster) -> Iterator[int]:
-    """Yields 0 and the leader epochs of the partitions that only the cluster `before` has."""
+    """Yields 0, and then the leader epoch of each partition that exists only in the cluster `before`."""
     yield 0
     for topic in before.topics.values():
         kept = cluster.topics_by_id.get(topic.topic_id)

@@ -3,7 +3,7 @@
 A handler that works in slices is a generator (`exchange.Steps`). The first slice runs immediately, so a short request gets its
 response without delay. If the request has more slices, it is parked and put into a queue. The engine's driver sets `wake`. The
 driver calls `proceed` for each further slice. The driver does the work in `offloads` in a thread, and then calls `resume`. If a
-driver does not set `wake` (a test, the simulator), all slices of a request run in one call.
+driver (such as a test or the simulator) does not set `wake`, all slices of a request run in one call.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def _sent(exchange: Exchange, response: Message) -> Steps:
 
 
 def steps_of(outcome: Message | Outcome | Steps) -> Steps:
-    """Makes a generator from what a handler returns: an outcome or, if the handler works in slices, a generator. Other
+    """Makes a generator from the result of a handler: an outcome or, if the handler works in slices, a generator. Other
     generators call it as `outcome = yield from steps_of(handler(…))`."""
     if isinstance(outcome, GeneratorType):
         done: Message | Outcome = yield from outcome

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # a proxy has no broker
 
 
 class ExchangeParts(Received, Parked, Protocol):
-    """The attributes and methods of a request that faults use before its response is sent."""
+    """The part of an exchange that faults use before the response is sent."""
 
     correlation_id: int
     now: int
@@ -128,7 +128,7 @@ class Injection(ABC):
 
 
 class Greeting(Struct):
-    """A TLS handshake that is about to begin. Fault rules set the fields below `can_expire`."""
+    """A TLS handshake that is about to begin. Fault rules set the fields that follow `can_expire`."""
 
     listener: str
     now: int
@@ -153,7 +153,7 @@ class OutgoingResponse(Struct):
     pause: float = 0.0
     flipped: list[int] = []
     closing: list[tuple[int, str]] = []
-    """The time in ms until the connection is closed, and the reason."""
+    """For each rule that closes the connection: the time in ms until then, and the reason."""
 
     @property
     def shape(self) -> Shape:

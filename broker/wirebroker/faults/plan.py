@@ -72,10 +72,10 @@ class FaultPlan:
         self._held: list[_Held] = []
         """The delayed requests and responses, oldest first."""
         self._waiting: dict[TopicPartition, list[Continue]] = {}
-        """For each partition in which a slow write is in progress, the requests that wait for this write."""
+        """For each partition with a slow write in progress, the requests that wait for this write."""
         self._at_unload: dict[Hashable, list[Callable[[], None]]] = {}
         self._seen_parts: dict[Connection, set[Rule]] = {}
-        """For each connection on which only a part of a request has arrived, the rules that have matched this part."""
+        """If only a part of a request has arrived on a connection: the rules that have matched this part, by connection."""
         self._unloaded_unfired: deque[Rule] = deque(maxlen=REMEMBERED)
         """The latest unloaded rules that never fired. Their number is limited, because a test may load any number of rules."""
         self._keys: frozenset[int] = frozenset()

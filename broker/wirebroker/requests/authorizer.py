@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wirebroker.core.cluster import Cluster
 
 ANYTHING = "hardcode"
-"""The resource name with which Kafka checks whether an operation is allowed on all resources of a type."""
+"""Kafka uses this resource name to check whether an operation is allowed on all resources of a type."""
 
 Note = Callable[[Connection, str, str, str, str], None]
 """The type of a function that is called when the authorizer refuses what a client requested. Its arguments are the connection,
@@ -49,8 +49,8 @@ class Authorizer:
         return self._on
 
     def may(self, connection: Connection, operation: Operation, kind: ResourceType, name: str, *, asked: bool = True) -> bool:
-        """Tells whether the client may do this operation on the resource. `asked` means that the client has requested the
-        operation, so that a refusal is reported.
+        """Tells whether the client may do this operation on the resource. If `asked` is True, the client has requested this
+        operation itself, so a refusal is reported.
         """
         if not self.on:
             return True

@@ -54,8 +54,8 @@ class Alarm(Protocol):
 
 
 class Muted(NamedTuple):
-    """Stands in for a parked request while the client is throttled for exceeding a quota: the broker does not handle the
-    connection's requests until the timer runs.
+    """Takes the place of a parked request while the client is throttled because it exceeded a quota. The broker does not handle
+    the connection's requests until the timer runs.
     """
 
     timer: Alarm
@@ -92,8 +92,8 @@ class Connection:
         """The parked request. No other request of this connection is handled before the parked request is answered."""
         self.halted = False
         """Tells the driver to check whether the next request has to wait; the driver clears this flag. A request waits while
-        another request is parked, while records of earlier responses are still unsent, and for ever after the connection has
-        closed.
+        another request is parked, and while records of earlier responses are still unsent. After the connection has closed, it
+        waits for ever.
         """
         self.produce_shape: ProduceShape | None = None
         """The beginning of the last Produce, up to its records, for the fast path; see `wirebroker.apis.produce_shape`."""
@@ -128,7 +128,7 @@ class ProduceShape:
     ) -> None:
         self.head = head
         self.at = at
-        """The position in the request of the field with the records' size."""
+        """In the request, the position of the field that holds the size of the records."""
         self.partition = partition
         self.acks = acks
         self.version = version
@@ -142,7 +142,7 @@ class ProduceShape:
 
 
 class Refuse(NamedTuple):
-    """Refuse every part of the request with this error code, and do not handle it."""
+    """Do not handle the request, but refuse each of its parts with this error code."""
 
     error_code: int
     ends_by: str = ""

@@ -1,4 +1,4 @@
-"""Selects the fields of requests and responses that a trace keeps in addition to names and errors. Fields have Kafka's
+"""Selects the fields that a trace keeps from requests and responses, in addition to names and errors. Fields have Kafka's
 names.
 """
 
@@ -143,8 +143,8 @@ def producer_of(request: Message) -> tuple[int, int]:
 
 
 def producer_with(producer: tuple[int, int], response: Message) -> tuple[int, int]:
-    """Returns the producer in a response to InitProducerId; for any other response, returns `producer`, which the request has
-    named."""
+    """Returns the producer in a response to InitProducerId; for any other response, returns `producer`, the producer that the
+    request names."""
     if isinstance(response, InitProducerIdResponse) and not response.error_code:
         return response.producer_id, response.producer_epoch
     return producer

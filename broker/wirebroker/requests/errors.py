@@ -33,7 +33,7 @@ READING = frozenset(
         "DescribeShareGroupOffsets",
     }
 )  # fmt: skip
-"""APIs that only read. Such a request changes nothing, so the broker can handle the request before a fault overwrites its
+"""APIs that only read. Their requests change nothing, so the broker can handle such a request before a fault overwrites the
 response with an error.
 """
 TOPIC_ERRORS = frozenset({"Metadata", "DescribeTopicPartitions", "CreateTopics", "DeleteTopics", "CreatePartitions"})

@@ -29,7 +29,7 @@ class AnyExchange:
 
     @property
     def alive(self) -> bool:
-        """Tells whether the client's connection is still open. Then the client may be waiting for the response."""
+        """Tells whether the client's connection is still open. If it is open, the client may be waiting for the response."""
         return self.connection.state is not CLOSED
 
     @property

@@ -1,4 +1,4 @@
-"""Finds the topics and partitions that requests and responses name, and splits requests by them."""
+"""Finds the topics and partitions that requests and responses name, and splits requests by topic and partition."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def part_in_slices(request: T, wanted: Wanted, directory: Directory, pause: Paus
 
 
 def _part_of(part: Any, wanted: Wanted, directory: Directory, plain: bool, pause: Pause) -> Generator[None, None, Any]:
-    """Returns a list element reduced to its wanted parts, or None if no part is wanted. With `plain` the element itself is a
+    """Reduces a list element to its wanted parts. Returns None if no part is wanted. With `plain` the element itself is a
     topic name.
     """
     if not isinstance(part, Struct):

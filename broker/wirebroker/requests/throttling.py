@@ -78,7 +78,7 @@ class Throttle:
         self._cluster = cluster
         self.note = note
         self.stopwatch: Callable[[], int] = lambda: 0
-        """Returns the machine's time in ns. This time serves to measure how long the handling of requests takes."""
+        """Returns the machine's time in ns. It is used to measure how long the handling of a request takes."""
         self.request_ms: float | None = None
         """The duration in ms that each request is assumed to take; None if durations are measured."""
         self._rates: dict[tuple[int, str, Measured], Rate] = {}
@@ -142,7 +142,7 @@ class Throttle:
             self._meter(exchange, key, quotas, now)[1].record(self._window, -value, now)
 
     def handled(self, exchange: ThrottledExchange, now: int) -> Exceeded | None:
-        """Add the time that the handling of a request took to the client's use of the request quota. Returns the request quota
+        """Add the duration of a request's handling to the client's use of the request quota. Returns the request quota
         if the client has exceeded it, else None.
         """
         if not self._quotas(REQUEST):

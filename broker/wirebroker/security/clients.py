@@ -11,7 +11,7 @@ from wirebroker.security.mechanisms import OAUTHBEARER, PLAIN
 from wirebroker.security.scram import BY_NAME
 
 Tokens = Generator[bytes, bytes, None]
-"""A generator that yields each token of the client. The caller passes the broker's response to the token back with `send`."""
+"""A generator that yields each token of the client. After each token, the caller calls `send` with the broker's response."""
 
 
 def tokens(mechanism: str, user: str, password: str, extensions: str = "", nonce: str = "wirebroker") -> Tokens:

@@ -9,7 +9,7 @@ from wirebroker.security.mechanisms import Challenge, Failure, Outcome, Success
 from wirebroker.security.web_tokens import Check, Disbelieved
 
 HEARD = b"\1"
-"""The message with which the client confirms that it has received an error."""
+"""The client sends this message to confirm that it has received an error."""
 _KEY, _VALUE = r"[A-Za-z]+", r"[\x21-\x7e \t\r\n]+"
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]++|=2C|=3D)++"
 CLIENT_FIRST = re.compile(rf"n,(?:a=({_NAME}))?,\x01((?:{_KEY}={_VALUE}\x01)*)\x01")

@@ -65,8 +65,8 @@ def _elements(der: bytes) -> Iterator[_Element]:
 
 def distinguished_name(certificate: bytes) -> str:
     """Returns the subject of a certificate (in DER) in the form of Java's X500Principal.getName (RFC 2253), in which the last
-    part of the name comes first. `SSLSocket.getpeercert` is not enough, because it does not return the types of the values, on
-    which the form depends.
+    part of the name comes first. `SSLSocket.getpeercert` is not enough: the form depends on the types of the values, and this
+    method does not return the types.
     """
     (signed, *_) = _elements(next(_elements(certificate)).content)
     fields = [each for each in _elements(signed.content) if each.tag != _VERSION]
@@ -101,7 +101,7 @@ def _identifier(content: bytes) -> str:
 
 
 class PrincipalRules:
-    """The rules in `ssl.principal.mapping.rules`. They map the distinguished name in a certificate to a user's name
+    """The rules in `ssl.principal.mapping.rules`, which turn the distinguished name in a certificate into a user's name
     (SslPrincipalMapper). Raises ValueError.
     """
 

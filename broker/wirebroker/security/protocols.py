@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class SecurityProtocol(Enum):
-    """The protocol by which a listener's connections are encrypted and authenticated
+    """The protocol of a listener: how its connections are encrypted and authenticated
     (org.apache.kafka.common.security.auth.SecurityProtocol)."""
 
     PLAINTEXT = "PLAINTEXT"

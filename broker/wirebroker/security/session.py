@@ -1,6 +1,4 @@
-"""The session of a client's connection: the listener, the principal, and the time until which the client must authenticate
-again.
-"""
+"""The session of a client's connection: the listener, the principal, and the deadline for the next authentication."""
 
 from __future__ import annotations
 
@@ -54,7 +52,7 @@ class Session:
         self.bare = False
         """Tells whether the client's tokens have no request headers, as after SaslHandshake version 0."""
         self.expires_at: int | None = None
-        """The time until which the client must authenticate again, in ms since the epoch (KIP-368). If the session never
+        """The deadline for the next authentication, in ms since the epoch (KIP-368). If the session never
         expires, this is None.
         """
         self.begun_again_at: int | None = None

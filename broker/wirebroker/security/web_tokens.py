@@ -76,8 +76,8 @@ _DECODER = json.JSONDecoder(parse_constant=_constant)
 
 
 def _object(raw: bytes) -> dict[str, Any]:
-    """Returns the fields of the JSON object with which the bytes begin. As in Jackson, the bytes after the object are ignored.
-    Returns an empty dict if the bytes do not begin with an object.
+    """If the bytes begin with a JSON object, returns its fields, else an empty dict. As in Jackson, the bytes after the object
+    are ignored.
     """
     try:
         text = raw.decode(json.detect_encoding(raw)).lstrip(" \t\r\n")

@@ -50,7 +50,7 @@ def _errors(row: Row) -> Iterable[Any]:
 
 
 def _latency(row: Row) -> Iterable[Any]:
-    """Returns the latency without the time for which the broker waited intentionally."""
+    """Returns the latency minus the time in which the broker waited intentionally."""
     return (row.latency - row.waited,) if isinstance(row, ReplyRow) else ()
 
 
@@ -136,7 +136,7 @@ Filter = Word | Comparison | Combined
 
 
 def parsed(text: str) -> Filter:
-    """Parses the text of a filter. Every row meets the filter of an empty text. Raises FilterError."""
+    """Parses the text of a filter. An empty text gives a filter that every row meets. Raises FilterError."""
     if len(text) > LONGEST:
         raise FilterError(f"a filter has at most {LONGEST} characters, not {len(text)}")
     reader = _Reader(list(_tokens(text)))

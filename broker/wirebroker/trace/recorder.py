@@ -101,7 +101,7 @@ class Traced(NamedTuple):
     producer: tuple[int, int] = -1, -1
     details: Details = {}
     longest_wait: int = 0
-    """the longest time in ms for which the request allows the broker to wait"""
+    """the longest wait, in ms, that the request allows the broker"""
     muted: int = 0
     """how many ms a quota had muted the connection before the request arrived"""
 

@@ -54,7 +54,7 @@ def read_offsets(path: Path) -> Checkpoint:
 
 
 def offsets_text(name: str, offsets: Mapping[tuple[str, int], int]) -> str:
-    """Writes the offsets as the checkpoint with this file name.
+    """Returns the offsets as the text of the checkpoint with this file name.
 
     Kafka's format has no CRC. So the file has one more entry, for a topic that does not exist: the offset in this entry is the
     CRC of the file's name and lines. Kafka skips the entry.

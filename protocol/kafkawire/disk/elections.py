@@ -141,8 +141,7 @@ def _replayed(files: MetadataFiles) -> History:
 
 
 def _complete(found: list[UncleanElection], at_ms: int, offset: int) -> None:
-    """Set the time and the offset of the elections that were found in a batch's records: they are the time and the offset of
-    the batch."""
+    """The elections were found in a batch's records. Set their time and offset to the time and the offset of the batch."""
     for index in range(len(found) - 1, -1, -1):
         if found[index].offset != UNKNOWN:
             return

@@ -55,7 +55,8 @@ class LeaderEpochs:
             known.append((epoch, base))
 
     def damage_of(self, header: BatchHeader) -> str:
-        """Returns a sentence if the batch has another leader epoch than its offsets, else an empty string."""
+        """Returns a sentence if the batch's leader epoch differs from the known leader epoch of the batch's offsets, else an
+        empty string."""
         known, epoch, base = self.known, header.partition_leader_epoch, header.base_offset
         at = bisect_right(known, base, key=_start) - 1
         crosses = at + 1 < len(known) and known[at + 1][1] <= header.last_offset

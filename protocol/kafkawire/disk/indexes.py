@@ -43,8 +43,8 @@ def offset_index_bytes(base_offset: int, entries: Iterable[tuple[int, int]]) -> 
 
 
 def read_offset_index(path: Path, base_offset: int) -> tuple[list[int], list[int]]:
-    """Returns the last offsets and the positions. Stops at the first entry that is not higher than the entry before it. Raises
-    DamagedFile, FileNotFoundError.
+    """Returns two lists: the last offsets in the entries of an index, and the positions in the entries. Stops at the first
+    entry that is not higher than the entry before it. Raises DamagedFile, FileNotFoundError.
     """
     offsets: list[int] = []
     positions: list[int] = []
@@ -62,8 +62,8 @@ def time_index_bytes(base_offset: int, entries: Iterable[tuple[int, int]]) -> by
 
 
 def read_time_index(path: Path, base_offset: int) -> tuple[list[int], list[int]]:
-    """Returns the timestamps and the last offsets. Stops at the first entry that is not higher than the entry before it. Raises
-    DamagedFile, FileNotFoundError.
+    """Returns two lists: the timestamps in the entries of a time index, and the last offsets in the entries. Stops at the first
+    entry that is not higher than the entry before it. Raises DamagedFile, FileNotFoundError.
     """
     stamps: list[int] = []
     offsets: list[int] = []

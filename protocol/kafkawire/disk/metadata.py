@@ -203,8 +203,8 @@ class Image(Struct):
 
 
 def _put(held: dict[K, dict[str, V]], of: K, name: str, value: V | None) -> None:
-    """Set a setting or a limit of the resource or entity `of`. A `value` of None removes the setting. As in Kafka, if the last
-    setting or limit is removed, `of` is removed, too."""
+    """Set a setting of the resource `of`, or a limit of the entity `of`. A `value` of None removes the setting. As in Kafka, if
+    the last setting or limit is removed, `of` is removed, too."""
     own = held.setdefault(of, {})
     if value is not None:
         own[name] = value

@@ -58,8 +58,8 @@ def is_deleted_folder(folder: str) -> bool:
 
 
 def future_folder_name(topic: str, index: int, unique: bytes) -> str:
-    """Returns the name of the folder into which a partition is copied while it moves to another log directory; `unique` are 16
-    bytes."""
+    """Returns the name of the folder that receives a partition while the partition moves to another log directory; `unique` are
+    16 bytes."""
     return f"{folder_name(topic, index)}.{unique.hex()}-future"
 
 

@@ -47,7 +47,7 @@ def open_to_read(path: Path, buffering: int = -1) -> BinaryIO:
     """Opens a file for reading. Raises DamagedFile if the file is not a plain file. Also raises FileNotFoundError and other
     OSErrors.
 
-    If `path` is in an object store, it opens the file with its own method. This is safe, because an object store has only plain
+    If the path is in an object store, its own method opens the file. This is safe, because an object store has only plain
     files.
     """
     if not isinstance(path, Path):

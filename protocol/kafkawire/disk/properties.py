@@ -65,7 +65,7 @@ def read_partition_metadata(path: Path) -> bytes:
 
 
 def partition_metadata_text(topic_id: bytes) -> str:
-    """Returns the file that names the topic of a folder (PartitionMetadataFile)."""
+    """Returns the text of the file that holds the topic id of a folder (PartitionMetadataFile)."""
     return f"version: 0\ntopic_id: {format_uuid(topic_id)}\n"
 
 

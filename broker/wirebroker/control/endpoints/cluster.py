@@ -68,7 +68,7 @@ class Upgrade(Form):
 
 
 def brokers(controlled: ControlledBroker) -> Brokers:
-    """Returns the brokers, whether they are alive, their releases and their advertised addresses."""
+    """Returns the brokers, each with its release, its advertised address, and whether it is alive."""
     return Brokers(list(states.brokers(controlled.engine).values()))
 
 
@@ -98,7 +98,7 @@ def leaders(controlled: ControlledBroker, query: OfTopic) -> Leaders:
 
 
 def elected(controlled: ControlledBroker, topic: str, partition: int, result: int) -> Elected:
-    """Returns the result of an election, which is Kafka's error code."""
+    """Returns the result of an election: Kafka's error code."""
     return Elected(int(result), error_name(result), leader(controlled, topic, partition))
 
 

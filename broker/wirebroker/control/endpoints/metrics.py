@@ -11,7 +11,7 @@ from wirebroker.control.controlled import Controlled
 MOST_GROUPS = 1_000
 """The largest number of groups that have metrics."""
 LONGEST = 249
-"""The largest number of characters of a group's id in a label, which is also the largest length of a topic's name."""
+"""A label shows at most this many characters of a group's id. A topic's name is never longer than this."""
 
 
 def metrics(controlled: Controlled) -> str:
