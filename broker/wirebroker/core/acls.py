@@ -1,6 +1,6 @@
 """ACLs and the rules of StandardAuthorizerData (KIP-11, KIP-290).
 
-An ACL that denies overrides all ACLs that allow. If a resource has no ACL, access to the resource is refused, unless
+A denying ACL takes precedence over all allowing ACLs. If a resource has no ACL, access to the resource is refused, unless
 allow.everyone.if.no.acl.found is set. Super users may do everything.
 """
 
@@ -25,7 +25,7 @@ NEWEST_RESOURCE = (
     .then("3.7", 16, "client metrics have settings", "KIP-714")
     .then("4.0", 32, "groups have settings", "KIP-848")
 )
-"""For each release, the largest number in DescribeConfigs that stands for a kind of resource with settings."""
+"""For each release, the largest number that DescribeConfigs uses for a kind of resource with settings."""
 
 
 class ResourceType(IntEnum):
@@ -61,7 +61,7 @@ EVERYBODY = "User:*"
 CLUSTER_NAME = "kafka-cluster"
 """The name of the only resource of the type CLUSTER."""
 GROUP_SETTINGS = 32
-"""The number of the resource type group in DescribeConfigs."""
+"""The number that DescribeConfigs uses for groups."""
 _O = Operation
 OPERATIONS = {
     ResourceType.TOPIC: (
@@ -74,7 +74,7 @@ OPERATIONS = {
 }  # fmt: skip
 """The operations that responses list as allowed."""
 WITHOUT_SETTINGS = (_O.READ, _O.DELETE, _O.DESCRIBE)
-"""In releases in which groups have no settings: those operations on a group that responses list as allowed."""
+"""The operations on a group that responses list as allowed, in releases in which groups have no settings."""
 
 
 def has_settings(resource: int, release: Release) -> bool:
@@ -93,7 +93,7 @@ IMPLIED_BY = {
     Operation.DESCRIBE_CONFIGS: (_O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
 }
 """If an ACL allows one of these operations, it also allows the operation in the key. For example, an ACL that allows READ also
-allows DESCRIBE. An ACL that denies an operation denies no other operation.
+allows DESCRIBE. A denying ACL denies only the operation that it names.
 """
 
 
@@ -138,7 +138,7 @@ class Filter(NamedTuple):
 
     @property
     def has_zero(self) -> bool:
-        """Tells whether the filter has the number that Kafka reserves for unknown values."""
+        """Tells whether the filter contains the number that Kafka reserves for unknown values."""
         return 0 in (self.resource_type, self.pattern_type, self.operation, self.permission)
 
     @property
@@ -200,7 +200,7 @@ class Acls:
         self._of: dict[str, dict[Acl, None]] = {}
         """The ACLs of each principal."""
         self._prefixes: dict[int, Counter[int]] = defaultdict(Counter)
-        """For each type of resource, the number of ACL prefixes of each length."""
+        """For each type of resource and each length: the number of different prefixes of this length in ACLs."""
 
     def __iter__(self) -> Iterator[Acl]:
         return iter(self.ids)
@@ -261,8 +261,8 @@ class Acls:
                 yield resource_type, PatternType.PREFIXED, name[:length]
 
     def meant_by(self, wanted: Filter) -> list[Acl]:
-        """Returns the ACLs that match a filter, in the order in which they were created. Only a filter without name and
-        principal searches all ACLs."""
+        """Returns the ACLs that match a filter, in the order in which they were created. If the filter has neither a name nor a
+        principal, all ACLs are searched."""
         return [acl for acl in self.among(wanted) if wanted.matches(acl)]
 
     def among(self, wanted: Filter) -> Iterable[Acl]:
@@ -279,7 +279,7 @@ class Acls:
         return sorted(found, key=found.__getitem__)
 
     def allows_some(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
-        """Tells whether the operation could be allowed on some resource of the type (KIP-679).
+        """Tells whether there may be a resource of the type on which the operation is allowed (KIP-679).
 
         Considers only ACLs for this operation or for ALL, as Kafka's `Authorizer.authorizeByResourceType` does.
         """

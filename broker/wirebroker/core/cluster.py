@@ -42,23 +42,23 @@ GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
 SHARE_TOPIC = "__share_group_state"
 COORDINATOR_TOPICS = {"group": GROUP_TOPIC, "transaction": TRANSACTION_TOPIC, "share": SHARE_TOPIC}
-"""The coordinators' topics, by the kind of the coordinator."""
+"""For each kind of coordinator, its topic."""
 SETTINGS_OF = {
     GROUP_TOPIC: "offsets.topic", TRANSACTION_TOPIC: "transaction.state.log", SHARE_TOPIC: "share.coordinator.state.topic",
 }  # fmt: skip
-"""The prefix of the broker settings for each coordinators' topic."""
+"""For each coordinators' topic, the prefix of its broker settings."""
 SHARED_CLUSTER_ID = "wirebroker-cluster-00A"
 """The cluster id if the cluster is in memory, or if its data directory has no id."""
 INTERNAL_TOPICS = frozenset(COORDINATOR_TOPICS.values())
 GROWN = 8
 """The number of partitions that one slice creates.
 
-With a data directory the creation of each partition takes about a millisecond.
+If there is a data directory, creating a partition takes about a millisecond.
 """
 
 
 class Broker(Struct):
-    """One broker. `addresses` are the broker's advertised addresses by the name of the listener."""
+    """One broker. `addresses` has the advertised address of each listener, by the listener's name."""
 
     node_id: int
     addresses: dict[str, tuple[str, int]] = {}
@@ -69,13 +69,13 @@ class Broker(Struct):
     in_quorum: bool = True
     """Tells whether the active controller knows this broker as a controller. A broker registers itself when it starts."""
     stopped: tuple[int, int] | None = None
-    """The offset of the metadata and the time in ms when the broker stopped. None if the broker runs."""
+    """When the broker stopped: the offset of the metadata, and the time in ms. None if the broker runs."""
     loggers: Loggers = field(default_factory=Loggers)
     """The levels of the broker's loggers."""
     rules: Rules = field(default_factory=Rules)
     """The broker's rules, which depend on its release. During a rolling upgrade the brokers run two releases."""
     versions: Mapping[int, tuple[int, int]] = {}
-    """The lowest and highest version of each API that the broker can read, by API key."""
+    """For each API key, the lowest and the highest version that the broker can read."""
 
     @property
     def release(self) -> Release:
@@ -120,8 +120,7 @@ class Topic(Struct, eq=False):
 class StoredPartition(NamedTuple):
     """A partition that is restored from the disk.
 
-    `dirs` are the log directories of the partition's replicas by broker; `leader_epoch` is the partition's leader epoch before
-    the start.
+    `dirs` has the log directory of each replica, by broker id; `leader_epoch` is the partition's leader epoch before the start.
     """
 
     dirs: Mapping[int, str]
@@ -129,7 +128,8 @@ class StoredPartition(NamedTuple):
 
 
 OpenLog = Callable[[Topic, int, Mapping[int, str], int], Log]
-"""Opens a partition's log. The arguments are the topic, the index, the directories of the replicas by broker, and the time."""
+"""Opens a partition's log. The arguments are the topic, the index, the log directory of each replica (by broker id), and the
+time."""
 
 
 def memory_log(topic: Topic, index: int, dirs: Mapping[int, str], now: int) -> Log:
@@ -193,7 +193,7 @@ class Cluster:
         """The quotas of clients."""
         self.tokens = DelegationTokens()
         self.cold_start = cold_start
-        """Tells whether new coordinators must load first, like Kafka's coordinators.
+        """Tells whether new coordinators must first load, as in Kafka.
 
         Until a coordinator is loaded, a client gets two retriable errors.
         """
@@ -218,7 +218,7 @@ class Cluster:
         self.refused_settings: dict[str, dict[str, str]] = {}
         """The settings in refused CreateTopics requests, by topic name. The next topic with the name gets these settings."""
         self._due: dict[str, int] = {}
-        """The time of the automatic creation of each topic that a Metadata request has asked for."""
+        """For each topic that a Metadata request has asked for: the time at which the topic will be created automatically."""
         self.version = 0
         """The version of the metadata, which rises with every change of topics, partitions, leaders or settings."""
         self.topics_created = 0
@@ -269,7 +269,7 @@ class Cluster:
         return {node_id: broker for node_id, broker in self.registered_brokers.items() if self.log_dirs.takes_replicas(node_id)}
 
     def cannot_replicate(self, factor: int) -> str:
-        """Returns in Kafka's words why new partitions cannot have this many replicas, or "" if they can
+        """Returns Kafka's message if new partitions cannot have this many replicas, or "" if they can
         (StripedReplicaPlacer.place).
         """
         usable = self.usable_brokers
@@ -308,7 +308,8 @@ class Cluster:
         self, name: str, now: int, partitions: int | None = None, replication_factor: int | None = None,
         assignment: Mapping[int, Sequence[int]] | None = None, overrides: Mapping[str, str] | None = None,
     ) -> Generator[None, Any, Topic]:  # fmt: skip
-        """Create the topic in slices, and spread its leaders over the brokers. The caller checked name, counts and settings.
+        """Create the topic in slices, and spread its leaders over the brokers. The caller has checked the name, the counts and
+        the settings.
 
         No client sees the topic before all of its partitions exist. The topic must not be in `growing`. If a log cannot be
         created, raises OSError and creates nothing. The topic is removed again if its creation cannot be written to the
@@ -577,7 +578,7 @@ class Cluster:
         self.decisions.made(undo, done)
 
     def takes_name(self, name: str) -> bool:
-        """Tells whether a topic that no broker knows has this name in ZooKeeper."""
+        """Tells whether ZooKeeper has a topic with this name although no broker knows the topic."""
         return name in self.stillborn or name in self.deleting
 
     def keep_name(self, topic: Topic, now: int) -> None:
@@ -699,7 +700,7 @@ class Cluster:
         """Create the coordinators' topics that do not exist, and mark all coordinators as loaded, so that they respond without
         delay.
 
-        Raises ConfigError as `create_internal_topic` does.
+        Raises ConfigError in the same cases as `create_internal_topic`.
         """
         for name in SETTINGS_OF:
             if name not in self.topics:

@@ -25,7 +25,7 @@ SLICE = 256
 
 
 class Compaction:
-    """Compacts a cluster's logs in memory; `now` is in ms since the epoch."""
+    """Compacts those logs of a cluster that are in memory; `now` is in ms since the epoch."""
 
     def __init__(self, cluster: Cluster, now: int) -> None:
         self._cluster = cluster
@@ -113,16 +113,16 @@ class Compaction:
                 if left <= 0:
                     yield
                     left = SLICE
-        except WireError as damage:  # with --record-checks header this is the first time that the records are read
+        except WireError as damage:  # with --record-checks header, the records are read here for the first time
             self._uncleanable.add(partition)
             logger.warning("%s-%d is no longer compacted: %s", partition.topic, partition.index, damage)
         if _remaining(partition) == before and partition not in self._uncleanable:
-            # A further round would change nothing, either, so rounds would follow each other without end.
+            # The log would still be dirty, and a further round would change nothing, either: the rounds would never end.
             self._uncleanable.add(partition)
             logger.error("%s-%d is no longer compacted: a round changed nothing", partition.topic, partition.index)
 
 
 def _remaining(partition: Partition) -> tuple[int, int, int]:
-    """Returns values that change with every effective round of compaction."""
+    """Returns three values. At least one of them changes if a round of compaction has changed the log."""
     log = partition.log
     return log.cleaned_to, len(log.segments), log.size

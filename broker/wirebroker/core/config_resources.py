@@ -112,8 +112,8 @@ class Alteration:
         """Make all changes. If one change is invalid, make no change. Returns the Refusal of an invalid change, else None. With
         `validate_only`, only check the changes.
 
-        With `controller_fails`, the controller refuses the change, because a change in the same request fails the controller
-        (see `fails_controller`).
+        With `controller_fails`, the controller refuses these changes, because the request has a change that makes the
+        controller fail (see `fails_controller`).
         """
         refusal = self._on_broker()
         if refusal is not None:
@@ -267,8 +267,8 @@ class Alteration:
         return refusal
 
     def _replicas_error(self, wanted: Mapping[str, str]) -> Refusal | None:
-        """If the cluster has eligible leader replicas (KIP-966), refuses a change of one broker's min.insync.replicas, and the
-        removal of the cluster's min.insync.replicas."""
+        """In a cluster with eligible leader replicas (KIP-966), refuses to change one broker's min.insync.replicas, and to
+        remove the cluster's min.insync.replicas."""
         name = "min.insync.replicas"
         if self.kind != ResourceType.BROKER or not self.cluster.configs.features[ELIGIBLE_REPLICAS]:
             return None
@@ -387,8 +387,8 @@ def _check_client_metrics(name: str, wanted: Mapping[str, str], release: Release
 
 
 def _untyped(key: str, raw: str) -> Value:
-    """Reads a setting of client metrics as old releases do, in which these settings have no types. Returns None for an interval
-    that is not a number.
+    """Reads a setting of client metrics as in old releases. In these releases, such settings have no types. Returns None for an
+    interval that is not a number.
     """
     if key == "interval.ms":
         return parse_integer(raw)

@@ -86,7 +86,8 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 
 def _own_defaults(brokers: int) -> dict[str, str]:
-    """Returns the defaults that differ from Kafka's defaults, so that tests do not wait and one broker is enough."""
+    """Returns the defaults that differ from Kafka's defaults. With these defaults, tests do not wait, and one broker is
+    enough."""
     return {
         "connection.failed.authentication.delay.ms": "0",
         "group.initial.rebalance.delay.ms": "0",
@@ -162,7 +163,7 @@ class BrokerConfigs(Configs):
         """The levels of the cluster's features. Elections and the precedence of min.insync.replicas depend on these levels."""
         whole = {MIN_IN_SYNC: self._at_start(MIN_IN_SYNC)} if self.features[ELIGIBLE_REPLICAS] else {}
         self.dynamic: dict[int | None, dict[str, str]] = {None: whole}
-        """The dynamic settings, which were altered while the broker runs. The key is a broker's id, or None for all brokers.
+        """The dynamic settings, which can be altered while the broker runs. The key is a broker's id, or None for all brokers.
 
         In a cluster with eligible leader replicas (KIP-966), min.insync.replicas is dynamic from the beginning, with its static
         value.
@@ -220,8 +221,7 @@ class BrokerConfigs(Configs):
                 raise ConfigError(f"{lowest} must be {unlimited}greater than or equal to 1")
 
     def _check_required(self) -> None:
-        """Raises ConfigError if settings that were altered while the broker runs contradict each other
-        (KafkaConfig.validateValues)."""
+        """Raises ConfigError if settings contradict each other after an alteration (KafkaConfig.validateValues)."""
         threads = self.integer(CLEANER)
         if not threads:
             raise ConfigError("/ by zero")
@@ -248,7 +248,7 @@ class BrokerConfigs(Configs):
     def become(self, to: Release) -> None:
         """Use the settings and defaults of another release. The levels of features do not change.
 
-        As in Kafka, a value for a setting that the release does not have is kept, but has no effect.
+        If the release lacks a setting that has a value, the value is kept, as in Kafka, but has no effect.
         """
         self.release = to
         self.definitions = definitions_of(to.settings, strict_lists=STRICT_LISTS.of(to))
@@ -317,7 +317,7 @@ class BrokerConfigs(Configs):
         """Change dynamic settings of one broker or, if `broker` is None, of all brokers. A value of None removes the dynamic
         setting.
 
-        Raises ConfigError, and changes nothing, for a setting that Kafka cannot change while it runs.
+        Raises ConfigError, and changes nothing, for a setting that cannot change while a Kafka broker runs.
         """
         layer = dict(self.dynamic.get(broker, {}))
         for name, raw in changes.items():
@@ -366,7 +366,7 @@ class BrokerConfigs(Configs):
 
     def without_eligible_replicas(self, whole: Mapping[str, str]) -> None:
         """Remove min.insync.replicas from the dynamic settings of all brokers. Keep the setting if the cluster has eligible
-        leader replicas, or if the settings `whole` contain min.insync.replicas."""
+        leader replicas, or if `whole` contains min.insync.replicas."""
         if not self.features[ELIGIBLE_REPLICAS] and MIN_IN_SYNC not in whole:
             self.alter({MIN_IN_SYNC: None})
 
@@ -491,7 +491,8 @@ def keep(held: dict[K, dict[str, str]], of: K, settings: Mapping[str, str]) -> N
 
 
 def check_dynamic(layer: Mapping[str, str], definitions: Definitions, release: Release, *, per_broker: bool) -> None:
-    """Raise ConfigError unless Kafka can change all these settings while it runs (DynamicBrokerConfig.validateConfigs)."""
+    """Raise ConfigError unless all these settings can change while a Kafka broker runs
+    (DynamicBrokerConfig.validateConfigs)."""
     known = [setting for name in layer if (setting := definitions.broker.get(name)) is not None and not setting.absent]
     fixed = [setting.name for setting in known if setting.read_only]
     if fixed:
@@ -522,10 +523,10 @@ POOLS = (
     "num.replica.fetchers", "remote.log.manager.copier.thread.pool.size", "remote.log.manager.expiration.thread.pool.size",
     "remote.log.manager.follower.thread.pool.size", "remote.log.reader.threads",
 )  # fmt: skip
-"""The settings for numbers of threads, besides `CLEANER`. In Kafka one alteration can at most double or halve a number of
-threads."""
+"""The settings whose values are numbers of threads, except `CLEANER`. In Kafka one alteration can at most double or halve a
+number of threads."""
 INVALID = "Invalid value org.apache.kafka.common.config.ConfigException: "
-"""The beginning of the message of Kafka's DynamicBrokerConfig when a part of the broker refuses a setting."""
+"""Kafka's message begins with this text if a part of the broker refuses a setting (DynamicBrokerConfig)."""
 
 
 def _check_pool(name: str, before: int, after: int) -> str | None:

@@ -21,7 +21,7 @@ CHANGED = 64
 """The number of partitions that one slice changes."""
 
 CoordinatorMoved = Callable[[str, int, int], None]
-"""Called when the leader of a coordinators' partition has changed, with the topic, the index and the time."""
+"""Called after the leader of a coordinators' partition has changed. The arguments are the topic, the index and the time."""
 
 
 class Controller:
@@ -34,7 +34,7 @@ class Controller:
         self._unfinished: Iterator[None] = iter(())
         """The rest of a change that is made in slices, because it concerns many partitions."""
         self.slow_until = 0
-        """A replica that a reassignment adds before this time becomes in-sync at this time."""
+        """If a reassignment adds a replica before this time, the replica becomes in-sync at this time."""
         self.busy = False
         """Tells whether a change is being made in slices."""
         self.restart(now)
@@ -83,8 +83,7 @@ class Controller:
     def broker_up(self, node_id: int, now: int) -> None:
         """Start the broker if it is down.
 
-        The broker's replicas follow and become in-sync. Where a partition has no leader, the broker's replica becomes the
-        leader.
+        The broker's replicas follow and become in-sync. If a partition has no leader, the broker's replica becomes its leader.
         """
         self.finish()
         broker = self._broker(node_id)
@@ -274,7 +273,7 @@ class Controller:
         for partition in partitions:
             before, in_sync, held = partition.leader_epoch, partition.in_sync, partition.replicas
             change(partition)
-            self._cluster.version += 1  # afterwards, because requests that waited for the change may write the metadata
+            self._cluster.version += 1  # not before the change: requests that waited for the change may write the metadata
             if partition.replicas != held:
                 self._cluster.log_dirs.follow(partition)
             if partition.in_sync != in_sync:

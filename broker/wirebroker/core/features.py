@@ -66,8 +66,8 @@ def new_levels(features: Mapping[str, Feature]) -> dict[str, int]:
 
 
 def finalized_levels(features: Mapping[str, Feature], levels: Mapping[str, int]) -> dict[str, int]:
-    """Returns the levels that rise in an upgrade to a release with these features, as with `kafka-features upgrade
-    --release-version`."""
+    """Returns the new levels of the features that rise in an upgrade to a release with these features, as with `kafka-features
+    upgrade --release-version`."""
     return {name: feature.level for name, feature in features.items() if feature.level > levels.get(name, 0)}
 
 
@@ -89,11 +89,11 @@ def refusals(
     controller: int,
     release: Release,
 ) -> Generator[None, Any, dict[str, str]]:
-    """For each feature, returns in Kafka's words why Kafka refuses the feature's last update, or "" if Kafka accepts it. The
-    features are in the order in which Kafka checks them. In releases in which Kafka makes all updates or none, the result ends
-    with the first refusal. Yields after each slice.
+    """For each feature in `updates`, returns Kafka's message if Kafka refuses the feature's last update, or "" if Kafka accepts
+    this update. The features are in the order in which Kafka checks them. In releases in which Kafka makes all updates or none,
+    the result ends with the first refusal. Yields after each slice.
 
-    `supported` are the features of each broker that is up, by the broker's id. The controller checks its own features first.
+    `supported` has the features of each broker that is up, by the broker's id. The controller checks its own features first.
     """
     last = {each.feature: each for each in updates}
     together, pause = UPDATES_TOGETHER.of(release), pauses()
@@ -148,7 +148,7 @@ def _refusal(update: Update, feature: Feature | None, level: int, who: str, rele
 
 
 def _lower_metadata_refusal(level: int, wanted: int, kind: int, release: Release) -> str:
-    """Returns in Kafka's words why metadata.version cannot go down to the wanted level. Returns "" if metadata.version can go
+    """Returns Kafka's message if metadata.version cannot go down to the wanted level. Returns "" if metadata.version can go
     down: no level in between has changed the records of the metadata."""
     if wanted >= OLDEST_METADATA.of(release) and SAME_METADATA.issuperset(range(wanted + 1, level + 1)):
         return ""

@@ -271,8 +271,8 @@ class FetchSessions:
 
 
 def _named(request: FetchRequest, version: int) -> Iterator[Named]:
-    """Yields the partitions that the request names. As in FetchRequest.fetchData, a partition named twice keeps its first
-    place and takes the fields of its last mention.
+    """Yields the partitions that the request names. As in FetchRequest.fetchData, if the request names a partition twice, the
+    partition keeps its first place and takes the fields of its last mention.
     """
     for topic in request.topics:
         name = topic.topic_id if version >= BY_TOPIC_ID_SINCE else topic.topic

@@ -1,4 +1,4 @@
-"""Groups: who their members are, what is assigned to them, and the offsets that they commit.
+"""Groups: their members, the members' assignments, and the committed offsets.
 
 `coordinator` finds the group of a request. A classic group is in `classic`, its members are in `roster`, and `classic_requests`
 handles JoinGroup, SyncGroup, Heartbeat and LeaveGroup. The other three types have their groups and members in `modern`, their

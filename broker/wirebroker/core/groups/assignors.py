@@ -64,8 +64,8 @@ def _as_assignments(made: Mapping[str, Backwards]) -> Generator[None, Any, Targe
 
 
 def uniform(group: Group) -> Generator[None, Any, Targets]:
-    """Balance the partitions, so that the members' numbers of partitions differ by at most one, and move as few partitions as
-    possible."""
+    """Balance the partitions: as far as possible, the members' numbers of partitions differ by at most one. Move as few
+    partitions as possible."""
     if not group.members:
         return {}
     if group.same:
@@ -102,7 +102,7 @@ def _uniform_same(group: Group) -> Generator[None, Any, Targets]:
         yield from pause(len(member.given))
         free += dropped
         if quota > 0 and may_have_extra and len(group.members) - i > extra:
-            quota -= 1  # if enough members are left, a later member gets the extra partition
+            quota -= 1  # enough members are left, so a later member gets the extra partition
             may_have_extra = False
         if quota > 0:
             unfilled.append((member_id, quota))
@@ -120,10 +120,9 @@ def _uniform_same(group: Group) -> Generator[None, Any, Targets]:
 def _keep(
     given: Partitions, wanted: frozenset[bytes], quota: int
 ) -> tuple[dict[bytes, Sequence[int]] | None, list[tuple[bytes, int]], int]:
-    """Returns the partitions that a member keeps, the partitions that it loses, and how many more partitions it may get.
+    """Returns three values: the partitions that a member keeps, the partitions that it loses, and how many more it may get.
 
-    None in place of the kept partitions means that the member keeps all its partitions. So nothing is copied for most members
-    of a large group.
+    If the first value is None, the member keeps all its partitions. So nothing is copied for most members of a large group.
     """
     count = sum(map(len, given.values()))
     if count <= quota and wanted.issuperset(given):

@@ -1,7 +1,7 @@
 """Changes of groups that take several slices.
 
-Kafka's coordinator handles the requests for a group one after the other. Therefore a request or timer that needs a group waits
-until a running change of the group is done. The waiting request itself runs the rest of the change, one slice at a time. So the
+Kafka's coordinator handles the requests for a group one after the other. Therefore each request or timer for a group waits
+while a change of the group is running. The waiting request itself runs the rest of the change, one slice at a time. So the
 waiting request does not depend on the request that began the change.
 """
 
@@ -77,7 +77,7 @@ class Changes:
         del self.running[group_id]
 
     def settled(self, group_ids: Iterable[str]) -> Generator[None, Any, None]:
-        """Runs the changes of these groups, slice by slice, until none of the groups has a running change."""
+        """Runs the changes of these groups, slice by slice, until no change of these groups is running."""
         waits = list(group_ids) if self.running else []
         while (group_id := next((each for each in waits if each in self.running), None)) is not None:
             self._go_on(group_id, self.running[group_id])

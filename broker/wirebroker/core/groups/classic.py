@@ -26,7 +26,7 @@ from wirebroker.core.releases import Release
 from wirebroker.core.releases.changes import since, until
 
 STRICT_MEMBERS = since("3.0", "an unknown group.instance.id is refused")
-"""A TxnOffsetCommit that names a member without a generation is refused, too."""
+"""A TxnOffsetCommit is refused, too, if it names a member but no generation."""
 IGNORES_COMMITTERS = until("3.0", "OffsetCommit without a generation to a group without members must not name a member").then(
     "3.3", True, "OffsetCommit without a generation to a group without members may name any member"
 )
@@ -140,7 +140,7 @@ class Group(AnyGroup):
         return committed.time if self.protocol_type == CONSUMER and self.state is ClassicGroupState.STABLE else None
 
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
-        """Returns the error if a member must not commit offsets, or NONE. A commit outside of a transaction keeps the
+        """Returns the error if a member must not commit offsets, else NONE. A commit outside of a transaction keeps the
         member's session alive."""
         transactional = version is None
         if transactional and not STRICT_MEMBERS.of(self._release()):
@@ -228,7 +228,7 @@ class Group(AnyGroup):
     def accepts(self, member_id: str, largest: int) -> bool:
         """Tells whether the group has room for this member. `largest` is group.max.size.
 
-        In the join phase only the members that have joined count. Therefore, if the group is too large, the last members to
+        In the join phase, only members that have joined are counted. Therefore, if the group is too large, the last members to
         join are refused.
         """
         if self.state in (ClassicGroupState.EMPTY, ClassicGroupState.DEAD):
@@ -530,8 +530,8 @@ class Group(AnyGroup):
             member.refuse_waiting(code)
 
     def take_over(self, generation: int, members: Sequence[Member], assignment: Callable[[Member, str], bytes]) -> None:
-        """Become a stable classic group whose members come from a group of another protocol. `assignment` encodes a member's
-        partitions."""
+        """Become a stable classic group. The members come from a group that used another protocol. `assignment` encodes a
+        member's partitions."""
         self.state = self.previous = ClassicGroupState.STABLE
         self.generation, self.protocol_type = generation, CONSUMER
         self.members = Roster(members)

@@ -98,7 +98,7 @@ class ClassicMembers:
     def _member(
         self, group: ConsumerGroup, member_id: str, requested: JoinRequest
     ) -> tuple[ConsumerMember, str | None] | Refusal:
-        """Returns the member that joins, and the id of the static member that this member replaces (None if it replaces no
+        """Returns two values: the member that joins, and the id of the static member that it replaces (None if it replaces no
         member)."""
         if requested.instance_id is None:
             return group.members.get(member_id) or ConsumerMember(member_id), None
@@ -187,8 +187,8 @@ class ClassicMembers:
     # Leaving
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode] | ErrorCode:
-        """Remove members of either protocol, given by (member id, instance id). Returns an error for each member, or one error
-        for all if the removal cannot be written to the log.
+        """Remove members of either protocol. Each member is given as (member id, instance id). Returns an error for each
+        member, or one error for all if the removal cannot be written to the log.
         """
         codes = []
         gone: dict[str, ConsumerMember] = {}

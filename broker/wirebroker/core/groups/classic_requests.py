@@ -40,8 +40,8 @@ class ClassicGroups:
     # Joining
 
     def join(self, requested: JoinRequest, joiner: Joiner, now: int) -> Generator[None, Any, None]:
-        """Handle a JoinGroup. `joiner` is called with the response, now or at the end of the join phase. Raises UnwritableText
-        for a text that no later response can hold; then no group has changed."""
+        """Handle a JoinGroup. `joiner` is called with the response, now or at the end of the join phase. Raises UnwritableText,
+        and changes no group, if a text is too long for later responses."""
         group = self._registry.groups.get(requested.group_id)
         if isinstance(group, ConsumerGroup) and group.members:
             steps = self._members.join(group, requested, now)
@@ -179,8 +179,8 @@ class ClassicGroups:
         return group, error
 
     def leave(self, group_id: str, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode] | ErrorCode:
-        """Remove members, given by (member id, instance id). Returns an error for each member, or one error for all if the
-        removal cannot be written to the log. For a static member the instance id alone suffices.
+        """Remove members. Each member is given as (member id, instance id). Returns an error for each member, or one error for
+        all if the removal cannot be written to the log. For a static member the instance id alone suffices.
 
         The rebalance begins after all these members have been removed.
         """

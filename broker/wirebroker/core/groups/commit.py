@@ -17,7 +17,7 @@ IDENTIFIES_TRANSACTIONAL_OFFSETS = since("4.4", "offsets of transactions are rec
 OFFSET_VERSION, EXPIRING_OFFSET_VERSION = 4, 1
 NO_TOPIC_ID = bytes(16)
 LEAST_OVERHEAD = 40
-"""The smallest size of an offset record in bytes, without the names and the metadata in the record."""
+"""The smallest size in bytes of those parts of an offset record that are neither names nor metadata."""
 
 
 class Commit:

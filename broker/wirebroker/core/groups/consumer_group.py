@@ -27,7 +27,7 @@ CONSUMER = "consumer"
 class Resolved(NamedTuple):
     """The topics that a regular expression matched at `time` (ms since the epoch).
 
-    `created` is the number of topics that had been created at that time.
+    `created` is the number of topics that had been created before that time.
     """
 
     topics: frozenset[str]
@@ -49,7 +49,7 @@ class Subscriptions(NamedTuple):
         return {*self.names, *self.by_regex}
 
     def same(self, members: int) -> bool:
-        """Tells whether all of `members` members subscribe to the same topics (Kafka's HOMOGENEOUS)."""
+        """Tells whether all members subscribe to the same topics (Kafka's HOMOGENEOUS). `members` is the number of members."""
         if not self.regexes:
             return all(self.names[topic] == members for topic in self.topics())
         if next(iter(self.regexes.values())) != members:
@@ -85,13 +85,13 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
 
     @staticmethod
     def same_target(one: Partitions, other: Partitions) -> bool:
-        """Tells whether two targets have the same partitions in any order."""
+        """Tells whether two targets have the same partitions; the order does not matter."""
         return one == other or (
             one.keys() == other.keys() and all(set(held) == set(other[topic]) for topic, held in one.items())
         )
 
     def owner_epoch(self, topic_id: bytes, index: int) -> int:
-        """Returns the epoch of the member that owns the partition, or NOT_OWNED."""
+        """Returns the epoch of the member that owns the partition, or NOT_OWNED if no member owns it."""
         return self._owners.get((topic_id, index), NOT_OWNED)
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
@@ -119,12 +119,12 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     # The group after a change of a member
 
     def subscriptions_with(self, old: ConsumerMember | None, new: ConsumerMember | None) -> Subscriptions:
-        """Returns the subscriptions after `new` replaces `old`, without changing anything."""
+        """Returns the group's subscriptions as they will be when `new` replaces `old`. Changes nothing."""
         return self.subscriptions_without([] if old is None else [old], new)
 
     def subscriptions_without(self, leaving: Iterable[ConsumerMember], joining: ConsumerMember | None = None) -> Subscriptions:
-        """Returns the subscriptions after the members `leaving` are removed and `joining` is added, without changing
-        anything."""
+        """Returns the group's subscriptions as they will be without the members in `leaving`, and with `joining`. Changes
+        nothing."""
         names, by_regex, regexes = (counts.copy() for counts in self.subscriptions)
         for member in leaving:
             _count(names, member.topics, -1)
@@ -138,14 +138,14 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         return Subscriptions(names, by_regex, +regexes)
 
     def regexes_with(self, old: ConsumerMember, new: ConsumerMember) -> Counter[str]:
-        """Returns the counts of regular expressions after `new` replaces `old`."""
+        """Returns the counts of regular expressions as they will be when `new` replaces `old`."""
         regexes = self.subscriptions.regexes.copy()
         _count(regexes, [old.regex] if old.regex else [], -1)
         _count(regexes, [new.regex] if new.regex else [], 1)
         return +regexes
 
     def assignor_with(self, old: ConsumerMember, new: ConsumerMember) -> str | None:
-        """Returns the assignor that most members would request after `new` replaces `old`, or None."""
+        """Returns the assignor that most members will request when `new` replaces `old`, or None."""
         wanted = self.assignors.copy()
         in_order = self._assignor_order.of(self.assignors)
         _count(wanted, [old.assignor] if old.assignor else [], -1)

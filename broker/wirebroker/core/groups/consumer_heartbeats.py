@@ -43,8 +43,8 @@ FOLLOWS_ASSIGNORS = since("4.4", "a consumer group's epoch increases if its memb
 
 
 class GroupHeartbeat(NamedTuple):
-    """A ConsumerGroupHeartbeat. None stands for a field that has not changed, and −1 for a rebalance timeout (in ms) that has
-    not changed."""
+    """A ConsumerGroupHeartbeat. A field that has not changed is None; if the rebalance timeout (in ms) has not changed, it is
+    −1."""
 
     group_id: str
     member_id: str
@@ -65,14 +65,14 @@ class GroupHeartbeat(NamedTuple):
     """
 
     def changes_no_field_of(self, member: ConsumerMember) -> bool:
-        """Tells whether the heartbeat leaves the member unchanged, as nearly all heartbeats do."""
+        """Tells whether the heartbeat changes no field of the member. This is so for nearly all heartbeats."""
         sent = (self.instance_id, self.rack_id, self.rebalance_timeout, self.topics, self.regex, self.assignor)
         client = (member.client_id, member.client_host, member.classic)
         return sent == (None, None, -1, None, None, None) and (self.client_id, self.client_host, None) == client
 
 
 class ConsumerStep(Step[ConsumerGroup, ConsumerMember], kw_only=True):
-    """A computed change of a consumer group, before it is written."""
+    """A change of a consumer group that is computed, but not written yet."""
 
     same: bool
     """Tells whether all members will subscribe to the same topics once this change is made."""
@@ -84,7 +84,7 @@ class ConsumerStep(Step[ConsumerGroup, ConsumerMember], kw_only=True):
         return self.old.topics != self.new.topics or self.old.regex != self.new.regex
 
     def other_records(self) -> Iterable[CoordinatorRecord]:
-        """Returns the tombstone of the regular expression that the group forgets."""
+        """Returns the tombstone of the regular expression that the group forgets, if there is one."""
         forgotten = self.forgotten_regex
         if forgotten is None or forgotten not in self.group.resolved:
             return ()
@@ -240,7 +240,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
         return (group.assignor_with(old, old) or default) != (group.assignor_with(old, new) or default)
 
     def _facts_are_old(self, group: ConsumerGroup) -> bool:
-        """Tells whether the topics to which the group subscribes have changed since they were last compared with `facts`."""
+        """Tells whether the group's topics have changed since they were last compared with `facts`."""
         version = self._cluster.version
         if group.facts_version == version:
             return False
@@ -351,7 +351,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
 
 
 def _updated(member: ConsumerMember, requested: GroupHeartbeat) -> ConsumerMember:
-    """Returns the member with the fields of this request."""
+    """Returns a copy of the member that has the new values from this request."""
     if requested.changes_no_field_of(member):
         return member
     return replace(

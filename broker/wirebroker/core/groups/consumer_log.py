@@ -85,7 +85,7 @@ def _read(partitions: Sequence[current.TopicPartitions], epoch: int) -> Mapping[
 def regex_record(group_id: str, regex: str, topics: Iterable[str], version: int, time: int) -> CoordinatorRecord:
     """Returns the record of the topics that a regular expression matched at `time`.
 
-    `version` is the number of topics that had been created at that time.
+    `version` is the number of topics that had been created before that time.
     """
     value = regular_expression.ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=version, timestamp=time)
     return CoordinatorRecord(REGEX_KEY(group_id=group_id, regular_expression=regex), value)

@@ -80,7 +80,7 @@ def reconcile(
     member: ConsumerMember, target: Target, changed: bool, owner_epoch: Callable[[bytes, int], int],
     claimed: Claimed | None,
 ) -> ConsumerMember:  # fmt: skip
-    """Returns the member after one step towards its target assignment.
+    """Returns the member as it is after one step towards its target assignment.
 
     `changed` tells whether the member's subscription has just changed. `owner_epoch` returns the epoch of a partition's owner,
     or NOT_OWNED. `claimed` are the partitions that the member's request lists as owned, or None if the request has no such
@@ -98,16 +98,16 @@ def reconcile(
 
 
 def _claims(claimed: Claimed | None, revoking: Owned) -> bool:
-    """Tells whether the member may still own one of the partitions `revoking`: the member's request lists such a partition as
-    owned, or the request has no list."""
+    """Tells whether the member may still own a partition in `revoking`: the member's request lists such a partition as owned,
+    or has no list of owned partitions."""
     if claimed is None:
         return True
     return any(index in revoking.get(topic, {}) for topic, indexes in claimed for index in indexes)
 
 
 def _only_subscribed(member: ConsumerMember, target: Target, claimed: Claimed | None) -> ConsumerMember:
-    """Returns the member without the partitions of topics to which it no longer subscribes. The member's epoch does not
-    change."""
+    """Returns a copy of the member that lacks the partitions of topics to which the member no longer subscribes. The member's
+    epoch does not change."""
     dropped = {topic: owned for topic, owned in member.assigned.items() if topic not in target.subscribed}
     if not dropped and not (target.subscribes_to_nothing and not member.revoking):
         return member

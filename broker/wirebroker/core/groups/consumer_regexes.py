@@ -29,8 +29,7 @@ class Regexes:
         self._cluster = groups.registry.cluster
 
     def due(self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, now: int) -> bool:
-        """Tells whether the group's regular expressions must be matched with the topics after `new` has replaced
-        `old`."""
+        """Tells whether the regular expressions must be matched with the topics once `new` has replaced `old`."""
         if not group.subscriptions.regexes and not new.regex:
             return False
         regexes = group.regexes_with(old, new)
@@ -100,8 +99,8 @@ def _seen(topics: frozenset[str], sees: Callable[[str], bool] | None) -> Generat
 def _records_of(
     group: ConsumerGroup, matches: Mapping[str, Resolved], epoch: CoordinatorRecord | None
 ) -> Iterator[CoordinatorRecord | None]:
-    """Yields one record for each regular expression, with the topics that match the expression. Then yields the record of the
-    group's next epoch (`epoch`), if it is given."""
+    """Yields one record for each regular expression, with the topics that match the expression. If `epoch` is given, then
+    yields `epoch`, which is the record of the group's next epoch."""
     for regex, resolved in matches.items():
         yield regex_record(group.group_id, regex, resolved.topics, resolved.created, resolved.time)
         yield from after(resolved.topics)
@@ -110,7 +109,8 @@ def _records_of(
 
 
 def _compiled(regexes: Iterable[str]) -> dict[str, Pattern]:
-    """Returns the compiled patterns. As in Kafka, an expression from the log that does not compile is left out."""
+    """Returns the compiled patterns. As in Kafka, leaves out expressions that do not compile; the log may contain such
+    expressions."""
     found = {}
     for regex in regexes:
         with suppress(PatternError):

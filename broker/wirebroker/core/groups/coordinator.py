@@ -46,7 +46,7 @@ class GoneTopic(NamedTuple):
 
     topic_id: bytes
     ends: dict[int, int]
-    """The log end offset of each partition of __consumer_offsets when the topic was deleted."""
+    """For each partition of __consumer_offsets: the log end offset at the time when the topic was deleted."""
 
 
 class GroupCoordinator:
@@ -71,7 +71,7 @@ class GroupCoordinator:
         self.classic = ClassicGroups(self._registry, ClassicMembers(self.consumers))
         modern: list[ModernGroups[Any, Any]] = [self.consumers, self.shares, self.streams]
         self._modern = {each.type: each for each in modern}
-        """The object that handles the requests of each type of group, except the classic type."""
+        """For each type of group except the classic type: the object that handles the type's requests."""
         self._set_timers(now)
 
     def _set_timers(self, now: int) -> None:
@@ -123,10 +123,10 @@ class GroupCoordinator:
         self.streams.failures.clear()
 
     def load(self, home: int, batches: Iterable[memoryview], now: int) -> None:
-        """Load the groups and the committed offsets from the `batches` of the partition `home` of __consumer_offsets. Raises
-        ProtocolError.
+        """Load the groups and the committed offsets from `batches`, which are the batches in the partition `home` of
+        __consumer_offsets. Raises ProtocolError.
 
-        If the clock was moved forward before a restart, the records have later times than `now`. These times become `now`.
+        If the clock was moved forward before a restart, the records have later times than `now`. These times are set to `now`.
         """
         loaded = GroupLog(home, self.offsets, self.changes)
         for batch in batches:
@@ -279,8 +279,8 @@ class GroupCoordinator:
         return None if changed else until
 
     def _forget(self, group: AnyGroup, now: int, before: Sequence[CoordinatorRecord] = ()) -> ErrorCode:
-        """Write the records `before` and then the group's tombstones, and delete the group. If the write fails, the group
-        stays."""
+        """Write the records in `before`, then write the group's tombstones, then delete the group. If the write fails, the
+        group stays."""
         error = self._registry.log(group.group_id, [*before, *group.tombstones()], now)
         if not error:
             del self.groups[group.group_id]

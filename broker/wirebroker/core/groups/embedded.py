@@ -14,8 +14,8 @@ from kafkawire.messages.consumer_protocol_assignment import ConsumerProtocolAssi
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 
 NEWEST = 3
-"""The newest version that the coordinator can read. As in Kafka, the coordinator reads a message of a later version as if the
-message had this version."""
+"""The newest version that the coordinator can read. As in Kafka, the coordinator reads a message of a later version in the same
+way as a message of this version."""
 
 
 def version_of(raw: bytes) -> int:

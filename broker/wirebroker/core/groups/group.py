@@ -88,17 +88,17 @@ class AnyGroup(ABC):
 
     @abstractmethod
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
-        """Returns the error if the client `by` must not commit offsets of these partitions, or NONE. `version` is the version
+        """Returns the error if the client `by` must not commit offsets of these partitions, else NONE. `version` is the version
         of the OffsetCommit request, or None for a transactional commit.
         """
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Returns the error if a client must not see the group's offsets, or NONE."""
+        """Returns the error if a client must not see the group's offsets, else NONE."""
         return ErrorCode.NONE
 
     def deletion_error(self) -> ErrorCode:
-        """Returns the error if offsets of the group must not be deleted, or NONE. The offsets of a subscribed topic must not be
-        deleted. If the coordinator cannot read the members' subscriptions, every topic may be subscribed, so an error is
+        """Returns the error if offsets of the group must not be deleted, else NONE. The offsets of a subscribed topic must not
+        be deleted. If the coordinator cannot read the members' subscriptions, every topic may be subscribed, so an error is
         returned."""
         return ErrorCode.NONE
 

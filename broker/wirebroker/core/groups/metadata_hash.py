@@ -29,8 +29,8 @@ _LANES = struct.Struct("<8Q")
 
 
 def metadata_hash(facts: Mapping[str, tuple[bytes, int]], cluster: Cluster) -> int:
-    """Returns the hash of topics, or 0 without topics. `facts` has the id and the number of partitions of each topic, by
-    name."""
+    """Returns the hash of topics, or 0 if there are no topics. `facts` has the id and the number of partitions of each topic,
+    by name."""
     if not facts:
         return 0
     hashes = [_topic_hash(name, *facts[name], _racks(name, cluster)) for name in sorted(facts)]
@@ -59,7 +59,7 @@ def _rack(rack: str) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    """Returns a text in the form that hash4j hashes: the UTF-16 code units, and their number."""
+    """Returns a text as the bytes that hash4j hashes: the UTF-16 code units, and then their number."""
     units = text.encode("utf-16-le", "surrogatepass")
     return units + struct.pack("<i", len(units) // 2)
 

@@ -36,7 +36,7 @@ SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
 TopicFacts = Mapping[str, tuple[bytes, int]]
 """For each subscribed topic that exists: the topic id and the number of partitions."""
 CHANGED: TopicFacts = {"": (bytes(16), 0)}
-"""Stands for facts that have changed. No real facts are equal to this value, because no topic has an empty name."""
+"""A placeholder for facts that have changed. Real facts are never equal to this value, because no topic has an empty name."""
 
 
 def topic_facts(names: Iterable[str], topics: Mapping[str, Topic]) -> dict[str, tuple[bytes, int]]:
@@ -87,12 +87,12 @@ class ModernMember(Struct, frozen=True):
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def moved(self, epoch: int, state: MemberState, assigned: Any, revoking: Any) -> Self:
-        """Returns the member with this epoch, state and assignment. The present epoch of the member becomes its previous
-        epoch."""
+        """Returns a copy of the member that has this epoch, state and assignment. The copy's previous epoch is the member's
+        present epoch."""
         return replace(self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
 
     def away(self) -> Self:
-        """Returns this static member as a member that has left temporarily."""
+        """Returns a copy of this static member that is marked as having left temporarily."""
         return replace(self, epoch=LEAVES_FOR_A_WHILE)
 
     def has_metadata_of(self, other: ModernMember) -> bool:
@@ -106,8 +106,8 @@ class ModernMember(Struct, frozen=True):
 
 
 ASSIGNMENT = ("epoch", "previous_epoch", "state", "assigned", "revoking")
-"""The fields in the record of a member's epochs and assignment. All other fields are sent by the member and have a record of
-their own."""
+"""The fields in the record of a member's epochs and assignment. The member sends all other fields; they are in another
+record."""
 
 
 def _same(one: ModernMember, other: ModernMember, names: Iterable[str]) -> bool:
@@ -167,7 +167,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
     def static_member(self, instance_id: str | None) -> M | None:
         """Returns the member with this group.instance.id.
 
-        Before 4.4, a member that changed its group.instance.id is also found under the old id.
+        Before 4.4, if a member has changed its group.instance.id, the member is also found by its old id.
         """
         return self.members.get(self.static_members.get(instance_id, "")) if instance_id is not None else None
 
@@ -194,7 +194,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         return {each: given for each, given in made.items() if each not in held or not self.same_target(given, held[each])}
 
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
-        """Returns the error if a member must not commit offsets of these partitions, or NONE.
+        """Returns the error if a member must not commit offsets of these partitions, else NONE.
 
         A commit with an old epoch is accepted for partitions that the member has owned since that epoch, because the response
         with the new epoch may still be in flight.
@@ -223,7 +223,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         return None
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Returns the error if a client must not see the group's offsets, or NONE. A client without a member id may see the
+        """Returns the error if a client must not see the group's offsets, else NONE. A client without a member id may see the
         offsets."""
         if member_id is None:
             return ErrorCode.NONE if epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka's code fails on the null id

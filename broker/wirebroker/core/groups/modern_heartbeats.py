@@ -42,7 +42,7 @@ from wirebroker.core.releases import Release
 from wirebroker.core.releases.changes import ByRelease, since
 
 FOLLOWS_EMPTIED_GROUPS = since("4.4", "the first member of an emptied group gets partitions at once")
-"""When the last member leaves, the epoch of the (now empty) assignment becomes the group's epoch."""
+"""When the last member leaves, the epoch of the assignment (now empty) is also set to the group's new epoch."""
 READMITS_STATIC_MEMBERS = since("4.4", "a static member can rejoin a consumer group that is full")
 FIRST_EPOCH = ByRelease(0).then("4.3", 1, "a new consumer, share or streams group begins with epoch 1")
 
@@ -75,7 +75,7 @@ class Step(Struct, Generic[G, M], kw_only=True):
     replaces: str | None = None
     """The member id of the static member that the member replaces, or None."""
     targets: Mapping[str, Any] | None = None
-    """The new target assignments of all members, or None if the step does not compute them again."""
+    """The new target assignments of all members, or None if the step computes no target assignments."""
     moved: bool = False
     """Tells whether the step changed the member's assignment or epoch."""
 
@@ -98,8 +98,8 @@ class Step(Struct, Generic[G, M], kw_only=True):
         return group.changed(self.targets or {}, held)
 
     def records(self, targets: Mapping[str, Any], cluster: Cluster, now: int) -> Iterator[CoordinatorRecord | None]:
-        """Yields the records of the step in Kafka's order. A None among them ends a slice. `targets` are the target
-        assignments that the step changes."""
+        """Yields the records of the step in Kafka's order. Yields None where a slice ends. `targets` are the target assignments
+        that the step changes."""
         group, new, log = self.group, self.new, self.group.log
         known = group.members.get(new.member_id)
         if self.replaces not in (None, new.member_id):
@@ -153,7 +153,7 @@ class ModernGroups(ABC, Generic[G, M]):
     """The groups of one type."""
 
     replaces_classic: ClassVar[bool] = True
-    """Tells whether a new group may replace a classic group without members."""
+    """Tells whether a new group may replace a classic group that has no members."""
 
     def __init__(self, registry: Registry, kind: type[G]) -> None:
         """`kind` is the class of the groups."""
@@ -266,8 +266,8 @@ class ModernGroups(ABC, Generic[G, M]):
         return bool(group.assigned_at and interval and now < group.assigned_at + interval)
 
     def compute_target(self, step: Step[G, M], now: int) -> Generator[None, Any, tuple[int, Any]]:
-        """Returns the epoch of the target assignment, and the member's target assignment. If the group's epoch has risen, the
-        method computes the target assignments of all members again, but at most once in each assignment interval.
+        """Returns two values: the epoch of the target assignment, and the member's target assignment. If the group's epoch has
+        risen, the method computes the target assignments of all members again, but at most once in each assignment interval.
         """
         group = step.group
         if group.assignment_epoch >= step.epoch or self.too_soon(group, now):
@@ -331,8 +331,8 @@ class ModernGroups(ABC, Generic[G, M]):
         self.fence_at(group, REBALANCE, member.member_id, now + member.rebalance_timeout, member.epoch)
 
     def fence_at(self, group: G, kind: str, member_id: str, when: int, epoch: int | None = None) -> None:
-        """Remove a member at `when` (ms since the epoch), unless the member has left before. With `epoch`, remove the member
-        only if it is still at this epoch. If the removal cannot be written to the log, try again later.
+        """Remove a member at `when` (ms since the epoch), unless the member has left before. If `epoch` is given, remove the
+        member only if it is still at this epoch. If the removal cannot be written to the log, try again later.
         """
 
         def expire(now: int) -> None:
@@ -373,8 +373,8 @@ class ModernGroups(ABC, Generic[G, M]):
         self, group: G, leaving: Sequence[M], facts: TopicFacts, more: Sequence[CoordinatorRecord], now: int
     ) -> ErrorCode:
         """Remove these members. Raise the group's epoch, so that the next heartbeat computes a new target assignment. `facts`
-        are the topics to which the remaining members subscribe. `more` are the tombstones of other state that is removed with
-        these members.
+        are the topics to which the remaining members subscribe. `more` has the tombstones of other state that is removed
+        together with these members.
 
         If the records cannot be written, no member is removed, and the error for the client is returned.
         """
@@ -428,7 +428,7 @@ def unknown_member(group: ModernGroup[Any, Any], member_id: str) -> Refusal:
 def instance_gone(group: ModernGroup[Any, Any], instance_id: str) -> Refusal | None:
     """Returns a refusal if this group.instance.id belongs to a member that has left.
 
-    A member that changes its group.instance.id and then leaves can leave the old id behind.
+    If a member changes its group.instance.id and then leaves, the group may still have the old id.
     """
     member_id = group.static_members.get(instance_id)
     return None if member_id is None or member_id in group.members else unknown_member(group, member_id)

@@ -42,12 +42,11 @@ class OffsetManager:
     def error(
         self, group_id: str, by: Committer, version: int | None, now: int, where: Iterable[tuple[bytes, int]] = ()
     ) -> ErrorCode:
-        """Returns the error if the client `by` must not commit offsets, or NONE. A client that is not a member may commit to an
-        unknown group: the commit creates the group.
+        """Returns the error if the client `by` must not commit offsets, else NONE. A client that is not a member may commit to
+        an unknown group: the commit creates the group.
 
         `version` is the version of OffsetCommit, or None for a transactional commit. The error for an unknown group depends on
-        `version`. `where` are the partitions (topic id, index). These partitions are checked if a member commits with an old
-        epoch.
+        `version`. `where` has the partitions (topic id, index), which are checked only if a member commits with an old epoch.
         """
         if by.generation < 0:
             self.begin_early(group_id, now)
@@ -64,14 +63,14 @@ class OffsetManager:
         return group.commit_error(by, version, partitions, now)
 
     def fetch_error(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
-        """Returns the error if a client must not see the offsets of a group, or NONE. Every client may see the offsets of a
+        """Returns the error if a client must not see the offsets of a group, else NONE. Every client may see the offsets of a
         classic group."""
         group = self._registry.groups.get(group_id)
         return group.fetch_error(member_id, epoch) if group is not None else ErrorCode.NONE
 
     def deletion_error(self, group_id: str) -> ErrorCode:
-        """Returns the error if offsets of this group must not be deleted, or NONE. If the coordinator cannot read the members'
-        subscriptions, returns an error, too."""
+        """Returns the error if offsets of this group must not be deleted, else NONE. If the coordinator cannot read the
+        members' subscriptions, returns an error, too."""
         group = self._registry.groups.get(group_id)
         return group.deletion_error() if group is not None else ErrorCode.GROUP_ID_NOT_FOUND
 
@@ -112,7 +111,7 @@ class OffsetManager:
         return ErrorCode.NONE
 
     def begin_early(self, group_id: str, now: int) -> None:
-        """Create a group without members, but only in releases that create the group before they check the commit."""
+        """Create a group without members if the release creates the group before it checks the commit."""
         if not REFUSES_EARLY.of(self._cluster.configs.release):
             self._begin(group_id, now)
 

@@ -14,8 +14,8 @@ class Committed(NamedTuple):
     """A committed offset; `leader_epoch` is −1 if the client sent no leader epoch.
 
     `time` is the time of the commit. `expires` is the expiration time, if the client has sent a retention time. Both times are
-    in ms since the epoch. `recorded_at` is the offset of the commit's record in __consumer_offsets: of two commits, the commit
-    with the later record is valid.
+    in ms since the epoch. `recorded_at` is the offset of the commit's record in __consumer_offsets: the commit with the latest
+    record is valid.
     """
 
     offset: int
@@ -58,11 +58,12 @@ class OffsetStore:
         return self._groups.get(group_id, {})
 
     def all_of(self, group_id: str) -> list[TopicPartition]:
-        """Returns the partitions for which the group has an offset, committed or in an open transaction."""
+        """Returns the partitions for which the group has an offset. Offsets in open transactions count, too."""
         return list(dict.fromkeys([*self.of(group_id), *(where for where, _ in self.pending_of(group_id))]))
 
     def recorded_at(self, group_id: str, where: TopicPartition) -> int:
-        """Returns the offset in __consumer_offsets of the latest commit for this partition, also in open transactions."""
+        """Returns the offset at which __consumer_offsets has the latest commit for this partition. Commits in open transactions
+        count, too."""
         pending = (committed.recorded_at for found, committed in self.pending_of(group_id) if found == where)
         return max(self.of(group_id).get(where, NOTHING).recorded_at, *pending, -1)
 
@@ -71,8 +72,8 @@ class OffsetStore:
         return where in self.of(group_id) or self.waits(group_id, where)
 
     def delete(self, group_id: str, where: TopicPartition) -> bool:
-        """Forget the group's offset for this partition, also in open transactions. Returns whether the group had an offset for
-        this partition."""
+        """Forget the group's offsets for this partition, including offsets in open transactions. Returns whether the group had
+        an offset for this partition."""
         held = self._groups.get(group_id, {})
         found = held.pop(where, None) is not None
         if not held:

@@ -69,7 +69,8 @@ class Registry:
         return abs_hash(group_id) % self.cluster.configs.integer("offsets.topic.num.partitions") if index is None else index
 
     def log(self, group_id: str, records: Iterable[CoordinatorRecord | None], now: int) -> ErrorCode:
-        """Append records to __consumer_offsets: either all or none. Returns NONE, or the error for the client.
+        """Append records to __consumer_offsets. Either all records are appended, or none. Returns NONE, or the error for the
+        client.
 
         As in Kafka, the error is UNKNOWN_SERVER_ERROR if an id is longer than a record can hold.
         """
@@ -78,7 +79,7 @@ class Registry:
     def log_in_slices(
         self, group_id: str, records: Iterable[CoordinatorRecord | None], now: int
     ) -> Generator[None, Any, ErrorCode]:
-        """Does the same as `log`, but in slices. A None among the records ends a slice. All records are encoded before the
+        """Does the same as `log`, but in slices. A slice ends where `records` contains None. All records are encoded before the
         first record is written."""
         pause = weighted_pauses(BYTES)
         encoded = []
@@ -96,7 +97,8 @@ class Registry:
         return self.append(group_id, batch, now)[1]
 
     def append(self, group_id: str, batch: bytes, now: int, verified: bool = False) -> tuple[int, ErrorCode]:
-        """Append a batch to __consumer_offsets. Returns the batch's base offset, and NONE or the error for the client."""
+        """Append a batch to __consumer_offsets. Returns two values: the batch's base offset, and the error for the client (NONE
+        if there is no error)."""
         log = self.cluster.partition(GROUP_TOPIC, self.home(group_id))
         if log is None or not batch:
             return -1, ErrorCode.NONE
@@ -105,8 +107,8 @@ class Registry:
 
 
 def encoded_batch(records: Iterable[tuple[bytes, bytes | None]], now: int, producer: tuple[int, int] | None = None) -> bytes:
-    """Returns one batch of records, given as their encoded keys and values. `producer` is the id and epoch of the producer
-    whose transaction contains the records.
+    """Returns one batch with these records. Each record is given as its encoded key and its encoded value. `producer` is the id
+    and epoch of the producer whose transaction contains the records.
 
     As in Kafka's CoordinatorRuntime, the batch has the base sequence 0, even if it is not the producer's first batch.
     """

@@ -30,7 +30,7 @@ Protocols = Sequence[tuple[str, bytes]]
 
 
 class JoinRequest(NamedTuple):
-    """A JoinGroup request at the broker `node_id`. Timeouts are in ms."""
+    """A JoinGroup request that the broker `node_id` has received. Timeouts are in ms."""
 
     node_id: int
     group_id: str

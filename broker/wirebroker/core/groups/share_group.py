@@ -39,8 +39,8 @@ class ShareMember(ModernMember, frozen=True):
 
 
 class Prepared(NamedTuple):
-    """Share partitions of one topic. The initialization of their states has begun, or is complete. It began at `time`, in ms
-    since the epoch."""
+    """Share partitions of one topic. The initialization of their states has begun, or is complete; it began at `time` (ms since
+    the epoch)."""
 
     name: str
     partitions: frozenset[int]
@@ -155,8 +155,8 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
             self.preparation = replace(self.preparation, initializing=moved)
 
     def subscriptions(self, changed: ShareMember | None = None, without: Iterable[str] = ()) -> Counter[str]:
-        """Returns the number of subscribers of each topic after the member `changed` is replaced, or after the members
-        `without` are removed."""
+        """Returns the number of subscribers of each topic as it will be when `changed` replaces the member with the same id,
+        and the members in `without` are removed."""
         members = {member_id: each for member_id, each in self.members.items() if member_id not in without}
         if changed is not None:
             members[changed.member_id] = changed

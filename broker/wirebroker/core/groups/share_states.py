@@ -72,7 +72,7 @@ class ShareStates:
         """Initialize the states of share partitions, in slices. `starts` has the start offset of each share partition, by topic
         id and index. Returns the refusals by partition, or one refusal for all partitions.
 
-        A topic without partitions remains in preparation, as in Kafka: it has no state whose initialization could end.
+        As in Kafka, a topic without partitions stays in `initializing`: it has no state whose initialization could end.
         """
 
         def begin(held: Preparation) -> Preparation:
@@ -181,8 +181,8 @@ class ShareStates:
         return refused | {(names[topic_id], index): why for (topic_id, index), why in made.items()}
 
     def delete_offsets(self, group_id: str, names: Sequence[str], now: int) -> Generator[None, Any, Deleted | Refusal]:
-        """Delete the state of these topics for a group that has no members, in slices. Returns each topic's name, its id, and a
-        refusal or None."""
+        """Delete the state of these topics for a group that has no members, in slices. For each topic, returns its name, its
+        id, and the refusal (None if there is no refusal)."""
         group = self._groups.find(group_id)
         if isinstance(group, Refusal):
             return group
@@ -268,8 +268,8 @@ def _joined(one: Mapping[bytes, Prepared], other: Mapping[bytes, Prepared]) -> d
 
 
 def _initialized(held: Preparation, ended: Mapping[bytes, Prepared], done: Mapping[bytes, Prepared]) -> Preparation:
-    """The initialization of the partitions in `ended` has ended, and the partitions in `done` are initialized. Returns `held`
-    after this change."""
+    """Returns `held` with two changes: the initialization of the partitions in `ended` has ended, and the partitions in `done`
+    are initialized."""
     left = {}
     for topic_id, each in held.initializing.items():
         known = ended.get(topic_id)

@@ -2,8 +2,8 @@
 runs in slices.
 
 As far as possible, each partition gets the same number of members, each member gets the same number of partitions, and members
-keep their partitions. The assignor computes the same assignment as Kafka, if the former assignment is the same. For this the
-assignor imitates the order of Java's hash tables.
+keep their partitions. The assignor computes the same assignment as Kafka, if the former assignment is the same. For this
+purpose, the assignor imitates the order of Java's hash tables.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ class _Balance:
         self._pause = weighted_pauses()
 
     def balance(self) -> Generator[None, Any, None]:
-        """Take partitions from members that have too many partitions, and members from partitions that have too many members.
-        Then assign partitions to the members that have too few partitions."""
+        """First remove partitions from members that have too many partitions. Then remove members from partitions that have too
+        many members. Finally assign partitions to the members that have too few partitions."""
         for member, held in enumerate(self._given):
             gone = self._in_order(held, buckets_for(len(held)))[: max(len(held) - self._wanted[member], 0)]
             for place in gone:

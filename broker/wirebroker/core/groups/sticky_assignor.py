@@ -1,8 +1,8 @@
 """The assignor of streams groups, in slices (Kafka's StickyTaskAssignor).
 
-An active task is assigned to the member that had the task or, if that is not possible, to a member that had the standby task.
-Otherwise the task is assigned to the process with the least load. Standby tasks are assigned by the same preferences, but never
-to a process that already has the task. Quotas keep the members' numbers of tasks about equal.
+An active task is assigned to the member that had the task or, if that is not possible, to a member that had the task as a
+standby task. Otherwise the task is assigned to the process with the least load. Standby tasks are assigned by the same
+preferences, but never to a process that already has the task. Quotas keep the members' numbers of tasks about equal.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class _Process:
 
 
 class _Quota:
-    """The largest number of tasks that each member may get so that the tasks are spread evenly. The number is adjusted when
-    members become full."""
+    """A member may get at most this number of tasks, so that the tasks are spread evenly. The number is computed again whenever
+    a member has got this many tasks."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks, self._members = tasks, members
@@ -119,7 +119,7 @@ class _Assignment:
                 if task not in had.standby:
                     candidates.setdefault(task, []).append((True, -offset, member_id))
             self.given[member_id] = ({}, {})
-        for task, found in candidates.items():  # first the members with the standby task, then by offset
+        for task, found in candidates.items():  # first the members that had the standby task, then by offset
             self._was_standby[task] = [each[-1] for each in sorted(found, key=lambda each: each[:2])]
 
     def _grow(self) -> None:
@@ -191,7 +191,7 @@ class _Assignment:
         return best if task is None or task not in self._process_of[first].tasks else None
 
     def assign_standby(self) -> Generator[None, Any, None]:
-        """Assign the standby tasks. A task gets fewer replicas if all processes already have the task."""
+        """Assign the standby tasks. A task gets fewer standby tasks than configured if all processes already have the task."""
         left: list[tuple[TaskId, int]] = []
         tasks = sorted(self._tasks(each for each in self._work if each.stateful), key=lambda task: task[::-1], reverse=True)
         for task in tasks:
@@ -233,8 +233,8 @@ def sticky(
     members: Sequence[Assignable], work: Sequence[Work], standbys: int, *, is_newest: bool
 ) -> Generator[None, Any, Mapping[str, Tasks]]:
     """Returns the target assignment of each member. `members` are in the order of Kafka's hash table, and `work` is in the
-    order of the subtopologies' ids. With `is_newest`, the assignor follows Kafka 4.4: members whose process already has a
-    standby task are not considered for this task."""
+    order of the subtopologies' ids. With `is_newest`, the assignor follows Kafka 4.4: for a standby task, the assignor leaves
+    out members whose process already has the task."""
     if not members:
         return {}
     made = _Assignment(members, work, standbys, is_newest)

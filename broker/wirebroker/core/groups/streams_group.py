@@ -29,8 +29,8 @@ TaskOffsets = tuple[Some, Some]
 
 
 class Asked(NamedTuple):
-    """The number of times that the broker has asked for a description of this epoch's topology, and the time at which it may
-    ask again."""
+    """How many times the broker has asked for a description of the topology of this epoch, and the time at which it may ask
+    again."""
 
     epoch: int
     times: int
@@ -55,7 +55,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         self.configured_at = 0
         """The end offset of the group's partition of __consumer_offsets when the topology was configured."""
         self.shown_before: Configured | None = None
-        """The configured topology that StreamsGroupDescribe showed before `configured` was configured."""
+        """The configured topology that StreamsGroupDescribe showed before `configured` got its present value."""
         self.valid_topology_epoch = 0
         """The epoch of the topology when the group's epoch last rose; −1 if the topology was not ready then."""
         self.configs: Mapping[str, str] = {}
@@ -90,7 +90,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
 
     @property
     def holders(self) -> Holders:
-        """The processes that have each task."""
+        """The functions that find the processes that have a given task."""
         standby, warmup = self._others
         return Holders(self._active.get, lambda task: standby.get(task, ()), lambda task: warmup.get(task, ()))
 
@@ -99,7 +99,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         return () if self.topology is None else self.topology.required
 
     def subscribes(self, topic: str) -> bool:
-        """Tells whether the group has members and a topology that reads the topic."""
+        """Tells whether the group has members, and its topology reads the topic."""
         return bool(self.members) and self.topology is not None and topic in self.topology.reader_of
 
     def has_since(self, member: StreamsMember, where: Where) -> int | None:

@@ -25,7 +25,7 @@ from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases.changes import since
 
 FULL_STREAMS_GROUPS = since("4.4", "streams groups have static members and task offsets", "KIP-1071")
-"""From this release on, a member also keeps a task while the task's kind changes."""
+"""From this release on, a member can also keep a task while the task becomes a task of another kind."""
 
 DELAY = "delay"
 MOST_ERRORS = 1000
@@ -107,8 +107,8 @@ class CreationErrors:
             self._held[topic] = (why, now + 2 * self._interval(group_id))
 
     def of(self, topics: Iterable[str], now: int) -> dict[str, str]:
-        """Returns the reason why the recent creation of a topic failed, by topic. Topics whose creation did not fail are left
-        out."""
+        """Returns, by topic, the reason why the topic's creation has recently failed. Leaves out topics whose creation has not
+        failed."""
         return {name: self._held[name][0] for name in topics if name in self._held and self._held[name][1] > now}
 
 
@@ -200,7 +200,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
     def _with_offsets(
         self, result: StreamsHeartbeatResult, requested: StreamsHeartbeat, step: StreamsStep, now: int
     ) -> StreamsHeartbeatResult:
-        """Returns the result with the additional fields of Kafka 4.4."""
+        """Returns a copy of the result that has the additional fields of Kafka 4.4."""
         group, told = step.group, list(result.told)
         tags = [each for each in step.configs.get(TAGS, "").split(",") if each]
         missing = [each for each in tags if each not in step.new.tags]
@@ -277,7 +277,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
         return step
 
     def _member(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> tuple[StreamsMember, str | None] | Refusal:
-        """Returns the member that sent a heartbeat, and the id of the static member that this member replaces, or None."""
+        """Returns two values: the member that sent a heartbeat, and the id of the static member that it replaces (None if it
+        replaces no member)."""
         joins = request.member_epoch == 0
         known = request.member_id if FULL_STREAMS_GROUPS.of(self.release) else ""
         if joins and (full := self.is_full(group, known, request.instance_id)):
@@ -306,8 +307,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
     # Targets
 
     def _target(self, step: StreamsStep, delayed: bool, now: int) -> Generator[None, Any, tuple[int, Tasks]]:
-        """Returns the epoch of the target assignment and the member's target assignment. If it is too early to assign tasks,
-        the status ASSIGNMENT_DELAYED is added to the step."""
+        """Returns two values: the epoch of the target assignment, and the member's target assignment. If it is too early to
+        assign tasks, the status ASSIGNMENT_DELAYED is added to the step."""
         group, why = step.group, "initial rebalance delay"
         epoch, target = max(1, group.assignment_epoch), NOTHING
         if not delayed:
@@ -498,8 +499,8 @@ def _take_offsets(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) ->
 
 
 def _updated(member: StreamsMember, requested: StreamsHeartbeat, full: bool) -> StreamsMember | None:
-    """Returns the member with the fields of this request. Returns None if the request has a tag twice, because Kafka's code
-    fails in this case. With `full`, a member that joins without an endpoint loses its earlier endpoint."""
+    """Returns a copy of the member that has the new values from this request. Returns None if the request has a tag twice,
+    because Kafka's code fails in this case. With `full`, a member that joins without an endpoint loses its earlier endpoint."""
     request = requested.request
     tags = member.tags
     if request.client_tags is not None:
@@ -537,8 +538,8 @@ def _topology(group: StreamsGroup, sent: Topology | Misfit | None) -> Topology |
 
 
 def _unknown_tasks(request: StreamsGroupHeartbeatRequest, configured: Configured) -> Refusal | None:
-    """Returns a refusal if the member claims tasks that do not exist, else None. While the topology is not ready, returns None
-    as well."""
+    """Returns a refusal if the member claims tasks that do not exist, else None. Also returns None while the topology is not
+    ready."""
     if configured.told is not None or configured.subtopologies is None:
         return None
     for claimed in (request.active_tasks, request.standby_tasks, request.warmup_tasks):

@@ -21,7 +21,8 @@ from wirebroker.core.groups.streams_member import Some, StreamsMember, Tasks
 from wirebroker.core.groups.streams_topology import Topology
 
 STATES = {MemberState.STABLE: 1, MemberState.UNREVOKED: 2, MemberState.UNRELEASED: 3}
-"""The numbers of a member's states in the records. These numbers differ from the numbers in the records of consumer groups."""
+"""For each state of a member, its number in the records. These numbers differ from the numbers in the records of consumer
+groups."""
 _STATES_READ = {number: state for state, number in STATES.items()}
 T = TypeVar("T", current.TaskIds, target.TaskIds)
 
@@ -122,7 +123,7 @@ def topology_record(group_id: str, held: Topology) -> CoordinatorRecord:
 
 
 def epoch_fields(valid_topology_epoch: int, configs: Mapping[str, str]) -> dict[str, Any]:
-    """Returns those fields of a group's epoch that only streams groups have."""
+    """Returns those fields in the record of a group's epoch that only streams groups have."""
     held = [group_metadata.LastAssignmentConfig(key=key, value=configured) for key, configured in sorted(configs.items())]
     return {"validated_topology_epoch": valid_topology_epoch, "last_assignment_configs": held}
 

@@ -94,7 +94,8 @@ class _Difference(NamedTuple):
 def reconcile(
     member: StreamsMember, epoch: int, target: Tasks, holders: Holders, claimed: Tasks | None, converts: bool
 ) -> StreamsMember:
-    """Returns the member after one step towards the target assignment of this epoch, or the same member if it must wait.
+    """Returns the member as it is after one step towards the target assignment of this epoch, or the unchanged member if it
+    must wait.
 
     `converts` tells whether a member can keep a task while the kind of the task changes, as in Kafka 4.4 and later.
     """
@@ -129,8 +130,8 @@ def reconcile(
 
 
 def _convert(held: Tasks, wanted: Some, parts: Sequence[_Difference], claimed: Tasks | None) -> None:
-    """Adjust `parts` (the member's kept, given up and new tasks) for each new task that the member already has as another kind
-    of task."""
+    """Adjust `parts` (the tasks that the member keeps, gives up and gets) for each task that the member already has, but as a
+    task of another kind."""
     active, *replicas = parts
     standby, warmup = replicas
     for task in held.active:

@@ -96,7 +96,7 @@ class Topology:
         self.subtopologies = {key: by_id[key] for key in hash_order(by_id, java_hash, buckets_for(len(by_id)))}
         """The subtopologies by id, in the order of Java's hash table."""
         self.reader_of: dict[str, str] = {}
-        """The id of the subtopology that reads each topic."""
+        """For each topic, the id of the subtopology that reads it."""
         for key, each in self.subtopologies.items():
             self.reader_of |= dict.fromkeys([*each.source_topics, *_names(each.repartition_source_topics)], key)
         self.required = set_of_names(
@@ -115,7 +115,7 @@ class Topology:
 
 
 def topics_of(topology: Any) -> list[str]:
-    """Returns all topics in the topology of a request or a response, without duplicates."""
+    """Returns the names of all topics in the topology of a request or a response, without duplicates."""
     found: dict[str, None] = {}
     for each in topology.subtopologies or ():
         found |= dict.fromkeys([*each.source_topics, *each.repartition_sink_topics])
@@ -175,7 +175,8 @@ def configure(topology: Topology, existing: Counts) -> Generator[None, Any, Conf
 
 
 def _copartitioned(subtopology: Subtopology) -> list[set[str]]:
-    """Returns the groups of topics that must be co-partitioned: all topics of a group must have equally many partitions."""
+    """Returns the groups of topics that must be co-partitioned: all topics of a group must have the same number of
+    partitions."""
     sources, repartitioned = subtopology.source_topics, _names(subtopology.repartition_source_topics)
     found = []
     for group in subtopology.copartition_groups:

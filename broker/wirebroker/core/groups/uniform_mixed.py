@@ -1,8 +1,8 @@
 """The uniform assignor for members with different subscriptions (Kafka's UniformHeterogeneousAssignmentBuilder).
 
 Every member keeps its partitions of the topics to which it still subscribes. Each partition without an owner goes to the
-subscriber with the fewest partitions. Then partitions move, topic by topic, from members with many partitions to members with
-few, until the balance no longer improves.
+subscriber with the fewest partitions. Then partitions are moved, topic by topic, from members with many partitions to members
+with few partitions, until the balance no longer improves.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Balancer:
 
     @property
     def balanced(self) -> bool:
-        """Tells whether the largest and the smallest number of partitions of a member differ by at most one."""
+        """Tells whether the numbers of partitions of any two members differ by at most one."""
         return self._most_size - self._least_size <= 1
 
     def least(self) -> int:
@@ -87,7 +87,7 @@ class _Balancer:
         return self._order[self._next_most + 1]
 
     def exclude(self) -> None:
-        """Leave out the member that `most` returned last, because it has no partition of the topic to give up."""
+        """Leave out the member that `most` returned last: it can give up no partition of the topic."""
         order, at, last = self._order, self._next_most + 1, self._most_end - 1
         order[at], order[last] = order[last], order[at]
         self._most_end -= 1
