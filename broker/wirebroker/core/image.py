@@ -1,6 +1,6 @@
 """Saves and restores a cluster's state: the metadata as an image, and the coordinators' state from the coordinators' topics.
 
-A data directory and a snapshot contain the image and the logs, but not the state that coordinators have in memory.
+A data directory and a snapshot contain the image and the logs. They do not contain the state that coordinators have in memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Java's hashes, and the iteration order of its hash tables.
 
 Kafka iterates over hash tables, so the iteration order decides assignments, and the order of the entries in many responses.
-This module computes the order of java.util.HashMap, whose tables only grow, and the order of Kafka's own TimelineHashMap.
+This module computes two orders: the order of java.util.HashMap (its tables only grow), and the order of Kafka's own
+TimelineHashMap.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def java_hash(text: str) -> int:
 
 
 def _hash(text: str) -> int:
-    """Sum the code units, each times a power of 31, block by block, because one `sum` of a block is faster than a loop in
-    Python."""
+    """Multiply each code unit by a power of 31, and add up the products, block by block. One `sum` of a block is faster than a
+    loop in Python."""
     units = array("H", text.encode("utf-16-le" if sys.byteorder == "little" else "utf-16-be", "surrogatepass"))
     value: int = 0
     if len(units) <= _BLOCK:
@@ -134,7 +135,7 @@ def set_of_names(names: Iterable[str]) -> list[str]:
 
 
 def topic_ids(names: Iterable[str], topics: Mapping[str, Topic]) -> Generator[None, Any, list[bytes]]:
-    """Returns the ids of the existing topics among these names, in the order of a HashSet of the names. Runs in slices."""
+    """Returns the ids of those topics in `names` that exist, in the order of a HashSet of the names. Runs in slices."""
     in_turn, pause = sorted(names), pauses(TOPICS)
     for name in in_turn:
         java_hash(name)  # `java_hash` remembers the result

@@ -34,9 +34,10 @@ class LeaderEpochs:
         return next((epoch for epoch, start in reversed(self.starts) if start <= offset), self.starts[0][0])
 
     def end_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Returns the largest known epoch that is at most `epoch`, and its end offset.
+        """Returns two values: the largest known epoch that is at most `epoch`, and its end offset.
 
-        If `epoch` is lower than all known epochs, returns `epoch` and the offset at which the first known epoch begins.
+        If `epoch` is lower than all known epochs, the two values are `epoch` and the offset at which the first known epoch
+        begins.
         """
         end = log_end_offset
         for known, start in reversed(self.starts):

@@ -1,4 +1,4 @@
-"""The check that a request reached the right broker, with the right leader epoch (KIP-320)."""
+"""Checks that a request has reached the right broker and has the right leader epoch (KIP-320)."""
 
 from __future__ import annotations
 

@@ -27,14 +27,14 @@ Move = Callable[["Partition", int, str], None]
 
 
 class LogDirs:
-    """The log directories of each broker, and the directory of each replica. The replicas of a broker with only one directory
+    """The log directories of each broker, and the directory of each replica. If a broker has only one directory, its replicas
     are not listed."""
 
     def __init__(
         self, configs: BrokerConfigs, stored: Mapping[int, Sequence[str]] | None = None,
         ids: Mapping[int, bytes] | None = None,
     ) -> None:  # fmt: skip
-        """If the data is on disk, `stored` has the directories of each broker, and `ids` has the id of each broker's first
+        """If the data is on disk: `stored` has the directories of each broker, and `ids` has the id of each broker's first
         directory. Raises ConfigError."""
         self._configs = configs
         self.ids = ids or {}
@@ -42,7 +42,7 @@ class LogDirs:
         names = _listed(configs.text("log.dirs") or configs.text("log.dir"))
         self._named = tuple(dict.fromkeys(map(_absolute, names)))
         self._held: Counter[tuple[int, str]] = Counter()
-        """The number of replicas by broker and directory."""
+        """For each directory of each broker, the number of replicas."""
         self._preferred: dict[tuple[int, Where], str] = {}
         """The directories that AlterReplicaLogDirs chose for replicas that do not exist yet. A restart forgets these
         directories."""
@@ -78,7 +78,7 @@ class LogDirs:
         return self.paths(node_id) if ALL in names else names
 
     def takes_replicas(self, node_id: int) -> bool:
-        """Tells whether this broker has a directory that is not cordoned, and so accepts new replicas."""
+        """Tells whether this broker accepts new replicas: at least one of its directories is not cordoned."""
         cordoned = self.cordoned(node_id)
         return not cordoned or any(path not in cordoned for path in self.paths(node_id))
 
@@ -98,8 +98,8 @@ class LogDirs:
     # New replicas
 
     def planned(self, topic: str, replicas: Mapping[int, Sequence[int]]) -> dict[int, dict[int, str]]:
-        """Returns the directories of new partitions, by index and by broker. The first replica of each partition will be its
-        leader.
+        """Returns the directory of each replica of new partitions, by partition index and by broker. The first replica of each
+        partition will be its leader.
 
         As in Kafka, a broker first makes the logs of the partitions that it leads, in the order of Java's HashMap. (Releases
         with ZooKeeper use the order of Scala's HashMap.) The broker puts each log into its directory with the fewest logs.
@@ -121,7 +121,7 @@ class LogDirs:
         return {index: {node_id: planned[index][node_id] for node_id in nodes} for index, nodes in replicas.items()}
 
     def _order(self) -> Callable[[str, Iterable[int]], list[int]]:
-        """Returns the function that puts a topic's partitions in the order in which a broker makes their logs."""
+        """Returns a function that sorts a topic's partitions into the order in which a broker makes their logs."""
         release = self._configs.release
         if not release.has_zookeeper:
             return _in_order
@@ -162,7 +162,7 @@ class LogDirs:
         self.enter(partition, planned | {node: path for node, path in partition.log_dirs.items() if node in planned})
 
     def forget(self, partition: Partition) -> None:
-        """Forget in which directories the partition's replicas are."""
+        """Forget the directories of the partition's replicas."""
         for node_id, path in partition.log_dirs.items():
             self._held[node_id, path] -= 1
         partition.log_dirs.clear()
@@ -190,8 +190,8 @@ def _absolute(name: str) -> str:
 
 
 def _in_order(topic: str, indexes: Iterable[int]) -> list[int]:
-    """Returns the partitions in the order of TopicsDelta.localChanges, which puts them into a HashMap one by one, and from
-    there into a second HashMap."""
+    """Returns the partitions in the order of TopicsDelta.localChanges. Kafka puts them into a HashMap one by one, and then
+    copies them into a second HashMap."""
     indexes = sorted(indexes)
 
     def hashed(index: int) -> int:
@@ -218,7 +218,7 @@ def _in_order_of_scala_13(topic: str, indexes: Iterable[int]) -> list[int]:
 def _in_order_of_scala_12(topic: str, indexes: Iterable[int]) -> list[int]:
     """Returns the partitions in the order of ReplicaManager.becomeLeaderOrFollower with Scala 2.12.
 
-    Kafka puts the partitions into a mutable HashMap, and `filter` then makes a second HashMap of the first HashMap.
+    Kafka puts the partitions into a mutable HashMap, and `filter` then makes a second HashMap from the first.
     """
     hashed = partial(_scala_hash, java_hash(topic))
     return hash_order_12(hash_order_12(_in_order(topic, indexes), hashed), hashed)

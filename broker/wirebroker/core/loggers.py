@@ -3,8 +3,8 @@
 The loggers have the names that Kafka 4.3.1 or 4.4.0 shows after the creation of its first topic. In loggers.txt each line has a
 logger's name and its own level. The level is `-` or missing if the logger has no level of its own. "4.4" or "before-4.4" at the
 end of a line means that only these releases have the logger. Loggers that share a bucket of Java's HashMap have Kafka's order.
-The loggers have the levels of Kafka's log4j2.yaml. This broker has no log4j, so a level does not change what this broker logs.
-A logger keeps a level until the broker restarts, and child loggers inherit the level.
+The loggers have the levels of Kafka's log4j2.yaml. This broker has no log4j, so the levels have no effect on its log. A logger
+keeps a level until the broker restarts, and child loggers inherit the level.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STRICT_LOGGERS = since("3.3", "unknown loggers and levels are refused with error
 ROOT = "root"
 OF_THE_QUORUM = tuple(f"org.apache.kafka.{each}" for each in ("controller", "image", "metadata", "raft"))
 SINCE_4_4, BEFORE_4_4 = "4.4", "before-4.4"
-"""In the list of loggers, these words follow the name of a logger that only some releases have."""
+"""If only some releases have a logger, its line in loggers.txt ends with one of these marks."""
 LEVELS = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
 
 
@@ -67,8 +67,8 @@ class Loggers:
     def alter(self, changes: Iterable[tuple[str, str | None]], release: Release) -> None:
         """Set the levels of loggers. A level of None makes the logger inherit the level of its parent.
 
-        As with log4j's Configurator, a logger that inherits its level continues to inherit if a client sets the level that the
-        logger already has.
+        If a logger inherits its level, and a client sets the same level, the logger continues to inherit the level, as with
+        log4j's Configurator.
         """
         for name, level in changes:
             if level is None or self._altered.get(name) != "" or level != self._level(name, release):
@@ -83,8 +83,8 @@ def _exists(name: str, release: Release) -> bool:
 
 @cache
 def _names() -> dict[str, tuple[str, str]]:
-    """Returns the own level of every logger, and the mark of the releases that have the logger. Both are "" for most
-    loggers."""
+    """Returns two texts for every logger: its own level, and the mark of the releases that have the logger. For most loggers,
+    both texts are ""."""
     lines = Path(__file__).with_name("loggers.txt").read_text(encoding="utf-8").splitlines()
     rows = ([*line.split(), "", ""] for line in lines)
     return {name: (level.strip("-"), releases) for name, level, releases, *_ in rows}

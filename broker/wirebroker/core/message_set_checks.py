@@ -42,8 +42,8 @@ _ANY_SIZE = 2**31 - 1
 def check_any(
     records: memoryview | None, policy: RecordPolicy, now: int, produce_version: int, full: bool, at_once: bool = False
 ) -> Checked | RecordReject:
-    """Does the same as `check`, but also for the versions of Produce that have message sets. With `at_once`, raises TakesLong
-    if the check would take long."""
+    """Does the same as `check`, and also handles the versions of Produce that have message sets. With `at_once`, raises
+    TakesLong if the check would take long."""
     if produce_version >= OLDEST_VERSION_OF_BATCHES or records is None:
         return check(records, policy, now, produce_version, full, at_once)
     if at_once and len(records) > MUCH_DATA:

@@ -2,8 +2,8 @@
 undone.
 
 Kafka's controller stops when its log cannot be written. wirebroker refuses the request for the change, and continues. A text
-that no record can hold is refused before the change is made, even if there is no data directory. A change that cannot be
-undone, such as a new leader, is written as soon as writing succeeds again.
+that no record can hold is refused before the change is made, even if there is no data directory. Some changes cannot be undone,
+such as a new leader. Such a change is written as soon as the log can be written again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Versions = tuple[int, int, int]
 
 
 SHOWN = 40
-"""A message shows at most this many characters of a text that is too long."""
+"""If a text is too long, a message shows at most this many characters of it."""
 
 TEXTLESS = frozenset({bytes, int, bool, type(None)})
 """Values of these types contain no text."""
@@ -38,8 +38,8 @@ class Write(Protocol):
 
 
 def check_texts(held: object) -> None:
-    """Raise UnwritableText if `held` is or contains a text that neither a record nor a response can hold. `held` is a text, or
-    a mapping, a sequence or a struct of a message that contains texts. Other values are ignored.
+    """Raise UnwritableText if `held` is a text that neither a record nor a response can hold, or if it contains such a text.
+    `held` is a text, or a mapping, a sequence or a struct of a message that contains texts. Other values are ignored.
     """
     if isinstance(held, str):
         if not fits(held):
@@ -85,8 +85,8 @@ class Decisions:
     def make(
         self, texts: object, change: Callable[[], None], undo: Callable[[], None], done: Callable[[], None] = lambda: None
     ) -> None:
-        """Make a change, whose records will hold these texts (see `check_texts`). `undo` takes the change back; `done` is
-        called after the change is written down.
+        """Make a change. Its records will hold these texts (see `check_texts`). `undo` takes the change back; `done` is called
+        after the change is written down.
 
         Raises UnwritableText, or the exception that `change` raises. After an exception nothing has changed.
         """
@@ -99,7 +99,7 @@ class Decisions:
         self.made(undo, done)
 
     def made(self, undo: Callable[[], None], done: Callable[[], None]) -> None:
-        """Register a change that has been made and holds no texts; see `make`."""
+        """Register a change that has been made. The change contains no texts. See `make`."""
         if self._write is None:
             done()
         else:

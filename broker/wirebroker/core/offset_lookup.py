@@ -56,7 +56,7 @@ def offsets_before(log: Log, log_start_offset: int, end_offset: int, timestamp: 
 
 
 def newest(log: Log) -> TimestampedOffset:
-    """Returns the first of the records that have the largest timestamp. As in Kafka, the record may be before the log start
-    offset if the segment with the record still exists."""
+    """Returns the record with the largest timestamp. If several records have this timestamp, returns the first of them. As in
+    Kafka, the record may be before the log start offset if the segment with the record still exists."""
     segments = log.segments
     return first_since(log, max((each.max_timestamp for each in segments), default=-1), segments[0].base_offset)

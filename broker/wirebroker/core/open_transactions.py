@@ -50,8 +50,8 @@ class OpenTransactions:
     def end(
         self, producer_id: int, marker_offset: int, *, aborted: bool, replicated: bool = True, keeps_empty: bool = False
     ) -> None:
-        """Register that the transaction's marker was stored. If the transaction has no batch in this partition, does nothing
-        or, with `keeps_empty`, counts the marker as the transaction's first batch."""
+        """Register that the transaction's marker was stored. Without `keeps_empty`, does nothing if the transaction has no
+        batch in this partition. With `keeps_empty`, the marker then counts as the transaction's first batch."""
         first = self._first_offsets.pop(producer_id, marker_offset if keeps_empty else None)
         if first is None:
             return
@@ -85,13 +85,13 @@ class OpenTransactions:
         return made
 
     def ended_between(self, start: int, stop: int) -> list[AbortedTransaction]:
-        """Returns the transactions aborted by a marker at the offsets from `start` up to `stop`."""
+        """Returns the aborted transactions whose markers are at the offsets from `start` up to `stop`."""
         first, end = (bisect_left(self._aborted, each, key=lambda a: a.last_offset) for each in (start, stop))
         return self._aborted[first:end]
 
     def keep_aborted(self, start: int, stop: int, left: Iterable[AbortedTransaction]) -> None:
-        """Compaction has kept the markers of the aborted transactions `left`. Forget all other aborted transactions whose
-        markers were at the offsets from `start` up to `stop`.
+        """Compaction has removed markers at the offsets from `start` up to `stop`. Forget the aborted transactions of these
+        markers; only the transactions in `left` still have a marker there.
 
         If a Fetch response named an aborted transaction without a marker, a consumer would skip all later records of the
         producer.

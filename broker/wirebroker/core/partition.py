@@ -103,7 +103,7 @@ def appended_next(base_offset: int, header: BatchHeader) -> Appended:
 
 
 class EndMarker(NamedTuple):
-    """The end of a producer's transaction, which the transaction coordinator writes to a partition."""
+    """The marker that ends a producer's transaction. The transaction coordinator writes the marker to a partition."""
 
     producer_id: int
     producer_epoch: int
@@ -270,7 +270,7 @@ class Partition:
         return Appended(verdict, verdict.code, -1, -1, self.log_start_offset, header, state)
 
     def _other_key(self, header: BatchHeader, client_id: str | None) -> Key | None:
-        """Returns the key of a producer without an id, or of a producer that the profile identifies by its client id."""
+        """Returns the key of a producer that has no id, or that the profile identifies by its client id."""
         by_name = self.rules.key == "client_id" and header.base_sequence >= 0
         return client_id if by_name else None
 
@@ -365,7 +365,7 @@ class Partition:
 
     def append_own(self, batch: bytes, now: int, *, verified: bool = False) -> ErrorCode:
         """Append a coordinator's batch. The batch's epoch and transaction are checked, but not its records and sequences. A
-        timer may do this while the partition has no leader."""
+        timer may call this method while the partition has no leader."""
         if self.leader == NO_LEADER:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         header = read_header(batch)
@@ -413,7 +413,7 @@ class Partition:
         return ErrorCode.NONE
 
     def aborted_transactions(self, fetch_offset: int, read: Slice) -> list[AbortedTransaction]:
-        """Returns the aborted transactions that overlap the slice `read`, which was read from `fetch_offset` on."""
+        """Returns the aborted transactions that overlap `read`, the slice of the log from `fetch_offset` on."""
         return self.transactions.aborted_between(fetch_offset, self.log.offset_after(fetch_offset, len(read.records)))
 
     def _joins_transaction(self, producer_id: int, state_before: bytes | None, base_offset: int) -> None:
@@ -459,8 +459,8 @@ class Partition:
         return found if found.offset < visible else NOTHING_FOUND
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Returns the largest leader epoch at or below `epoch`, and the offset at which this leader epoch ended. Returns (−1,
-        −1) if `epoch` is later than the current leader epoch."""
+        """Returns two values: the largest leader epoch at or below `epoch`, and the offset at which this leader epoch ended.
+        Returns (−1, −1) if `epoch` is later than the current leader epoch."""
         if epoch == self.leader_epoch:
             return epoch, self.log_end_offset
         if epoch > self.leader_epoch or epoch == -1:
@@ -484,8 +484,8 @@ class Partition:
         )  # fmt: skip
 
     def take_over(self, prefix: Prefix) -> None:
-        """Continue from the new leader's state, `prefix`. The records that the new leader does not have are lost, with their
-        effects on producers and transactions."""
+        """Continue from the new leader's state, `prefix`. All records that the new leader lacks are lost, with their effects on
+        producers and transactions."""
         end = prefix.log_end_offset
         if end < self.log.segments[0].base_offset:
             self.log.start_at(end, prefix.caught_up)
@@ -555,16 +555,15 @@ class Partition:
 
     def retain(self, now: int) -> int:
         """Delete the segments that retention.ms and retention.bytes no longer require (Kafka's deletableSegments), and the
-        segments before the log start offset. Returns the time at which retention.ms ends for the first segment that is kept, or
-        NEVER.
+        segments before the log start offset. Returns the time at which the retention of the first kept segment ends, or NEVER.
         """
         start, until = self._retained_from(now) if "delete" in self.configs.text("cleanup.policy") else (0, NEVER)
         self._start_at(max(start, self.log_start_offset), now)
         return until
 
     def _retained_from(self, now: int) -> tuple[int, int]:
-        """Returns the start offset of the first segment that must be kept, and the time at which the retention of this segment
-        ends. If no segment must be kept, closes the active segment and returns the log end offset.
+        """Returns two values: the start offset of the first segment that must be kept, and the time at which the retention of
+        this segment ends. If no segment must be kept, closes the active segment and returns the log end offset.
 
         Records that are not replicated are kept, so that the log start offset never passes the high watermark.
         """
@@ -589,8 +588,9 @@ class Partition:
         return end, NEVER
 
     def expire_producers(self, now: int, after_ms: int) -> Generator[None, Any, tuple[list[tuple[int, int]], int]]:
-        """Forget in slices all producers that have no open transaction, and whose last batch is at least `after_ms` old.
-        Returns the id and epoch of each forgotten producer, and the time at which the next producer expires, or NEVER.
+        """Forget, in slices, each producer that has no open transaction, if its last batch is at least `after_ms` old. Returns
+        two values: the id and epoch of each forgotten producer, and the time at which the next producer expires (NEVER if there
+        is none).
         """
         gone = []
         verifications = self.transactions.verifications

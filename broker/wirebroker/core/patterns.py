@@ -20,11 +20,11 @@ MOST_UNICODE_CLASSES, STATES_OF_CLASS = 10, 1300
 r"""The largest number of `\p` in a pattern, and the largest number of RE2 instructions for one `\p`. RE2 takes a millisecond to
 compile one `\p`."""
 MOST_STATES = 2500
-r"""The largest number of RE2 instructions of a pattern, without the instructions of `\p`. For each character of a text, RE2 may
-run all instructions."""
+r"""The largest number of RE2 instructions of a pattern; the instructions of `\p` do not count. For each character of a text,
+RE2 may run all instructions."""
 MEMORY_AT_FIRST = 600_000
-"""The number of bytes that RE2 may use in the first compilation, which only finds the size of the pattern. RE2 gives up early
-if this limit is small."""
+"""The number of bytes that RE2 may use in the first compilation. This compilation only finds the size of the pattern; because
+the limit is small, RE2 gives up early."""
 MEMORY = 4 << 20
 """The number of bytes that RE2 may use for one pattern and its cache of states."""
 MOST_KNOWN = 100_000
@@ -36,8 +36,8 @@ _TOKENS = re.compile(
     r"|\{(?P<low>\d+)(?:,(?P<high>\d*))?\}",
     re.DOTALL,
 )
-"""The parts of a pattern that RE2 and RE2/J treat differently. A character class in brackets is one token, so that the
-characters inside it are not examined."""
+"""The parts of a pattern that RE2 and RE2/J treat differently. A character class in brackets is one token, so the characters
+inside the brackets are not examined."""
 _WORDS = {
     "bad repetition operator": "invalid nested repetition operator",
     "invalid named capture group": "invalid named capture",
@@ -74,10 +74,9 @@ class Pattern:
         return self._compiled.search(text.encode()) is not None
 
     def learn(self, names: Iterable[str], steps: int) -> bool:
-        """Match the names and remember the results. Stops after `steps` steps of RE2, and then returns False if names are left.
-        About 100 steps take a microsecond.
+        """Match the names and remember the results. Stops after `steps` steps of RE2 (about 100 steps take a microsecond).
 
-        The caller then calls the method again. Every call matches at least one name.
+        Returns False if names are left; the caller then calls the method again. Every call matches at least one name.
         """
         known = self._known
         for name in names:

@@ -33,8 +33,8 @@ def assignment_error(broker_ids: Sequence[int], factor: int | None, cluster: Clu
 
 
 def all_down(broker_ids: Sequence[int], partition: int, cluster: Cluster) -> Refusal | None:
-    """Returns a refusal if all brokers of a new partition are down: then no broker could lead the partition. Otherwise returns
-    None."""
+    """Returns a refusal if all brokers of a new partition are down, because then no broker could lead the partition. Otherwise
+    returns None."""
     if any(map(cluster.alive, broker_ids)):
         return None
     return Refusal(

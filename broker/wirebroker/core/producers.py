@@ -9,7 +9,7 @@ ProducerStateManager, ProducerStateEntry and ProducerAppendInfo. The validator f
 the same first and last sequence as a batch in the window. Then the validator checks the epoch, and then the sequence.
 
 A producer's state on a partition is immutable packed `bytes`: a head, then the producer's latest batches, newest first. Packed
-bytes take a fifth of the memory of objects. The caller commits a new state by replacing a value in a dict.
+bytes take a fifth of the memory of objects. To commit a new state, the caller replaces the producer's value in a dict.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FIRST_ERRORS = {"zero_or_45": 45, "zero_or_59": 59}
 """For each value of the rule `first_sequence`: the error if a producer without state begins at a sequence other than 0."""
 LAST_EPOCH = 32767
 _OLDER = SEQUENCES // 2
-"""If a second sequence comes fewer than this many steps after a first sequence, the first sequence is older, otherwise newer.
+"""If sequence `b` comes fewer than this many steps after sequence `a`, `a` is older than `b`; otherwise, `a` is newer.
 Sequences wrap: 0 comes after 2³¹ − 1."""
 
 
@@ -58,7 +58,7 @@ class Origin(Enum):
 
 @dataclass(slots=True)
 class Verification:
-    """The facts that a partition remembers about a transaction whose first batch is not stored yet (Kafka's
+    """What a partition remembers about a transaction until the transaction's first batch is stored (Kafka's
     VerificationStateEntry).
 
     `lowest_sequence` is the smallest base sequence of the batches in this epoch that waited for the verification. `bumps_epoch`
@@ -165,17 +165,17 @@ def last_timestamp(state: bytes) -> int:
 
 
 def last_offset(state: bytes) -> int:
-    """Returns the last offset that the producer wrote, −1 if this offset is unknown."""
+    """Returns the last offset that the producer wrote, or −1 if this offset is unknown."""
     return int(_BATCH.unpack_from(state, _START)[1]) if len(state) > _START else -1
 
 
 def open_since(state: bytes | None) -> int:
-    """Returns the first offset of the producer's open transaction, −1 if no transaction is open."""
+    """Returns the first offset of the producer's open transaction, or −1 if no transaction is open."""
     return int(_HEAD.unpack_from(state)[2]) if state is not None else -1
 
 
 def epoch_of(state: bytes) -> int:
-    """Returns the producer's epoch, −1 while the producer has no epoch."""
+    """Returns the producer's epoch, or −1 while the producer has no epoch."""
     epoch: int = _QUICK.unpack_from(state)[0]
     return epoch
 
@@ -210,7 +210,7 @@ def follower_state(mine: bytes | None, leaders: bytes, since: int, window: int) 
 
 
 def poison(state: bytes) -> bytes:
-    """Returns the state of a producer that is refused until it has a new id (`gap=45_until_new_id`)."""
+    """Returns the producer's state with a mark: the producer is refused until it has a new id (`gap=45_until_new_id`)."""
     return state[:_FLAGS_AT] + bytes([state[_FLAGS_AT] | _POISONED]) + state[_KEPT:]
 
 
@@ -226,15 +226,15 @@ def judge(
 ) -> Verdict:
     """Decides whether `batch` is accepted, a duplicate, or rejected.
 
-    `issued` says whether a broker ever issued the batch's producer id. `verified` says whether the transaction coordinator
-    has just confirmed that the partition belongs to the transaction of `verification`.
+    `issued` tells whether a broker has ever issued the batch's producer id. `verified` tells whether the transaction
+    coordinator has just confirmed that the partition belongs to the transaction of `verification`.
     """
     if batch.attributes & TRANSACTIONAL or verification is not None or (state is not None and state[_FLAGS_AT] & _OPEN):
         return _judge_in_transaction(state, batch, rules, log_end_offset, origin, verification, verified)
     if state is None:
         return _judge_first(batch, rules, log_end_offset, origin, issued)
     epoch, flags, last = _QUICK.unpack_from(state)
-    # The next batch in order cannot be a retry, because a cached batch with the same sequences would be 2³¹ records old.
+    # The next batch in order cannot be a retry: a remembered batch with the same sequences would be 2³¹ records old.
     if batch.base_sequence == (last + 1) % SEQUENCES and batch.producer_epoch == epoch >= 0 and not flags:
         return Accept(log_end_offset, "next")
     if origin is not Origin.CLIENT:
@@ -252,7 +252,7 @@ def _judge_in_transaction(
     state: bytes | None, batch: BatchHeader, rules: Rules, log_end_offset: int, origin: Origin,
     verification: Verification | None, verified: bool,
 ) -> Verdict:  # fmt: skip
-    """Decide about a transactional batch, or a batch of a producer that has an open transaction or is about to begin a
+    """Decide about a transactional batch, and about any batch of a producer that has an open transaction or is about to begin a
     transaction.
 
     The checks have the order of UnifiedLog.analyzeAndValidateProducerState and ProducerAppendInfo. The first check recognises a
@@ -366,8 +366,8 @@ def _judge_order(batch: BatchHeader, rules: Rules, log_end_offset: int, last: in
 
 
 def _judge_stale(batch: BatchHeader, rules: Rules, last: int, expected: int) -> Verdict:
-    """Decide about a batch whose first sequence is at or before the last stored sequence, and which does not repeat a batch in
-    the window."""
+    """Decide about a batch that is not a retry of a batch in the window, but whose first sequence is at or before the last
+    stored sequence."""
     within = (last - batch.last_sequence) % SEQUENCES < _OLDER
     if within and rules.stale == "acknowledge":
         return Duplicate(-1, -1, 0, rules.window, "at_or_below_highest")
@@ -498,7 +498,7 @@ ACCEPTED = {
     "gap_accepted": "{came} of {who} {are} after a gap, which this profile accepts",
     "above_highest": "{came} of {who} {are} above the highest stored sequence",
 }
-"""For each rule that accepts a batch, the end of the sentence that `explain` returns."""
+"""For each rule that accepts a batch: the words with which the sentence from `explain` ends."""
 REJECTED = {
     "epoch_fenced": "{who} is fenced: the current epoch is {expected}",
     "unissued_producer_id": "no broker issued the producer id {got}",

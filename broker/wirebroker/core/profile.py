@@ -53,14 +53,15 @@ class Rules(Struct, frozen=True):
 
     name: str = DEFAULT_PROFILE
     window: int = WINDOW.newest
-    """the retries of this many latest batches of a producer on a partition are recognised; at least 1"""
+    """how many of the latest batches of a producer on a partition are remembered, so that their retries are recognised; at
+    least 1"""
     first_sequence: FirstSequence = FIRST_SEQUENCE.newest
     """the first sequences that a producer without state on the partition may send, and the error for other sequences"""
     after_marker: Marker = AFTER_MARKER.newest
     """the error for a sequence other than zero if the partition has nothing of the producer except a transaction's marker; also
     the error for a producer without an epoch, unless `first_sequence` is `any`"""
     transaction_start: TransactionStart = TRANSACTION_START.newest
-    """the first sequences that a producer of transaction version 2 may send if it has no state on the partition"""
+    """the first sequences that a producer may send if it uses transaction version 2 and has no state on the partition"""
     unissued: Literal["accept", "59"] = "accept"
     """the response to a producer id that InitProducerId never issued"""
     stale: Literal["45", "46", "acknowledge"] = "45"
@@ -96,8 +97,8 @@ class Rules(Struct, frozen=True):
                 raise ValueError(f"rule {rule} must be one of {', '.join(choices)}, not {getattr(self, rule)!r}")
 
     def with_setting(self, rule: str, value: Any) -> Rules:
-        """Returns these rules with one rule changed; `value` may be text. The ValueError for an unknown rule names the
-        nearest rule."""
+        """Returns these rules with one rule changed; `value` may be text. The ValueError for an unknown rule suggests the rule
+        with the most similar name."""
         known = [name for name in self.__struct_fields__ if name not in ("name", "release")]
         if rule not in known:
             raise ValueError(f"there is no rule {rule!r}{did_you_mean(rule, known, 0.4)}")
@@ -151,8 +152,8 @@ PROFILES: dict[str, Rules] = {
 
 
 def profile(name: str, **overrides: Any) -> Rules:
-    """Returns the preset `name`, with the rules in `overrides` changed. The ValueError for an unknown profile or rule names the
-    nearest known name."""
+    """Returns the preset `name`, with the rules in `overrides` changed. The ValueError for an unknown profile or rule suggests
+    the most similar known name."""
     if not isinstance(name, str) or name not in PROFILES:
         raise ValueError(unknown(name, PROFILES))
     rules = PROFILES[name]

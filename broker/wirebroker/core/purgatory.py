@@ -4,7 +4,7 @@ The engine's driver learns from `deadline()` when it has to call `run(now)` next
 which the timer was set, not `now`. So moving the clock forward by eight days has the same effect as waiting for eight days.
 
 Periodic work returns the time until which the work has nothing to do, so that a long move of the clock does not run the work
-unnecessarily. Timers and work that would never end are held back, and the log names them.
+unnecessarily. Timers and work that would never end are held back, and a log message names them.
 
 Long work that belongs to no request runs in slices (`work`): the driver can stop after some slices, serve requests, and
 continue.
@@ -33,13 +33,13 @@ PeriodicWork = Callable[[int], Idle | Generator[None, Any, Idle]]
 """A function that does the work; its argument is the present time. For long work, the function is a generator that yields
 between slices."""
 _TIDY_FROM = 1024
-"""Cancelled timers are removed from the heap only when the heap has more timers than this."""
+"""Cancelled timers are removed from the heap when the heap has more timers than this."""
 MOST_AT_ONCE = 1000
-"""A limit against endless timers. A timer may set further timers for the millisecond in which it runs. In one millisecond, this
-many further timers may run for each timer that was set earlier."""
+"""A limit against endless timers. A timer may set further timers for the millisecond in which it runs. In one millisecond, at
+most this many further timers may run for each timer that was set earlier."""
 MOST_AGAIN = 50_000
-"""While the clock is moved once, timers of one name may set themselves again this many times, and periodic work may change
-something or fail this many times."""
+"""During one move of the clock, the timers of one name may set themselves again at most this many times. Periodic work may
+change something or fail at most this many times."""
 MOST_SLICES = 1_000_000
 """The largest number of slices of one work. A slice takes about a millisecond."""
 PAUSE_MS = 1000
@@ -67,7 +67,7 @@ class _AtOnce(Timer):
 
 
 class _Tick(Timer):
-    """The next time at which periodic work begins. The work counts as a change only if the result of the work says so."""
+    """The timer for the next time at which periodic work begins. The work counts as a change only if its result says so."""
 
     __slots__ = ()
 
@@ -80,7 +80,8 @@ class _Work:
     def __init__(self, slices: Iterator[None], changes: bool) -> None:
         self.slices = slices
         self.changes = changes
-        """Tells whether each slice counts as a change. Only the end of periodic work tells whether the work was a change."""
+        """Tells whether each slice counts as a change. This is False for periodic work, because only its result tells whether
+        it has changed something."""
         self.count = 0
 
     def proceed(self) -> bool:
@@ -152,7 +153,7 @@ class Periodic:
         return self._due + max(-((self._due - when) // self._step), 0) * self._step
 
     def wake(self, when: int) -> None:
-        """End the rest: begin at the first possible time at or after `when`."""
+        """End the pause of the work: begin at the first possible time at or after `when`."""
         self._tick.cancel()
         self._set(self._from(when))
 
@@ -177,17 +178,17 @@ class Timers:
         self._moves = False
         """Tells whether the clock is being moved; see `begin_move`."""
         self.is_quiet = True
-        """A caller can set this to True before runs. If it is False afterwards, something has changed in the runs."""
+        """A caller can set this to True before some runs. If it is False after these runs, something has changed in them."""
         self.changes = 0
-        """This number rises whenever a timer, a work, or the requests before a run may have changed something."""
+        """This number rises whenever something may have changed: in a timer, in long work, or in the requests before a run."""
         self.resting: dict[Periodic, None] = {}
         """The periodic work that rests until something changes or the run ends."""
         self._name = ""
         """The name of the timer that is running."""
         self._again: Counter[str] = Counter()
         self._fired, self._fired_at_once = 0, 0
-        """The numbers of timers that have run at the last due time: timers that were set earlier, and timers that were set at
-        that time."""
+        """How many timers have run at the last due time: first the number of those that were set earlier, then the number of
+        those that were set at that time."""
 
     def at(self, when: int, action: Action) -> Timer:
         """Run `action(when)` at the time `when`."""

@@ -1,7 +1,7 @@
 """The quorum of controllers, as clients see it. In wirebroker every broker is a controller and a voter.
 
-There is no Raft, and no listener that only controllers use. The endpoint of a controller comes from controller.quorum.voters
-or, if this setting does not name the controller, from the broker's first listener.
+There is no Raft, and there is no listener that only controllers use. The endpoint of a controller comes from
+controller.quorum.voters or, if this setting does not name the controller, from the broker's first listener.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from wirebroker.core.releases.changes import since, until
 
 POSITIVE_QUOTAS = since("3.5", "a quota of 0, or a quota that is too large for its type, is refused")
 STRICT_QUOTAS = since("3.3", "AlterClientQuotas refuses a request that names an entity or a quota twice", "KIP-833")
-"""From this release on, a filter that contradicts itself is refused, too, and the quota controller_mutation_rate counts
-requests with validate_only."""
+"""From this release on, two more things are true: a filter that contradicts itself is refused, and requests with validate_only
+count for the quota controller_mutation_rate."""
 WHOLE_RATES = until("3.3", "quotas of bytes and connections need not be kept as whole numbers", "KIP-833")
 QUOTAS_FOR_MUTATIONS = since("2.7", "quotas may have a controller_mutation_rate", "KIP-599")
 QUOTAS_FOR_ADDRESSES = since("2.8", "quotas may belong to IP addresses", "KIP-612")
@@ -37,7 +37,7 @@ BY_CLIENT = (PRODUCE, FETCH, REQUEST, MUTATION)
 LARGEST = {PRODUCE: 2**63 - 1, FETCH: 2**63 - 1, CONNECTION: 2**31 - 1}
 """The limits that Kafka keeps as whole numbers, with their largest values."""
 ALMOST_WHOLE = 1e-6
-"""Kafka accepts a value as a whole number if the distance of the value from a whole number is at most this."""
+"""Kafka accepts a value as a whole number if the value differs from a whole number by at most this."""
 Change = tuple[QuotaEntity, str, float | None]
 """An entity, the name of a limit, and the limit's new value. None removes the limit."""
 
@@ -78,7 +78,7 @@ def entity_error(names: Mapping[str, str | None], order: Iterable[str], release:
 
 
 def _is_ipv4(text: str) -> bool:
-    """Tells whether Java reads the text as an IPv4 address. If there are fewer than four numbers, the last number stands for
+    """Tells whether Java reads the text as an IPv4 address. If the text has fewer than four numbers, the last number stands for
     several bytes."""
     numbers = text.split(".")
     if len(text) > 15 or len(numbers) > 4 or not all(each.isascii() and each.isdecimal() for each in numbers):
@@ -116,8 +116,8 @@ def value_error(names: Mapping[str, str | None], key: str, value: float, release
 
 
 def _cast_error(key: str, value: float, release: Release) -> str | None:
-    """Returns Kafka's message if `value` is not a whole number though the limit requires one, else None. This is the check of
-    releases that cast the value to a whole number and compare the result with the value."""
+    """Returns Kafka's message if the limit requires a whole number and `value` is not a whole number, else None. Some releases
+    check in this way: they cast the value to a whole number, and compare the result with the value."""
     if key not in LARGEST or math.isnan(value):
         return None
     largest = LARGEST[PRODUCE if STRICT_QUOTAS.of(release) else key]
@@ -180,7 +180,8 @@ class KeyedQuotas:
         return Measured(user, "") if ((USER, None),) in named else Measured("", client_id)
 
     def limit(self, who: Measured) -> tuple[float, QuotaEntity] | None:
-        """Returns the limit of these clients and the entity of this limit, or None if the clients have no limit."""
+        """Returns two values: the limit of these clients, and the entity that has this limit. Returns None if the clients have
+        no limit."""
         user, client_id = who
         if client_id is None:
             return None
@@ -213,7 +214,8 @@ class Quotas:
         return hash_order(entities, entity_hash, self._buckets)
 
     def alter(self, changes: Sequence[Change]) -> None:
-        """Set and remove limits. The method skips all other entities, unless Kafka's HashMap gets another number of buckets."""
+        """Set and remove limits. The method handles only the entities in `changes`, unless Kafka's HashMap gets another number
+        of buckets."""
         by_entity: dict[QuotaEntity, dict[str, float | None]] = {}
         for entity, key, value in changes:
             by_entity.setdefault(entity, {})[key] = value
@@ -236,7 +238,8 @@ class Quotas:
 
     @staticmethod
     def _altered(held: dict[str, float], changes: dict[str, float | None]) -> dict[str, float]:
-        """Returns an entity's limits `held` with the changes applied, in the order of Kafka's HashMap."""
+        """Returns an entity's limits after these changes, in the order of Kafka's HashMap. `held` has the limits before the
+        changes."""
         new = {key: changes[key] for key in hash_order(changes, java_hash, buckets_for(len(changes)))}
         kept = {key: value for key, value in {**held, **new}.items() if value is not None}
         return {key: kept[key] for key in hash_order(kept, java_hash, buckets_for(len(kept), len(held)))}
@@ -328,7 +331,7 @@ class TokenBucket:
         self._tokens = self.refill(window, limit, now) - count
 
     def throttle_ms(self, window: Window, limit: float, now: int) -> int:
-        """Returns for how many ms the number of tokens will still be negative."""
+        """Returns the number of ms after which the number of tokens is no longer negative."""
         tokens = self.refill(window, limit, now)
         return java_round(quotient(-tokens, limit) * 1000) if tokens < 0 else 0
 

@@ -39,7 +39,8 @@ def racks(value: str, brokers: int) -> list[str | None]:
 
 
 def spread(brokers: Iterable[Racked]) -> list[int]:
-    """Returns the ids of these brokers. As far as possible, consecutive ids belong to brokers in different racks."""
+    """Returns the ids of these brokers. As far as possible, ids that are neighbours in the result belong to brokers in
+    different racks."""
     taken: Counter[str | None] = Counter()
     order = []
     for broker in sorted(brokers, key=lambda each: each.node_id):

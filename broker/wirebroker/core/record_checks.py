@@ -1,9 +1,8 @@
 """Kafka's checks of the record data in a Produce request.
 
-The order of the checks is Kafka's: one batch of magic 2 (ProduceRequest.validateRecords), base offset, size and CRC
-(UnifiedLog), the counts and every record (LogValidator), the segment's size. All checks of this module come before the
-idempotence validator's check of the sequence. So the response to a damaged retry is an error, and not the success that a
-duplicate gets.
+The checks are in Kafka's order: one batch of magic 2 (ProduceRequest.validateRecords); base offset, size and CRC (UnifiedLog);
+the counts and every record (LogValidator); the segment's size. All checks of this module come before the idempotence
+validator's check of the sequence. So the response to a damaged retry is an error, and not the success that a duplicate gets.
 
 With `full`, the module reads all records, as Kafka does. Without `full`, the module trusts the batch header. Records are then
 read only if the max timestamp is in the future, or if the topic stores records with another compression.
@@ -56,7 +55,7 @@ SHOWN_ERRORS = 3
 MOST_ERRORS = 1 << 16
 """The largest number of refused records that a response names. Kafka's response names all refused records."""
 OLDEST_VERSION_OF_BATCHES, OLDEST_VERSION_OF_ZSTD = 3, 7
-"""The first version of Produce that must contain one batch of magic 2, and the first version whose batch may be compressed with
+"""Two versions of Produce: the first that must contain one batch of magic 2, and the first whose batch may be compressed with
 zstd."""
 NO_TIMESTAMP = -1
 _UNUSUAL = COMPRESSION_MASK | LOG_APPEND_TIME
@@ -72,7 +71,7 @@ MUCH_DATA = 1 << 21
 """Decompressing records of this size in bytes takes about ten milliseconds."""
 MOST_COMPRESSED = MUCH_DATA // 4
 _new = tuple.__new__
-"""Creates a named tuple without a call of its constructor, which would take as long as all the checks."""
+"""Creates a named tuple without its constructor: a call of the constructor would take as long as all the checks."""
 _unpack = HEADER.unpack_from
 _rooms: list[Room] = []
 """The buffers that no thread uses now."""
@@ -119,7 +118,7 @@ class RecordPolicy(NamedTuple):
 
 
 def _timestamp_limits(configs: TopicConfigs) -> tuple[int, int]:
-    """Returns how many ms a record's timestamp may be before the broker's time, and how many ms after the broker's time.
+    """Returns two limits in ms: how far a record's timestamp may be before the broker's time, and how far after it.
 
     Up to Kafka 3.9, message.timestamp.difference.max.ms limits both directions if the two settings of KIP-937 have their
     defaults.
@@ -153,7 +152,7 @@ class TakesLong(Exception):
 
 
 class RecordReject(NamedTuple):
-    """The rejection of a request's record data. `log_start_known` tells whether the response has the log start offset.
+    """The rejection of the record data in a request. `log_start_known` tells whether the response has the log start offset.
 
     `rule` names the check that failed. A colon and details may follow the name.
     """
@@ -283,7 +282,7 @@ def size_error(records: memoryview | None, produce_version: int) -> RecordReject
 
 def _shorter_than_its_header(batch: memoryview, policy: RecordPolicy) -> RecordReject:
     """Returns the rejection of a batch that is shorter than a batch header. Kafka reads the producer id before it checks the
-    size, so its code fails if the data ends inside or before the producer id."""
+    size. So Kafka's code fails if the data ends before the end of the producer id."""
     if len(batch) < _END_OF_PRODUCER_ID:
         return RecordReject(ErrorCode.UNKNOWN_SERVER_ERROR, "batch_ends_inside_its_header")
     if any(batch[:8]):
@@ -326,7 +325,8 @@ def _larger_than_segment(header: BatchHeader) -> RecordReject:
 
 
 def _fitting(checked: Checked | RecordReject, policy: RecordPolicy) -> Checked | RecordReject:
-    """Returns `checked`, or a rejection if the batch in its stored form is larger than a segment may be."""
+    """Returns `checked`. Returns a rejection instead if the batch, in the form in which it would be stored, is too large for a
+    segment."""
     if isinstance(checked, Checked) and len(checked.batch) > policy.segment_bytes:
         return _larger_than_segment(checked.header)
     return checked

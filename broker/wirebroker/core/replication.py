@@ -31,7 +31,8 @@ Alive = Callable[[int], bool]
 
 
 class Prefix(Struct):
-    """The state of a replica that does not follow the leader: its log end offset, and the producers' states at that offset."""
+    """The state of a replica that does not follow the leader. The state has the log end offset, and the producers' states at
+    that offset."""
 
     log_end_offset: int
     log_start_offset: int
@@ -45,8 +46,8 @@ class Prefix(Struct):
     """Tells whether the replica was restarted. After a restart, the replica has only the last batch of each producer from
     before the restart."""
     cut_off: bool = False
-    """Tells whether the replica's log was truncated because a new leader had fewer records. The replica then rebuilds its
-    producers' state from the log."""
+    """Tells whether the replica's log was truncated because a new leader had fewer records. After the truncation, the replica
+    rebuilds its producers' state from the log."""
 
     @property
     def last_stable_offset(self) -> int:
@@ -98,7 +99,7 @@ class Replicated(Protocol):
 
 
 class Replication:
-    """The replication of one partition: the replicas that follow or lag, and the high watermark."""
+    """The replication of one partition: the replicas that follow the leader, the replicas that lag, and the high watermark."""
 
     __slots__ = ("_partition", "frozen", "lagging", "since_restart", "uncapped")
 
@@ -140,8 +141,9 @@ class Replication:
         return min([self._partition.log_start_offset, *starts])
 
     def lags(self, now: int, longest_ms: int) -> tuple[list[int], int]:
-        """Returns the in-sync replicas that have lacked records for longer than `longest_ms` (replica.lag.time.max.ms), and the
-        time at which another in-sync replica will exceed this limit, or NEVER."""
+        """Returns two values: the in-sync replicas that have lacked records for longer than `longest_ms`
+        (replica.lag.time.max.ms), and the time at which the next in-sync replica will exceed this limit (NEVER if none
+        will)."""
         partition = self._partition
         times = {
             node: prefix.caught_up + longest_ms + 1
@@ -173,7 +175,7 @@ class Replication:
     # Events
 
     def freeze(self, node_id: int, now: int) -> None:
-        """Make a follower whose broker is up stop replicating the leader's log."""
+        """Make a follower on a running broker stop replicating the leader's log."""
         self.frozen.add(node_id)
         self._stop_following(node_id, now)
         self.review()
@@ -323,8 +325,8 @@ class Replication:
             self.since_restart[node_id] = prefix
 
     def _lead(self, node_id: int, now: int) -> None:
-        """Make the replica on the broker `node_id` the leader. Records that this replica does not have are lost, with their
-        effect on the producers' states."""
+        """Make the replica on the broker `node_id` the leader. All records that this replica lacks are lost, with their effect
+        on the producers' states."""
         partition = self._partition
         self.frozen.discard(node_id)
         prefix, restarted = self.lagging.pop(node_id, None), self.since_restart.pop(node_id, None)

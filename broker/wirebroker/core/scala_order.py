@@ -9,7 +9,7 @@ from typing import TypeVar
 from wirebroker.core.releases.changes import ByRelease
 
 SCALA = ByRelease(12).then("2.4", 13, "new logs go to several directories in the order of Scala 2.13's hash tables")
-"""The minor version of Scala 2 with which a release with ZooKeeper is built."""
+"""For releases with ZooKeeper: the minor version of Scala 2 with which the release is built."""
 
 K = TypeVar("K")
 _BUCKETS, _FULL = 16, 0.75
@@ -47,7 +47,8 @@ def hash_order_12(keys: Iterable[K], hashed: Callable[[K], int]) -> list[K]:
 def trie_order_13(keys: Iterable[K], hashed: Callable[[K], int], depth: int = 0) -> list[K]:
     """Returns the keys in the order of an immutable HashMap of Scala 2.13 (BitmapIndexedMapNode).
 
-    A node first yields the keys whose bits no other key of the node has, then the keys of its inner nodes.
+    A node looks at five bits of each key's hash. First come the keys that share these bits with no other key of the node; then
+    come the keys of the inner nodes.
     """
     places: dict[int, list[K]] = {}
     for key in keys:

@@ -1,4 +1,5 @@
-"""The definitions of settings: each has a type, a default and valid values, parses a value, and writes a value as text.
+"""The definitions of settings. Each definition has a type, a default and valid values; it reads a value from text, and writes a
+value as text.
 
 The rules and the messages come from Kafka's ConfigDef. The settings themselves are in setting_definitions.txt.
 """
@@ -60,8 +61,7 @@ class Setting(Struct, frozen=True):
 
     @property
     def absent(self) -> bool:
-        """Tells whether the release lacks the setting. The broker then uses the setting's default, and clients do not see the
-        setting."""
+        """Tells whether the release lacks the setting. The broker then uses the default, and clients do not see the setting."""
         return "absent" in self.marks
 
     @property
@@ -188,7 +188,7 @@ def duration_of(reset: str) -> int:
 
 
 def _double(text: str) -> float | None:
-    """Returns the number that Java's `Double.parseDouble` returns, or None if it refuses the text."""
+    """Returns the number that Java's `Double.parseDouble` returns for the text, or None if Java refuses the text."""
     number = text.rstrip("fFdD")
     if _DOUBLE.fullmatch(text) is not None:
         return float(number)
@@ -317,7 +317,8 @@ LOOSE = "loose"
 VALID = "valid="
 """The prefix of a mark that names the valid values of a release's setting."""
 AFTER = "after="
-"""The prefix of a mark of a release's setting. The mark names another setting, which Kafka defines before this setting."""
+"""The prefix of a mark of a release's setting. The mark names another setting: Kafka defines that other setting directly before
+this setting."""
 
 
 def _changed(own: Mapping[str, Setting], changes: Mapping[str, SettingChange | None]) -> dict[str, Setting]:

@@ -351,7 +351,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
 
 
 def _updated(member: ConsumerMember, requested: GroupHeartbeat) -> ConsumerMember:
-    """Returns a copy of the member that has the new values from this request."""
+    """Returns a copy of the member with the new values from this request."""
     if requested.changes_no_field_of(member):
         return member
     return replace(

@@ -106,8 +106,8 @@ def _claims(claimed: Claimed | None, revoking: Owned) -> bool:
 
 
 def _only_subscribed(member: ConsumerMember, target: Target, claimed: Claimed | None) -> ConsumerMember:
-    """Returns a copy of the member that lacks the partitions of topics to which the member no longer subscribes. The member's
-    epoch does not change."""
+    """Returns a copy of the member without the partitions of those topics to which the member no longer subscribes. The
+    member's epoch does not change."""
     dropped = {topic: owned for topic, owned in member.assigned.items() if topic not in target.subscribed}
     if not dropped and not (target.subscribes_to_nothing and not member.revoking):
         return member

@@ -99,8 +99,8 @@ def _seen(topics: frozenset[str], sees: Callable[[str], bool] | None) -> Generat
 def _records_of(
     group: ConsumerGroup, matches: Mapping[str, Resolved], epoch: CoordinatorRecord | None
 ) -> Iterator[CoordinatorRecord | None]:
-    """Yields one record for each regular expression, with the topics that match the expression. If `epoch` is given, then
-    yields `epoch`, which is the record of the group's next epoch."""
+    """Yields one record for each regular expression, with the topics that match the expression. After these records, yields
+    `epoch` (the record of the group's next epoch) unless it is None."""
     for regex, resolved in matches.items():
         yield regex_record(group.group_id, regex, resolved.topics, resolved.created, resolved.time)
         yield from after(resolved.topics)

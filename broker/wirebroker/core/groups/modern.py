@@ -87,12 +87,12 @@ class ModernMember(Struct, frozen=True):
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def moved(self, epoch: int, state: MemberState, assigned: Any, revoking: Any) -> Self:
-        """Returns a copy of the member that has this epoch, state and assignment. The copy's previous epoch is the member's
-        present epoch."""
+        """Returns a copy of the member with this epoch, state and assignment. The copy's previous epoch is the member's present
+        epoch."""
         return replace(self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
 
     def away(self) -> Self:
-        """Returns a copy of this static member that is marked as having left temporarily."""
+        """Returns a copy of this static member, marked as temporarily away."""
         return replace(self, epoch=LEAVES_FOR_A_WHILE)
 
     def has_metadata_of(self, other: ModernMember) -> bool:

@@ -141,7 +141,7 @@ class _Assignment:
         self._quota.reached(count)
 
     def _give_back(self, task: TaskId, member_id: str | None, quota: _Quota, *, active: bool) -> bool:
-        """Assign the task to a member that had the task before, if the quota allows that."""
+        """Assign the task to this member, which had the task before, if the quota allows that."""
         if member_id is None or self._process_of[member_id].counts[member_id] >= quota.limit:
             return False
         self._give(member_id, task, self._process_of[member_id].give(member_id), active=active)

@@ -99,7 +99,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         return () if self.topology is None else self.topology.required
 
     def subscribes(self, topic: str) -> bool:
-        """Tells whether the group has members, and its topology reads the topic."""
+        """Tells whether the group has members and its topology reads the topic."""
         return bool(self.members) and self.topology is not None and topic in self.topology.reader_of
 
     def has_since(self, member: StreamsMember, where: Where) -> int | None:

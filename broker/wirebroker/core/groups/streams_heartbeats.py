@@ -107,8 +107,7 @@ class CreationErrors:
             self._held[topic] = (why, now + 2 * self._interval(group_id))
 
     def of(self, topics: Iterable[str], now: int) -> dict[str, str]:
-        """Returns, by topic, the reason why the topic's creation has recently failed. Leaves out topics whose creation has not
-        failed."""
+        """For each of these topics whose creation has recently failed, returns the reason. Leaves out all other topics."""
         return {name: self._held[name][0] for name in topics if name in self._held and self._held[name][1] > now}
 
 
@@ -200,7 +199,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
     def _with_offsets(
         self, result: StreamsHeartbeatResult, requested: StreamsHeartbeat, step: StreamsStep, now: int
     ) -> StreamsHeartbeatResult:
-        """Returns a copy of the result that has the additional fields of Kafka 4.4."""
+        """Returns a copy of the result with the additional fields of Kafka 4.4."""
         group, told = step.group, list(result.told)
         tags = [each for each in step.configs.get(TAGS, "").split(",") if each]
         missing = [each for each in tags if each not in step.new.tags]
@@ -499,8 +498,8 @@ def _take_offsets(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) ->
 
 
 def _updated(member: StreamsMember, requested: StreamsHeartbeat, full: bool) -> StreamsMember | None:
-    """Returns a copy of the member that has the new values from this request. Returns None if the request has a tag twice,
-    because Kafka's code fails in this case. With `full`, a member that joins without an endpoint loses its earlier endpoint."""
+    """Returns a copy of the member with the new values from this request. Returns None if the request has a tag twice, because
+    Kafka's code fails in this case. With `full`, a member that joins without an endpoint loses its earlier endpoint."""
     request = requested.request
     tags = member.tags
     if request.client_tags is not None:

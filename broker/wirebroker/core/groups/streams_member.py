@@ -130,7 +130,7 @@ def reconcile(
 
 
 def _convert(held: Tasks, wanted: Some, parts: Sequence[_Difference], claimed: Tasks | None) -> None:
-    """Adjust `parts` (the tasks that the member keeps, gives up and gets) for each task that the member already has, but as a
+    """Adjust `parts` (the tasks that the member keeps, gives up and gets) for each new task that the member already has as a
     task of another kind."""
     active, *replicas = parts
     standby, warmup = replicas

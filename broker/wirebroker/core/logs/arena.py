@@ -1,7 +1,7 @@
 """Memory for records, in large pieces.
 
-The first write to a page of memory takes longer than copying records into a page that was written before. So records go into
-large private mappings, which use no memory before the first write. The system frees a mapping when its last `memoryview` is
+The first write to a page of memory takes longer than copying records into a page that was written before. So records are stored
+in large private mappings, which use no memory before the first write. The system frees a mapping when its last `memoryview` is
 gone.
 
 The system chooses the size of the pages. If the system has free huge pages, the first writes take only a sixth of the time. But

@@ -62,8 +62,8 @@ S = TypeVar("S", bound=Readable)
 
 
 class LastRecord(NamedTuple):
-    """The offset of the last batch that a producer wrote. The offset is None if the partition has only a transaction marker of
-    the producer."""
+    """The offset of the last batch that a producer wrote, or None if the partition has nothing of the producer except a
+    transaction marker."""
 
     offset: int | None
     producer_epoch: int
@@ -86,8 +86,8 @@ class Task(NamedTuple, Generic[S]):
 def plan(
     segments: Sequence[S], end_offset: int, cleaned_to: int, owner: Owner, configs: TopicConfigs, now: int
 ) -> tuple[float, Task[S]] | None:
-    """Returns the dirty ratio of a log, and the task of compacting the log. Returns None if the log is not dirty enough
-    (LogCleanerManager)."""
+    """Returns two values: the dirty ratio of a log, and the `Task` for compacting the log. Returns None if the log is not dirty
+    enough (LogCleanerManager)."""
     if len(segments) == 1 or "compact" not in configs.text("cleanup.policy"):
         return None
     first_dirty = _first_dirty(cleaned_to, end_offset, owner)
@@ -119,7 +119,7 @@ def plan(
 
 
 def next_plan(segments: Sequence[S], end_offset: int, cleaned_to: int, owner: Owner, configs: TopicConfigs, now: int) -> int:
-    """Returns the time from which `plan` may return another result for the same log, or NEVER."""
+    """Returns the earliest time at which `plan` may return another result for the same log, or NEVER."""
     first_dirty, times = _first_dirty(cleaned_to, end_offset, owner), []
     for segment in segments[:-1] if "compact" in configs.text("cleanup.policy") else ():
         if segment.base_offset >= first_dirty:
@@ -214,7 +214,8 @@ class Cleaning(Generic[S]):
         yield read + 1
 
     def groups(self, largest: int) -> Iterator[list[S]]:
-        """Yields the segments of the round, in groups of consecutive segments that together have at most `largest` bytes."""
+        """Yields the segments of the round in groups. A group has consecutive segments, which together have at most `largest`
+        bytes."""
         group: list[S] = []
         for segment in self.task.segments:
             if segment.base_offset >= self.end:
@@ -228,8 +229,8 @@ class Cleaning(Generic[S]):
             yield group
 
     def left(self, batch: memoryview) -> Steps[memoryview | bytes]:
-        """Returns the batch after compaction: the same batch, a new batch with fewer records or without records, or no bytes if
-        the batch is removed."""
+        """Returns the batch after compaction: either the same batch, or a new batch with fewer records (perhaps none), or no
+        bytes if the batch is removed."""
         header, now = read_header(batch), self.task.now
         unneeded = self.known.discards(header, batch)
         horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else None

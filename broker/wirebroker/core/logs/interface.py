@@ -89,7 +89,7 @@ class Log(Protocol):
     """The offset of the next record."""
 
     largest_segment: int
-    """An upper limit for the size of a segment in bytes, even if segment.bytes is larger."""
+    """A segment has at most this size in bytes, even if segment.bytes is larger."""
 
     @property
     def size(self) -> int:
@@ -127,11 +127,12 @@ class Log(Protocol):
         """Delete all segments that end at or before `offset`, except the active segment."""
 
     def empty(self, offset: int, now: int, *, closes: bool) -> None:
-        """Delete the records before `offset`. If all records are replicated, `offset` is the end of the log. Raises OSError.
+        """Delete the records before `offset`. If all records are replicated, the caller passes the end of the log as `offset`.
+        Raises OSError.
 
         A log on disk leaves the records in the active segment, as after DeleteRecords, because creating a new segment takes a
-        millisecond. With `closes`, the log closes the active segment, so that the producers' present states are found after a
-        restart.
+        millisecond. With `closes`, the log closes the active segment, so that a restart finds the present states of the
+        producers.
         """
 
     def truncate_to(self, offset: int) -> None:

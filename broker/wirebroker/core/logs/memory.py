@@ -24,7 +24,8 @@ LARGEST_CHUNK = 4 * 1024 * 1024
 OWN_BUFFER_FROM = 100 * 1024
 """A batch of at least this size in bytes is kept in a buffer of its own."""
 PIECES_FROM = 64 * 1024
-"""Fewer bytes in several buffers are copied into one buffer, because the copy takes less time than sending several buffers."""
+"""If the bytes for a reader are in several buffers and are fewer than this, they are copied into one buffer: the copy takes
+less time than sending several buffers."""
 MOST_IN_PIECES = 1024 * 1024
 """If the bytes for a reader are in several buffers, the reader gets at most this many bytes. This is the default of the
 consumers' max.partition.fetch.bytes."""
@@ -60,8 +61,8 @@ class Segment:
         self._chunk = memoryview(b"")
         self._at = self._capacity = 0
         self._apart = True
-        """Tells whether the next small batch begins a new view. It does if its bytes will not directly follow the bytes of the
-        last batch."""
+        """Tells whether the next small batch begins a new view. This is so if the bytes of the batch will not directly follow
+        the bytes of the last batch."""
         self._next_chunk = chunk
 
     def append(self, batch: Buffer, base_offset: int, leader_epoch: int, timestamp: int, owned: bool) -> None:
@@ -240,8 +241,8 @@ class MemoryLog:
     def offset_after(self, offset: int, size: int) -> int:
         """Returns an offset that is at least `size` bytes after the start of the batch that contains `offset`.
 
-        Kafka searches a sparse index, so the offset may be a few batches later than necessary. In wirebroker, these batches
-        have at most 4 KiB.
+        Kafka searches a sparse index, so the returned offset may be a few batches later than necessary. In wirebroker, these
+        batches have at most 4 KiB.
         """
         segment, first = self._find(offset)
         if first == len(segment.bases):
@@ -305,7 +306,8 @@ class MemoryLog:
         self.segments.append(self.active)
 
     def copy(self) -> MemoryLog:
-        """Returns an independent log with the same batches. Both logs share the buffers of the batches."""
+        """Returns a second log with the same batches, which changes independently. Both logs share the buffers of the
+        batches."""
         made = MemoryLog(largest_segment=self.largest_segment)
         made.end_offset, made.cleaned_to = self.end_offset, self.cleaned_to
         made.segments = [segment.up_to(len(segment.bases)) for segment in self.segments]
@@ -354,18 +356,19 @@ class MemoryLog:
         return None
 
     def restart(self, mode: str, now: int) -> Kept | None:
-        """Returns None, because the partition decides which records Kafka would find on its disk after the restart."""
+        """Returns None: for a log in memory, the partition itself decides which records Kafka would find on its disk after the
+        restart."""
         return None
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
         """Does nothing, because the partition keeps the leader epochs in memory."""
 
     def delete(self) -> None:
-        """Free the memory of all batches, because rows of the trace may still refer to the deleted partition."""
+        """Free the memory of all batches now: rows of the trace may refer to the deleted partition for a long time."""
         self.start_at(self.end_offset, self.active.created)
 
     def _find(self, offset: int) -> tuple[Segment, int]:
-        """Returns the segment and the index of the first batch that ends at or after `offset`."""
+        """Returns two values for the first batch that ends at or after `offset`: its segment, and its index in the segment."""
         active = self.active
         if offset >= active.base_offset:
             return active, active.find(offset)

@@ -2,8 +2,8 @@
 and its default settings.
 
 The data of each release is in a file beside this module. scripts/record-oracle wrote the file from the responses of a real
-broker. A process reads only the files of the releases that it uses. Differences in behaviour stand beside the code that obeys
-them (`wirebroker.core.releases.changes`).
+broker. A process reads only the files of the releases that it uses. Differences in behaviour are declared beside the code that
+obeys them (`wirebroker.core.releases.changes`).
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class Feature(NamedTuple):
 
 
 SettingChange = tuple[str, ...]
-"""The type, default and marks of a setting that differs from the base release, in the form of setting_definitions.txt. The mark
-`valid=` names the valid values, and the mark `after=` names the setting that Kafka defines before this setting. The mark
-`internal` means that no broker shows the setting, so its values were taken from Kafka's code."""
+"""A setting that differs from the base release: its type, its default and its marks, in the form of setting_definitions.txt.
+The mark `valid=` names the valid values, and the mark `after=` names the setting that Kafka defines before this setting. The
+mark `internal` means that no broker shows the setting, so its values were taken from Kafka's code."""
 
 
 class Release(Struct, frozen=True):
     """One release.
 
     `announced` has the oldest and the newest version of each API in the response to ApiVersions, by API key. A broker may
-    announce old versions of an API although it cannot read them. Then `reads_from` has the oldest version that the broker can
-    read. `settings` are the differences from the settings of the base release (`kafkawire.messages.BASE`), by kind of resource
+    announce old versions of an API although it cannot read them; then `reads_from` has the oldest version that it can read.
+    `settings` are the differences from the settings of the base release (`kafkawire.messages.BASE`), by kind of resource
     ("broker", "topic") and by name. None stands for a setting that the release does not have.
     """
 

@@ -24,7 +24,7 @@ RELEASES = (
 """The releases of Kafka that a broker can play, oldest first."""
 
 SEEN = "seen"
-"""Stands in place of a KIP or a ticket if a change was only observed."""
+"""Used in place of a KIP or a ticket if a change was only observed."""
 
 T = TypeVar("T")
 
@@ -70,12 +70,12 @@ class ByRelease(Generic[T]):
 
 
 def since(release: str, says: str, because: str = SEEN) -> ByRelease[bool]:
-    """Returns a behaviour of this release and all later releases."""
+    """Returns a behaviour that begins with this release."""
     return ByRelease(False).then(release, True, says, because)
 
 
 def until(release: str, says: str, because: str = SEEN) -> ByRelease[bool]:
-    """Returns a behaviour of all releases before this release. `says` is what clients see from this release on, when the
+    """Returns a behaviour that all releases before this release have. `says` is what clients see from this release on, when the
     behaviour has ended."""
     return ByRelease(True).then(release, False, says, because)
 
