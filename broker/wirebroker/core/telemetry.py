@@ -1,8 +1,8 @@
 """The metrics that clients push to brokers (KIP-714): the subscriptions, and the metrics themselves (Kafka's
 ClientMetricsManager).
 
-Each broker remembers the clients that have asked it for a subscription or pushed metrics to it. A client pushes the metrics of
-all subscriptions that match the client, at the shortest interval of these subscriptions. Times are in ms.
+Each broker remembers the clients that have requested a subscription from this broker, or have pushed metrics to it. A client
+pushes the metrics of all subscriptions that match the client, at the shortest interval of these subscriptions. Times are in ms.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.patterns import Pattern, PatternError, compile_pattern
 
 INTERVAL_MS = 300_000
-"""The push interval of a client whose subscriptions have no interval."""
+"""A client's push interval in ms is at most this, and exactly this if its subscriptions have no interval."""
 EVERYTHING = "*"
 KEPT_MS = 60_000
-"""The shortest time in ms after which the broker forgets a client that sends no requests."""
+"""If a client sends no requests, the broker remembers it for at least this time in ms."""
 MOST_CLIENTS = 16_384
 KEPT_PUSHES, KEPT_BYTES = 1000, 64 << 20
 FORGIVEN = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
@@ -75,7 +75,7 @@ class Subscription(NamedTuple):
     """A subscription: a condition for clients, and the metrics that the matching clients push."""
 
     match: tuple[tuple[str, Pattern | None], ...]
-    """Names of attributes with patterns. None stands for a pattern that Java accepts but RE2 refuses."""
+    """Names of attributes, each with a pattern. None stands for a pattern that Java accepts but RE2 refuses."""
     metrics: list[str]
     interval_ms: int
 
@@ -105,7 +105,7 @@ def _compiled(expression: str) -> Pattern | None:
 def push_of(
     request: PushTelemetryRequest, time: int, node: int, client_id: str | None, software: tuple[str, str], limit: int
 ) -> Push:
-    """Returns the metrics that a request pushes. Raises WireError if the metrics cannot be decompressed to at most `limit`
+    """Returns the `Push` that a request contains. Raises WireError if the metrics cannot be decompressed to at most `limit`
     bytes.
     """
     codec, metrics = request.compression_type, request.metrics
@@ -118,7 +118,7 @@ class Client(Struct):
 
     subscription_id: int
     version: int
-    """the version of the subscriptions from which the client's subscription was made"""
+    """the value of `Telemetry._version` when the client's subscription was made"""
     metrics: list[str]
     interval_ms: int
     asked: int = 0
@@ -136,8 +136,8 @@ class Client(Struct):
         return forgives and self.error in FORGIVEN
 
     def may_push(self, now: int) -> bool:
-        """Tells whether the client may push metrics now. A client may push once after each request for its subscription, and
-        then once in each push interval."""
+        """Tells whether the client may push metrics now. A client may push metrics once after each request for its
+        subscription, and then once in each push interval."""
         if self.asked > self.pushed or now - self.pushed >= self.interval_ms:
             self.pushed = now
             return True
@@ -155,7 +155,7 @@ class Telemetry(Struct):
     _clients: dict[tuple[int, bytes], Client] = {}
     _connections: dict[int, tuple[int, bytes]] = {}
     _settings: dict[str, dict[str, str]] = {}
-    """The settings from which the subscriptions are made. A change replaces the settings of a subscription as a whole."""
+    """The settings from which the subscriptions are made. A change replaces all settings of a subscription."""
     _subscriptions: dict[str, Subscription] = {}
     _version: int = 0
 
@@ -175,7 +175,8 @@ class Telemetry(Struct):
             self._clients.pop(key, None)
 
     def client(self, node: int, number: int, instance: bytes, attributes: Mapping[str, str | None], now: int) -> Client:
-        """Returns the client with the instance id `instance`, which has just sent a request on the connection `number`."""
+        """Returns the client with the instance id `instance`. This client has just sent a request on the connection
+        `number`."""
         self._look_at_subscriptions()
         key = node, instance
         known = self._clients.pop(key, None)

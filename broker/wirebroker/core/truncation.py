@@ -34,8 +34,8 @@ def truncate(partition: Partition, offset: int, now: int) -> int:
 
 
 def replayed(partition: Partition, kept: dict[Key, bytes]) -> dict[Key, bytes]:
-    """Returns the producers' states: the states in `kept`, and for other producers the states that are computed from the
-    log."""
+    """Returns the states of the producers. The states in `kept` stay as they are; the states of all other producers are
+    computed from the log."""
     found: dict[Key, bytes] = {}
     for batch in partition.log.batches(partition.log_start_offset):
         header = read_header(batch)

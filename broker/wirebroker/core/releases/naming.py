@@ -11,7 +11,7 @@ from wirebroker.core.releases.changes import RELEASES, number
 RELEASE_PROFILES = [f"kafka-{name}" for name in RELEASES]
 """The profiles that are releases of Kafka, oldest first."""
 _RELEASE = re.compile(r"(?:kafka[-_ ]?)?([0-9]{1,4}\.[0-9]{1,4})(?:\.[0-9]{1,4})*", re.ASCII | re.IGNORECASE)
-"""A release of Kafka, possibly with its patches: `kafka-3.9`, `KAFKA-3.9`, `3.9` and `3.9.2`."""
+"""The ways to write a release of Kafka, such as `kafka-3.9`, `KAFKA-3.9`, `3.9` and (with a patch number) `3.9.2`."""
 
 
 def unknown(name: object, known: Iterable[str], what: str = "profile") -> str:
@@ -28,7 +28,8 @@ def unknown(name: object, known: Iterable[str], what: str = "profile") -> str:
 
 
 def _nearest_release(wanted: str) -> str:
-    """Returns the nearest release with the same major number, else the latest earlier release, else the oldest release."""
+    """Returns the nearest release with the same major number. If there is none, returns the latest earlier release, or else the
+    oldest release."""
     major, minor = number(wanted)
     same = [each for each in RELEASES if number(each)[0] == major]
     if same:

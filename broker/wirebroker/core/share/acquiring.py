@@ -1,7 +1,7 @@
 """Acquiring records of a share partition for a member (SharePartition.acquire).
 
-If a record was delivered often, perhaps no consumer can process it. So after half of the allowed deliveries, fewer and fewer
-other records are given out together with the record. In its last delivery, the record is given out alone.
+If a record was delivered often, perhaps no consumer can process it. So, when half of the allowed deliveries are used up, fewer
+and fewer other records are given out together with the record. In the last delivery, the record is given out alone.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Acquisition:
         return self.acquired
 
     def _make_room(self, fetch_offset: int, max_records: int) -> None:
-        """Compute how many records may be acquired. If the limit of records in flight is reached, only records that were given
-        out before can be acquired."""
+        """Compute how many records may be acquired. If the limit of records in flight is reached, only records that were
+        already given out can be acquired again."""
         partition = self._partition
         self._limit = min(max_records, self.limits.in_flight - partition.in_flight)
         if self._limit <= 0 and fetch_offset <= partition.end_offset:
@@ -80,8 +80,8 @@ class Acquisition:
             self._last = min(self._last, partition.end_offset)
 
     def _acquire_held(self, base: int, held: Sequence[InFlightBatch]) -> None:
-        """Acquire the available records in the batches `held` and, after a restart, the records in the gaps between these
-        batches."""
+        """Acquire the available records in the batches of `held`. After a restart, also acquire the records in the gaps between
+        these batches."""
         partition = self._partition
         at = base
         for batch in held:
@@ -184,8 +184,8 @@ class Acquisition:
         return max(offset, self._batches[at].last) if at >= 0 else offset
 
     def _make(self, first: int, last: int, room: int) -> list[Acquired]:
-        """Acquire the records from `first` to `last` in new batches. In the mode "batch_optimized", a new batch ends at the end
-        of a fetched batch, as soon as the new batch has at least `batch_size` records."""
+        """Acquire the records from `first` to `last` in new batches. In the mode "batch_optimized", a new batch ends as soon as
+        it has at least `batch_size` records and is at the end of a fetched batch."""
         if self._by_records and last - first + 1 > room:
             return [self._make_partly(first, last, room)]
         made = []
@@ -216,8 +216,8 @@ class Acquisition:
 
 
 def _joined(taken: Sequence[Acquired]) -> list[tuple[int, int, int]]:
-    """Joins adjacent records that have the same number of deliveries. Returns the first offset, the last offset and the number
-    of deliveries of each group of joined records."""
+    """Joins adjacent records that have the same number of deliveries. For each group of joined records, returns the first
+    offset, the last offset and the number of deliveries."""
     found: list[tuple[int, int, int]] = []
     for first, last, _, count in taken:
         if found and found[-1][1] + 1 == first and found[-1][2] == count:

@@ -20,8 +20,8 @@ def combined(held: Sequence[StateBatch], new: Sequence[StateBatch], start_offset
     """Returns all batches in order, without overlaps and without offsets before the start offset. An unknown start offset is
     −1.
 
-    The batches in `held` are combined already, so only batches that overlap or touch a batch in `new` are compared. As in
-    Kafka, adjacent batches with the same state may stay separate until the next call joins them.
+    The batches in `held` are combined already. So the function compares only those of them that overlap or touch a batch in
+    `new`. As in Kafka, adjacent batches with the same state may stay separate until the next call joins them.
     """
     if start_offset != -1:
         held, new = _from(held, start_offset), _from(new, start_offset)

@@ -1,8 +1,8 @@
 """The share coordinator: the state of share partitions in __share_group_state (Kafka's ShareCoordinatorShard).
 
 The key `group:topicId:partition` determines the coordinator of a share partition. All brokers of the process share one
-coordinator object. A snapshot record has the whole state of a share partition; an update record has the changes since the
-previous record.
+coordinator object. A snapshot is a record with the whole state of a share partition. An update is a record with the changes
+since the previous record.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ class ShareCoordinator:
         self._cluster = cluster
         self.states: dict[Key, ShareState] = {}
         self._updates: dict[Key, int] = {}
-        """The number of updates since the last snapshot of each share partition."""
+        """For each share partition, the number of updates since its last snapshot."""
         self._leader_epochs: dict[Key, int] = {}
         self._state_epochs: dict[Key, int] = {}
         """The highest state epoch of each share partition so far."""
         self._needed: defaultdict[int, NeededRecords] = defaultdict(NeededRecords)
-        """The records that are still needed, for each partition of __share_group_state."""
+        """For each partition of __share_group_state, the records that are still needed."""
 
     def set_timers(self, now: int) -> None:
         """Set the timers of the periodic work when the broker starts."""
@@ -125,8 +125,8 @@ class ShareCoordinator:
     # The operations
 
     def initialize(self, key: Key, state_epoch: int, start_offset: int, now: int) -> Refusal | None:
-        """Create the state of a share partition, or replace it by a new state with a higher state epoch. Returns the refusal,
-        or None."""
+        """Create the state of a share partition, or replace the state by a new state with a higher state epoch. Returns the
+        refusal, or None."""
         held = self.states.get(key)
         if refused := self._place_error(key):
             return refused
@@ -140,7 +140,7 @@ class ShareCoordinator:
         return self._snapshot(key, ShareState(snapshot_epoch, state_epoch, 0, start_offset, completed, (), now, now), now)
 
     def read(self, key: Key, leader_epoch: int, now: int) -> ShareState | Refusal:
-        """Returns the state to the partition's leader, and remembers the leader's epoch (`leader_epoch`)."""
+        """Returns the state of a share partition to the partition's leader. Remembers the leader's epoch (`leader_epoch`)."""
         held = self.states.get(key)
         if refused := self._place_error(key):
             return refused
@@ -175,7 +175,8 @@ class ShareCoordinator:
         return self._update(key, held, held.leader_epoch, start_offset, completed, batches, now)
 
     def summary(self, key: Key) -> ShareState | Refusal:
-        """Returns the state of a share partition to a reader that is not the partition's leader and so has no epoch."""
+        """Returns the state of a share partition to a reader that is not the partition's leader. Such a reader has no leader
+        epoch."""
         return self._place_error(key) or self._unknown(key) or self.states.get(key, NOTHING)
 
     def delete(self, key: Key, now: int) -> Refusal | None:
@@ -289,7 +290,7 @@ class ShareCoordinator:
             self._drop(place, at)
 
     def _take_snapshot(self, key: Key, state: ShareState, at: LogPlace) -> None:
-        if self._updates.get(key, 0) >= self._updates_at_most:  # a snapshot before the limit does not reset the count
+        if self._updates.get(key, 0) >= self._updates_at_most:  # below the limit, a snapshot does not reset the count
             self._updates[key] = 0
         self._take(key, state)
         index, offset = at
@@ -331,7 +332,8 @@ class ShareCoordinator:
 
     def _write_again(self, now: int) -> Generator[None, Any, Idle]:
         """Write new snapshots of the share partitions whose last snapshot is old, so that the older records can be deleted. If
-        this method has written all last snapshots, nobody has used a share group since, and the method writes no new snapshots.
+        all the last snapshots were written by this method, no share group has been used since then. So the method writes no new
+        snapshots.
         """
         pause, least = pauses(WRITES), self._cluster.configs.integer(COLD)
         until, changed = NEVER, False
@@ -355,7 +357,7 @@ class ShareCoordinator:
 def _merged(
     held: ShareState, leader_epoch: int, start_offset: int, completed: int, batches: Sequence[StateBatch]
 ) -> ShareState:
-    """Returns the state `held` after these changes."""
+    """Returns the state after these changes. `held` is the state before the changes."""
     snapshot_epoch, state_epoch, held_leader_epoch, held_start, _, held_batches, created, written = held
     start = held_start if start_offset == UNKNOWN else start_offset
     leader = held_leader_epoch if leader_epoch == UNKNOWN else leader_epoch
@@ -364,7 +366,8 @@ def _merged(
 
 
 def _progress(held: ShareState, start_offset: int, completed: int) -> tuple[int, int]:
-    """Returns the start offset and the number of completed records that are in effect after a write of these two values."""
+    """Returns the start offset and the number of completed records after a write of these two values. A write never lowers the
+    start offset."""
     if start_offset < held.start_offset:
         return held.start_offset, held.completed
     return start_offset, max(completed, held.completed) if start_offset == held.start_offset else completed
@@ -377,7 +380,7 @@ def _stored(kind: type[S], batch: StateBatch) -> S:
 
 @lru_cache(maxsize=1 << 10)
 def _record_key(kind: RecordKey, key: Key) -> bytes:
-    """Returns the key of a share partition's records of one kind. Raises EncodeError."""
+    """Returns the key that a share partition's records of this kind have. Raises EncodeError."""
     group_id, topic_id, index = key
     return encode_key(kind(group_id=group_id, topic_id=topic_id, partition=index))
 

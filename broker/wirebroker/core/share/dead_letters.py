@@ -2,8 +2,9 @@
 
 A dead letter is written for a record that a member has rejected, or that was delivered too often. The dead letter is a record
 in the topic that the group's errors.deadletterqueue.topic.name names. The headers of a dead letter have the place of the
-original record, and the reason for the dead letter. If the group's settings ask for copies, the dead letter has the original
-key and value. If a dead letter cannot be written, the dead letter is lost, and the original record is archived anyway.
+original record, and the reason for the dead letter. If the group's settings ask for copies, the dead letter also has the key
+and the value of the original record. If a dead letter cannot be written, the dead letter is lost, and the original record is
+archived anyway.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from wirebroker.core.share.settings import ShareSettings
 REJECTED = "Offset rejected by client."
 DELIVERED_TOO_OFTEN = "Offset delivery count exceeded the threshold."
 ENABLED = "errors.deadletterqueue.group.enable"
-"""The topic setting that must be true for a topic that gets dead letters."""
+"""A topic can get dead letters only if this topic setting is true."""
 OVERRIDES = {ENABLED: "true", "message.timestamp.type": "CreateTime"}
 """The settings of a topic that the broker creates for dead letters."""
 ATTEMPTS, FIRST_PAUSE_MS = 5, 2000
@@ -38,7 +39,7 @@ class Letters(NamedTuple):
     """The dead letters for consecutive records of `partition`, from offset `first` to `last`.
 
     `held()` tells whether the leader still has the share partition. `done(why, now)` is called when the work has ended: `why`
-    is the reason why a dead letter could not be written, or "" if all were written.
+    is the reason why a dead letter could not be written, or "" if all dead letters were written.
     """
 
     settings: ShareSettings
@@ -92,8 +93,8 @@ class DeadLetters:
         return to.append(memoryview(batch), now, versions(PRODUCE)[1]).error_code
 
     def _topic(self, name: str, now: int) -> Topic | str:
-        """Returns the topic for dead letters, or the reason why dead letters cannot be written to it. Creates the topic if the
-        settings allow that."""
+        """Returns the topic for dead letters, or the reason why dead letters cannot be written to this topic. Creates the topic
+        if the settings allow that."""
         configs = self._cluster.configs
         prefix = configs.text("errors.deadletterqueue.topic.name.prefix")
         topic = self._cluster.topics.get(name)
@@ -120,7 +121,8 @@ class DeadLetters:
 
 
 def _batches(letters: Letters, most: int, now: int) -> Iterator[bytes]:
-    """Yields the dead letters in batches of up to `most` bytes. A dead letter that is larger is alone in its batch."""
+    """Yields the dead letters in batches of up to `most` bytes. If one dead letter is larger than that, it is alone in its
+    batch."""
     at = letters.first
     while at <= letters.last:
         copies, resolved = _copies(letters, at, most)
@@ -160,9 +162,9 @@ Copies = dict[int, tuple[bytes | None, bytes | None]]
 
 
 def _copies(letters: Letters, first: int, most: int) -> tuple[Copies, int]:
-    """Returns copies of records from offset `first` on, with a total size of up to `most` bytes, and the last offset that was
-    handled. As in Kafka's ShareGroupDLQRecordFetcher, a record that is larger than `most` is not copied. A record is not copied
-    either if its compressed batch is larger than `most` after decompression.
+    """Returns two values: copies of records from offset `first` on, which together have at most `most` bytes, and the last
+    offset that was handled. As in Kafka's ShareGroupDLQRecordFetcher, a record that is larger than `most` is not copied. If a
+    compressed batch is larger than `most` after decompression, none of its records is copied.
     """
     copies: Copies = {}
     if not letters.settings.copies_dead_letters:

@@ -48,7 +48,7 @@ class Limits(NamedTuple):
     """The settings of a share group that limit the use of its records."""
 
     lock_ms: int
-    """The duration of an acquisition in ms (share.record.lock.duration.ms)."""
+    """The time in ms after which an acquisition ends (share.record.lock.duration.ms)."""
     deliveries: int
     """The largest number of deliveries of a record (share.delivery.count.limit)."""
     in_flight: int
@@ -71,9 +71,9 @@ class InFlight:
         self.delivery_count = delivery_count
         self.member_id = member_id
         self.lock = lock
-        """The timer that ends the acquisition of the record."""
+        """The timer that ends the acquisition."""
         self.moving = False
-        """Tells whether the state has changed, and the change is not written down yet."""
+        """Tells whether the state has changed and the change is not written down yet."""
 
     @property
     def available(self) -> bool:
@@ -136,7 +136,8 @@ class InFlightBatch:
         return self.last - self.first + 1
 
     def states(self) -> Iterator[tuple[int, int, InFlight]]:
-        """Yields the first offset, the last offset and the state of each run of records with a common state."""
+        """Yields a first offset, a last offset and their state: once for the whole batch if it has a common state, else once
+        for each record."""
         if self.records is None:
             yield self.first, self.last, self._whole
         else:
@@ -144,8 +145,8 @@ class InFlightBatch:
                 yield offset, offset, record
 
     def split(self, new_lock: NewLock) -> dict[int, InFlight]:
-        """Replace the common state by a state for each record. The locks of the records end when the batch's lock would have
-        ended."""
+        """Replace the common state by a state for each record. The locks of the records end at the time at which the batch's
+        lock would have ended."""
         if self.records is None:
             whole = self._whole
             self.records = {}

@@ -14,8 +14,8 @@ class NeededRecords:
     def __init__(self) -> None:
         self._snapshots: dict[Key, int] = {}
         self._deleted: int | None = None
-        """The offset of the latest record if this record deletes a state, else None. As in Kafka, such a record is needed until
-        a snapshot is written after it."""
+        """If the latest record deletes a state, the offset of this record, else None. As in Kafka, such a record is needed
+        until a snapshot is written after it."""
 
     def written(self, key: Key, offset: int) -> None:
         """Register that a snapshot of a share partition was written at `offset`."""

@@ -58,8 +58,8 @@ class Stored(Protocol):
         """Write down the changed states in `batches`. Returns the reason if the write is refused, else None."""
 
     def bury(self, partition: SharePartition, records: StateBatch, rejected: bool, now: int) -> None:
-        """Write the dead letters of `records`, then call `partition.buried`. `rejected` is True if a member rejected the
-        records, and False if they were delivered too often.
+        """Write the dead letters of `records`, then call `partition.buried`. `rejected` is True if a member has rejected the
+        records. It is False if the records were delivered too often.
         """
 
 
@@ -68,8 +68,8 @@ class Broken(Exception):
 
 
 class Undo(NamedTuple):
-    """A change of the state of a record or a batch, with the data for undoing the change: the former state and member, and the
-    offsets."""
+    """A change of the state of a record or a batch. It has the data that are needed to undo the change: the former state, the
+    former member, and the offsets."""
 
     record: InFlight
     state: RecordState
@@ -105,12 +105,12 @@ class SharePartition:
         self.end_offset = 0
         """The largest offset that was ever acquired, or the start offset if no record is in flight."""
         self.completed = 0
-        """The number of acknowledged or archived records from the start offset on."""
+        """The number of records, from the start offset on, that are acknowledged or archived."""
         self.looks_for_next = False
         """Tells whether a record at or before `end_offset` may be available."""
         self._gap: tuple[int, int] | None = None
-        """The offset of the first record that may be in a gap between the loaded batches, and the end offset when the state was
-        loaded."""
+        """Two offsets: the offset of the first record that may be in a gap between the loaded batches, and the end offset at
+        the time when the state was loaded."""
         self._timers = timers
         self._stored = stored
         self._woken = woken
@@ -186,14 +186,14 @@ class SharePartition:
         return None
 
     def can_acquire(self) -> bool:
-        """Tells whether records can be acquired: a record that was given out before is available, or the limit of records in
-        flight allows new records."""
+        """Tells whether records can be acquired. This is so if a record that was given out before is available again, or if the
+        limit of records in flight allows new records."""
         return self.next_fetch_offset() != self.end_offset + 1 or self.in_flight < self.limits.in_flight
 
     # Locks
 
     def lock(self, member_id: str, first: int, last: int, when: int) -> Timer:
-        """Returns a member's lock on the records from `first` to `last`, which ends at the time `when`."""
+        """Returns a member's lock on the records from `first` to `last`. The lock ends at the time `when`."""
         return self._timers.at(when, lambda now: self._expire(member_id, first, last, now))
 
     def _expire(self, member_id: str, first: int, last: int, now: int) -> None:
@@ -247,8 +247,8 @@ class SharePartition:
     # Acknowledgements
 
     def acknowledge(self, member_id: str, batches: Sequence[Acknowledged], now: int) -> Refusal | list[Undo]:
-        """Apply a member's acknowledgements: all `batches`, or nothing. Returns the refusal, or the changes. The caller passes
-        the changes to `finish`. Raises Broken."""
+        """Apply a member's acknowledgements: either all of `batches`, or none. Returns either the refusal, or the changes,
+        which the caller passes to `finish`. Raises Broken."""
         changed: list[Undo] = []
         limits = self.limits
         for batch in batches:
@@ -363,7 +363,7 @@ class SharePartition:
 
     def finish(self, changed: Sequence[Undo], now: int) -> Refusal | None:
         """Write down changes. If the write fails, undo the changes and return the reason. Kafka writes in the background, so a
-        fetch in the same request does not see the effect of acknowledgements. In wirebroker, such a fetch does not see the
+        fetch does not see the effect of acknowledgements in the same request. In wirebroker, such a fetch does not see the
         effect, either.
         """
         if not changed:
@@ -449,8 +449,8 @@ class SharePartition:
         return record is not None and record.completed
 
     def _last_completed(self) -> tuple[int, int]:
-        """Returns the last offset before the first record that is not completed, and the number of completed records from the
-        start offset to this offset."""
+        """Returns two values: the last offset before the first record that is not completed, and the number of completed
+        records from the start offset to this last offset."""
         found, count, gap = -1, 0, self.gap_start
         for batch in self.batches:
             if gap is not None and batch.last >= gap:
@@ -486,8 +486,8 @@ class SharePartition:
         )
 
     def archive_stale(self, fetch_offset: int, base_offset: int) -> None:
-        """Archive the available records from `fetch_offset` to before `base_offset`, because the log no longer has them (after
-        compaction, for example)."""
+        """Archive the available records at or after `fetch_offset` and before `base_offset`, because the log no longer has
+        these records (after compaction, for example)."""
         if not len(self.batches) or fetch_offset >= base_offset:
             return
         floor = self.batches.floor(fetch_offset)
@@ -497,8 +497,8 @@ class SharePartition:
             self.looks_for_next = True
 
     def archive(self, start: int, end: int, batches: Iterable[InFlightBatch], state: RecordState, *, counted: bool) -> bool:
-        """Archive the records from offset `start` to before `end` that are in the state `state`. Returns whether any record was
-        archived."""
+        """Archive the records in the state `state` whose offsets are at or after `start` and before `end`. Returns whether any
+        record was archived."""
         found = False
         for batch in batches:
             if batch.first >= end:

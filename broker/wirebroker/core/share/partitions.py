@@ -38,7 +38,7 @@ _FENCES = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, Error
 
 
 class Held(Struct, eq=False):
-    """A share partition on the broker that leads the partition. The broker gives out records only after it has loaded the share
+    """A share partition that the partition's leader has opened. The broker gives out records only after it has loaded the share
     partition's state (`active`)."""
 
     share: SharePartition
@@ -91,8 +91,8 @@ class SharePartitions:
     # Waiting
 
     def watch(self, key: Key, callback: Woken) -> None:
-        """Register a callback. The callback is called with the current time when more records of the share partition may be
-        available."""
+        """Register a callback. The callback is called when more records of the share partition may be available. Its argument
+        is the current time."""
         self._waiting.setdefault(key, {})[callback] = None
 
     def unwatch(self, key: Key, callback: Woken) -> None:
@@ -157,8 +157,8 @@ class SharePartitions:
         held.share.log_starts_at(held.partition.offset_for(EARLIEST).offset)
 
     def follow_logs(self, now: int) -> None:
-        """Handle a soft reset: move the start offset of every share partition to the start of the partition's log, which is now
-        also the log's end. Acquired records stay acquired."""
+        """Handle a soft reset: move the start offset of every share partition to the start of the partition's log (after a soft
+        reset, this is also the end of the log). Acquired records stay acquired."""
         for held in self:
             self.starts_at_log_start(held)
             self.wake(held.key, now)
@@ -205,8 +205,7 @@ class SharePartitions:
     def acknowledge(
         self, key: Key, node_id: int, member_id: str, batches: Sequence[Acknowledged], now: int
     ) -> Refusal | Settling:
-        """Check a member's acknowledgements. The acknowledgements take effect when the caller passes the result to `finish`.
-        Raises Broken."""
+        """Check a member's acknowledgements. They take effect when the caller passes the result to `finish`. Raises Broken."""
         held = self.find(key, node_id)
         if held is None:
             return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")

@@ -56,7 +56,7 @@ class ShareSession(Struct):
         self.partitions.setdefault(wanted.place, Cached(wanted.topic, shown))
 
     def forget(self, forgotten: Iterable[Place]) -> None:
-        """Remove the partitions `forgotten` from the session."""
+        """Remove the partitions in `forgotten` from the session."""
         for place in forgotten:
             self.partitions.pop(place, None)
 
@@ -80,8 +80,8 @@ class ShareSession(Struct):
 
 
 class Ended(NamedTuple):
-    """The share session that a closed connection has ended, or None if the session had ended before. `last_of_group` tells
-    whether the group has no further session on the broker."""
+    """What has ended because a connection was closed. `session` is the share session on the connection, or None if it had ended
+    before. `last_of_group` tells whether the group has no further session on the broker."""
 
     session: ShareSession | None
     node_id: int
@@ -90,7 +90,7 @@ class Ended(NamedTuple):
 
 
 class _Began(Struct):
-    """The member whose session was the last to begin on a connection. If `stale` is set, this session has ended."""
+    """The member that was the last to begin a session on a connection. If `stale` is set, this session has ended."""
 
     key: MemberKey
     stale: bool = False
@@ -145,8 +145,8 @@ class ShareSessions:
         return session
 
     def check(self, key: MemberKey, epoch: int) -> ShareSession | ErrorCode:
-        """Returns the session for a request with the session epoch `epoch`, or the error. If the epoch is right, the epoch for
-        the next request is increased. `epoch` must not be the initial epoch."""
+        """Returns the session of a request, or the error if `epoch` (the request's session epoch) is wrong. If `epoch` is
+        right, increases the epoch that the next request must have. `epoch` must not be the initial epoch."""
         session = self._sessions.get(key)
         if session is None:
             return ErrorCode.SHARE_SESSION_NOT_FOUND

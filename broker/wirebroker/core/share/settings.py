@@ -34,7 +34,7 @@ class ShareSettings:
 
     @property
     def limits(self) -> Limits:
-        """The limits of the group, which are read again only after a setting or the level of the feature has changed."""
+        """The limits of the group. They are read again only after a change of a setting or of the feature's level."""
         configs = self._configs
         inputs = (configs.version, configs.groups.get(self.group_id), configs.features[SHARE])
         if inputs != self._read_from:
@@ -67,7 +67,8 @@ class ShareSettings:
         return own.get("errors.deadletterqueue.copy.record.enable", "").strip().lower() == "true"
 
     def reset_time(self, now: int) -> int:
-        """Returns where a new group starts to read: a time in ms, or the ListOffsets constant EARLIEST or LATEST."""
+        """Returns the place at which a new group starts to read: a time in ms, or one of the ListOffsets constants EARLIEST and
+        LATEST."""
         reset = self._text("share.auto.offset.reset")
         if not reset.startswith(BY_DURATION):
             return EARLIEST if reset == "earliest" else LATEST

@@ -55,8 +55,8 @@ class ProducerResult(NamedTuple):
 
 
 class InitRequest(NamedTuple):
-    """An InitProducerId request with a transactional id. `current` is the producer id and epoch that the client already has,
-    or None."""
+    """An InitProducerId request with a transactional id. `current` is the producer id and epoch that the client already has, or
+    None if it has none."""
 
     transactional_id: str
     timeout_ms: int
@@ -84,8 +84,8 @@ class TransactionCoordinator:
         self._complete_offsets = complete_offsets
         self.transactions: dict[str, Transaction] = {}
         self._awaiting: set[tuple[Transaction, Partition]] = set()
-        """The transactions that end only after a partition has changed, each with this partition. The change is, for example, a
-        new leader, or the replication of the marker."""
+        """The transactions that wait for the change of a partition, each with this partition. The change can be a new leader,
+        or the replication of the marker."""
         self._retrying: set[Transaction] = set()
         """The transactions for which a timer is set to write the missing markers again."""
         self._runs: dict[Transaction, object] = {}
@@ -102,24 +102,24 @@ class TransactionCoordinator:
         self._finish_all(now)
 
     def _forget_unwritten(self, transactions: Iterable[Transaction]) -> None:
-        """Forget the transactional ids that could not be written. As in Kafka, the coordinator knows such an id until it loads
-        its log again."""
+        """Forget the transactional ids that could not be written. As in Kafka, the coordinator knows such an id only until the
+        coordinator loads its log again."""
         for each in [each for each in transactions if each.producer_epoch == NO_EPOCH]:
             del self.transactions[each.transactional_id]
 
     def load(self, batches: Iterable[memoryview], now: int) -> None:
         """Load a partition of __transaction_state, and write the missing markers of prepared transactions.
 
-        If the clock was moved forward before a restart, the records have later times than `now`. These times become `now`, so
-        that an open transaction times out.
+        If the clock was moved forward before a restart, the records have later times than `now`. These times are set to `now`,
+        so that an open transaction times out.
         """
         read_transactions(batches, self.transactions)
         self._change_times(lambda time: min(time, now))
         self._finish_all(now)
 
     def move_time(self, ms: int) -> None:
-        """The clock was moved by `ms` (negative if it was moved back). Move all stored times by `ms`, so that the time until an
-        open transaction times out stays the same."""
+        """The clock was moved by `ms` (negative if it was moved back). Move all stored times by `ms`, so that open transactions
+        keep their remaining time."""
         self._change_times(lambda time: time + ms)
 
     def _change_times(self, changed: Callable[[int], int]) -> None:
@@ -296,8 +296,7 @@ class TransactionCoordinator:
     # Ends
 
     def end(self, requested: EndRequest, now: int) -> ProducerResult:
-        """Commit or abort a transaction. Returns the producer's next id and epoch, which the producer gets only in transaction
-        version 2."""
+        """Commit or abort a transaction. In transaction version 2, the result has the producer's next id and epoch."""
         if not requested.transactional_id:
             return ProducerResult(ErrorCode.INVALID_REQUEST)
         transaction = self.transactions.get(requested.transactional_id)
@@ -328,7 +327,7 @@ class TransactionCoordinator:
             return ProducerResult(error)
         if (
             not fences and requested.producer_epoch != transaction.producer_epoch
-        ):  # as in Kafka, the error is detected after the new state was written; so the markers are never written
+        ):  # as in Kafka, the error is found only after the new state was written; so the markers are never written
             return ProducerResult(ErrorCode.INVALID_PRODUCER_EPOCH)
         self._finish(transaction, now)
         if not bumps:
@@ -361,7 +360,7 @@ class TransactionCoordinator:
         missing = {}
         for where in sorted(transaction.partitions):
             yield from pause()
-            if self._runs.get(transaction) is not run:  # a later run has begun, perhaps because a marker was written
+            if self._runs.get(transaction) is not run:  # a later run has begun, for example because a marker was written
                 return
             if code := self._mark(transaction, where, marker, now):
                 missing[where] = code
@@ -399,7 +398,7 @@ class TransactionCoordinator:
         if partition is None:
             return ErrorCode.NONE
         epoch, end = transaction.marked.get(where, (-1, -1))
-        if epoch != partition.leader_epoch:  # the marker is not written, or a new leader may not have it
+        if epoch != partition.leader_epoch:  # the marker is not written yet, or was written under an earlier leader
             if code := self.write_marker(*where, marker, now):
                 return code
             end = partition.log_end_offset
@@ -407,7 +406,7 @@ class TransactionCoordinator:
         return ErrorCode.NONE if partition.high_watermark >= end else ErrorCode.REQUEST_TIMED_OUT
 
     def _await_change(self, transaction: Transaction, where: TopicPartition) -> None:
-        """Call `_finish` again when the partition has a new leader, other in-sync replicas, or a higher high watermark."""
+        """Call `_finish` again after the partition has got a new leader, other in-sync replicas, or a higher high watermark."""
         partition = self._cluster.partition(*where)
         if partition is None or (transaction, partition) in self._awaiting:
             return
@@ -510,7 +509,7 @@ class TransactionCoordinator:
 
 
 def _may_be(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """Tells whether a client with this producer id and epoch can be the known producer. The client may still use the previous
+    """Tells whether this producer id and this epoch can come from the known producer. The client may still use the previous
     producer id if the epochs of that id are exhausted."""
     if known.producer_epoch == NO_EPOCH or producer_id == known.producer_id:
         return True
@@ -518,8 +517,8 @@ def _may_be(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
 
 
 def _judge_end(transaction: Transaction, requested: EndRequest, fences: bool) -> ErrorCode | None:
-    """Returns None if the EndTxn ends the transaction. If the EndTxn changes nothing, returns the response: an error, or NONE
-    for a repeated EndTxn.
+    """Returns None if this EndTxn will end the transaction. If it will change nothing, returns the error for the response (NONE
+    if it repeats an earlier EndTxn).
 
     From transaction version 2 on, every EndTxn increases the epoch, so a repeated EndTxn has the previous epoch. In these
     versions, a client may also abort a transaction that never began; this EndTxn increases the epoch, too. In earlier versions

@@ -66,5 +66,5 @@ PREVIOUS: dict[TransactionState, frozenset[TransactionState]] = {
     ),
     TransactionState.PREPARE_EPOCH_FENCE: frozenset(),
 }
-"""For each state, the states that can come directly before it. EMPTY and the complete states can come before PREPARE_ABORT
-because, from transaction version 2 on, a client may abort a transaction that never began."""
+"""For each state, the states that can come directly before it. From transaction version 2 on, a client may abort a transaction
+that never began. Therefore EMPTY and the complete states can come before PREPARE_ABORT."""

@@ -31,22 +31,21 @@ class Transaction(Struct, eq=False):
     state: TransactionState = TransactionState.EMPTY
     producer_epoch: int = NO_EPOCH
     last_producer_epoch: int = NO_EPOCH
-    """The producer's previous epoch. A client that has not got the response with the new epoch may still send the previous
+    """The producer's previous epoch. A client may still send this epoch if it has not received the response with the new
     epoch."""
     previous_producer_id: int = NO_ID
     next_producer_id: int = NO_ID
-    """The producer id that the producer gets when all markers are written, because the epochs of its present producer id are
-    exhausted."""
+    """The next producer id. The producer gets it when all markers are written, because its present id has no epochs left."""
     partitions: set[TopicPartition] = set()
     marked: dict[TopicPartition, tuple[int, int]] = {}
-    """The partitions that have the transaction's marker: for each, the leader epoch in which the marker was written, and the
-    log end offset after the marker."""
+    """For each partition that has the transaction's marker: the leader epoch in which the marker was written, and the log end
+    offset after the marker."""
     started: int = -1
     client_version: int = 0
     """The transaction version that the client uses, according to the versions of its requests."""
     is_stuck: bool = False
-    """Tells whether the transactional id is blocked until its coordinator moves to another broker. In Kafka an id is blocked
-    when the coordinator has to write a record that is not possible at level 0 of transaction.version."""
+    """Tells whether the transactional id is blocked until its coordinator moves to another broker. In Kafka an id is blocked if
+    the coordinator must write a record that level 0 of transaction.version does not allow."""
 
     def copy(self) -> Transaction:
         """Returns a copy, like Kafka's TxnTransitMetadata. The caller changes the copy and writes it down. Then `become` makes

@@ -1,4 +1,4 @@
-"""A leader asks the transaction coordinator to verify a transaction before the leader stores a batch of the transaction
+"""Before a leader stores a batch of a transaction, the leader asks the transaction coordinator to verify the transaction
 (KIP-890).
 
 A client that uses transaction version 0 or 1 adds partitions to its transaction itself, and the partition's leader verifies
@@ -36,8 +36,7 @@ class TransactionalProducer(NamedTuple):
 
 class Verified(NamedTuple):
     """The result of `verify`. `first_writes` are the partitions to which the producer may now write the first batch of its
-    transaction. Before Kafka 4.0, this batch may also be the first batch of another epoch in a transaction that is already
-    open.
+    transaction. Before Kafka 4.0, a transaction may already be open; then this batch may be the first batch of another epoch.
 
     If a partition is in neither `first_writes` nor `errors`, the transaction is already open on it.
     """
@@ -50,7 +49,7 @@ def verify(
     producer: TransactionalProducer, batches: Sequence[tuple[Partition, int]], coordinator: TransactionCoordinator,
     cluster: Cluster, now: int,
 ) -> Verified:  # fmt: skip
-    """Ask the coordinator to verify the partitions that need a verification. `batches` has the partition and the base sequence
+    """Ask the coordinator to verify those partitions that need verification. `batches` has the partition and the base sequence
     of each batch."""
     adds = producer.speaks is Speaks.IMPLICIT_ADDS
     if not adds and not cluster.configs.value("transaction.partition.verification.enable"):
