@@ -36,8 +36,8 @@ ROWS, PLAIN_ROWS = 20_000, 500_000
 TAIL = 4000
 """A run keeps the last bytes of the command's output, at most this many."""
 STORM_RATE, STORM_LEAST, STORM_FACTOR = 200, 1000, 20
-"""A run counts as a storm if it sends at least `STORM_RATE` requests in a second, `STORM_LEAST` requests in all, and
-`STORM_FACTOR` times the requests of the plain run.
+"""A run counts as a storm if it sends at least `STORM_RATE` requests in a second, at least `STORM_LEAST` requests in all, and
+at least `STORM_FACTOR` times as many requests as the plain run.
 """
 LAST_BYTES_S = 1.0
 """When the command has ended, wait this many seconds for bytes that it sent earlier."""
@@ -53,7 +53,7 @@ class Run:
     """the command's exit code; None if it was ended by force"""
     seconds: float
     check: int | None = None
-    """the exit code of the command that checks"""
+    """the exit code of the command of `--check`"""
     check_output: str = ""
     tests: int = 0
     """the number of tests that have emptied the broker"""
@@ -73,7 +73,8 @@ class Run:
     output: str = ""
 
     def take(self, parts: Sequence[Left]) -> None:
-        """Add what was left in the broker: each part is from the end of one test of the command, or from the end of the run."""
+        """Add what was left in the broker. Each part was read at the end of one test of the command, or at the end of the run.
+        """
         for number, part in enumerate(parts):
             for topic, records in part.stored.items():
                 self.stored.setdefault(topic, []).extend(records)
@@ -107,7 +108,7 @@ class Application:
     def run(
         self, faults: Iterable[Mapping[str, Any]] = (), usual: int | None = None, *, changed: Mapping[str, Any] | None = None
     ) -> Run:  # fmt: skip
-        """Run the command with these faults, which are in the words of a fault file. `usual` is the number of requests in the
+        """Run the command with these faults, which have the form of a fault file. `usual` is the number of requests in the
         plain run.
 
         `changed` are further settings of MockKafka. Raises CannotRun.
@@ -142,7 +143,7 @@ class Application:
         def begin_part() -> None:
             nonlocal begin
             begin = ends()
-            for rule in rules:  # each test has the same rule objects, because they count the requests of all tests
+            for rule in rules:  # all tests share the rule objects, because a rule counts the requests of all tests
                 kafka.faults.add(rule)
 
         kafka._call(lambda machine: machine.trace.sinks.append(watch))

@@ -87,7 +87,7 @@ def after_fault(rows: Sequence[Row], *, by_client: bool = True) -> Later | None:
 
 
 def after_request(rows: Sequence[Row], place: Place, nth: int, *, by_client: bool = True) -> str:
-    """Returns the digest of the dialogue after the nth request of a class in a run without faults, or "" if there is no such
+    """For a run without faults, returns the digest of the dialogue after the nth request of a class, or "" if there is no such
     request.
     """
     count = 0
@@ -175,10 +175,10 @@ def _firsts(results: Iterable[Result], plain: Callable[[Place, int], str]) -> It
 
 
 def _classes(results: Iterable[Result]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """Returns a tuple for each single fault. The tuples of two faults are equal if the faults affected the same request, and
-    the same dialogue and outcome followed.
+    """Returns a tuple for each single fault. Two faults have equal tuples if they affected the same request, and if the same
+    dialogue and the same outcome followed.
 
-    The key is the fault without the number of its request.
+    The keys of the result are the faults without the numbers of their requests.
     """
     found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for each in results:

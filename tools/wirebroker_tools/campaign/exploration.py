@@ -27,7 +27,7 @@ from wirebroker_tools.campaign.words import faults_of
 from wirebroker_tools.campaign.workers import Workers
 
 LONGEST_S = 30.0
-"""A run that hung is played again only if one run may take at most this many seconds (`Application.limit`)."""
+"""If a run may take longer than this many seconds (`Application.limit`), a run that hung is not played again."""
 SLOWER_FACTOR, SLOWER_S = 5, 2.0
 """A run counts as slower if it took at least SLOWER_FACTOR times as long as the plain run, and at least SLOWER_S seconds
 longer."""
@@ -254,7 +254,7 @@ class Exploration:
 
 
 def _begins_late(rows: Iterable[Row]) -> bool:
-    """Tells whether the first accepted batch of some producer epoch on a partition begins after sequence 0."""
+    """Tells whether a producer epoch's first accepted batch on some partition has a first sequence other than 0."""
     seen: set[tuple[str, int, int, int]] = set()
     for row in rows:
         if isinstance(row, ProduceRow) and row.producer_id >= 0 and row.verdict == "accepted":

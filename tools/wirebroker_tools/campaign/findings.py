@@ -84,7 +84,7 @@ class Finding(NamedTuple):
 
     @property
     def ways(self) -> list[tuple[str, list[Result]]]:
-        """Each of the faults in words, with its results."""
+        """Each fault in words, with the results of its cases."""
         return list(ways(self.outcome, self.results))
 
     @property
@@ -119,7 +119,7 @@ def findings(results: Sequence[Result], found: Mapping[Place, Sequence[Asked]]) 
 
 
 def _cause(outcome: str, result: Result, found: Mapping[Place, Sequence[Asked]]) -> Cause:
-    """Returns the usual cause of an outcome, which depends on the fault in the result."""
+    """Returns the usual cause of an outcome. The cause depends on the fault in the result."""
     if outcome == "check_failed":  # a check finds lost records and records that are stored twice
         outcome = next((name for name, word in (("lost", "missing"), ("doubled", "doubled")) if result.get(word)), outcome)
     if "open_transaction" in result["outcomes"]:

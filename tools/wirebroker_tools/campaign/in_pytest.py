@@ -69,7 +69,9 @@ class Explored:
 
 
 class _Sibling:
-    """A placeholder for the next test, so that pytest tears down only the fixtures of the present test."""
+    """A placeholder for the next test: it makes pytest tear down the fixtures of the present test, but not the fixtures that
+    tests share.
+    """
 
     def __init__(self, item: pytest.Item) -> None:
         self._item = item
@@ -112,7 +114,7 @@ def explore_item(
 
 
 def choice_of(wanted: Any) -> Choice:
-    """Returns the choice in the marker: true, or a dict with some of `WORDS`. Raises ValueError."""
+    """Returns the choice that the marker's `explore=` describes: true, or a dict with some of `WORDS`. Raises ValueError."""
     given = wanted if isinstance(wanted, Mapping) else {}
     for word in given:
         if word not in WORDS:
@@ -122,7 +124,7 @@ def choice_of(wanted: Any) -> Choice:
 
 
 def budget_of(wanted: Any) -> float | None:
-    """Returns the budget in the marker in seconds. Raises ValueError."""
+    """Returns the marker's budget, in seconds. Raises ValueError."""
     given = wanted.get("budget") if isinstance(wanted, Mapping) else None
     return None if given is None else duration(str(given))
 

@@ -69,7 +69,7 @@ JUMPS_MS = (120_000, 90_000_000)
 partition remembers a producer.
 """
 COORDINATED = frozenset(lose_coordinator.only_apis) - READING | {"OffsetFetch"}
-"""APIs of coordinators that members and producers use."""
+"""The coordinators' APIs. Members of groups and producers use these APIs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Choice:
 
     @classmethod
     def of(cls, apis: Collection[str], faults: Collection[str], *, every: bool = False, proxied: bool = False) -> Choice:
-        """Returns the choice with these names. Raises ValueError for a fault that does not exist."""
+        """Returns the choice of the APIs and faults with these names. Raises ValueError for a fault that does not exist."""
         known = {*USUAL, *OPTIONAL, *IF_NAMED, *ErrorCode.__members__}
         for name in faults:
             if proxied and name in KINDS and KINDS[name].needs_broker:
@@ -240,8 +240,9 @@ def case_at(place: Place, nth: int, fault: dict[str, Any]) -> Case:
 
 
 def delays(silent: Case, waited: float, limit: float) -> Iterator[Case]:
-    """Yields a case with a delay longer than the client's timeout. The timeout is `waited` seconds, as measured in the run of
-    the `silent` case."""
+    """Yields a case with a delay longer than the client's timeout. The run of the `silent` case has shown this timeout:
+    `waited` seconds.
+    """
     ms = round(max(waited * 1.5, 0.5) * 1000)
     if silent["fault"]["kind"] == "lose_request" and ms < limit * 500:
         fault = {word: value for word, value in silent["fault"].items() if word != "then"} | {"kind": "delay", "ms": ms}

@@ -68,8 +68,7 @@ def in_order(table: Iterable[Case]) -> list[Case]:
 def _queue(cases: Sequence[Case]) -> list[Case]:
     """Returns the cases of one class of requests, the likely culprits first.
 
-    Among the faults of one sort, another fault comes first at each request, because some applications handle only one error
-    badly.
+    At each request, a different fault of the same sort comes first, because some applications handle only one error badly.
     """
     positions = sorted({case["nth"] for case in cases})
     positions = [*positions[:1], *positions[-1:], *positions[1:-1]]  # the order: first request, last request, the others
@@ -94,7 +93,7 @@ def _distance(api: str) -> float:
 
 
 class Queue(Iterator[Case]):
-    """The cases that are still to be tried. Each case that is taken gets its place in the order, as `order`.
+    """The cases that are still to be tried. When a case is taken, it gets a field `order`: its place in the order.
 
     A case that waits for a client's own timeout occupies a worker, but no processor. At most `slow_at_once` of these cases run
     at the same time.

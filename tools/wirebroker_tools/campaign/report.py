@@ -84,7 +84,9 @@ def _headline(result: Result) -> str:
 
 
 def _test(exploration: Exploration, result: Result, name: str) -> tuple[str, str]:
-    """Returns the file and the text of a test that fails until the application is fixed, in the language of the command."""
+    """Returns the file name and the text of a test. The test is in the command's language, and fails until the application is
+    fixed.
+    """
     language = language_of(exploration.application.command)
     if language is None or exploration.application.upstream is not None:
         return f"{TESTS}/test_{name.replace('-', '_')}.py", _python(exploration, result, name)
@@ -176,7 +178,7 @@ def _drawn(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _rows(folder: Path, result: Result) -> Iterator[Row]:
-    """Yields the trace of a run, if it was kept."""
+    """Yields the rows of a run's trace, or nothing if the trace was not kept."""
     path = folder / trace_file(result["id"])
     if path.exists():
         with path.open(encoding="utf-8") as file:

@@ -54,7 +54,7 @@ class Reproduction(NamedTuple):
 
 
 class Language(NamedTuple):
-    """A language with a library."""
+    """A language for which clients/ has a library."""
 
     programs: frozenset[str]
     file: Callable[[str], str]

@@ -56,7 +56,7 @@ class Screen:
             self._say(("note", "yellow"), f": {notice}")
 
     def plan(self, exploration: Exploration, at_once: int) -> None:
-        """Before the cases are played, shows how many there are and how long they will take."""
+        """Before the cases are played, shows their number and their estimated time."""
         self._say(f"to try      {plan(exploration, exploration.table, at_once)}")
 
     @contextmanager

@@ -69,7 +69,7 @@ class Left(NamedTuple):
 def open_producers(records: Iterable[StoredRecord]) -> set[int]:
     """Returns the ids of the producers whose open transactions contain some of these records.
 
-    An open transaction without records does no harm. It exists if an AddPartitionsToTxn arrives after the client has committed.
+    An open transaction without records does no harm. A client leaves one if its AddPartitionsToTxn arrives after its commit.
     """
     found: set[tuple[int, int]] = set()
     for each in records:
@@ -239,7 +239,7 @@ class Upstream:
         self._retried(f"OffsetCommit of the group {group}", ask, _worst)
 
     def _members(self, group: str) -> Iterator[tuple[str, str | None, bool]]:
-        """Yields the id and the group.instance.id of each member, and whether it uses the group protocol of KIP-848."""
+        """For each member, yields its id, its group.instance.id, and whether the member uses the group protocol of KIP-848."""
         coordinator = self._coordinator(GROUP, group)
         (classic,) = self._brokers.request(DescribeGroupsRequest(groups=[group]), 4, coordinator).groups
         yield from ((each.member_id, each.group_instance_id, False) for each in classic.members)
@@ -260,7 +260,7 @@ class Upstream:
                 self._brokers.request(LeaveGroupRequest(group_id=group, members=[member]), 4, coordinator)
 
     def _settled(self, transactional_id: str) -> Any:
-        """Returns a transaction and its state. Waits until an ending transaction has ended."""
+        """Returns the state of a transaction. If the transaction is ending, first waits until it has ended."""
         coordinator = self._coordinator(TRANSACTION, transactional_id)
         deadline = time.monotonic() + WITHIN_S
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])

@@ -101,8 +101,8 @@ class Remaker:
             return producer_id, epoch
         if (producer_id, epoch) not in self._producers:
             known = [(found, each) for each, found in self._producers.items() if each[0] == producer_id]
-            # An epoch that was never handed out, for example the epoch of a fenced producer, keeps its distance from the known
-            # epoch.
+            # Some epochs were never handed out, for example the epoch of a fenced producer. The difference between such an
+            # epoch and the known epoch stays the same.
             self._producers[producer_id, epoch] = (
                 (known[-1][0][0], max(known[-1][0][1] + epoch - known[-1][1][1], 0)) if known else (self._new_producer(), 0)
             )
@@ -154,8 +154,9 @@ class Remaker:
             self._compare_lists(getattr(one, name) or [], getattr(other, name) or [], around)
 
     def _compare_lists(self, one: list[Any], other: list[Any], around: _Around) -> None:
-        """Compare the elements of two lists that name the same topic or partition. Other elements, such as a group's members,
-        have no order that could be compared."""
+        """If an element of one list and an element of the other list name the same topic or partition, compare the two
+        elements. Other elements, such as a group's members, have no order that could be compared.
+        """
         by_name = {self._names(each, around, self._current)[2:]: each for each in other}
         for each in one:
             name = self._names(each, around, self._recorded)[2:]
@@ -164,11 +165,11 @@ class Remaker:
 
 
 def _producers(part: Any) -> Iterator[tuple[str, str]]:
-    """For each field of the part that has a producer id, yields the field's name and the name of the field with the epoch."""
+    """Yields the name of each field that has a producer id, with the name of the field that has the producer's epoch."""
     yield from zip(holders(type(part), "producerId"), holders(type(part), "producerEpoch"), strict=False)
 
 
 def _present(part: Any, names: tuple[str, ...]) -> Iterator[str]:
-    """Yields each of the `names` that is the name of a field of `part`, if this field has a value."""
+    """Yields each name in `names` for which `part` has a field with a value."""
     declared = {field.name for field in type(part).__wire__}
     yield from (name for name in names if name in declared and getattr(part, name) is not None)

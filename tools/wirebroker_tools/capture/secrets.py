@@ -33,7 +33,7 @@ RESPONSE_HEADER, REQUEST_HEADER = 4, 8
 
 
 def redacted_request(frame: bytes) -> bytes:
-    """Hides the secrets in a request of one of SECRET_APIS, with its size in front."""
+    """Hides the secrets in a request of one of SECRET_APIS. The frame begins with its size."""
     try:
         header = read_request_header(memoryview(frame)[SIZE.size :])
         cls = request_class(header.api_key)
@@ -44,7 +44,7 @@ def redacted_request(frame: bytes) -> bytes:
 
 
 def redacted_response(frame: bytes, key: int, version: int) -> bytes:
-    """Hides the secrets in a response to one of SECRET_APIS, with its size in front."""
+    """Hides the secrets in a response to one of SECRET_APIS. The frame begins with its size."""
     try:
         _, pos = read_response_header(memoryview(frame)[SIZE.size :], key, version)
         nodes, _ = read_fields(response_class(key), frame, version, SIZE.size + pos)
@@ -54,7 +54,7 @@ def redacted_response(frame: bytes, key: int, version: int) -> bytes:
 
 
 def hidden(data: bytes, start: int) -> bytes:
-    """Returns the data with all bytes after the first `start` bytes overwritten; the length stays the same."""
+    """Returns a copy of the data, in which all bytes after the first `start` bytes are overwritten."""
     return data[:start] + REDACTED * (len(data) - start)
 
 
@@ -67,9 +67,7 @@ def _without(frame: bytes, nodes: list[Node]) -> bytes:
 
 
 def _secrets(nodes: list[Node]) -> Iterator[Node]:
-    """Yields the secret fields among the fields of one struct, and in nested structs. A setting is a struct with a name and a
-    value.
-    """
+    """Yields the secret fields of a struct and of its nested structs. A setting is a struct with a name and a value."""
     values = {node.name: node.value for node in nodes}
     if values.get("resource_type") == LOGGERS:
         return

@@ -83,7 +83,7 @@ class Session:
 
     @property
     def is_empty(self) -> bool:
-        """Tells whether the session has no readable request. If so, a complaint gives the reason."""
+        """Tells whether the session has no readable request. In this case a complaint gives the reason."""
         return not self._seen
 
     @property
@@ -92,7 +92,7 @@ class Session:
         return self._proxy.directory
 
     def read(self, file: BinaryIO) -> None:
-        """Read a whole capture. Raises DamagedCapture if the capture has no packet at all, and OSError."""
+        """Read a whole capture. Raises OSError, and raises DamagedCapture if the capture has no packet at all."""
         for _ in self.reading(file):
             pass
 
@@ -199,7 +199,7 @@ class _Conversation:
         """For each request that still awaits a response, by correlation id: the places of the request's bytes in the file."""
 
     def take(self, piece: Piece) -> None:
-        """Take bytes. If they complete frames, pass the frames to the relay."""
+        """Take bytes, and pass each frame that they complete to the relay."""
         relay, now = self.relay, piece.time // 1000
         if piece.sender == piece.stream.client:
             for frame, places in self._requests.take(piece):
@@ -232,10 +232,10 @@ class _Frames:
         self._frames = FrameReader(LARGEST_FRAME, least=1)
         self._lost = False
         self._places: deque[tuple[int, int]] = deque()
-        """The places in the file of the bytes of an incomplete frame."""
+        """The places at which the file has the bytes of an incomplete frame."""
 
     def take(self, piece: Piece) -> Iterator[tuple[bytes, Places]]:
-        """Yields the whole frames with their sizes, and their places in the file."""
+        """Yields each whole frame, which begins with its size, and the frame's places in the file."""
         if piece.after_gap:
             self._lose()
         if self._lost and not self._begins(piece.data, True):

@@ -24,7 +24,7 @@ def spool(capture: BinaryIO, write: Callable[[bytes], object]) -> Iterator[list[
 
     After each packet, yields an empty list; at the end, yields the list of complaints.
 
-    Raises DamagedCapture if the capture has not even one packet, and OSError.
+    Raises OSError, and raises DamagedCapture if the capture has no packet at all.
     """
     lines: list[bytes] = []
     session = Session(lambda row: lines.append(_line(row, session)))

@@ -73,8 +73,9 @@ class Play:
 
 
 def _wanted(options: argparse.Namespace) -> dict[VersionMode, tuple[list[Scenario], Play]]:
-    """Returns the scenarios to replay, and the settings of the replay, for each way of choosing request versions. Raises
-    ValueError."""
+    """For each way of choosing request versions, returns the scenarios to replay and the settings of the replay. Raises
+    ValueError.
+    """
     only = options.only.split(",") if options.only else None
     profile = cast(ProfileName, options.profile or f"{PREFIX}{BASE}")
     release = profile.removeprefix(PREFIX)

@@ -54,8 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(name: str, data: bytes) -> None:
-    """Raises UnknownForm if the data is certainly something else than requests, responses or record batches, such as a
-    capture."""
+    """Raises UnknownForm if the data, such as a capture, certainly has no requests, responses or record batches."""
     if is_capture(data[:4]):
         raise UnknownForm(f"this is a capture; `wirebroker trace show {name}` reads it")
     if sentence := other_file(name if os.path.lexists(name) else "", data[:LONGEST_START]):
@@ -67,7 +66,7 @@ def _check(name: str, data: bytes) -> None:
 
 
 def _absent(text: str) -> str:
-    """If the user may have meant the argument as the name of a file, returns the end of the error message, else ""."""
+    """Returns the end of the error message: a remark if the argument may be the name of a file that does not exist, else ""."""
     may_be_name = text != "-" and len(text) < LONGEST_NAME and not any(map(str.isspace, text)) and set(text) - set(hexdigits)
     return "; there is no file of this name" if may_be_name and not os.path.lexists(text) else ""
 

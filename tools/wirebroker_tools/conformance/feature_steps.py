@@ -8,7 +8,7 @@ from wirebroker_tools.conformance.run import Run
 from wirebroker_tools.conformance.steps import shown
 
 FORM = {0: "allow_downgrade", 1: "upgrade_type", 2: "upgrade_type"}
-"""By the request's version: the name of the third field of an update, which says whether the level may be lowered."""
+"""The third field of an update says whether the level may be lowered. Its name depends on the version of the request."""
 
 
 def _levels(run: Run) -> dict[str, int]:

@@ -1,5 +1,6 @@
-"""The broker for a replay if no address of a broker is given. It runs in this process. The replay moves its clock and restarts
-it."""
+"""The broker for a replay to which no broker's address is given. It runs in this process. The replay moves its clock and
+restarts it.
+"""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ def _operation(function: Operation) -> Operation:
 
 
 def _repeated(again: Callable[[Json], Codes]) -> Callable[[Operation], Operation]:
-    """Decorates an operation. The operation is repeated while its error is one of the codes that `again` returns for the
-    step."""
+    """Decorates an operation: the operation is repeated while its error is one of the codes that `again` returns for the step.
+    """
 
     def decorate(function: Operation) -> Operation:
         def operation(run: Run, step: Json) -> Json:

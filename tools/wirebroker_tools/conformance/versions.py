@@ -34,7 +34,7 @@ class Announced:
         return cls({api_name(each.api_key): each.max_version for each in told})
 
     def lowered(self, api: str, version: int) -> int:
-        """Returns `version`, or the broker's newest version of the API if it is lower than `version`."""
+        """Returns `version` or the broker's newest version of the API, whichever is lower."""
         return min(version, self.newest.get(api, version))
 
     def lacks(self, api: str) -> bool:

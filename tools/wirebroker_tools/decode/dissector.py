@@ -96,8 +96,9 @@ class _Tables:
         return str(self.struct(spec)) if isinstance(spec, type) else _text(spec)
 
     def _name(self, name: str, spec: str) -> str:
-        """Returns the name of a field in Wireshark's display filters. If a field of another kind has the same name already,
-        this field's kind is appended to its name."""
+        """Returns the name of a field in Wireshark's display filters. If another kind of field already has this name, the kind
+        of this field is appended to the name.
+        """
         kind = CLASSES.get(spec, "int")
         for known in (name, f"{name}_{kind}"):
             if self.fields.setdefault(known, kind) == kind:

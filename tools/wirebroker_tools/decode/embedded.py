@@ -1,8 +1,8 @@
 """Converts messages that are inside bytes fields: coordinators' records, transaction markers, and messages of the consumer
 protocol.
 
-For example, bytes become `{"OffsetCommitValue": {"version": 4, …}}`. Bytes are converted only if encoding the message would
-give exactly the same bytes. So nothing is lost when the message is converted back.
+For example, bytes become `{"OffsetCommitValue": {"version": 4, …}}`. Bytes are converted only if the encoded message has
+exactly the same bytes. So nothing is lost when the message is converted back.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BY_FIELD = {
     "subscription": ConsumerProtocolSubscription, "assignment": ConsumerProtocolAssignment,
     "member_assignment": ConsumerProtocolAssignment,
 }  # fmt: skip
-"""These fields of the type bytes contain a message of the consumer protocol if the members of the group are consumers."""
+"""If the members of a group are consumers, these fields of the type bytes contain a message of the consumer protocol."""
 INTERNAL_TOPICS = {"__consumer_offsets": GROUP_RECORDS, "__transaction_state": TRANSACTION_RECORDS}
 
 

@@ -57,7 +57,7 @@ def decode_all(data: bytes, api: str | None = None, version: int | None = None) 
     """Yields the frames in `data`. If `api` is given, the frames are responses to `api` in `version`. Without `api`, the frames
     are requests or record data.
 
-    Each frame may begin with its size. Raises ProtocolError, whose message names the position in `data` and the field.
+    Each frame may begin with its size. Raises ProtocolError; the message names the field, and the position in `data`.
     """
     if not data:
         raise NotRecognised("there are no bytes")
@@ -83,8 +83,9 @@ def key_of(api: str) -> int:
 
 
 def are_batches(data: Buffer) -> bool:
-    """Tells whether the data begins with a whole record batch, or with a whole message of magic 0 or 1 (Kafka before 0.11)
-    whose CRC is right."""
+    """Tells whether the data begins with a whole record batch, or with a whole message of magic 0 or 1 (Kafka before 0.11). The
+    CRC of such a message must be right.
+    """
     view = memoryview(data)
     try:
         size = next_batch_size(view, 0)
@@ -174,7 +175,7 @@ def _left_over(cls: type[Message], count: int, pos: int) -> list[str]:
 
 
 def _body(cls: type[Message], data: bytes, version: int, pos: int, reader: RecordData) -> tuple[dict[str, Any], int]:
-    """Returns a message as plain data, including its record batches, and the position after the message."""
+    """Returns two values: a message as plain data, which include its record batches, and the position after the message."""
     try:
         nodes, end = read_fields(cls, data, version, pos)
     except ProtocolError as damage:
@@ -204,7 +205,7 @@ def _body(cls: type[Message], data: bytes, version: int, pos: int, reader: Recor
 
 
 def encode_plain(plain: Any) -> bytes:
-    """Returns the bytes of a frame, beginning with its size, or the bytes of batches. Raises PlainError."""
+    """Returns the bytes of a frame, which begin with its size, or returns the bytes of batches. Raises PlainError."""
     if not isinstance(plain, dict) or plain.get(KIND) not in ("request", "response", "batches"):
         raise PlainError("this is not a frame: an object whose `kind` is request, response or batches")
     if plain[KIND] == "batches":

@@ -1,7 +1,8 @@
 """Converts messages' fields to plain data that JSON can represent, and back.
 
 A string stays a string. Bytes become a string if they are printable text, else `{"hex": …}`. A UUID becomes a string in the
-form in which Kafka prints it. For the way back, the declared type of the field determines how a string is converted.
+form in which Kafka prints it. When a string is converted back, the declared type of the field determines the form of the
+result.
 """
 
 from __future__ import annotations
@@ -63,8 +64,7 @@ def plain_bytes(raw: bytes | None) -> Any:
 
 
 def bytes_of(plain: Any, from_plain: FromPlain, path: str) -> bytes | None:
-    """Converts `plain` back to bytes; `plain_bytes` or an `InBytes` function has made `plain` from these bytes. Raises
-    PlainError."""
+    """Converts `plain`, the result of `plain_bytes` or of an `InBytes` function, back to bytes. Raises PlainError."""
     if plain is None:
         return None
     if isinstance(plain, str):

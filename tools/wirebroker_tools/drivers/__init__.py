@@ -1,8 +1,8 @@
 """A common interface to the client libraries. The interface has a few blocking calls, and each call ends in bounded time.
 
 Each library has a module with a `Producer` and, if the client can consume, a `Reader`. A library is imported only when it is
-first used. If it is missing, an error can then say so. The scenarios, the demo and the interoperability checks use this
-interface.
+first used, so that an error can then say that the library is missing. The scenarios, the demo and the interoperability checks
+use this interface.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Report = Callable[[str, int, str], None]
 The callback gets the value, the offset (−1 if there is none) and the error ("" if there is none).
 """
 BLOCK = 2.0
-"""A call may block for this many seconds. If a client has a setting for this limit, it gets the limit."""
+"""A call may block for this many seconds. Clients that have a setting for this limit get the limit as the setting's value."""
 PACKAGES: dict[ClientName, str] = {
     "kafka-python": "kafka-python", "aiokafka": "aiokafka", "confluent": "confluent-kafka", "wire": "wirebroker",
 }  # fmt: skip
@@ -50,8 +50,8 @@ class ProducerSettings:
     request_timeout: int = 2000
     delivery_timeout: int = 4000
     quick: bool = True
-    """If true, the client has short timeouts and one record per batch, so that a scenario ends soon. If false, it has the
-    library's defaults.
+    """If true, the client has short timeouts and one record per batch, so that a scenario ends soon. If false, the client has
+    the defaults of its library.
     """
     batches: list[int] = field(default_factory=list)
     """The numbers of records in the wire client's batches. The libraries send each record in its own batch."""
@@ -59,7 +59,7 @@ class ProducerSettings:
     """The wire client's first sequence. The libraries begin at 0."""
 
     def options(self) -> dict[str, Any]:
-        """Returns the options that all libraries have, by Kafka's names with underscores instead of dots."""
+        """Returns the options that all libraries have. Their names are Kafka's names, with underscores instead of dots."""
         shared: dict[str, Any] = {"acks": self.acks, "enable_idempotence": self.idempotence}
         if self.quick:
             shared["request_timeout_ms"] = self.request_timeout

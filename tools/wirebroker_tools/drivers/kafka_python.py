@@ -86,7 +86,7 @@ class Reader:
         )  # fmt: skip
         if member:
             self.consumer.subscribe([topic])
-            # Request the topic's metadata before the client joins the group: if it learns of the topic only later, it joins
+            # Request the topic's metadata before the client joins the group: a client that learns of the topic only later joins
             # again, and may hang.
             self.consumer.partitions_for_topic(topic)
         else:

@@ -1,9 +1,9 @@
 """The `wire` client: a good idempotent producer in one short module, without a library.
 
 The client follows Kafka's rules (KIP-98, KIP-360). The client sends unacknowledged batches again, unchanged and in order. After
-OUT_OF_ORDER_SEQUENCE_NUMBER, the client sends the batch again with unchanged sequences if an earlier batch failed, too.
-Otherwise it raises its epoch, and begins at sequence 0. Unlike the libraries, this client accepts any number of requests in
-flight and any first sequence. The client does not support transactions.
+OUT_OF_ORDER_SEQUENCE_NUMBER there are two cases: if an earlier batch failed, too, the client sends the batch again with
+unchanged sequences; otherwise the client raises its epoch, and begins at sequence 0. Unlike the libraries, this client accepts
+any number of requests in flight and any first sequence. The client does not support transactions.
 """
 
 from __future__ import annotations

@@ -243,15 +243,18 @@ class Denials(Detector):
         self._latest: Known[int, list[_Denied]] = Known(list)
         """For each connection, the denials since the connection's latest response."""
         self._refusals: Known[int, list[ReplyRow]] = Known(list)
-        """By connection: a list with the connection's latest response, if this response has an authorization error."""
+        """For each connection, a list: the list has the connection's latest response if this response has an authorization
+        error, else it is empty.
+        """
 
     def begin_run(self) -> None:
         """Forget the connections, because in a new run they have other numbers."""
         self._latest, self._refusals = Known(list), Known(list)
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row. The row of the response tells which request was denied. In a broker's trace, this row comes after the row
-        of the denial; in a proxy's trace, it comes before that row."""
+        """Take a row. The row of a response tells which request was denied. In a broker's trace, the row of the response comes
+        after the row of the denial; in a proxy's trace, it comes before.
+        """
         if isinstance(row, AuthorizationRow):
             denied = self._found[row.principal, row.operation, row.resource_type, row.resource]
             denied.evidence.add(number, row)
@@ -321,7 +324,7 @@ class UnsupportedVersions(Detector):
         broker has answered a request of this sender, API and version, the value is None."""
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row. If the broker answers a version, the version is supported, even if Kafka 4 no longer reads it. Errors of
+        """Take a row. If the broker answers requests of a version, it supports the version, even if Kafka 4 does not. Errors of
         ApiVersions are ignored: they are normal, because a client first sends ApiVersions in the newest version that it knows.
         """
         if isinstance(row, ConnectionRow):
@@ -399,7 +402,7 @@ class _Waits(Struct):
     longest: int = 0
     apis: set[str] = set()
     about: dict[str, None] = {}
-    """the names in the requests that were throttled"""
+    """the names that occur in the throttled requests"""
     moved: int = 0
     """the number of bytes that the client has sent or read since it was first throttled"""
     latest: int = 0
@@ -419,8 +422,9 @@ class Throttling(Detector):
         self._by_faults: Known[tuple[Client, str], _Waits] = Known(_Waits)
         """For each client and each fault rule: how the rule has throttled the client."""
         self._faults: Known[tuple[int, int, int], list[_Waits]] = Known(list)
-        """For each exchange (node, connection, correlation id) with such a fault: the entries of `_by_faults` that it belongs
-        to."""
+        """For each exchange (node, connection, correlation id) with such a fault: the entries of `_by_faults` in which the
+        exchange counts.
+        """
 
     def begin_run(self) -> None:
         """Forget the exchanges, because in a new run they have other numbers."""

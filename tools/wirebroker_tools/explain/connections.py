@@ -20,16 +20,18 @@ UNREACHABLE = "cannot be reached"
 BROKE = ("the connection to the broker broke", "in the middle of a response", "reset by the broker", "was killed")
 CLOSED = "the broker closed it"
 EXPLAINED = ("instead of answering", "the client is not authenticated")
-"""If one of these texts occurs in the reason why a connection was closed, this detector ignores the connection: it belongs to
-another kind of finding, or the reason already names the cause."""
+"""If one of these texts occurs in the reason why a connection was closed, this detector ignores the connection: another
+detector reports it, or the reason already names the cause.
+"""
 NODE = re.compile(r"node (\d+) at ")
 NAMED = 20
 """For each node or question, at most this many reasons, errors and closed connections are remembered."""
 SHOWN = 5
 """A sentence names at most this many clients."""
 SIGN = 5 * SECOND
-"""If a broker closes connections at most this many ms before another connection is lost, these connections count as a first
-sign of the loss."""
+"""If a broker closes connections, and another connection is lost at most this many ms later, the closed connections count as a
+first sign of the loss.
+"""
 ASKED = 3
 """After this number of FindCoordinator requests on one connection, the coordinator is considered missing."""
 ASKED_IN_ALL = 10

@@ -29,7 +29,7 @@ BETWEEN_NODES = frozenset((
 WRITES = frozenset(
     ("Produce", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit", "ShareAcknowledge")
 )
-"""The APIs in which a client loses its work if it gives up after a temporary error."""
+"""If a client gives up after a temporary error of one of these APIs, the client loses its work."""
 QUIET = frozenset(("NONE", "UNSUPPORTED_VERSION", "REBALANCE_IN_PROGRESS", "MEMBER_ID_REQUIRED"))
 """Errors that are normal even if a client gets many of them, or that belong to another kind of finding."""
 HANDLED = QUIET | frozenset((
@@ -64,14 +64,15 @@ ANSWERS: Mapping[str, frozenset[str]] = {
     "ExpireDelegationToken": frozenset(("DELEGATION_TOKEN_NOT_FOUND",)),
     "AlterPartitionReassignments": frozenset(("NO_REASSIGNMENT_IN_PROGRESS",)),
 }
-"""For some APIs of administrators, the errors that only say that there is nothing to do or to show."""
+"""For some APIs of administrators, the errors which only mean that there is nothing to do or to show."""
 PATIENT = {"CONCURRENT_TRANSACTIONS": 300}
-"""Clients normally retry often and quickly after these errors. So for each of these errors, this number applies instead of
-STORM."""
+"""For each of these errors, the number that applies instead of STORM, because clients normally retry often and quickly after
+the error.
+"""
 STORM = 20
 """If a client gets the same error this many times within some seconds, this is a finding."""
 ENDLESS, LASTS = 4, 15 * SECOND
-"""If a client gets the same error this many times in a row, over this many ms or more, this is a finding."""
+"""If a client gets the same error at least ENDLESS times in a row, and over at least LASTS ms, this is a finding."""
 LONG = {"CONCURRENT_TRANSACTIONS": 2 * MINUTE, "UNSTABLE_OFFSET_COMMIT": MINUTE} | dict.fromkeys(HANDLED, 10 * MINUTE)
 """For errors that may last longer in a healthy cluster, during the end of a transaction or a rebalance: the number of ms that
 applies instead of LASTS."""

@@ -80,7 +80,9 @@ class Explanation:
         return ranked(map(self._with_faults, found))
 
     def _with_faults(self, finding: Finding) -> Finding:
-        """Returns the finding. If a fault of the test caused it, the returned finding has a remark about this fault."""
+        """Returns the finding. If a fault of the test affected rows of the finding, the returned finding has a remark about the
+        fault.
+        """
         rows = finding.evidence.rows
         rules = [rule for each in rows if (rule := self._faults.get(_exchange(each.row)))]
         if not rules:
@@ -94,8 +96,9 @@ class Explanation:
 
     @property
     def blind(self) -> str:
-        """Returns a warning if the level of the trace is too low: then the trace lacks rows that the detectors need. Otherwise
-        returns ""."""
+        """Returns a warning if the level of the trace is so low that the trace lacks rows which the detectors need. Otherwise
+        returns "".
+        """
         if not self.rows or self._seen & {*LEVELS["exchanges"], *LEVELS["all"]}:
             return ""
         return "The trace has no requests, so most kinds of findings cannot be seen; trace with --trace-level exchanges or all."

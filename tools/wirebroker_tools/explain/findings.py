@@ -107,12 +107,12 @@ class Evidence:
             self._last.append(Shown(number, row))
 
     def extend(self, time: int) -> None:
-        """Remember that the problem, which the rows prove, lasted until `time`."""
+        """Remember that the problem lasted until `time`."""
         self.last_time = max(self.last_time, time)
 
     @classmethod
     def merged(cls, parts: Iterable[Evidence]) -> Evidence:
-        """Returns the evidence with the rows of all `parts`. No row may be in two of the parts."""
+        """Returns one evidence that has the rows of all `parts`. Each row may be in only one of the parts."""
         found, parts = cls(), [each for each in parts if each.count]
         shown = sorted(shown for each in parts for shown in each.rows)
         for each in shown if len(shown) <= FIRST + LAST else [*shown[:FIRST], *shown[-LAST:]]:
@@ -192,8 +192,9 @@ def names_in(rows: Iterable[Shown]) -> dict[str, list[str]]:
 
 
 def command_of(finding: Mapping[str, Any], source: str) -> str:
-    """Returns the command that shows the rows of `finding`, which is in the form of `Finding.as_json`. `source` is a trace file
-    or the address of a control server."""
+    """Returns the command that shows the rows of `finding`. `finding` has the form of `Finding.as_json`. `source` is a trace
+    file or the address of a control server.
+    """
     if "://" in source:
         url = f"{source}/trace.jsonl?where={quote(finding['where'])}"
         return f"curl -s {shlex.quote(url)}"

@@ -67,8 +67,9 @@ class _Member(Struct):
 
 
 class Rejoins(Detector):
-    """Finds `rejoins`: a client leaves a group and joins again on the same connection, or joins again after the group has
-    removed it."""
+    """Finds `rejoins`: a client leaves a group and joins again on the same connection, or the group removes a client and the
+    client joins again.
+    """
 
     events = ("reply",)
 
@@ -98,8 +99,9 @@ class Rejoins(Detector):
                     restless.pop(next(iter(restless)))
 
     def _join(self, group: str, client: Client) -> None:
-        """Remember that a client has joined. The join is counted for each of the other clients that had left the group before,
-        because they may have caused it."""
+        """Remember that a client has joined. The other clients that had left the group before may have caused this join, so the
+        join is counted for each of them.
+        """
         for each in self._restless.get(group) or ():
             if each == client or (restless := self._members.get((group, each))) is None:
                 continue
@@ -181,7 +183,7 @@ def _comings(member: _Member, by_itself: bool) -> str:
 
 
 def _suffered(member: _Member) -> str:
-    """Returns a part of a sentence. It describes the effect on the other members."""
+    """Returns the part of a sentence that describes the effect on the other members."""
     moved = f", and {', '.join(list(member.gave_up)[:NAMES])}{' …' * (len(member.gave_up) > NAMES)} get other owners"
     others = sum(member.others.values())
     joined = f": {', '.join(sorted(filter(None, member.others))[:NAMES]) or 'others'} had to join again {times(others)} in all"
@@ -197,8 +199,9 @@ def _leaves(row: ReplyRow) -> bool:
 # Commits
 
 LATE = 65_000
-"""A member that reads for this many ms without a commit is a finding. Kafka Connect commits every 60 s; other clients commit
-more often."""
+"""If a member reads for this many ms without a commit, this is a finding. Kafka Connect commits every 60 s; other clients
+commit more often.
+"""
 
 
 class _Reader(Struct):
@@ -283,7 +286,7 @@ OFFSETS = 8
 QUICKLY = 100
 """If a consumer fails at most this many ms after a fetch, it has probably processed only the first record."""
 DELIVERIES = 3
-"""A record that is delivered this many times to a share group is a finding."""
+"""If a record is delivered this many times to a share group, this is a finding."""
 
 
 class _Return(Struct):
@@ -320,8 +323,9 @@ class PoisonRecords(Detector):
         self._left: Known[Client, list[int]] = Known(list)
         """For each client, a list with the time at which it last left its group."""
         self._latest: Known[Client, dict[tuple[str, int, int], tuple[int, _Return]]] = Known(dict)
-        """For each client, the offsets from which it has fetched since it last left its group. Each offset has the time of the
-        latest fetch from it."""
+        """For each client, the offsets from which it has fetched since it last left its group, with the time of the latest
+        fetch from each offset.
+        """
         self._committed: Known[tuple[str, str], tuple[int, int]] = Known(lambda: (-1, 0))
         """For each group and partition, the committed offset and the time since which this offset is unchanged."""
 

@@ -71,8 +71,9 @@ OF_REMADE = frozenset((
     LOST_OFFSET, "UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID", "FETCH_SESSION_TOPIC_ID_ERROR",
 ))  # fmt: skip
 USES = frozenset(("Produce", "Fetch", "ShareFetch", "ShareAcknowledge", "ListOffsets", "OffsetCommit", "TxnOffsetCommit"))
-"""If a topic was made again, the errors of `OF_REMADE` from these APIs are a finding even if the client goes on, because its
-offsets and records belonged to the deleted topic."""
+"""If a topic was made again, the errors of `OF_REMADE` from these APIs are a finding even if the client goes on, because the
+client's offsets and records belonged to the deleted topic.
+"""
 
 
 class _Errors(Struct):
@@ -81,14 +82,14 @@ class _Errors(Struct):
     recent: deque[int] = field(default_factory=lambda: deque(maxlen=max(STORM, REFRESHES, *PATIENT.values())))
     """the times of the latest errors"""
     evidence: Evidence = field(default_factory=Evidence)
-    """the errors since the latest success; for an error that is final, all errors"""
+    """the errors since the latest success; if the error is final, all errors"""
     raged: bool = False
     """whether the error came often in a short time"""
     endless: bool = False
     """whether the error came for a long time without a success"""
     messages: dict[str, None] = {}
     about: Counter[str] = field(default_factory=Counter)
-    """the number of times that each name was in the requests"""
+    """for each name, the number of times that it occurred in the requests"""
     failed: Counter[str] = field(default_factory=Counter)
     """the number of errors of each partition, if the rows name partitions"""
     connection: int = -1
@@ -104,8 +105,9 @@ class _Errors(Struct):
     records: int = 0
     """the number of records in the batches that were refused"""
     unsent: set[tuple[str, int, int, int, int]] | None = None
-    """the refused batches that were not stored later; None if one of the refused batches cannot be recognised, such as a batch
-    without a producer id"""
+    """the refused batches that were not stored later; None if there is a refused batch that cannot be recognised, such as a
+    batch without a producer id
+    """
 
     def add(self, number: int, row: ReplyRow | ProduceRow, about: tuple[str, ...], api: str, error: str) -> None:
         """Add the next response with the error."""
@@ -178,10 +180,13 @@ class Refusals(Detector):
     def __init__(self) -> None:
         self._errors: Known[tuple[Client, str], dict[str, _Errors]] = Known(dict)
         self._verdicts: Known[Client, dict[str, _Errors]] = Known(dict)
-        """The errors of batches. A Produce with acks=0 has no response, and a trace of verdicts has no responses at all."""
+        """The errors of batches, from their verdicts: a Produce with acks=0 has no response, and a trace of verdicts has no
+        responses at all.
+        """
         self._unread: Known[Client, list[tuple[str, str]]] = Known(list)
-        """The errors in the response to a client's Fetch, with their partitions. They are kept until the row of the response
-        comes."""
+        """For each client, the errors in the response to its Fetch, with the errors' partitions. The errors are kept until the
+        row of the response comes.
+        """
         self._stored: Known[tuple[Client, str], list[int]] = Known(list)
         """For each client and topic, a list with the size in bytes of the largest batch that was stored."""
         self._producers: Known[int, _Producer] = Known(_Producer)
@@ -265,8 +270,9 @@ class Refusals(Detector):
                     each.heal()
 
     def _heals(self, row: ReplyRow | ProduceRow, about: tuple[str, ...], errors: _Errors) -> bool:
-        """Tells whether a success ends the errors: it comes from the same client, and is about the same partitions or names.
-        Clients that share an id have different connections."""
+        """Tells whether a success ends the errors: the success comes from the same client, and is about the same partitions or
+        names. Clients that share an id have different connections.
+        """
         same = not about or not errors.about or any(name in errors.about for name in about)
         gone = errors.connection < 0 or self._closed.get(errors.connection) or row.node != errors.node
         return same and (row.connection == errors.connection or bool(gone))
@@ -280,7 +286,9 @@ class Refusals(Detector):
     # Findings
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each client that gets an error again and again, or whose work an error refuses for good."""
+        """Yields a finding for each client that gets an error again and again, and for each client whose work is refused for
+        good.
+        """
         told: set[tuple[Client, str]] = set()
         for (client, api), known in self._errors.items():
             judged = self._verdicts.get(client) if api == "Produce" else None

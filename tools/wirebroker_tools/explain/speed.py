@@ -33,8 +33,9 @@ class _Slow(Struct):
 
 
 class SlowBrokers(Detector):
-    """Finds `slow_broker`: nodes whose responses take long. The time for which a request waits because of its own limits or
-    because of a quota is not counted."""
+    """Finds `slow_broker`: nodes whose responses take long. A request may wait because of its own limits or because of a quota.
+    This time is not counted.
+    """
 
     events = ("reply", "request", "connection")
 

@@ -51,7 +51,7 @@ class _Transaction(Struct):
     closed: int = 0
     """the time at which the producer's last connection closed; 0 if a connection is open"""
     aborted: int = 0
-    """the time at which the coordinator aborted the transaction without an EndTxn"""
+    """the time at which the coordinator aborted the transaction although no client had sent an EndTxn"""
     connections: set[int] = set()
     partitions: dict[Partition, None] = {}
     waiting: int = 0
@@ -94,7 +94,7 @@ class Transactions(Detector):
     def __init__(self) -> None:
         self._known: Known[str, _Transaction] = Known(_Transaction)
         self._names: Known[int, list[str]] = Known(list)
-        """For each producer id, a list that has only its transactional id."""
+        """For each producer id, a list with one element: the transactional id."""
         self._writers: Known[Partition, dict[str, None]] = Known(dict)
         """For each partition: the transactional ids that have written to it, in the order of their latest writes."""
         self._ended: list[_Ended] = []

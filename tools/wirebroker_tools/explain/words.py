@@ -15,7 +15,7 @@ ANONYMOUS = ("User:ANONYMOUS", "")
 
 
 class Client(NamedTuple):
-    """A client. It is identified by the principal, the client id and the host that the rows of its requests have."""
+    """A client. The principal, the client id and the host in the rows of its requests identify it."""
 
     principal: str
     client_id: str

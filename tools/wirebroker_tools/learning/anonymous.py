@@ -1,7 +1,7 @@
 """Hashes the names of a learned cluster.
 
-Within a file, a name has the same hash everywhere. For example, the hash of a topic's name is the same in the topic and in the
-ACLs for it. The key of the hash is not kept. So the hashes of two files cannot be compared, and nobody can find a name by
+Within a file, a name has the same hash everywhere. For example, a topic and the ACLs for this topic contain the same hash of
+the topic's name. The key of the hash is not kept. So the hashes of two files cannot be compared, and nobody can find a name by
 hashing guesses. If a name begins with the prefix of a prefixed ACL, the hash of the name begins with the hash of the prefix.
 Apart from this, no hash is a prefix of another hash.
 """
@@ -20,7 +20,7 @@ from wirebroker.core.setting_definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from wirebroker.testing.learned_file import DEFAULT, Acl, Broker, Group, Learned, Quota, Settings, Topic, User
 
 KINDS = {"TOPIC": "topic", "GROUP": "group", "TRANSACTIONAL_ID": "transaction", "DELEGATION_TOKEN": "token"}
-"""For each resource type of an ACL, the word with which the hash of a name begins."""
+"""For each resource type of ACLs, the word with which a hash begins."""
 ENTITIES = {"user": "user", "client-id": "client"}
 WELL_KNOWN = frozenset(
     {
@@ -61,7 +61,7 @@ class Hashed:
         return blake2s(f"{kind} {name}".encode(), key=self._key, digest_size=6).hexdigest()
 
     def principal(self, principal: str) -> str:
-        """Returns the principal with a hash in place of its name: for `User:alice`, for example, `User:user-1b2c…`."""
+        """Returns the principal with a hash in place of its name. For example, returns `User:user-1b2c…` for `User:alice`."""
         kind, colon, name = principal.partition(":")
         return principal if name in ("*", "ANONYMOUS") or not colon else f"{kind}:{self.name('user', name)}"
 

@@ -32,7 +32,7 @@ class NotOffered(Exception):
 
 
 class Unreachable(Exception):
-    """Raised if a broker cannot be reached at the address that its listener advertises. The message names the address."""
+    """Raised if a broker cannot be reached at its advertised address. The message names the address."""
 
 
 class Refused(Exception):
@@ -101,8 +101,8 @@ class Asked:
 
     def read(self, section: str, needs: str, read: Callable[[], T]) -> T | None:
         """Returns the result of `read()`. Notes the reason and returns None if the broker refuses the request, does not
-        respond, does not offer the API, or cannot be reached. If the broker at `bootstrap` stops responding to ApiVersions, the
-        method raises the same errors as `_versions`.
+        respond, does not offer the API, or cannot be reached. If the broker at `bootstrap` no longer responds to ApiVersions,
+        raises the errors of `_versions`.
         """
         self.progress(section, 0, 1)
         try:

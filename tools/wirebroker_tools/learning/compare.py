@@ -63,8 +63,8 @@ def _without_names(learned: Learned) -> Learned:
 
 
 def _unread(learned: Learned) -> dict[str, str]:
-    """Returns an error for each section that could not be read completely. An error for the settings of topics is an error of
-    the section "topics". The settings of brokers are in two sections, "settings" and "brokers".
+    """Returns an error for each section that could not be read completely. An error about the settings of topics counts as an
+    error of the section "topics". The settings of brokers are in two sections, "settings" and "brokers".
     """
     errors: dict[str, str] = {}
     for each in learned.unread:
@@ -78,9 +78,9 @@ def _unread(learned: Learned) -> dict[str, str]:
 def _differences(
     section: str, one: Mapping[str, Any], other: Mapping[str, Any], partly: tuple[bool, bool]
 ) -> Iterator[Difference]:
-    """Yields the differences between two mappings. If only one of the clusters has a part, this is one difference.
+    """Yields the differences between two mappings. A part that only one of the clusters has is one difference.
 
-    `partly` says for each cluster whether its section was read only partly. A part that is missing in such a section is not a
+    `partly` says for each cluster whether its section is incomplete. A part that is missing in an incomplete section is not a
     difference, because the cluster may have the part.
     """
     for place in sorted(one.keys() | other.keys()):

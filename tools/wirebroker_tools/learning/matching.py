@@ -18,8 +18,8 @@ Ranges = Mapping[str, tuple[int, int]]
 
 
 def release_of(announced: Ranges, features: Mapping[str, tuple[int, int, int]]) -> tuple[str, bool]:
-    """Returns the release whose versions and features are most similar to the announced versions and features. Also returns
-    whether they are equal. If several releases are equally similar, returns the newest of them.
+    """Returns two values: the release whose versions and features are most similar to the announced versions and features, and
+    whether both are equal. If several releases are equally similar, the newest of these releases is returned.
     """
     best: tuple[tuple[bool, int, tuple[int, ...]], str] | None = None
     announced = _of_clients(announced)

@@ -52,8 +52,9 @@ T = TypeVar("T")
 
 
 def broker_settings(asked: Asked) -> tuple[Settings, Settings, list[Broker]]:
-    """Returns the static settings that are the same on all brokers, the dynamic settings of the whole cluster, and the
-    brokers."""
+    """Returns three values: the static settings that are the same on all brokers, the dynamic settings of the whole cluster,
+    and the brokers.
+    """
     static: dict[int, Settings] = {}
     cluster_wide: Settings = {}
     brokers = []
@@ -92,12 +93,13 @@ def _of_broker(asked: Asked, node_id: int) -> DescribeConfigsResult | None:
 
 
 def _with_source(asked: Asked, result: DescribeConfigsResult | None, source: Source) -> Settings:
-    """Returns the values of settings that come from the source `source`, even if another source overrides them. Secrets are
-    left out."""
+    """Returns the values that the source `source` gives to settings, even if another source overrides these values. Secrets are
+    left out.
+    """
     found: Settings = {}
     for each in result.configs if result is not None else ():
-        # A broker that returns no synonyms returns no source, either. From such a broker, a value that is not a default is
-        # static.
+        # A broker that returns no synonyms returns no source, either. From such a broker, each value that is not a default
+        # counts as static.
         values = [synonym.value for synonym in each.synonyms if synonym.source == source and synonym.name == each.name]
         if not values and each.config_source == source:
             values = [each.value]
@@ -203,8 +205,8 @@ def _described(asked: Asked, described: Iterable[T]) -> Iterable[T]:
 
 
 def visible(asked: Asked) -> None:
-    """If the user is not allowed to describe all topics and groups, notes that some may be missing. For such a user, Kafka
-    lists only the allowed topics and groups, without an error.
+    """If the user is not allowed to describe all topics and groups, notes that some topics or groups may be missing. Kafka
+    lists only the topics and groups that the user may describe, and returns no error.
     """
 
     def read() -> int:
@@ -281,7 +283,8 @@ def users(asked: Asked) -> list[User]:
     """Returns the users with SCRAM credentials."""
 
     def read() -> list[User]:
-        # The list must be empty and not null. With null, Kafka 3.9 to 4.3 never responds if the user lacks the permission.
+        # The list must be empty, and must not be null: to a null list, Kafka 3.9 to 4.3 never responds if the user lacks the
+        # permission.
         response = asked.request(DescribeUserScramCredentialsRequest(users=[]))
         check(response.error_code)
         return [

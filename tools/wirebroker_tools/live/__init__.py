@@ -1,1 +1,1 @@
-"""The live page: of a running broker or proxy, and of a saved file."""
+"""The live page. It shows a running broker, a running proxy, or a saved file."""

@@ -1,4 +1,6 @@
-"""The live page: its files, which need no build and load nothing from other hosts, and the files that users drop on it."""
+"""The live page: the page's own files, which need no build and load nothing from other hosts, and the files that users drop on
+the page.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +111,7 @@ async def _opened(request: Request) -> str:
 
 @cache
 def pages() -> dict[str, tuple[bytes, str]]:
-    """Returns the contents and the media type of each file, by its path below `/live/`; "" is the page itself."""
+    """For each path below `/live/`, returns the contents and the media type of the file; the path "" is the page itself."""
     found = dict(_below(files("wirebroker_tools.live") / "files", ""))
     return found | {"": found["index.html"], "pictures.css": (STYLE.encode(), MEDIA[".css"])}
 

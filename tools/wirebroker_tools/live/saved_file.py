@@ -32,17 +32,19 @@ EXPLAINED_S = 0.5
 MOST_DRAWN = 50_000
 """At most this many rows are read for a picture."""
 PACKETS = 500
-"""After every so many packets of a capture, the new rows are indexed."""
+"""Each time that this many packets of a capture were read, the new rows are indexed."""
 MOST_SEARCHES = 4
 BARS = 240
 """The number of bars in the page's chart of rows over time."""
 NEAR = 80
-"""To find the other rows of a row's exchange, the block of the row is searched, and this many blocks before and after it."""
+"""To find the other rows of a row's exchange, the thread searches the block of the row, this many blocks before it, and this
+many blocks after it.
+"""
 
 
 class SavedFile(Readable):
-    """A saved trace or capture in the file `path`, which the page shows as `name`. Raises OSError, and ValueError for an empty
-    file.
+    """A saved trace or capture in the file `path`. The page shows it under the name `name`. Raises OSError, and raises
+    ValueError for an empty file.
 
     `begin` starts the thread that indexes the file. With `temporary` the file is deleted when this object is closed.
     """
@@ -148,8 +150,8 @@ class SavedFile(Readable):
         return search
 
     def window(self, where: str, after: int, most: int) -> tuple[list[Numbered], int]:
-        """Returns the rows after the number `after` that meet the filter, and the number of the last row that was read. Stops
-        after `most` rows or after `SLICE_S`.
+        """Returns two values: the rows that meet the filter and come after the row `after`, and the number of the last row that
+        was read. Stops after `most` rows or after `SLICE_S`.
         """
         end = monotonic() + SLICE_S
         return window(self.rows, self.search(where), after, most, lambda: monotonic() > end)
@@ -202,8 +204,8 @@ class SavedFile(Readable):
     # Progress
 
     def progress(self, where: str) -> dict[str, Any]:
-        """Returns the progress of indexing and searching the file. For the chart over time, it also returns the numbers of
-        rows, of rows with a problem and of found rows in each bar.
+        """Returns the progress of indexing and searching the file. Also returns three numbers for each bar of the chart over
+        time: the rows, the rows with a problem, and the found rows.
         """
         search, rows = self.search(where), self.rows
         read = self._given.tell() if self._spool is not None and not rows.done else self.size

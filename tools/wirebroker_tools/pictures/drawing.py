@@ -32,7 +32,7 @@ class Wish(Struct, frozen=True):
     width: int = 1000
     lines: int = 60
     of: str = ""
-    """the partition, group or producer that is drawn, or "" for the subject with the most rows"""
+    """the partition, group or producer to draw; "" stands for the one with the most rows"""
 
 
 def _sequence(rows: Sequence[Numbered], wish: Wish) -> Picture:
@@ -58,7 +58,9 @@ def _windows(rows: Sequence[Numbered], wish: Wish) -> Picture:
 ALL: dict[str, Callable[[Sequence[Numbered], Wish], Picture]] = {
     "sequence": _sequence, "log": _log, "groups": _groups, "windows": _windows, "overview": _overview,
 }  # fmt: skip
-"""The functions that draw each kind in `PICTURES`, and the overview, which shows where a window lies."""
+"""For each kind in `PICTURES`, the function that draws it; also the function that draws the overview, which shows where a
+window lies.
+"""
 
 
 def draw(kind: str, rows: Sequence[Numbered], wish: Wish) -> Picture:

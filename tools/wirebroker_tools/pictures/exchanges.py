@@ -42,7 +42,7 @@ USUAL = frozenset(("MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS"))
 """Errors that are part of normal operation."""
 ASKED, ANSWERED, NOTED = ">", "<", "-"
 QUIET, PLAIN, STRIKING = 0, 1, 2
-"""The importance of a step. Quiet steps are folded first, and striking steps last."""
+"""The importance of a step. Quiet steps are folded before all other steps, and striking steps after all other steps."""
 
 
 class Step(Struct):
@@ -59,7 +59,7 @@ class Step(Struct):
     """the CSS class of its colour"""
     interest: int = PLAIN
     is_lost: bool = False
-    """tells whether a fault prevents the request or the response from arriving"""
+    """whether the request or the response does not arrive because of a fault"""
     rows: list[int] = []
     """the numbers of the other rows of this step"""
     spans: tuple[int, int, int, int] = (-1, -1, -1, -1)
@@ -221,7 +221,7 @@ class _Reader:
         return made
 
     def _finish(self, exchange: _Exchange) -> None:
-        """Make the labels of the request and of its response from all rows of the exchange."""
+        """Use all rows of the exchange to make two labels: the label of the request, and the label of its response."""
         asked, answered = exchange.asked, exchange.answered
         if exchange.batches or exchange.faults:
             _word_batches(exchange)

@@ -44,7 +44,7 @@ class Member(Struct):
     left: int = -1
     beats: list[int] = []
     events: list[tuple[int, str, str]] = []
-    """errors and notable requests: the time, the words and the CSS class of each"""
+    """for each error and each notable request: its time, its words and its CSS class"""
     had: dict[str, int] = {}
     """the member's partitions, with the time at which the member got each partition"""
 
@@ -149,7 +149,9 @@ def _reply(story: Story, row: ReplyRow) -> None:
 
 
 def _assign(story: Story, key: str, time: int, partitions: Sequence[str]) -> None:
-    """Remember that from now on this member has exactly these partitions, and that no other member has any of them."""
+    """Remember that from now on this member has these partitions and no others, and that other members have none of these
+    partitions.
+    """
     for other, member in story.members.items():
         for each in list(member.had):
             if (other == key) != (each in partitions):
@@ -211,8 +213,9 @@ class _Drawing:
         return [*marks, *explained, *self._times(height)], int(bottom)
 
     def _without_coordinator(self, top: float, bottom: float) -> Iterator[Mark]:
-        """Draw a box over the partitions for each period in which no coordinator responds: in such a period, the partitions'
-        owners are not known."""
+        """For each period in which no coordinator responds, draw a box over the partitions, because the owners of the
+        partitions are not known in this period.
+        """
         for began, ended in self.story.gone:
             if ended < self.began or began > self.ended:
                 continue

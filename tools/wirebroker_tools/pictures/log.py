@@ -105,12 +105,12 @@ class Story(Struct):
     markers: list[tuple[int, str]] = []
     """the offset of each transaction marker, and the state of its transaction"""
     moves: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    """for each line that is drawn over the log, by kind and owner: its points (time, offset)"""
+    """the points (time, offset) of each line that is drawn over the log; a line has a kind and an owner"""
     notes: list[tuple[int, str, str, int]] = []
     """for each note: the time, the words, the CSS class, and the log's end offset at that time"""
     end: int = 0
     left: dict[str, int] = {}
-    """for each reader that gave up the partition and has not read it again: the time at which the reader gave it up"""
+    """for each reader that gave up the partition and has not read from it since: the time at which it gave up the partition"""
     got: dict[str, int] = {}
     """for each reader: the latest offset from which it got records"""
     returns: set[tuple[str, int]] = set()
@@ -126,8 +126,9 @@ class Story(Struct):
             moves.append((time, offset))
 
     def read(self, name: str, time: int, offset: int, has_records: bool) -> None:
-        """Remember that a reader has read from an offset. If the reader gets the records at an offset again, this is a
-        return."""
+        """Remember that a reader has read from an offset. The read is a return if the reader goes back to an earlier offset, or
+        gets the records at the same offset again.
+        """
         moves = self.moves.get(("reader", name))
         again = bool(moves) and (offset < moves[-1][1] or (has_records and self.got.get(name) == offset))  # type: ignore[index]
         if has_records:
@@ -162,8 +163,9 @@ def log(rows: Sequence[Numbered], first: int, width: int, of: str) -> Picture:
 
 
 def _read(rows: Sequence[Numbered], first: int, name: str, share: int) -> Story:
-    """Collects the events of a partition. The batches that were stored directly after a batch may share its mark, but only up
-    to `share` batches."""
+    """Collects the events of a partition. A batch may share its mark with the batches that were stored directly after it, but
+    with at most `share` of them.
+    """
     topic, _, index = name.rpartition("-")
     partition = int(index) if index.isdigit() else -1
     story, open_, struck, transactional = Story(), {}, {}, {}  # type: ignore[var-annotated]
@@ -238,8 +240,9 @@ def _batch(story: Story, open_: dict[int, Transaction], names: dict[int, str], b
 
 
 def _aborted(story: Story, open_: dict[int, Transaction], producer_id: int, time: int) -> None:
-    """Remember that a producer's open transaction has ended. No client has ended it, so the coordinator itself has aborted
-    it."""
+    """A producer's open transaction has ended although no client ended it. Remember that the coordinator itself has aborted the
+    transaction.
+    """
     found = open_.pop(producer_id)
     found.abort(time)
     story.unmarked.append(found)
@@ -386,7 +389,7 @@ class _Drawing(Ribbon):
                 yield text((x + end) / 2, y + 16, words, f"middle say {each.kind}")
 
     def _spans(self) -> Iterator[Mark]:
-        """Draw the transactions as rectangles: their width shows the offsets, and their height the time."""
+        """Draw the transactions as rectangles: the width of a rectangle shows the offsets, and its height shows the time."""
         for each in self.story.transactions[-200:]:
             y, end = self._y(each.began), self._y(each.ended) if each.ended >= 0 else self.bottom
             x, wide = self.x(each.first), self.x(each.last + 1) - self.x(each.first)
@@ -407,7 +410,7 @@ class _Drawing(Ribbon):
                 yield text(self.left - 8, drawn + 4, clock if self.left > 60 else clock[6:], "end say dim")
 
     def _paths(self) -> list[tuple[str, str, str, str]]:
-        """Returns the lines to draw. Each line is given by its kind, its owner, its CSS class and its words."""
+        """Returns the lines to draw: for each line, the kind, the owner, the CSS class and the words."""
         moves = self.story.moves
         found = (
             [("log end", "", "dim", "log end")]
@@ -451,7 +454,9 @@ class _Drawing(Ribbon):
                     yield dot(self.x(offset), self._y(time), 4 if again else 3, f"fill {'bad' if again else colour}", title)
 
     def _arrivals(self) -> Iterator[Mark]:
-        """Draw each batch at its time: at its offsets if it was stored, or with the reason if it was refused."""
+        """Draw each batch at its time. A stored batch is drawn at its offsets, and a refused batch with the reason of the
+        refusal.
+        """
         drawn = -99.0, -99.0
         for batch in self.story.batches:
             y, row = self._y(batch.time), batch.row

@@ -127,8 +127,9 @@ def text(x: float, y: float, words: str, kind: str = "") -> Mark:
 
 
 def label(x: float, y: float, words: str, kind: str, end: bool = False) -> list[Mark]:
-    """Returns a text at `y`, on a background that hides lines below it. With `end`, the text ends at `x` instead of beginning
-    there."""
+    """Returns a text at `y`, on a background that hides the lines behind the text. The text begins at `x`; with `end`, it ends
+    at `x`.
+    """
     if not words:
         return []
     wide = len(words) * LETTER + 6
@@ -137,7 +138,7 @@ def label(x: float, y: float, words: str, kind: str, end: bool = False) -> list[
 
 
 def legend(pieces: Iterable[str], x: float, y: float, right: float) -> tuple[list[Mark], float]:
-    """Returns the marks of a legend, which may need several lines, and the y coordinate below its last line."""
+    """Returns two values: the marks of a legend, which may need several lines, and the y coordinate below the last line."""
     lines = [""]
     for piece in pieces:
         longer = f"{lines[-1]} · {piece}".removeprefix(" · ")
@@ -147,8 +148,9 @@ def legend(pieces: Iterable[str], x: float, y: float, right: float) -> tuple[lis
 
 
 def coloured(names: Iterable[str]) -> dict[str, str]:
-    """Returns a colour class for each name. A name has the same colour in all pictures. The exception is a picture in which
-    another name already has this colour."""
+    """Returns a colour class for each name. A name has the same colour in all pictures, unless another name of the picture
+    already has this colour.
+    """
     found: dict[str, str] = {}
     free = list(range(SERIES))
     for name in names:

@@ -43,8 +43,8 @@ class Ribbon:
         return self.left + (offset - self.low) / max(self.high - self.low, 1) * (self.right - self.left)
 
     def producers(self, names: Mapping[str, str], y: float = 16.0) -> tuple[list[Mark], float]:
-        """Returns the legend of the producers and their colours, and the y coordinate below the legend. The first base line of
-        the legend is at `y`. The ribbon may begin below the legend.
+        """Returns two values: the legend of the producers and their colours, and the y coordinate below the legend. The first
+        base line of the legend is at `y`. The ribbon may begin below the legend.
         """
         marks: list[Mark] = []
         x = self.left

@@ -2,7 +2,7 @@
 response. Time goes downward.
 
 Idle periods are folded. If there are still more steps than lines, consecutive similar steps share an arrow that shows their
-number. A step that failed or had a fault keeps its own arrow as long as there is room.
+number. A step that failed, or on which a fault acted, keeps its own arrow as long as there is room.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ from wirebroker_tools.pictures.marks import (
 )
 
 MOST_CLIENTS, MOST_BROKERS = 10, 6
-"""At most MOST_CLIENTS lanes are for clients, and at most MOST_BROKERS for brokers. If there are more clients than lanes, the
-remaining clients share the last lane; this applies to brokers, too."""
+"""At most MOST_CLIENTS lanes are for clients, and at most MOST_BROKERS lanes are for brokers. If there are more clients than
+lanes, the remaining clients share the last lane; the same applies to brokers.
+"""
 DETAILED = 20_000
 """In a window of at most this many rows, the steps are read one by one. In a larger window, rows are only counted."""
 PAUSE_MS = 1000
@@ -63,7 +64,7 @@ GAP = 210
 HEAD_LETTER = 7.25
 """The width of a letter in the name of a lane."""
 HEAD_LINE, MOST_HEAD_LINES = 14, 4
-"""The height in px of a line of a lane's name, and the largest number of lines."""
+"""For the name of a lane: the height of a line in px, and the largest number of lines."""
 SHORTEST_LINE = 8
 """If a lane has no room for this many letters, its name is vertical."""
 TALLEST_HEAD = 170
@@ -251,8 +252,9 @@ def _add(fold: Fold, step: Step) -> None:
 
 
 def _counted(rows: Sequence[tuple[int, Row]], lines: int) -> Iterator[Fold]:
-    """Yields the folds of a very large number of rows, in pieces of equal length. To save time, no `Step` is created for a
-    row."""
+    """Yields the folds of a very large number of rows, in pieces of equal length. To save time, this function creates no `Step`
+    objects for the rows.
+    """
     length = -(-len(rows) // max(lines // 2, 1))
     has_requests = any(isinstance(row, RequestRow) for _, row in rows[:length])
     for at in range(0, len(rows), length):
@@ -283,7 +285,8 @@ def _count(fold: Fold, row: Row, has_requests: bool) -> None:
 
 def words_of(fold: Fold) -> str:
     """Returns the label of a fold: the APIs with their numbers of exchanges. If all exchanges are of one API and one partition,
-    and all have batches, the label also has the range of the sequences and offsets of these batches."""
+    and all have batches, the label also has the batches' range of sequences and range of offsets.
+    """
     (api, count), *others = fold.counts.most_common() or [("", 0)]
     if not others and fold.place and fold.spans and count == len(fold.spans):
         (first, _, low, _), (_, last, _, high) = fold.spans[0], fold.spans[-1]
@@ -351,8 +354,9 @@ class _Lanes:
             yield line(self.x[lane], self.top - 8, self.x[lane], height, "rule" if lane in self.brokers else "rule dashed")
 
     def heads(self, hour: str = "") -> Mark:
-        """Draw the names of the lanes, with the hour and the minute to the left of them. If the lanes are narrow, the names are
-        vertical."""
+        """Draw the names of the lanes and, to the left of the names, the hour and the minute. If the lanes are narrow, the
+        names are vertical.
+        """
         marks, room = [rect(0, 0, self.width, self.top - 4, "back")], self.step - 6
         for lane in (*self.clients, *self.brokers):
             x, tall, kind = self.x[lane], self.top - 12, self.colour(lane)
@@ -544,7 +548,7 @@ def _fold_words(fold: Fold, extras: Iterable[tuple[str, str]], y: float, lanes: 
 
 
 def _both_ways(client: float, broker: float, y: float, kind: str, count: int) -> list[Mark]:
-    """Draw a line for several exchanges. The more exchanges, the thicker is the line."""
+    """Draw a line for several exchanges. The line is thicker if it stands for more exchanges."""
     thick = min(1 + len(str(max(count, 1))) * 2, 11)
     return [
         rect(client + 6, y - thick / 2, broker - client - 12, thick, f"tint {kind}", "", 2),

@@ -16,7 +16,7 @@ SEVERITIES = {"certain": "bad", "likely": "warn"}
 
 
 class Stored(NamedTuple):
-    """A batch, or the marker that ends a transaction (0 abort, 1 commit, −1 no marker)."""
+    """A batch, or the marker that ends a transaction. `marker` is 0 for an abort, 1 for a commit, and −1 for a batch."""
 
     first: int
     last: int
@@ -27,8 +27,9 @@ class Stored(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A finding and its range of offsets. A finding may be about two copies of the same records: with `is_other`, the range is
-    the range of the other copy."""
+    """A finding and its range of offsets. If the finding is about two copies of the same records, each copy has its own range:
+    with `is_other`, this is the range of the other copy.
+    """
 
     kind: str
     severity: str
@@ -39,8 +40,9 @@ class Found(NamedTuple):
 
 
 def stored(name: str, batches: Sequence[Stored], found: Sequence[Found], width: int) -> Picture:
-    """Draws batches, and below the batches a lane for each kind of finding in their range of offsets. `batches` must be in the
-    order of their offsets."""
+    """Draws batches and, below them, a lane for each kind of finding in the batches' range of offsets. `batches` must be in the
+    order of their offsets.
+    """
     low, high = (batches[0].first, max(each.last for each in batches) + 1) if batches else (0, 1)
     ribbon = Ribbon(low, high, LEFT, width - 14)
     colours = coloured(sorted({each.producer for each in batches if each.marker < 0}))

@@ -1,5 +1,6 @@
-"""Draws a producer's window. For each batch that arrives, a line shows the five latest batches. Older batches move to the left
-until they are forgotten."""
+"""Draws a producer's window. Each line stands for the arrival of a batch, and shows the five latest batches. Older batches move
+to the left until they are forgotten.
+"""
 
 from __future__ import annotations
 
@@ -57,8 +58,9 @@ class Arrival(Struct, frozen=True):
 
 
 def windows(rows: Sequence[Numbered], first: int, width: int, lines: int, of: str) -> Picture:
-    """Draws the window of one producer on one partition. Rows before the row `first` are not drawn: they only fill the
-    window."""
+    """Draws the window of one producer on one partition. Rows before the row `first` are not drawn, but their batches fill the
+    window.
+    """
     counts: dict[tuple[str, int, int], int] = {}
     sendings = [each for each in sendings_in(rows) if each.sent.producer_id >= 0]
     for each in sendings:

@@ -47,7 +47,7 @@ class Journal:
         self.told: list[Told] = []
         self.notes: list[Note] = []
         self.deleted: set[str] = set()
-        """The values of records that were stored and then deleted by a step of the scenario."""
+        """The values of records that were stored and that a step of the scenario then deleted."""
         self._changed = threading.Condition()
 
     def tell(self, value: str, offset: int, error: str) -> None:

@@ -15,7 +15,9 @@ from wirebroker_tools.scenarios.scenario import Expect, OutcomeName
 
 @dataclass(slots=True)
 class Counts:
-    """The number of records with each outcome. Even if a record was sent several times, it counts once."""
+    """The number of records with each outcome. A record that was sent several times counts once, except in `stored` and
+    `doubled`.
+    """
 
     sent: int = 0
     stored: int = 0
@@ -31,9 +33,9 @@ class Counts:
     untold: int = 0
     """records whose outcome the client never reported"""
     displaced: int = 0
-    """records that are stored before a record that the same producer sent earlier to the same partition"""
+    """records in the wrong order: they are stored before a record that the same producer sent earlier to the same partition"""
     torn: int = 0
-    """records that are missing, although other records of their transaction are visible"""
+    """missing records, although other records of the same transaction are visible"""
     open: int = 0
     """records in transactions that are still open"""
 
@@ -103,7 +105,7 @@ def _displaced(journal: Journal, seen: Sequence[StoredRecord]) -> int:
 
 
 def judge(counts: Counts, hung: bool, refused: bool, expect: Expect) -> Outcome:
-    """Returns the outcome of a run, which includes the differences from the expectation."""
+    """Returns the outcome of a run. The outcome includes the differences from the expectation."""
     outcome = Outcome(_name(counts, hung, refused), counts)
     if outcome.name not in expect.outcome:
         outcome.differences.append(f"it {_verb(outcome.name)}; expected that it {' or '.join(map(_verb, expect.outcome))}")

@@ -1,7 +1,7 @@
 """Plays one run of a scenario: starts a broker, loads the faults, runs the workload, and returns the result.
 
-The workload runs in a thread and may take `LIMIT` seconds. If the client needs longer, the outcome is "hangs", and the run ends
-although the client has not ended.
+The workload runs in a thread and may take `LIMIT` seconds. If the client needs more time, the outcome is "hangs", and the run
+ends although the client still runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Uses the wire client to send the requests that other applications and administrators send in a scenario."""
+"""Uses the wire client to play the other applications and the administrators of a scenario."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Scenario files.
 
-A scenario has one or more parts, each played on a broker of its own. The top level of the file applies to all parts. A table of
-a part (`broker`, `producer`, `expect`) is added to the top level's table. A list of a part (`fault`, `steps`) replaces the top
-level's list. Each step calls a method of the workload: the step has the method's name, and its options are the method's
-parameters.
+A scenario has one or more parts, each played on a broker of its own. The top level of the file applies to all parts. If a part
+has a table (`broker`, `producer`, `expect`), the table is added to the same table of the top level. If a part has a list
+(`fault`, `steps`), the list replaces the same list of the top level. Each step calls a method of the workload: the step has the
+method's name, and the options of the step are the parameters of the method.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _table(kind: type[T], said: Any, where: str) -> T:
 
 
 def _reason(text: str, hints: Mapping[str, Any]) -> str:
-    """Rewords an error message of msgspec: the new message names the place, the error, and the nearest valid word."""
+    """Returns an error message of msgspec in other words: the place, the error, and the nearest valid word."""
     if missing := re.fullmatch(r"Object missing required field `(\w+)`", text):
         return f"{missing[1]!r} is missing"
     reason, _, place = text.partition(" - at ")

@@ -30,8 +30,9 @@ class BrokerSettings:
     rules: dict[str, Any] = field(default_factory=dict)
     configs: dict[str, Any] = field(default_factory=dict)
     producer_epoch: int = 0
-    """If not 0: the epoch that the first InitProducerId returns; for a producer with a transactional id, the epoch from which
-    the id begins."""
+    """If not 0: the epoch that the first InitProducerId returns. For a producer with a transactional id, it is the epoch with
+    which the id begins.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
-"""The scenario that `serve --scenario` serves. Its settings become flags of the broker, and the new broker is brought into the
-state in which the scenario begins."""
+"""The scenario that `serve --scenario` serves. The scenario's settings become flags of the broker, and this module brings the
+new broker into the state in which the scenario begins.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ VERDICTS = {"accepted": "green", "duplicate": "yellow", "rejected": "red"}
 WIDTH = 110
 """The number of columns if there is no terminal."""
 LINES = 40
-"""The output for one run has at most this many lines. If lines were left out, a last line says how many."""
+"""The output for one run has at most this many lines. If lines are left out, the last line has their number."""
 AUDITED = 6
 """The output for one run shows at most this many audit findings."""
 MARKS = {"recovers": "green", "fails cleanly": "cyan", "refuses": "cyan", "duplicates": "yellow", "reorders": "yellow",
@@ -174,7 +174,7 @@ class Screen:
 
 
 def _collapsed(events: Sequence[Event]) -> Iterable[tuple[Event, int]]:
-    """Yields one event for each group of equal consecutive events, with the size of the group."""
+    """For each group of equal consecutive events, yields one event and the size of the group."""
 
     def same(event: Event) -> object:
         if event.row is not None:
@@ -188,8 +188,8 @@ def _collapsed(events: Sequence[Event]) -> Iterable[tuple[Event, int]]:
 
 
 def _short(words: Iterable[tuple[str, int]], limit: int = 24) -> str:
-    """Returns a list of record values as text. Each value has its offset, if the offset is known. The records of one batch (A0,
-    A1 …) appear as the batch's letter.
+    """Returns a list of record values as text. A value is followed by its offset, if the offset is known. Consecutive records
+    of one batch (A0, A1 …) appear as the batch's letter.
     """
     runs: list[list[tuple[str, int]]] = []
     for word in words:
@@ -208,7 +208,7 @@ def _run(words: Sequence[tuple[str, int]]) -> str:
 
 
 def _follows(before: str, value: str) -> bool:
-    """Tells whether two records are in the same batch, and the record `value` directly follows the record `before`."""
+    """Tells whether the record `value` directly follows the record `before` in the same batch."""
     letters = _letters(value)
     return letters != "" and before == f"{letters}{int(value.removeprefix(letters)) - 1}"
 

@@ -1,6 +1,6 @@
-"""The requests of a run, with the names of their records. The requests are in the order in which the broker handled them.
+"""The requests of a run, with the names of their records, in the order in which the broker handled the requests.
 
-The trace has verdicts and faults but no records. So a fault rule notes the records of each request, and changes no request.
+The trace has verdicts and faults but no records. So a fault rule, which changes no request, notes the records of each request.
 This module joins the trace with these records by connection and correlation id.
 """
 
@@ -31,7 +31,9 @@ class Event:
     """
 
     what: str
-    """the names of the records in the batch, or in the request that the fault affected; else the request's API"""
+    """the names of the records in the batch, or in the request on which the fault acted; else the request's API, or the change
+    of the broker
+    """
     row: ProduceRow | None = None
     fault: FaultRow | None = None
     unanswered: bool = False
@@ -100,8 +102,9 @@ def named(values: list[str]) -> str:
 
 
 class _Join:
-    """Finds, for each trace row, the records of the row's request, and the response. Rows and requests are joined by connection
-    and correlation id."""
+    """For each trace row, finds two things: the records of the row's request, and the response to this request. Rows and
+    requests are joined by connection and correlation id.
+    """
 
     def __init__(self, watching: str, seen: list[_Seen], rows: Iterable[Row]) -> None:
         self._watching = watching

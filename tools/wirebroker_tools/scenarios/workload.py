@@ -20,8 +20,8 @@ from wirebroker_tools.scenarios.watch import Watch, named
 
 T = TypeVar("T")
 Offsets = Literal["after", "in transaction", "with output"]
-"""The ways in which a pipeline stores the offset of its input: in a commit after it has produced the results, in the
-transaction of the results, or in the results themselves.
+"""The ways in which a pipeline stores the offset of its input: it commits the offset after it has produced the results, it
+commits the offset in the transaction of the results, or it writes the offset into the results.
 """
 Unit = Literal["days", "hours", "minutes", "seconds", "milliseconds"]
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -44,7 +44,7 @@ class Workload:
     def __init__(self, part: Part, clients: Any, kafka: MockKafka, watch: Watch, end: float) -> None:
         self.journal = Journal()
         self.transactions: list[list[str]] = []
-        """The values sent in each transaction."""
+        """For each transaction, the values that were sent in it."""
         self.differences: list[str] = []
         self.rules: list[Any] = []
         """The fault rules that steps have added."""
@@ -241,7 +241,7 @@ class Workload:
 
     def _do_process(self, value: int, offsets: Offsets, crash_after: int = 0) -> None:
         """Consume, transform and produce `value` records. The first worker dies after `crash_after` records, before it commits
-        its offset.
+        the offset of its input.
         """
         for _ in range(value):
             self._kafka.produce(TOPIC, value=label(self._count).encode())
@@ -279,7 +279,9 @@ class Workload:
         return found
 
     def _known(self) -> int:
-        """Reads the input offsets in the results, and returns the offset after the last input offset."""
+        """Each result contains the offset of its input. Reads the results, and returns the offset after the last of these
+        offsets.
+        """
         if not self._kafka.records(RESULTS):
             return 0
         reader = self._reader(RESULTS, "results")
@@ -364,7 +366,7 @@ class Workload:
             self.hung = True
 
     def _do_wait_for_stored(self, value: int) -> None:
-        """Wait until the leaders have `value` records, whether acknowledged or not."""
+        """Wait until the leaders have `value` records. Unacknowledged records count, too."""
         try:
             self._kafka.wait_for_records(TOPIC, value, self._left())
         except TimeoutError:
@@ -411,8 +413,9 @@ class _Held:
         self._open = []
 
     def end(self, error: str) -> list[str]:
-        """Note the end of a transaction. Without an error, all of its records are acknowledged; with an error, no record is.
-        Returns the values of the records."""
+        """Note the end of a transaction. If there is no error, all records of the transaction are acknowledged; otherwise none
+        of them is acknowledged. Returns the values of the records.
+        """
         for value in self._open:
             self._journal.tell(value, self._offsets.get(value, -1), error)
             if not error and value in self.errors:
@@ -425,8 +428,8 @@ class _Held:
 
 @cache
 def step_forms() -> dict[str, type[Any]]:
-    """Returns the form of each step as a dataclass, by the step's verb. The fields are the parameters of the workload's method
-    for this verb. The first field is the value that follows the verb in a file.
+    """For each verb of a step, returns a dataclass. Its fields are the parameters of the workload's method for the verb. The
+    first field is the value that follows the verb in a file.
     """
     forms: dict[str, type[Any]] = {}
     for name, method in vars(Workload).items():

@@ -1,5 +1,5 @@
-"""Adds remarks to the batches of a trace. A remark says that a fault affected the response, that the records were therefore
-probably stored again, or that a real broker's verdict differs from the prediction.
+"""Adds remarks to the batches of a trace. A remark says one of three things: a fault affected the response, the records were
+probably stored twice, or a real broker's verdict differs from the prediction.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from wirebroker.trace.rows import FaultRow, ProduceRow, Row, ShadowRow
 ExchangeKey = tuple[int, int, int]
 """The node, connection and correlation id of an exchange."""
 Alike = tuple[str, int, str | None, int, int]
-"""The topic, the partition and the client id of a batch, and its numbers of records and bytes. These values are the same for a
-batch and its retry, even if the producer id or the epoch differs.
+"""Five values of a batch: its topic, its partition, its client id, its number of records, and its number of bytes. These values
+are the same for a batch and its retry, even if the producer id or the epoch differs.
 """
 
 
 def remarks_on(rows: Iterable[Row]) -> dict[int, str]:
-    """Returns the remarks on batches by the `id()` of the batch's row.
+    """Returns the remarks on each batch. The keys are the `id()` of the batches' rows.
 
     Records are stored twice if the client sends a stored batch again without a producer id, or under another id or epoch,
     because then the validator cannot recognise the retry. A client may send a stored batch again after a fault affected its
-    response, or after its retry was rejected. A trace does not contain the records; so the next batch with the same client and
-    size is only probably the same batch.
+    response, or after its retry was rejected. A trace does not contain the records. So the next batch of the same client with
+    the same size is probably, but not certainly, the same batch.
     """
     rows = list(rows)
     return _Doublings([row for row in rows if isinstance(row, FaultRow)]).read(

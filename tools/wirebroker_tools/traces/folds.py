@@ -1,8 +1,8 @@
 """Shows repeated rows as one line: "1,272 × Fetch, 0 errors". `live/folds.js` has the same rules.
 
 A row repeats an earlier row if three things are the same: the connection; the topics, groups or producers; and the kind of row.
-The kinds are a request or a response of one API without an error, a fetched partition, and an accepted batch. A row of no such
-kind, such as an error or a change, ends the repetition.
+There are three kinds: a request or response of one API without an error, a fetched partition, and an accepted batch. Any other
+row, such as an error or a change, ends the repetition.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class Fold:
         self.first, self.last = self.first or row.time, row.time
 
     def words(self) -> tuple[str, str]:
-        """Returns the two parts of the line: the number of exchanges of each API, and a remark that there were no errors, with
-        the largest latency."""
+        """Returns the two parts of the line: the number of exchanges of each API, and a remark that there were no errors. The
+        remark also has the largest latency.
+        """
         named = (f"{_exchanges(events):,} × {api}" for api, events in self._counts.items())
         return ", ".join(named), "0 errors" + (f", at most {self._longest:,} ms" if self._longest else "")
 

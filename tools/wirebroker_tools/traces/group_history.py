@@ -25,7 +25,7 @@ LATEST = 200
 
 
 class Event(NamedTuple):
-    """A change of a group. Only an offset commit has `committed`: the partition and the offset."""
+    """A change of a group. If the change is an offset commit, `committed` has the partition and the offset."""
 
     time: int
     group: str

@@ -65,11 +65,11 @@ class SavedRows:
         self.latest = 0
         """The time of the latest row, in ms since the epoch."""
         self.starts, self.times, self.troubles = array("Q"), array("q"), array("H")
-        """For each block: its position, the time of its first row, and the number of its rows that show a problem."""
+        """For each block: its position, the time of its first row, and the number of rows in it that show a problem."""
 
     def index(self, growing: bool = False) -> Iterator[None]:
-        """Index the file, some MiB in each step. If the file is `growing`, each step indexes only bytes that the file has when
-        the step begins.
+        """Index the file, some MiB in each step. If the file is `growing`, an incomplete last line is left for a later call,
+        and `done` stays false.
         """
         rest = b""
         while data := self._parts.read(self.read + len(rest), AT_ONCE):
@@ -173,7 +173,7 @@ class Search:
         return self._chosen(block) if block >= len(self.counts) or self.counts[block] else iter(())
 
     def before(self, number: int, count: int) -> int:
-        """Returns the number of an earlier row, such that between the two rows about `count` rows meet the filter."""
+        """Returns the number of a row before the row `number`. Between the two rows, about `count` rows meet the filter."""
         block = min(number // BLOCK, len(self.counts))
         while block > 0 and count > 0:
             block -= 1
@@ -202,8 +202,8 @@ class Search:
 def window(
     saved: SavedRows, chosen: SavedRows | Search, after: int, most: int, enough: Callable[[], bool]
 ) -> tuple[list[Numbered], int]:
-    """Returns at most `most` rows after the row `after`, and the number of the last line that was read. Stops early if `enough`
-    returns True.
+    """Returns two values: at most `most` rows after the row `after`, and the number of the last line that was read. Stops early
+    if `enough` returns True.
     """
     found: list[Numbered] = []
     reached = after

@@ -1,10 +1,10 @@
-"""Makes a scenario file from rows. The scenario repeats what the application did, and the failures that it met. `wirebroker
-scenario` can play the scenario.
+"""Makes a scenario file from rows. The scenario repeats what the application did, and the failures that the application met.
+`wirebroker scenario` plays it.
 
 All rows count as rows of one application. Each batch becomes one record in the scenario, because the clients of scenarios send
-each record in a batch of its own. Each error that the sequence rules do not explain becomes a fault that fires at the same
-request. A loaded fault rule goes into the file, without the words that name clients or brokers. The topic with the most batches
-becomes the scenario's topic `orders`.
+each record in a batch of its own. If the sequence rules do not explain an error, the error becomes a fault that fires at the
+same request. Each loaded fault rule that fired goes into the file, without the words that name clients or brokers. The topic
+with the most batches becomes the scenario's topic `orders`.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def _steps(rows: Iterable[Row], topic: str) -> Iterator[dict[str, Any]]:
 
 
 def _fresh(rows: Iterable[Row], topic: str) -> Iterator[tuple[int, int]]:
-    """For each batch, when it is sent for the first time, yields the number of the batch's transaction (−1 without a
-    transaction) and the partition.
+    """For the first sending of each batch, yields the number of the batch's transaction (−1 without a transaction) and the
+    batch's partition.
     """
     seen: set[tuple[int, int, int, int]] = set()
     ended = 0

@@ -1,4 +1,4 @@
-"""Draws a producer's batches as a picture in text: stored batches, duplicates, gaps, and batches that a fault stopped.
+"""Draws a producer's batches as text: stored batches, duplicates, gaps, and batches that a fault stopped.
 
 A batch of an idempotent producer is drawn at its sequences. A batch without a producer id is drawn at its offsets.
 """
@@ -93,8 +93,8 @@ def timelines(rows: Iterable[Row], colour: bool = False, chosen: Callable[[Row],
 
 
 def sendings_in(rows: Sequence[tuple[int, Row]]) -> list[Sending]:
-    """Returns the batches in the numbered rows: all batches with a verdict, and the batches without a verdict on which a fault
-    fired.
+    """Returns the batches in the numbered rows: all batches that have a verdict, and those batches without a verdict on which a
+    fault fired.
     """
     found: list[Sending] = []
     judged = {_place(row, row) for _, row in rows if isinstance(row, ProduceRow)}
@@ -147,7 +147,8 @@ def _timeline(
 
 
 def _extent(batches: list[Batch]) -> Span:
-    """Returns the range of sequences or offsets that the batches, and the gaps before them, cover."""
+    """Returns the range from the first to the last sequence or offset of the batches. The gaps before the batches are included.
+    """
     spans = [span for batch in batches for span in (batch.span, batch.gap) if span is not None]
     return min(first for first, _ in spans), max(last for _, last in spans)
 
@@ -267,7 +268,7 @@ def _outcome(batches: list[Batch]) -> str:
 
 def _summary(batches: list[Batch], whole: Span | None, following: list[Sending]) -> str:
     """Returns the summary: the number of batches by verdict, and the missing sequences. `whole` is the range of the producer's
-    sequences, or None without idempotence. `following` are the batches of the producer's next epoch.
+    sequences, or None if the producer is not idempotent. `following` are the batches of the producer's next epoch.
     """
     found = Counter(batch.sending.verdict for batch in batches)
     counts = [f"{found[verdict]:,} {verdict}" for verdict in VERDICTS]
@@ -281,8 +282,8 @@ def _summary(batches: list[Batch], whole: Span | None, following: list[Sending])
 
 
 def _sent_again(lacking: list[Span], following: list[Sending]) -> str:
-    """Returns a text about the batches of the next epoch that may contain the missing records: a client sends missing records
-    again in its next epoch, from sequence 0 on.
+    """A client sends missing records again in its next epoch, from sequence 0 on. Returns a text about the batches of the next
+    epoch that may contain the missing records.
     """
     stored = [each for each in following if _is_stored(each)]
     if not stored:

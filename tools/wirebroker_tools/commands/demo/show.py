@@ -112,7 +112,7 @@ class Screen:
 
 
 def _program() -> str:
-    """Returns the command that starts wirebroker, which differs in a fresh clone."""
+    """Returns the command that starts wirebroker: `scripts/run` in a fresh clone, else `wirebroker`."""
     return "scripts/run" if shutil.which("wirebroker") is None and Path("scripts/run").exists() else "wirebroker"
 
 

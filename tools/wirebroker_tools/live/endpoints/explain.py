@@ -39,8 +39,8 @@ class Findings(Form):
 async def explain(controlled: Readable) -> Findings:
     """Returns the findings in the rows of the trace.
 
-    The first request reads the rows that the trace still keeps. From then on the control reads every new row. A file is read
-    step by step: `rows` says how many rows of the file have been read, and grows from one request to the next.
+    The first request makes the control read the rows that the trace still keeps. From then on the control reads every new row.
+    A file is read step by step: `rows` says how many rows of the file have been read, and grows from one request to the next.
     """
     found, explanation = await explained(controlled)
     return Findings([Finding(**each.as_json()) for each in found], explanation.rows, explanation.blind)

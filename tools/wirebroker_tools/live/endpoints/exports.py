@@ -47,8 +47,9 @@ def capture(controlled: Controlled, body: Chosen) -> bytes:
 
 
 def scenario(controlled: Controlled, body: Rows) -> str:
-    """Returns a scenario that is made from the rows in the body: from their batches, errors and faults. `scenario run
-    FILE.toml` plays the scenario."""
+    """Makes a scenario from the batches, errors and faults of the rows in the body, and returns it. `scenario run FILE.toml`
+    plays the scenario.
+    """
     rules = {str(rule): rule.described() for rule in controlled.machine.plan.rules if rule.in_files}
     try:
         return scenario_of([row_from_json(row) for row in body.rows], rules)

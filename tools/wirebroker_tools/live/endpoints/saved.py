@@ -69,8 +69,9 @@ def health(controlled: SavedFile) -> Health:
 def events(controlled: SavedFile, query: Window) -> AsyncIterator[bytes]:
     """Returns a window of the rows as server-sent events, and the progress of indexing.
 
-    The first event is `run`, as for a running broker. Its `of` is "file", and its `after` is the number of the row before the
-    window. An event `numbered` has rows and their numbers: `{"numbers": […], "rows": […]}`. An event `index` has the progress.
+    The first event is `run`, as for a running broker. In this event, `of` is "file", and `after` is the number of the row
+    before the window. An event `numbered` has rows and their numbers: `{"numbers": […], "rows": […]}`. An event `index` has the
+    progress.
     """
     search = controlled.search(query.where)  # a wrong filter is refused before the first event
     return _events(controlled, query, _start(controlled, search, query))
@@ -115,13 +116,13 @@ def _start(controlled: SavedFile, search: Any, query: Window) -> int:
 
 
 def related(controlled: SavedFile, number: int, query: Exchange) -> dict[str, Any]:
-    """Returns the other rows of a row's exchange, if they are near this row in the file."""
+    """Returns those other rows of a row's exchange that are near this row in the file."""
     found = controlled.related(number, query.node, query.connection, query.correlation_id)
     return {"numbers": [each for each, _ in found], "rows": [brief(row) for _, row in found]}
 
 
 def lines(controlled: SavedFile, query: Filtered) -> AsyncIterator[bytes]:
-    """Returns the rows that meet a filter as JSON lines, for `wirebroker trace show`."""
+    """Returns JSON lines for `wirebroker trace show`: the rows that meet a filter."""
     controlled.search(query.where)  # a wrong filter is refused before the first line
     return _lines(controlled, query.where)
 
@@ -132,7 +133,7 @@ async def _lines(controlled: SavedFile, where: str) -> AsyncIterator[bytes]:
 
 
 async def capture(controlled: SavedFile, query: Filtered) -> bytes:
-    """Returns the exchanges of the rows that meet a filter as a pcapng file, with verdicts as comments."""
+    """Returns a pcapng file with the exchanges of the rows that meet a filter. The verdicts are comments in the file."""
     found: dict[int, tuple[KeptExchange, list[str]]] = {}
     async for rows in _chosen(controlled, query.where):
         for number, row in rows:
