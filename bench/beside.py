@@ -24,8 +24,9 @@ OTHER = "other: "
 
 
 def contenders(checkout: Path, loop: str) -> list[Contender]:
-    """Returns each contender twice, from this checkout and from the other checkout. The same Python and libraries run both
-    contenders."""
+    """Returns each contender twice: from this checkout, and from the other checkout. Both run with the same Python and the same
+    libraries.
+    """
     found = []
     for name, flags in MEASURED.items():
         ours = Contender(
@@ -44,7 +45,9 @@ def serve(checkout: Path, loop: str, flags: Sequence[str], command: str = "serve
 
 
 def environment(checkout: Path, *others: Path) -> tuple[str, str]:
-    """Returns the words to put before a Python command, so that it imports the sources of a checkout and of other folders."""
+    """Returns the words to put before a Python command. With these words the command imports the sources of a checkout and of
+    other folders.
+    """
     paths = (*(checkout / root for root in sources()), *others)
     return "env", f"PYTHONPATH={':'.join(map(str, paths))}"
 
@@ -83,7 +86,9 @@ def measure(
 
 
 def text(case: throughput.Case) -> str:
-    """Returns one case as text: this checkout's figures, and their ratios to the other checkout's figures within each round."""
+    """Returns one case as text: the figures of this checkout, and the ratios of these figures to the other checkout's figures
+    of the same round.
+    """
     fetch = case.mode == "fetch"
     rate, cpu = (
         ("megabytes_per_second", "server_cpu_us_per_megabyte")

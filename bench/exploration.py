@@ -59,8 +59,9 @@ for _ in range(20):
 
 
 def measure(rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Returns the runs a second and the CPU time of a run for one worker of pytest, and the time that a run adds for an
-    explored command. Times are ms."""
+    """Returns the figures of each round. For a test in one worker of pytest: the runs a second, and the CPU time of a run. For
+    a command: the time that the command itself takes, and the time that the exploration adds to each run. Times are in ms.
+    """
     found: dict[str, Any] = {"runs_per_s": [], "cpu_ms": [], "overhead_ms": [], "own_ms": []}
     for number in range(rounds):
         say(f"exploration: round {number + 1} of {rounds}")

@@ -1,4 +1,5 @@
-"""Measures how long a good client waits while a rude client is active: the worst response time of a client with small requests.
+"""Measures how long a good client waits while a rude client is active. The good client sends small requests, and its worst
+response time counts.
 
 The server runs on one core and the rude client on another, if the machine has two. The good client has one request in
 flight. The good client sends Metadata of one topic and Produce of one record alternately, `PAUSE` seconds apart. The rude
@@ -29,7 +30,7 @@ from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from wirebroker.client.wire import ConnectionClosed, NoResponse, WireClient
 
 LONGEST = 20.0
-"""A row is given up after this many seconds. The table then shows that the good client waited for longer."""
+"""A row is given up after this many seconds. The table then shows that the good client waited for longer than this time."""
 AFTERWARDS = 0.5
 """The good client continues for this many seconds after the rude client has its responses."""
 PAUSE = 0.002
@@ -40,7 +41,9 @@ KAFKA_HEAP = "2g"
 def measure(
     contenders: Sequence[Contender], rows: Sequence[str], rounds: int, say: Callable[[str], None], *, kafka: bool = True
 ) -> dict[str, Any]:
-    """Measures, for each row and contender, the good client's waits in ms, and the server's CPU seconds and peak memory."""
+    """For each row and contender, measures the good client's waits in ms, the server's CPU seconds, and the server's peak
+    memory.
+    """
     chosen = [row for row in ROWS if not rows or row.name.startswith(tuple(rows))]
     found: dict[str, Any] = {"rows": {row.name: {} for row in chosen}, "failures": {}}
     for number in range(rounds):

@@ -207,13 +207,14 @@ def describe_configs(read: bool) -> Attack:
 
 
 def once(message: Message, version: int, times: int = 1) -> Attack:
-    """Returns copies of one request, whose responses the client reads."""
+    """Returns a rude client that sends copies of one request, and reads the responses."""
     return Attack(times * frame(message, version), times)
 
 
 def delete_records(unknown: bool) -> Attack:
-    """Returns a DeleteRecords with 300,000 entries. If `unknown`, each entry names another partition, and only 3,000 of the
-    partitions exist. Otherwise a hundred entries name the same partition."""
+    """Returns a DeleteRecords with 300,000 entries. If `unknown`, all entries name different partitions, of which only 3,000
+    exist. Otherwise a hundred entries name each partition.
+    """
     topics = []
     for number in range(TOPICS):
         indexes = range(300) if unknown else [index for index in range(PARTITIONS) for _ in range(100)]
@@ -266,7 +267,7 @@ def waiting_fetch() -> Attack:
 
 
 def indexes(count: int) -> list[int]:
-    """Returns partition numbers; only three of these partitions exist."""
+    """Returns the numbers of many partitions, of which only three exist."""
     return list(range(count))
 
 

@@ -1,11 +1,11 @@
-"""A minimal server in Python, with which wirebroker is compared: it does only what the checks of a Produce require.
+"""A minimal server in Python, which does only what the checks of a Produce require. The benchmarks compare wirebroker with it.
 
 The floor supports one topic-partition per request, idempotent producers, and one consumer's Fetch without a session. It has no
 transactions, no retries, no faults, no trace and no second broker. The floor reads the 61 header bytes of a batch, computes the
-CRC-32C, and compares the sequence with the next sequence of the producer, which a dict has. The floor copies a batch once to
-store it, and stores a large batch without a copy. With `--walk` it also walks over the lengths of the records. A request that
-has the form of the previous request on its connection is not parsed again. The floor uses every trick that does not weaken the
-checks, so a broker that is nearly as fast can hardly become faster.
+CRC-32C, and compares the sequence with the producer's next sequence, which is in a dict. The floor copies a batch once to store
+it, and stores a large batch without a copy. With `--walk` it also walks over the lengths of the records. If a request has the
+same form as the previous request on its connection, the floor does not parse it again. The floor uses every trick that does not
+weaken the checks, so a broker that is nearly as fast can hardly become faster.
 """
 
 from __future__ import annotations
@@ -89,8 +89,9 @@ class Log:
         self.chunk, self.at, self.capacity = chunk, len(chunk), len(chunk)
 
     def read(self, offset: int, most: int) -> memoryview:
-        """Returns whole batches from `offset` to the end of their chunk, at least one batch unless `offset` is the end of the
-        log."""
+        """Returns about `most` bytes of whole batches, from `offset` to at most the end of the chunk. Returns at least one
+        batch, unless `offset` is the end of the log.
+        """
         index = bisect_right(self.bases, offset) - 1
         if index < 0 or offset >= self.end:
             return memoryview(b"")
@@ -132,7 +133,9 @@ class Shape:
 
 
 def shape_of(frame: memoryview, pos: int, version: int, at: int) -> Shape:
-    """Parse a Produce request up to its records: at most one transactional id, topic name and partition, all short."""
+    """Parse a Produce request up to its records. The request has no transactional id, one topic with a short name, and one
+    partition.
+    """
     if version >= 9:
         at += 1 + 1 + 6 + 1  # header tags, no transactional id, acks and timeout, one topic
         if version >= 13:
@@ -151,7 +154,7 @@ def shape_of(frame: memoryview, pos: int, version: int, at: int) -> Shape:
 
 
 def walk(frame: memoryview, pos: int, end: int, count: int) -> bool:
-    """Tells whether `count` records fill the bytes exactly, by their lengths alone."""
+    """Tells from the lengths of the records alone whether `count` records fill the bytes exactly."""
     while pos < end:
         size = frame[pos]
         pos += 1
@@ -306,7 +309,7 @@ class Floor(asyncio.BufferedProtocol):
         self.send(parts)
 
     def send(self, parts: list[Any]) -> None:
-        """Send as much as the socket accepts in one system call, and leave the rest to the transport."""
+        """In one system call, send as much as the socket accepts; leave the rest to the transport."""
         sent = 0
         if not self.transport.get_write_buffer_size() and hasattr(os, "writev"):
             with suppress(BlockingIOError):

@@ -24,7 +24,7 @@ CLASSPATH = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-classp
 PARTS = Path(__file__).resolve().parent
 BARE = "bare relay"
 VERSIONS = (9, 12)
-"""The version of Produce. From 10 on a response may name other brokers (KIP-951)."""
+"""The measured versions of Produce. From version 10 on, a response may name other brokers (KIP-951)."""
 RATE, CPU = "requests_per_second", "server_cpu_us_per_request"
 
 

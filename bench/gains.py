@@ -1,7 +1,7 @@
 """Measures the gain from compiled modules in the simulator, the fuzzers, the conformance replay and the audit.
 
-Each load runs in a separate process, alternately with and without this checkout's compiled modules. The CPU time is the time of
-the process after its imports. Each ratio compares two runs of one round. The audit's log has batches of 200 bytes.
+Each load runs in a separate process, alternately with and without this checkout's compiled modules. The CPU time of a process
+counts from the end of its imports. Each ratio compares two runs of one round. The audit's log has batches of 200 bytes.
 
     gains.py LOAD FOLDER     one load, with the caller's Python and sources; prints its parts and seconds of CPU
 """
@@ -32,12 +32,12 @@ SCHEDULES, CASES, EVERY = 100, 40, 6
 PURE, COMPILED = "Python", "compiled"
 
 Seconds = dict[str, dict[str, list[float]]]
-"""CPU seconds of each load, in each form, in each round."""
+"""The CPU seconds of each load in each form, one figure for each round."""
 
 
 def measure(only: Sequence[str], rounds: int, say: Callable[[str], None]) -> Seconds | Missing:
-    """Plays the loads whose names begin with a word of `only`, or all loads, round by round. Raises RuntimeError if a load
-    fails.
+    """In each round, plays the loads whose names begin with a word of `only`; plays all loads if `only` is empty. Raises
+    RuntimeError if a load fails.
     """
     if not is_compiled():
         return Missing("compiled modules", "this checkout is not compiled; `scripts/compile` does that")

@@ -50,7 +50,7 @@ no system call."""
 WARM, RUNS, EACH = 40, 5, 20
 """The first WARM requests are not counted. Then come RUNS counted runs, each with EACH requests."""
 LARGE, FEWER = "0.9 MB", 5
-"""For a row with this text in its name, the number of requests is divided by `FEWER`."""
+"""If the name of a row contains LARGE, the number of its requests is divided by FEWER."""
 READY_WITHIN = 120.0
 """Seconds to wait for a response. Under Valgrind a server is some fifty times slower."""
 BUDGETS = Path(__file__).with_name("budgets.json")
@@ -62,8 +62,9 @@ FORMS = {INSTRUCTIONS: ",.0f", SYSTEM_CALLS: ".2f", COPIED: ",.0f"}
 SPARE = {INSTRUCTIONS: 0.0, SYSTEM_CALLS: 0.25, COPIED: 100.0}
 """A count may always exceed its budget by this amount, because the allocator takes memory now and then."""
 SPARE_IF_LARGE = {INSTRUCTIONS: 0.0, SYSTEM_CALLS: 1.5, COPIED: 64_000.0}
-"""The larger amount for rows with large batches, because the client and the system decide in how many pieces a batch
-arrives."""
+"""This larger amount applies to rows with large batches, because the client and the system decide in how many pieces a batch
+arrives.
+"""
 COMMAND = "scripts/bench --only instructions --write-budgets"
 LIBRARIES = ("crc32c", "cramjam")
 
@@ -111,7 +112,7 @@ def measure(checkout: Path | None, only: Sequence[str], say: Callable[[str], Non
 
 
 def made_with() -> dict[str, str]:
-    """Returns the interpreter, the C library and the processor, on which the counts depend."""
+    """The counts depend on the interpreter, the C library and the processor. Returns these three."""
 
     def library(name: str) -> str:
         try:

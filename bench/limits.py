@@ -80,7 +80,7 @@ def groups(client: WireClient, kept: ExitStack) -> None:
 
 
 def join(client: WireClient, group: str) -> tuple[str, int]:
-    """Joins a group, and returns the id and generation of the member, whose assignment has 100 bytes."""
+    """Joins a group, and returns the member's id and generation. The member's assignment has 100 bytes."""
     joining = JoinGroupRequest(
         group_id=group, session_timeout_ms=300_000, rebalance_timeout_ms=60_000, protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=bytes(100))],

@@ -1,7 +1,8 @@
 """The load generator for a machine without Go: a producer in Python with one connection.
 
 The generator accepts a part of the Go generator's options, and prints the same line of JSON. Most of the time the server waits
-for this generator. So the requests per second show the generator's speed, and only the CPU time per request shows the server's.
+for this generator. So the requests per second show how fast the generator is, and only the CPU time per request shows how fast
+the server is.
 """
 
 from __future__ import annotations

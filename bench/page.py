@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 
 def measure(rounds: int, say: Callable[[str], None]) -> list[Row]:
-    """Measures the CPU for each exchange alternately with and without a reader of the page's stream, on the same broker.
+    """Measures the CPU time for each exchange on one broker, alternately with and without a reader of the page's stream.
 
     Each turn with a reader is compared with the turns before and after it.
     """

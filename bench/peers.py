@@ -17,7 +17,7 @@ from bench.throughput import LOAD_WITHIN, Case, Report
 
 KAFKA, BROKER, KFAKE = "Kafka 4.3.1", "wirebroker full", "kfake"
 OPTIONS = ("-XX:+UseSerialGC",)
-"""Options of Kafka's JVM. They leave out the limit on compilation, which makes the JVM start faster but run slower."""
+"""Options of Kafka's JVM. They do not limit compilation, because with such a limit the JVM starts faster but runs slower."""
 RATE, CPU = "requests_per_second", "server_cpu_us_per_request"
 
 

@@ -25,7 +25,7 @@ PARTS = 10
 def measure(
     loop: str, generator: Sequence[str], exchanges: int, names: Sequence[str], say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Measures the proxy's memory in bytes after each tenth of each case.
+    """For each case, measures the proxy's memory in bytes after each tenth of the exchanges.
 
     With `names` it measures only the cases whose name begins with one of them, such as "off-1" or "verdicts".
     """

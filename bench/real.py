@@ -75,7 +75,7 @@ def measure(
 
 
 def own(folder: Path) -> list[Contender]:
-    """Returns this checkout as pure Python and, if `scripts/compile` has compiled it, also as compiled."""
+    """Returns this checkout as pure Python and, if `scripts/compile` has compiled the checkout, also in its compiled form."""
     flags = ("--record-checks", "full")
     if not is_compiled():
         return [Contender(PURE, serve(ROOT, "asyncio", flags))]
@@ -113,8 +113,9 @@ def _clients(folder: Path) -> tuple[dict[str, tuple[str, ...]], list[Missing]]:
 def _cases(
     clients: dict[str, tuple[str, ...]], folder: Path, running: Sequence[Contender], share: float, entered: Field
 ) -> Iterator[Case]:
-    """Yields the cases: first a case for each client and codec, which measures the producer and then the consumer; then the
-    cases with equal records."""
+    """Yields the cases. First comes a case for each client and codec, which measures the producer and then the consumer. Then
+    come the cases with equal records.
+    """
     file, count = folder / "records", str(int(RECORDS * share))
     file.write_text("".join(f"{line}\n" for line in lines()))
     for client, command in clients.items():

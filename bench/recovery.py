@@ -21,8 +21,8 @@ FILL_WITHIN = 120.0
 
 
 def measure(broker: Contender, generator: Sequence[str], rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """For each kill, returns the seconds from the next start of the process to its first response; also returns the stored
-    bytes.
+    """For each kill, returns the seconds from the next start of the process to its first response. Also returns the number of
+    stored bytes.
 
     Raises ServerFailed.
     """

@@ -14,7 +14,7 @@ from typing import Any
 
 READ = 1 << 18
 STALLED = 3.0
-"""A client that never reads is done if it could not send anything for this number of seconds."""
+"""A client that never reads is done when it has not been able to send anything for this number of seconds."""
 BACKLOG_WITHIN = 30.0
 
 

@@ -1,7 +1,8 @@
 """Measures start times: of a server process with and without its control, of an import, and of a MockKafka in a fresh or warm
 process.
 
-On a busy machine, the CPU time of a process and its children up to the first response is more reliable than the elapsed time.
+The script also measures the CPU time of a process and its children up to the first response. On a busy machine, this time is
+more reliable than the elapsed time.
 """
 
 from __future__ import annotations

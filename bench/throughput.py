@@ -69,7 +69,9 @@ def produce_cases(
 
 
 def fetch_cases(contenders: Sequence[Contender], connections: Sequence[int], version: int, share: float) -> Iterator[Case]:
-    """Returns the case of Fetch: one request after the other reads a whole partition, at most 1 MiB at a time."""
+    """Yields the cases of Fetch, one for each number of connections: one request after the other reads a whole partition, at
+    most 1 MiB at a time.
+    """
     for count in connections:
         load = [
             "-mode", "fetch", "-fetch-version", str(version), "-bytes", str(FETCHED_BATCH),

@@ -51,8 +51,7 @@ NOT_OURS = {
 }  # fmt: skip
 """APIs that wirebroker does not serve. Most of these APIs are only for brokers and controllers."""
 BEFORE_1_1 = -1
-"""This number takes the place of the source of a setting's value, because version 0 of DescribeConfigs does not return the
-source."""
+"""Version 0 of DescribeConfigs does not return the source of a setting's value. This number takes the place of the source."""
 PRODUCE_BODY = struct.pack(">hii", -1, 1000, 0)
 """The body of a Produce request without topics, in versions 0 to 2."""
 
@@ -115,8 +114,8 @@ def _described(client: WireClient, kind: int, name: str, version: int) -> dict[s
 
 
 def _changes(kind: str, settings: dict[str, Any]) -> Json:
-    """Returns the settings that differ from the recording, by name: the type, default and marks of each setting, or None if
-    the release does not have the setting.
+    """Returns those settings that differ from the recording. For each name, the result has the setting's type, default and
+    marks, or None if the release does not have the setting.
     """
     recorded = json.loads(DEFAULTS.read_text(encoding="utf-8"))[kind]
     changes: Json = {}
@@ -157,7 +156,7 @@ def _type_later(kind: str, name: str) -> ConfigType:
 
 
 def _is_set(entry: Any) -> bool:
-    """Tells whether the value in the response of a release before 1.1 was set. Such a value is not the default."""
+    """For a response of a release before 1.1, tells whether a value was set. A set value is not the default."""
     return entry.config_source == BEFORE_1_1 and not entry.is_default
 
 

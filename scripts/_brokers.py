@@ -89,7 +89,7 @@ def kafka_cluster(
 
 
 def moved(address: str, ports: int) -> str:
-    """Returns the address with a port that is higher by this number; "" stays."""
+    """Returns the address with a port that is higher by this number; for "" returns ""."""
     host, _, port = address.rpartition(":")
     return f"{host}:{int(port) + ports}" if address else ""
 

@@ -10,14 +10,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = [*(str(ROOT / folder) for folder in ("broker", "protocol", "pipeline", "tools", "tests")), str(ROOT)]
-"""The folders of the import packages and of the tests' helpers, and the root, which has `bench` and `ecosystem`."""
+"""The folders of the import packages, the folder of the tests' helpers, and the root, which has `bench` and `ecosystem`."""
 
 
 def enter() -> None:
     """If another Python started the script, run it again with the Python of .venv. Then put the sources on the path.
 
-    If .venv is not the developers' environment, exits with code 2 and a message. With `--help`, prints the script's docstring
-    instead and exits with code 0. In the developers' environment, the script prints its own help.
+    If .venv is not the developers' environment, the script does not run: with `--help` this function prints the script's
+    docstring and exits with code 0, else it prints a message and exits with code 2. In the developers' environment, the script
+    prints its own help.
     """
     python = ROOT / ".venv" / "bin" / "python"
     if Path(sys.prefix) != ROOT / ".venv" and python.exists():

@@ -31,7 +31,7 @@ SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
 SERVER, CLIENT, CA = "server.pem", "client.pem", "ca.pem"
 JAAS = "jaas.conf"
-"""The file with the users for a broker of a release before 1.1, because the settings of such a broker cannot name users."""
+"""The file with the users of a broker. Only releases before 1.1 need it, because their settings cannot name users."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,12 @@ class Security:
     ) -> None:
         self.users, self.listeners, self.oauth = dict(users or {}), listeners, oauth
         self.folder = Path()
-        """the folder of the certificates, which exist once the broker has started"""
+        """the folder of the certificates; once the broker has started, the certificates exist"""
 
     def make_certificates(self, folder: Path) -> None:
-        """Write the users, the certificate of an authority, and the keys and certificates of a broker on this machine and of a
-        client."""
+        """Write files into the folder: the users, the certificate of an authority, the key and certificate of a broker on this
+        machine, and the key and certificate of a client.
+        """
         import trustme
 
         self.folder = folder
@@ -110,7 +111,7 @@ class Security:
         }
 
     def java_options(self, version: str) -> list[str]:
-        """Returns the JVM argument that lets a broker of this version read key sets, or the users."""
+        """Returns the JVM argument that a broker of this version needs to read the key sets, or the users, from a file."""
         if self.listeners and numbers(version) < (1, 1):
             return [f"-Djava.security.auth.login.config={self.folder / JAAS}"]
         keys = None if self.oauth is None else self.oauth.keys

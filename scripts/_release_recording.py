@@ -30,18 +30,17 @@ NEEDS_NEW_BROKER = (
 """Groups of scenarios that leave state behind. Each turn of such a group gets a new broker, because this state would disturb
 the next turn."""
 APART = ("features", "log_dirs", "loggers")
-"""Groups in which each scenario gets its own broker, because it leaves state that would disturb the other scenarios: levels of
-features or of loggers, or logs in directories."""
+"""Groups in which each scenario gets its own broker. A scenario of these groups leaves state that would disturb the other
+scenarios: levels of features or of loggers, or logs in directories.
+"""
 SECURED_AT_ONCE = ("secured_sessions", "secured_tokens")
 AT_ONCE = ("slow", "secured", "groups", "expire", "expire_txnid", "expire_off_retention", *SECURED_AT_ONCE)
 """Groups whose turns are played at the same time, because the scenarios wait for a long time and are independent of each
 other."""
 PAUSE = 0.3
-"""The seconds after which even a broker on a busy machine has applied changed settings of a group."""
+"""After this many seconds, even a broker on a busy machine has applied a change of a group's settings."""
 RETENTION_AFTER = 31
-"""The number of seconds after its start at which a broker first checks for old segments. Releases before 3.6 have no setting
-for this.
-"""
+"""A broker first checks for old segments this many seconds after its start. Releases before 3.6 have no setting for this."""
 Turn = tuple[VersionMode, int]
 TURNS: list[Turn] = [(mode, count) for mode in MODES for count in range(TIMES)]
 
@@ -78,8 +77,9 @@ def cannot(scenario: Scenario, version: str, apis: Iterable[str]) -> str | None:
 
 
 def record(recording: ReleaseRecording, scenarios: Iterable[Scenario], *, again: bool = False) -> Iterator[str]:
-    """Play the scenarios that the release supports, and record the broker's responses. Yields the name of each finished
-    group. With `again`, a response also has to repeat its earlier recording."""
+    """Play the scenarios that the release supports, and record the broker's responses. Yields the name of each finished group.
+    With `again`, a step is left out if its response differs from the earlier recording.
+    """
     groups: dict[tuple[str, str], list[Scenario]] = defaultdict(list)
     for scenario in scenarios:
         groups[scenario.ran_on, scenario.name if scenario.ran_on in APART else ""].append(scenario)
@@ -105,8 +105,9 @@ def record(recording: ReleaseRecording, scenarios: Iterable[Scenario], *, again:
 
 
 def _play_group(name: str, group: list[Scenario], version: str) -> dict[tuple[str, Turn], list[Json]]:
-    """Returns the observations of each scenario in each turn. If no request of a scenario needs a lower version, its clamped
-    turns are not played, and have the observations of its named turns."""
+    """Returns the observations of each scenario in each turn. If no request of a scenario needs a lower version, the scenario's
+    clamped turns are not played: they have the observations of its named turns.
+    """
     seen: dict[tuple[str, Turn], list[Json]] = {}
     same: set[str] = set()
 

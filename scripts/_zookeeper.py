@@ -13,8 +13,7 @@ from _kafka_releases import HOST, KafkaUnavailable, free_port
 READY_WITHIN = 30.0
 TICK_MS = 500
 SESSION_SECONDS = 4.0
-"""The time in seconds for which a killed broker stays registered. A new broker with the same id has to wait until this time is
-over."""
+"""A killed broker stays registered for this many seconds. A new broker with the same id has to wait until this time is over."""
 ADMIN = "kafka.admin.ConfigCommand"
 
 

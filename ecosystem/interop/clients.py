@@ -33,7 +33,7 @@ class Missing(Exception):
 
 @dataclass(slots=True)
 class Command:
-    """The command that starts a client's program, without the broker's address, the prefix and the checks."""
+    """The command that starts a client's program. The caller appends the broker's address, the prefix and the checks."""
 
     words: Sequence[str | Path]
     environment: dict[str, str] = field(default_factory=dict)
@@ -116,7 +116,7 @@ def java(version: str = VERSION, program: str = "Interop") -> Command:
 
 
 def old_java(version: str) -> Callable[[], Command]:
-    """Returns the Java client of an earlier release, with a program that uses only features that all releases have."""
+    """Returns the Java client of an earlier release. Its program uses only those features that all releases have."""
     return partial(java, version, "OldInterop")
 
 
@@ -159,8 +159,8 @@ def crate(name: str, version: str, folder: Path) -> Path:
 
 
 def environment_of(package: str, version: str, compiled_with: Mapping[str, str] | None = None) -> Path:
-    """Returns the interpreter of an environment that has this package. `compiled_with` has the variables to compile it, instead
-    of installing a wheel. Raises Missing.
+    """Returns the interpreter of an environment that has this package. With `compiled_with`, the package is not installed from
+    a wheel, but compiled with these environment variables. Raises Missing.
     """
     folder = cache() / f"{package}-{version}"
     if not (folder / "complete").exists():

@@ -22,7 +22,7 @@ class Counts(NamedTuple):
 
     inputs: int
     repeated: int
-    """inputs that the producer stored again"""
+    """inputs that their producer stored a second time"""
     outputs: int
     dropped: int
     """inputs that need no output"""

@@ -129,7 +129,9 @@ class Application:
         self.begun |= offsets
 
     def passed(self, records: Sequence[Message], begun: dict[int, int]) -> list[tuple[int, int]]:
-        """Returns the inputs that the commit after these records passed, in the first partition of these records."""
+        """Returns the inputs in the first partition of these records, from the committed offset in `begun` to the present
+        committed offset.
+        """
         first = min(each.partition() for each in records)
         return [(first, offset) for offset in range(begun.get(first, 0), self.begun[first])]
 

@@ -1,4 +1,6 @@
-"""The suites of clients: fetches and builds what each suite needs in a folder of the cache, runs it, and reads its results."""
+"""The suites of clients. In a folder of the cache, this module fetches and builds what each suite needs. It also has the
+command that runs the suite, and the form of its results.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,7 @@ class Suite:
     """
     seconds: int
     brokers: int = 1
-    """The number of brokers to start, or 0 if the tests start brokers."""
+    """The number of brokers to start, or 0 if the tests themselves start brokers."""
     settings: Sequence[str] = ()
     flags: Sequence[str] = ()
     """More flags of `wirebroker serve`."""
@@ -450,7 +452,7 @@ def jest_only(name: str) -> Sequence[str]:
 
 
 def node_only(name: str) -> dict[str, str]:
-    """Returns the file and the pattern that run one test of Node's own runner."""
+    """Returns the file and the pattern with which Node's own runner runs only one test."""
     file, _, title = name.partition(" > ")
     return {"FILES": file, "PATTERN": f"(^| ){re.escape(title)}$"}
 
@@ -483,7 +485,7 @@ def go_module(module: str) -> Path:
 
 
 def at_port(address: str, port: int) -> None:
-    """Check that the broker listens on this port, which the tests cannot change. Raises Missing if it does not."""
+    """Check that the broker listens on this port, because the tests cannot use another port. Raises Missing if it does not."""
     if not address.endswith(f":{port}"):
         raise Missing(f"its tests connect to the first broker at port {port}, but the broker is at {address}")
 

@@ -23,7 +23,7 @@ class CompiledModules(BuildHookInterface[Any]):
     _work: tempfile.TemporaryDirectory[str] | None = None
 
     def dependencies(self) -> list[str]:
-        """Returns the requirement for mypyc, in the version that pyproject.toml pins, if modules are compiled."""
+        """If modules are compiled, returns the requirement for mypyc in the version that pyproject.toml pins."""
         if not self._asked or sys.version_info < OLDEST:
             return []
         needed: list[str] = self.metadata.config["dependency-groups"]["compile"]

@@ -59,7 +59,7 @@ def clean(sources: list[str]) -> None:
 
 
 def in_place(sources: list[str], work: Path) -> None:
-    """Compile, and put each module beside its source, and the library beside the first package."""
+    """Compile; then put each module beside its source, and put the library beside the first package."""
     made = work / "made"
     made.mkdir()
     compiled = compile_into(made, sources, work)

@@ -99,7 +99,8 @@ def _inlined(fields: list[Json], structs: dict[str, list[Json]]) -> list[Json]:
 def _rename(naming: list[Json], other: list[Json], shared: range) -> None:
     """Rename the fields of `other`: each field gets the name that the field at the same place has in `naming`.
 
-    If `other` already uses such a name for a new field, the new field keeps the name. The field of `naming` is then renamed.
+    If `other` already uses such a name for a new field, the new field keeps the name, and the field of `naming` is renamed
+    instead.
     """
     pairs = {}
     for version in shared:

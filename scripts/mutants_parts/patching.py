@@ -17,7 +17,7 @@ def changed_functions(old: str, new: str) -> dict[CodeType, CodeType] | None:
 
 
 def _compare(old: CodeType, new: CodeType, found: dict[CodeType, CodeType]) -> bool:
-    """Compares the functions in two pieces of code. Returns whether the pieces are the same except for these functions."""
+    """Compares two pieces of code. Adds each function that differs to `found`. Returns whether all else is the same."""
     if len(old.co_consts) != len(new.co_consts) or old.co_code != new.co_code or old.co_names != new.co_names:
         return False
     for one, other in zip(old.co_consts, new.co_consts, strict=True):

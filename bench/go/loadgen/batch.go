@@ -21,8 +21,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// batchShape is a batch whose records never change. For another header, its CRC is combined from the CRCs of the header and of
-// the records. This takes 32 steps instead of a walk over a megabyte, so the generator needs little CPU time.
+// batchShape is a batch whose records never change. If its header changes, its CRC is combined from the CRCs of the header and
+// of the records. This takes 32 steps instead of a walk over a megabyte, so the generator needs little CPU time.
 type batchShape struct {
 	header   [batchHeaderSize]byte
 	body     []byte
@@ -44,7 +44,7 @@ func newBatchShape(o Options) *batchShape {
 	binary.BigEndian.PutUint32(h[lastDeltaAt:], uint32(o.Records-1))
 	binary.BigEndian.PutUint32(h[57:], uint32(o.Records))
 	s.bodyCRC = crc32.Checksum(s.body, castagnoli)
-	// CRC is affine: crc(h+b) = crc(b) ^ L(crc(h)) with L linear, so L follows from its results for single bits.
+	// CRC is affine: crc(h+b) = crc(b) ^ L(crc(h)). L is linear, so its results for single bits determine L.
 	zero := make([]byte, len(s.body))
 	base := crc32.Update(0, castagnoli, zero)
 	for i := range s.shift {
@@ -98,7 +98,7 @@ func makeRecords(o Options) ([]byte, int64) {
 	return body, delta
 }
 
-// valueFor is the size of the largest value with which a record has at most `size` bytes, but at least 1.
+// valueFor is the size of the largest value with which a record has at most `size` bytes. It is at least 1.
 func valueFor(size int, delta int64, index int, key []byte) int {
 	for value := size; value > 1; value-- {
 		var w writer

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// producer keeps up to five Produce requests in flight on one connection. One loop writes and reads: it sends all requests that
-// may be in flight with one write, and then reads the responses that have arrived.
+// producer keeps up to five Produce requests in flight on one connection. One loop writes and reads: with one write it sends
+// all requests that may be in flight, and then it reads the responses that have arrived.
 type producer struct {
 	options   Options
 	shape     *batchShape
@@ -137,7 +137,7 @@ func (p *producer) produce(count int, until time.Time) error {
 	return nil
 }
 
-// patch sets the fields of the next request that differ: its correlation id, time, sequence and CRC.
+// patch sets those fields of the next request that differ from the last request: correlation id, time, sequence and CRC.
 func (p *producer) patch(now time.Time) []byte {
 	slot := p.slots[p.sent%len(p.slots)]
 	binary.BigEndian.PutUint32(slot[8:], uint32(p.sent))

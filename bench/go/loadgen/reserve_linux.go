@@ -4,9 +4,9 @@ import "syscall"
 
 const madvHugepage = 14
 
-// reserve makes sure that the kernel has free memory: it touches this much memory and gives it back. The host of a
-// virtual machine may have taken unused memory away. It takes twenty times as long to use a page that must first come back, and
-// this would be measured as the server's time.
+// reserve makes sure that the kernel has free memory: it touches this much memory and gives it back. The host of a virtual
+// machine may have taken unused memory away. A page that must first come back takes twenty times as long to use, and the
+// server's measured time would include this.
 func reserve(megabytes int) {
 	if megabytes <= 0 {
 		return

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// API keys, and the versions that this generator uses for APIs whose version cannot be chosen.
+// API keys, and the versions of the APIs whose version no option chooses.
 const (
 	keyProduce        = 0
 	keyFetch          = 1
@@ -191,8 +191,8 @@ func createTopic(o Options) ([]byte, error) {
 	return id, nil
 }
 
-// initProducerID gets an idempotent producer's id and epoch. It repeats the request while a Kafka that has just started has no
-// ids yet.
+// initProducerID gets an idempotent producer's id and epoch. A Kafka that has just started has no ids yet. Then initProducerID
+// repeats the request.
 func initProducerID(conn net.Conn) (id int64, epoch int16, err error) {
 	code := int16(coordinatorLoading)
 	for tries := 0; tries < 100 && code == coordinatorLoading && err == nil; tries++ {

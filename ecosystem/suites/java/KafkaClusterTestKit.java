@@ -11,7 +11,7 @@ import kafka.server.BrokerServer;
 import org.apache.kafka.metadata.BrokerState;
 import org.mockito.Mockito;
 
-/** Replaces the class with which Kafka Streams' tests start brokers, and starts the command in the property `serve`. */
+/** Replaces the class with which Kafka Streams' tests start brokers. Starts the command in the property `serve`. */
 public final class KafkaClusterTestKit implements AutoCloseable {
     private final int nodes;
     private final List<String> command;
@@ -77,7 +77,7 @@ public final class KafkaClusterTestKit implements AutoCloseable {
         return bootstrap;
     }
 
-    /** An object for each broker, which can only report that the broker runs. */
+    /** For each broker, an object that can only report that the broker runs. */
     public Map<Integer, BrokerServer> brokers() {
         var brokers = new LinkedHashMap<Integer, BrokerServer>();
         for (int id = 0; id < nodes; id++) {

@@ -1,8 +1,7 @@
 """Stands in for the Python package docker, so that a client's suite uses a running broker and does not start a container.
 
-A "container" forwards the ports that the tests request. SUITE_LISTENERS has the target addresses
-(`PLAINTEXT=127.0.0.1:9092 SSL=…`). For Kafka's tools, the container runs the stand-in for the program docker
-(docker_program.py).
+A "container" forwards the ports that the tests request. SUITE_LISTENERS has the target addresses (`PLAINTEXT=127.0.0.1:9092
+SSL=…`). If the tests call one of Kafka's tools, the container runs the stand-in for the program docker (docker_program.py).
 """
 
 from __future__ import annotations

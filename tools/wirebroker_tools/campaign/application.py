@@ -73,8 +73,7 @@ class Run:
     output: str = ""
 
     def take(self, parts: Sequence[Left]) -> None:
-        """Add what was left in the broker. Each part was read at the end of one test of the command, or at the end of the run.
-        """
+        """Add what was left in the broker. Each part was read at the end of a test of the command, or at the end of the run."""
         for number, part in enumerate(parts):
             for topic, records in part.stored.items():
                 self.stored.setdefault(topic, []).extend(records)

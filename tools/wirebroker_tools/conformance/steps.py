@@ -41,8 +41,7 @@ def _operation(function: Operation) -> Operation:
 
 
 def _repeated(again: Callable[[Json], Codes]) -> Callable[[Operation], Operation]:
-    """Decorates an operation: the operation is repeated while its error is one of the codes that `again` returns for the step.
-    """
+    """Decorates an operation: it is repeated while its error is one of the codes that `again` returns for the step."""
 
     def decorate(function: Operation) -> Operation:
         def operation(run: Run, step: Json) -> Json:

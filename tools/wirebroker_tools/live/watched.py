@@ -31,8 +31,7 @@ def _kept_rows(_: Readable) -> KeptRows:
 
 
 async def explained(source: Readable) -> tuple[Sequence[Finding], Explanation]:
-    """Returns two values: the findings in the rows, and the explanation. The explanation has the number of rows that were read.
-    """
+    """Returns the findings in the rows, and the explanation. The explanation has the number of rows that were read."""
     if isinstance(source, SavedFile):
         return await source.explained()
     follower = cast(Controlled, source).own(Follower)

@@ -147,8 +147,7 @@ def _timeline(
 
 
 def _extent(batches: list[Batch]) -> Span:
-    """Returns the range from the first to the last sequence or offset of the batches. The gaps before the batches are included.
-    """
+    """Returns the range from the first to the last sequence or offset of the batches. It includes the gaps before them."""
     spans = [span for batch in batches for span in (batch.span, batch.gap) if span is not None]
     return min(first for first, _ in spans), max(last for _, last in spans)
 

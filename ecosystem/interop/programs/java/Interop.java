@@ -35,7 +35,7 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 public class Interop {
-    /** The client's version. The class that returns it is in another package since 4.4. */
+    /** The client's version. Since 4.4, the class that returns the version is in another package. */
     static String version() throws Exception {
         java.util.Properties told = new java.util.Properties();
         try (java.io.InputStream file = Interop.class.getResourceAsStream("/kafka/kafka-version.properties")) {

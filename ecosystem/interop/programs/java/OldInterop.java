@@ -20,7 +20,7 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 import org.apache.kafka.common.utils.AppInfoParser;
 
-/** The checks with Java clients of 0.11 to 3.9, with methods that all these have. Arguments: bootstrap, prefix, checks. */
+/** The checks with Java clients of 0.11 to 3.9, with methods that all of them have. Arguments: bootstrap, prefix, checks. */
 public class OldInterop {
     interface Check { void run(String name) throws Exception; }
 

@@ -63,7 +63,7 @@ def access(name: str) -> Any:
 
 
 def settings(name: str, library: str) -> dict[str, Any]:
-    """Returns the client settings of this library that the check `name` needs on a secured broker."""
+    """Returns the settings that the check `name` needs on a secured broker, in the form of this library."""
     found: dict[str, Any] = _forms(name)[library]
     return found
 

@@ -1,8 +1,8 @@
 """Consumes NAME.in, produces NAME.out, and commits: transform.py BOOTSTRAP NAME INSTANCE [--at-least-once]
 
 Each output has the headers of its input and another value. Every tenth output goes to NAME.rejected. With transactions each
-record is processed exactly once; with --at-least-once, a kill between outputs and their commit doubles the outputs. Ends with
-code 1 after an error from which only a new producer recovers.
+record is processed exactly once; with --at-least-once, the outputs are stored twice if the program is killed between the
+outputs and their commit. Ends with code 1 after an error from which only a new producer recovers.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import (
 // Limit is the longest time for which a program waits for anything.
 const Limit = 20 * time.Second
 
-// Check is one check. Its argument is a name for the topics and groups that it creates; its result may be a remark.
+// Check is one check. Its argument is a name for the topics and groups that the check creates; its result may be a remark.
 type Check func(name string) string
 
 // Bootstrap is the broker's address.

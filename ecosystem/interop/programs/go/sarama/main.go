@@ -207,7 +207,7 @@ func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 	}
 }
 
-// join joins a group, which commits the consumed messages if commits is true.
+// join joins a group. If commits is true, the group commits the consumed messages.
 func join(group, topic string, commits bool) *member {
 	config := config()
 	config.Consumer.IsolationLevel = sarama.ReadCommitted

@@ -1,6 +1,6 @@
-// Consumes NAME.in, produces NAME.out and commits in transactions, exactly once: transform BOOTSTRAP NAME INSTANCE. The value
-// of an output differs from the input's value, but has the same order id. Drafts have no output. Ends with code 1 after an
-// error from which only a new client recovers.
+// Consumes NAME.in, produces NAME.out and commits in transactions, exactly once: transform BOOTSTRAP NAME INSTANCE. An output
+// has another value than its input, but the same order id. Drafts have no output. Ends with code 1 after an error from which
+// only a new client recovers.
 package main
 
 import (
