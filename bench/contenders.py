@@ -19,7 +19,7 @@ BUILD_WITHIN = 180.0
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A server to measure, and the flags that the load generator needs for it."""
+    """A server to measure, and the flags that the load generator needs for this server."""
 
     name: str
     command: tuple[str, ...]

@@ -61,7 +61,7 @@ ZSTD = 4
 WITHIN = 60.0
 MIB = 1 << 20
 UNFOLDED = 120 * MIB
-"""A bomb decompresses to this size, which is slightly below the limit for a decompressed batch."""
+"""The decompressed size of a bomb, slightly below the limit for a decompressed batch."""
 ENTRIES = 100_000
 MANY = [f"many-{number:05d}" for number in range(20_000)]
 

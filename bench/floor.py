@@ -26,7 +26,7 @@ PRODUCE, FETCH, METADATA, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 3, 19, 22
 SHARED = 256 * 1024
 """All connections receive into one buffer of this size. A frame of more than half of this size gets its own buffer."""
 PEEK = 4096
-"""After a large frame, at most this many bytes of the next frame are received into the shared buffer, because that frame is
+"""After a large frame, at most this many bytes of the next frame are received into the shared buffer, because the next frame is
 probably large, too.
 """
 CHUNK = 1024 * 1024
@@ -246,7 +246,7 @@ class Floor(asyncio.BufferedProtocol):
         responses: list[bytes], owned: bool,
     ) -> None:  # fmt: skip
         at = pos + shape.batch_at
-        if shape.flexible:  # the length of the records is a varint, whose size follows from the size of the rest of the frame
+        if shape.flexible:  # the records' length is a varint; the size of the rest of the frame determines its size
             stop -= 3
             rest = stop - at
             at += 1 if rest < 128 else 2 if rest < 16385 else 3

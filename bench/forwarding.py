@@ -50,7 +50,9 @@ def contenders(loop: str) -> tuple[list[Contender], list[Missing]]:
 
 
 def _kroxylicious() -> tuple[str, ...] | Missing:
-    """Fetches Kroxylicious with Maven, and returns the command that starts it; the broker's address is appended."""
+    """Fetches Kroxylicious with Maven, and returns the command that starts Kroxylicious. The caller appends the broker's
+    address.
+    """
     java, maven = shutil.which("java"), shutil.which("mvn")
     if java is None or maven is None:
         return Missing("Kroxylicious", "Java or Maven is not installed")

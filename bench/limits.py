@@ -1,8 +1,8 @@
 """Measures the cost of a full broker: 1,000 connections, 10,000 topics, 100,000 partitions, 1,000 groups.
 
 Each case starts a fresh server, in memory or with `--data`, and fills it over the wire. The script then measures the server's
-resident memory, its open descriptors, its CPU without requests, and the time for which a client waits for Metadata of one topic
-and for Produce of one record. With `--data` the server is then stopped by SIGTERM and started again.
+resident memory, its open descriptors, and its CPU time without requests. It also measures how long a client waits for Metadata
+of one topic, and for Produce of one record. With `--data` the server is then stopped by SIGTERM and started again.
 """
 
 from __future__ import annotations

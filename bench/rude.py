@@ -27,7 +27,7 @@ class Attack:
     """The client reads this many responses on each connection; 0 if it never reads."""
     connections: int = 1
     times: int = 1
-    """The client opens its connections, sends, reads and closes them this many times."""
+    """This many times, the client opens its connections, sends, reads, and closes the connections."""
     piece: int = 0
     """The client sends the payload in pieces of this many bytes."""
     pause: float = 0.0

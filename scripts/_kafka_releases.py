@@ -70,7 +70,7 @@ def has_kraft(version: str) -> bool:
 
 
 def in_release(settings: dict[str, str], version: str) -> dict[str, str]:
-    """Returns the settings under the names that they have in this version."""
+    """Returns the settings under their names in this version."""
     if "authorizer.class.name" in settings and not has_kraft(version):
         package = "kafka.security.authorizer.Acl" if numbers(version) >= (2, 4) else "kafka.security.auth.SimpleAcl"
         settings = settings | {"authorizer.class.name": f"{package}Authorizer"}
@@ -113,7 +113,7 @@ def jar_folder(version: str = VERSION) -> Path:
 
 
 def fetch_jars(version: str = VERSION) -> Path:
-    """Returns the folder with Kafka's jars and their dependencies, which are fetched once. Raises KafkaUnavailable."""
+    """Returns the folder with Kafka's jars and their dependencies. The jars are fetched once. Raises KafkaUnavailable."""
     target = jar_folder(version)
     if target.is_dir():
         return target

@@ -42,11 +42,11 @@ class KafkaServer:
     """One broker and controller in one process, with the settings of the recordings unless `settings` says otherwise.
 
     `data` is the folder for the broker's files, by default a temporary folder; `log.dirs` names its subfolders. With `port` 0
-    the broker gets a free port, and keeps it when it restarts. `security` adds listeners; `addresses` has their addresses by
-    protocol. With `joins` the broker joins the cluster of the server `joins`, and its settings need another `node.id`.
-    `advertised` is the address that clients use, if it is not the broker's own. `quorum` has the addresses of all controllers
-    by node id. With `quorum`, the broker is also a controller, and it is one of several brokers that `start_together` starts.
-    Raises KafkaUnavailable if Kafka is not on this machine or does not start.
+    the broker gets a free port, and keeps this port when it restarts. `security` adds listeners; `addresses` has their
+    addresses by protocol. With `joins` the broker joins the cluster of the server `joins`, and its settings need another
+    `node.id`. `advertised` is the address that clients use, if it is not the broker's own. `quorum` has the addresses of all
+    controllers by node id. With `quorum`, the broker is also a controller, and it is one of several brokers that
+    `start_together` starts. Raises KafkaUnavailable if Kafka is not on this machine or does not start.
     """
 
     SETTINGS: Mapping[str, str] = {

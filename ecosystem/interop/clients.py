@@ -225,7 +225,7 @@ def kafkajs() -> Command:
 
 
 def kcat() -> Command:
-    """Returns the installed kcat, or the kcat of Debian's package, which is unpacked and not installed."""
+    """Returns the installed kcat. If kcat is not installed, unpacks Debian's package of kcat, and returns the kcat in it."""
     command = Command([sys.executable, PROGRAMS / "python" / "client_kcat.py"])
     if shutil.which("kcat"):
         return command
@@ -252,7 +252,7 @@ def kcat() -> Command:
 
 
 def pyspark() -> Command:
-    """Returns PySpark in an environment of its own; Spark fetches the connector's jars itself when it starts."""
+    """Returns PySpark in an environment of its own. When Spark starts, it fetches the jars of the connector itself."""
     tool("java")
     interpreter = str(environment_of("pyspark", PYSPARK))
     environment = {"CONNECTOR": CONNECTOR, "IVY": str(cache() / "ivy"), "PYSPARK_PYTHON": interpreter, "PYTHONPATH": ""}

@@ -1,5 +1,6 @@
-"""Sets up secured listeners, users, ACLs and a quota for the checks that need them, in the same way on wirebroker and on a real
-Kafka."""
+"""Sets up the secured listeners, users, ACLs and quota that some checks need, in the same way on wirebroker and on a real
+Kafka.
+"""
 
 from __future__ import annotations
 

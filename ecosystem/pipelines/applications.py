@@ -45,7 +45,7 @@ APPLICATIONS: dict[str, tuple[Callable[[str], Command], tuple[str, ...]]] = {
 
 
 class Process:
-    """A program that is started again after it ends."""
+    """A program that is started again each time that it has ended."""
 
     def __init__(self, words: Sequence[str | Path], log: Path) -> None:
         self.words, self.log = [str(word) for word in words], log

@@ -32,7 +32,7 @@ JEST = "29.7.0"
 KAFKAJS = "2.2.4"
 PLATFORMATIC_KAFKA = "2.9.0"
 NODE = "24.9.0"
-"""The version of Node for tests in TypeScript, which older versions cannot run."""
+"""The version of Node that runs tests in TypeScript. Older versions of Node cannot run such tests."""
 RSKAFKA = "0.6.0"
 KAFKA_PYTHON = "3.0.12"
 AIOKAFKA = "0.14.0"
@@ -304,7 +304,7 @@ def confluent_kafka_javascript(address: str, _: str, protocol: str) -> Run:
         (folder / "test").rename(source / "test")
         (folder / "complete").touch()
     return Run(
-        # Replaces the project's own settings of jest, which measure coverage and transform TypeScript.
+        # These settings replace the project's own settings of jest, which measure coverage and transform TypeScript.
         jest("--ci", "--maxWorkers=2", "--forceExit", '--config={"transform": {}, "roots": ["test/promisified"]}'),
         folder / "source",
         JEST_RESULT,
@@ -479,7 +479,7 @@ def go_only(name: str) -> Sequence[str]:
 
 
 def go_module(module: str) -> Path:
-    """Returns the folder where Go keeps the source of a module, which it fetches once. Raises Missing."""
+    """Returns the folder in which Go keeps the source of a module. Go fetches the module once. Raises Missing."""
     found = json.loads(call([tool("go"), "mod", "download", "-json", module], cache(), f"`go mod download {module}`"))
     return Path(found["Dir"])
 

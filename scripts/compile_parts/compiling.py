@@ -39,7 +39,7 @@ def compile_into(folder: Path, sources: list[str], work: Path) -> list[Path]:
 
     from mypyc.build import mypycify  # isort: skip
 
-    # Compiling does not need the types of other packages, which may be missing. The check by `mypy` uses these types.
+    # The types of other packages may be missing. Compiling does not need them; the check by `mypy` uses them.
     options = ["--ignore-missing-imports", "--no-warn-return-any", "--no-warn-unused-ignores", "--follow-imports=silent"]
     extensions = mypycify([*options, *sources], opt_level="3", debug_level="0", group_name=LIBRARY, target_dir=str(work / "c"))
     command = build_ext(Distribution({"name": LIBRARY, "ext_modules": extensions}))

@@ -28,7 +28,7 @@ def bounds(text: str | None) -> Bounds:
 
 
 def valid(definition: Json | None) -> Bounds:
-    """Returns the stable versions of a message, which a broker serves by default."""
+    """Returns the stable versions of a message. A broker serves these versions by default."""
     low, high = bounds((definition or {}).get("validVersions"))
     high -= bool((definition or {}).get("latestVersionUnstable"))
     return (low, high) if low <= high and low != NEVER else NONE

@@ -32,7 +32,7 @@ from wirebroker_tools.campaign.upstream import Ends, Left, Upstream, UpstreamErr
 VARIABLES = ("WIREBROKER_BOOTSTRAP", "BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP_SERVERS")
 """The environment variables that have the broker's address."""
 ROWS, PLAIN_ROWS = 20_000, 500_000
-"""A run keeps ROWS rows of the trace. A plain run keeps PLAIN_ROWS rows, because the table of cases is made from them."""
+"""A run keeps ROWS rows of the trace. A plain run keeps PLAIN_ROWS rows, because the table of cases is made from its rows."""
 TAIL = 4000
 """A run keeps the last bytes of the command's output, at most this many."""
 STORM_RATE, STORM_LEAST, STORM_FACTOR = 200, 1000, 20

@@ -151,11 +151,12 @@ def pairs(
     """Returns the cases with two faults, the most promising cases first.
 
     Runs that have the same dialogue after their fault are one class. In each class, second faults are added to the first run
-    that the application survived. If the dialogue after the fault is the same as the dialogue after the same request in the run
-    without faults (`plain`), the run gets no second fault. The second fault matches the first request of each class of requests
-    after the first fault. Classes of retries come before other classes, and requests that change something before requests that
-    read. If several faults led to the same dialogue, only one of these faults is tried as a second fault. A fault that broke
-    the application by itself is never tried as a second fault.
+    that the application survived. `plain` returns the dialogue after a request in the run without faults. If this dialogue is
+    the same as the dialogue after the fault, the run gets no second fault. After the first fault come requests of several
+    classes. For each class there is a case whose second fault matches the first of these requests. Classes of retries come
+    before other classes, and requests that change something before requests that read. If several faults led to the same
+    dialogue, only one of these faults is tried as a second fault. A fault that broke the application by itself is never tried
+    as a second fault.
     """
     results = [each for each in results if not each.get("second")]
     broke = {_alike(each["fault"]) for each in results if each["outcomes"] not in (["as_before"], ["failed"])}

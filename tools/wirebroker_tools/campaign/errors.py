@@ -2,9 +2,9 @@
 
 The errors were read from the response classes of kafka-clients 4.3.1 (`…Response.java` lists its codes) and from the classes
 that handle the requests: ReplicaManager and ProducerStateManager for Produce and Fetch, GroupCoordinatorService and
-GroupMetadataManager for groups, TransactionCoordinator and TransactionStateManager for transactions. The table leaves out
-errors that need a request of another form (INVALID_REQUEST, UNSUPPORTED_VERSION), errors that a client meets in every run
-(MEMBER_ID_REQUIRED), and errors that Kafka returns only to brokers.
+GroupMetadataManager for groups, TransactionCoordinator and TransactionStateManager for transactions. The table leaves out three
+kinds of errors: errors that need a request of another form (INVALID_REQUEST, UNSUPPORTED_VERSION), errors that a client meets
+in every run (MEMBER_ID_REQUIRED), and errors that Kafka returns only to brokers.
 """
 
 from __future__ import annotations

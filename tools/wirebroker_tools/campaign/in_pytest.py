@@ -53,7 +53,7 @@ class Explored:
         self._case, self.error, self.run = case, None, Run(0, 0.0)
 
     def begin(self, kafka: MockKafka) -> None:
-        """Watch the broker of a run, which has just started, and add the faults of the case."""
+        """Watch the broker of a run, and add the faults of the case. The broker has just started."""
         self._watch = Watch(None)
         kafka._call(lambda engine: engine.trace.sinks.append(self._watch))
         for words in faults_of(self._case) if self._case is not None else ():

@@ -111,7 +111,7 @@ class Asked:
 def places(rows: Iterable[Row], *, by_client: bool = True) -> dict[Place, list[Asked]]:
     """Returns the classes of requests in a trace, each with its requests in order.
 
-    With `by_client` false, the classes do not distinguish clients, because the clients' ids differ from run to run.
+    `by_client` is false if the clients' ids differ from run to run. Then the classes do not distinguish clients.
     """
     found: dict[Place, list[Asked]] = {}
     exchanges: dict[tuple[int, int, int], list[Asked]] = {}
@@ -180,8 +180,8 @@ class Choice:
     def has(self, fault: dict[str, Any], api: str, version: int) -> bool:
         """Tells whether this fault is tried at a request of this version.
 
-        Errors that `--faults` names are tried even if Kafka does not return them in this version, or the application's groups
-        cannot get them.
+        Errors that `--faults` names are tried even if Kafka does not return them in this version, and even if the application's
+        groups cannot get them.
         """
         kind, code = fault["kind"], fault.get("code")
         if self.proxied and KINDS[kind].needs_broker:

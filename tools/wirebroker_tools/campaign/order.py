@@ -2,7 +2,7 @@
 
 The requests of one client, API and topic have a queue of cases. A queue begins with one fault of each of these sorts: an error
 that is final, a lost response for which the client waits until its timeout, a retriable error, and an error from which clients
-recover. The queues take turns. If the requests of an API matter more when they are lost, the API's queues get more turns.
+recover. The queues take turns. The more a lost request of an API matters, the more turns the API's queues get.
 """
 
 from __future__ import annotations

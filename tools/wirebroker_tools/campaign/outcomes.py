@@ -1,7 +1,7 @@
 """The outcome of a run. The records that a read_committed consumer gets are compared with the records of two runs without
-faults, or with a journal. Two runs without faults (plain runs) show which properties are the same in every run. Records are
-compared by key and value if both runs stored the same records; otherwise by their common properties: the fields of their JSON
-objects that have the same values in both runs, their keys, or only their number.
+faults, or with a journal. Two runs without faults (plain runs) show which properties are the same in every run. If both runs
+stored the same records, records are compared by key and value. Otherwise they are compared by their common properties: the
+fields of their JSON objects that have the same values in both runs, their keys, or only their number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wirebroker.trace.rows import ProduceRow
 from wirebroker_tools.campaign.application import Run
 
 SILENT_OUTCOMES = ("lost", "doubled", "reordered", "open_transaction", "hung", "storm", "check_failed")
-"""The outcomes that break an application silently: it does not report the failure, or it does not end."""
+"""The outcomes that break an application silently: the application does not report the failure, or it does not end."""
 KAFKAS_OWN = "kafka_defect"
 """This outcome replaces `lost` or `reordered` if a defect of Kafka 4.3.1 is the cause. The next release fixes the defect."""
 OUTCOMES = (*SILENT_OUTCOMES, KAFKAS_OWN, "failed", "as_before")
@@ -196,8 +196,9 @@ Then only the number of records is compared.
 
 
 def _identity(first: Sequence[StoredRecord], second: Sequence[StoredRecord]) -> tuple[str, Identity]:
-    """Chooses the properties by which the records of two runs are compared. Returns their name, and the function that reads
-    them from a record. The name "" means key and value."""
+    """Chooses the properties by which the records of two runs are compared. Returns the name of these properties, and the
+    function that reads the properties from a record. The name "" means key and value.
+    """
     ladder: list[tuple[str, Identity]] = [("", lambda each: (each.key, each.value))]
     if stable := _stable_fields(first, second):
         ladder.append((f"key and the fields {', '.join(stable)}", lambda each: (each.key, _fields(each, stable))))

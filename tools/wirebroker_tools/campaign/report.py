@@ -67,7 +67,7 @@ def write_cases(exploration: Exploration, results: Iterable[Result], folder: Pat
 
 
 def _fault_file(result: Result, upstream: Upstream | None) -> str:
-    """Returns the fault file of a case as text, and the commands that play the case again."""
+    """Returns the text of a case's fault file. The text begins with the commands that play the case again."""
     count = brokers_for(faults_of(result))
     broker = f"serve{f' --brokers {count}' if count > 1 else ''}"
     if upstream is not None:

@@ -242,8 +242,9 @@ LANGUAGES = (
 
 
 def comparable(records: Iterable[tuple[bytes | None, bytes | None]]) -> list[tuple[str | None, str]] | None:
-    """Returns keys and values as text, or None if a test does not compare these records: there are no records or too many
-    records, or a record is not printable text."""
+    """Returns keys and values as text. Returns None if a test does not compare these records: there are none, there are too
+    many, or a record is not printable text.
+    """
     made: list[tuple[str | None, str]] = []
     for key, value in records:
         try:

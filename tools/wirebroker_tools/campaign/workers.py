@@ -27,7 +27,7 @@ class Workers:
 
     executor: Executor
     width: Callable[[], int]
-    """the number of cases to submit at once; the number grows with a cluster"""
+    """the number of cases to submit at once; a cluster can grow, and the number then grows, too"""
     abandon: Callable[[], None] = lambda: None
     """ends the running cases early"""
     elsewhere: bool = False

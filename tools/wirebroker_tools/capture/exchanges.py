@@ -15,8 +15,9 @@ PORTS, FIRST_PORT = 50_000, 10_000
 
 
 def captured(exchanges: Iterable[tuple[KeptExchange, list[str]]]) -> bytes:
-    """Returns a pcapng file with these exchanges, which the caller has put in the order of their responses. The texts with an
-    exchange become comments."""
+    """Returns a pcapng file with these exchanges. The caller has put the exchanges in the order of their responses. The texts
+    with an exchange become comments.
+    """
     file = BytesIO()
     capture = capture_in(file)
     conversations: dict[tuple[int, int], Conversation] = {}

@@ -182,7 +182,7 @@ class _Cut:
         """−1 while this direction has recognisable frames, later the number of bytes that may still be shown."""
 
     def rest(self) -> bytes:
-        """Returns the bytes of a frame whose end never came; they are hidden if they may be secret."""
+        """Returns the bytes of a frame whose end never came. The bytes are hidden if they may be secret."""
         rest, self._frames = bytes(self._frames.tail), FrameReader()
         return rest if self._known and self._redact is None else hidden(rest, SIZE_BYTES)
 
@@ -219,8 +219,8 @@ class _Cut:
                 return
 
     def _size(self, data: bytes) -> int | None:
-        """Returns the size of the frame at the beginning, None if too few of its bytes are there, or −1 if these bytes are not
-        a frame.
+        """Returns the size of the frame at the beginning of the buffer. Returns None if too few bytes are there, and −1 if the
+        bytes are not a frame.
         """
         if len(data) < SIZE_BYTES:
             return None

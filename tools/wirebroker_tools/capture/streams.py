@@ -9,7 +9,7 @@ from typing import NamedTuple
 from wirebroker_tools.capture.packets import ACK, FIN, RST, SYN, Endpoint, Segment
 
 MOST_HELD = 256
-"""If this many segments wait for an earlier segment, the capture counts as lacking the earlier segment."""
+"""If this many segments wait for an earlier segment, the earlier segment counts as missing from the capture."""
 MOST_ENDED = 1000
 """This many connections are remembered after their end."""
 _HALF, _ALL = 1 << 31, (1 << 32) - 1

@@ -2,7 +2,7 @@
 
 In a request, `@T` stands for a topic of the run, `#T` for the topic's id, `@g` for any other name of the run, and `0x…` for
 bytes. The response is recorded in the same form, without fields that have their default value. In place of an error message,
-the recording has only whether the response has a message. In place of a batch, the recording has the batch's first offset and
+the recording only says whether the response has a message. In place of a batch, the recording has the batch's first offset and
 number of records.
 """
 

@@ -1,5 +1,5 @@
-"""The broker for a replay to which no broker's address is given. It runs in this process. The replay moves its clock and
-restarts it.
+"""The broker for a replay to which no broker's address is given. The broker runs in this process. The replay moves the broker's
+clock, and restarts the broker.
 """
 
 from __future__ import annotations

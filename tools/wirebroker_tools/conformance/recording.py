@@ -21,8 +21,8 @@ RECORDINGS = [
 OWN = {"4.4": "kafka-4.4.0.json"}
 """For each release, the file of the scenarios that this release and newer releases support, but no earlier release."""
 NOT_COMPARED = ("n", "n_v0", "len", "text")
-"""Two kinds of values are not compared. One is the number of advertised APIs, because a broker with fewer APIs than Kafka may
-handle the APIs that it has as Kafka does. The other is the texts that wirebroker writes for unreadable data.
+"""Two kinds of values are not compared. One is the number of advertised APIs: a broker may have fewer APIs than Kafka, and
+still handle these APIs as Kafka does. The other is the texts that wirebroker writes for unreadable data.
 """
 LEFT_OUT = "left out: Kafka did not repeat it"
 """The placeholder for the response to a step if two runs of a real Kafka gave different responses."""

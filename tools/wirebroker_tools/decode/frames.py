@@ -175,7 +175,7 @@ def _left_over(cls: type[Message], count: int, pos: int) -> list[str]:
 
 
 def _body(cls: type[Message], data: bytes, version: int, pos: int, reader: RecordData) -> tuple[dict[str, Any], int]:
-    """Returns two values: a message as plain data, which include its record batches, and the position after the message."""
+    """Returns two values: a message (with its record batches) as plain data, and the position after the message."""
     try:
         nodes, end = read_fields(cls, data, version, pos)
     except ProtocolError as damage:
@@ -205,7 +205,7 @@ def _body(cls: type[Message], data: bytes, version: int, pos: int, reader: Recor
 
 
 def encode_plain(plain: Any) -> bytes:
-    """Returns the bytes of a frame, which begin with its size, or returns the bytes of batches. Raises PlainError."""
+    """Returns the bytes of a frame or of batches. The bytes of a frame begin with its size. Raises PlainError."""
     if not isinstance(plain, dict) or plain.get(KIND) not in ("request", "response", "batches"):
         raise PlainError("this is not a frame: an object whose `kind` is request, response or batches")
     if plain[KIND] == "batches":

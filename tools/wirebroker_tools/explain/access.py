@@ -243,8 +243,8 @@ class Denials(Detector):
         self._latest: Known[int, list[_Denied]] = Known(list)
         """For each connection, the denials since the connection's latest response."""
         self._refusals: Known[int, list[ReplyRow]] = Known(list)
-        """For each connection, a list: the list has the connection's latest response if this response has an authorization
-        error, else it is empty.
+        """For each connection, a list of at most one response: the connection's latest response, if this response has an
+        authorization error.
         """
 
     def begin_run(self) -> None:
@@ -296,7 +296,8 @@ class Denials(Detector):
 
 def _needed(operation: str, kind: str, apis: set[str]) -> tuple[str, str]:
     """Returns the operation that an ACL has to allow, and a remark. A client's first requests need only DESCRIBE, but its later
-    requests need READ or WRITE, which imply DESCRIBE."""
+    requests need READ or WRITE. Both READ and WRITE imply DESCRIBE.
+    """
     if operation != "DESCRIBE" or not apis <= FIRST_REQUESTS:
         return operation, ""
     if kind == "GROUP":

@@ -41,8 +41,9 @@ for a second or two."""
 
 
 def is_lost(row: ConnectionRow) -> bool:
-    """Tells whether the connection was lost: the broker closed it while requests were unanswered, refused it, or could not be
-    reached."""
+    """Tells whether the connection was lost: the broker closed it while requests were unanswered, the broker refused it, or the
+    broker could not be reached.
+    """
     if row.change != "closed" or is_about_tls(row) or any(part in row.reason for part in EXPLAINED):
         return False
     if UNREACHABLE in row.reason or any(part in row.reason for part in BROKE):

@@ -74,8 +74,9 @@ STORM = 20
 ENDLESS, LASTS = 4, 15 * SECOND
 """If a client gets the same error at least ENDLESS times in a row, and over at least LASTS ms, this is a finding."""
 LONG = {"CONCURRENT_TRANSACTIONS": 2 * MINUTE, "UNSTABLE_OFFSET_COMMIT": MINUTE} | dict.fromkeys(HANDLED, 10 * MINUTE)
-"""For errors that may last longer in a healthy cluster, during the end of a transaction or a rebalance: the number of ms that
-applies instead of LASTS."""
+"""The number of ms that applies instead of LASTS to errors that may last longer in a healthy cluster, while a transaction ends
+or a group rebalances.
+"""
 
 
 def lasts(api: str, error: str) -> int:

@@ -38,8 +38,9 @@ KINDS: dict[Kind, str] = {
     "slow_broker": "responses take long, although neither the client nor a quota made the broker wait",
     "not_committing": "a consumer of a group reads records and does not commit offsets",
 }
-"""Every kind of finding with its meaning. A problem of one kind can cause problems of the kinds after it, so users should begin
-with the first finding."""
+"""Every kind of finding with its meaning. A problem of one kind can cause problems of the later kinds, so users should begin
+with the first finding.
+"""
 FIRST, LAST = 3, 2
 """A finding keeps this many of its first rows, and this many of its latest rows."""
 

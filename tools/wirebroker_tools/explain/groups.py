@@ -295,7 +295,9 @@ class _Return(Struct):
     end: int = -1
     """the high watermark at the latest fetch"""
     left_before: int = 0
-    """the time at which the client left its group shortly before its first fetch from this offset; 0 if it did not leave"""
+    """the time at which the client left its group, shortly before its first fetch from this offset; 0 if the client did not
+    leave
+    """
     after: list[int] = []
     """for each fetch, the ms until the client left its group"""
 

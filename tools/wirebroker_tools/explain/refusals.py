@@ -49,7 +49,7 @@ from wirebroker_tools.explain.words import (
 
 WINDOW = 10 * SECOND
 MOST_NAMES, SHOWN = 50, 3
-"""At most this many names in requests are counted, and a sentence lists at most this many of them."""
+"""At most MOST_NAMES names in requests are counted, and a sentence lists at most SHOWN of these names."""
 MOST_ERRORS = 50
 """For each client and API, at most this many errors are followed."""
 REFRESHES = 60
@@ -155,8 +155,7 @@ class _Errors(Struct):
 
 
 class _Producer(Struct):
-    """The latest epoch of a producer id, its transaction timeout in ms, and the time since which it can have an open
-    transaction."""
+    """For a producer id: the latest epoch, the transaction timeout in ms, and the time from which a transaction can be open."""
 
     epoch: int = -1
     timeout: int = 0
@@ -173,7 +172,8 @@ class _Remade(Struct):
 
 class Refusals(Detector):
     """Finds `retry_storm`: a client gets the same error from an API many times within a short time, or for a long time without
-    a success. Finds also `denied`, if an error refuses a request for good."""
+    a success. Also finds `denied`, if an error refuses a request for good.
+    """
 
     events = ("reply", "fetch", "produce", "shadow", "topic", "authorization", "authentication", "connection")
 

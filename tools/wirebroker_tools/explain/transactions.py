@@ -210,8 +210,9 @@ class Transactions(Detector):
                     known.evidence.add(number, row)
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each transaction that timed out, for each open transaction whose producer is inactive, and for
-        each partition with an open transaction that is not in the trace."""
+        """Yields a finding for each of these: a transaction that timed out, an open transaction whose producer is inactive, and
+        a partition with an open transaction that is not in the trace.
+        """
         for ended in self._ended:
             yield _timed_out(ended, now)
         open_on: set[Partition] = set()

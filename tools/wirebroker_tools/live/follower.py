@@ -41,7 +41,7 @@ class Follower:
         self._followed = followed
         self._run = ""
         self._number = 0
-        """How many rows of the run this follower has read or missed."""
+        """The number of rows of the run that this follower has read or missed."""
         self._lock = asyncio.Lock()
         self.explanation = Explanation()
         self._task = asyncio.create_task(self._follow())

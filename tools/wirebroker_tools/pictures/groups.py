@@ -23,8 +23,9 @@ LANE = 22
 MOST_LANES = 60
 """At most this many partitions, and at most this many members, are drawn."""
 ASKED, GONE_MS = 3, 3000
-"""The coordinator counts as gone if clients send at least this many FindCoordinator requests, over at least this many ms, and
-the coordinator does not respond in this time."""
+"""The coordinator counts as gone if clients send at least this many FindCoordinator requests in at least this many ms, and the
+coordinator does not respond in this time.
+"""
 NO_COORDINATOR = frozenset(("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"))
 STEPS = (
     1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000,

@@ -102,14 +102,15 @@ def _text(text: str) -> str:
 
 
 def fitted(text: str, width: float) -> str:
-    """Returns the text, or its beginning if it is too long for the width."""
+    """Returns the text, or only its beginning if the text is too long for the width."""
     text, letters = printable(text), int(width / LETTER)
     return text if len(text) <= letters else text[: max(letters - 1, 0)] + "…" if letters > 1 else ""
 
 
 def named(name: str, width: float, letter: float = LETTER) -> str:
-    """Returns the name. A name that is too long for the width loses its middle, because names of members and of partitions
-    often begin alike and differ at the end."""
+    """Returns the name. If a name is too long for the width, its middle is left out, because names of members and of partitions
+    often begin alike and differ at the end.
+    """
     name, letters = printable(name), int(width / letter)
     if len(name) <= letters:
         return name

@@ -31,8 +31,8 @@ class Event:
     """
 
     what: str
-    """the names of the records in the batch, or in the request on which the fault acted; else the request's API, or the change
-    of the broker
+    """for a batch, the names of its records; for a fault, the names of the records in the request; else the request's API, or
+    the change of the broker
     """
     row: ProduceRow | None = None
     fault: FaultRow | None = None

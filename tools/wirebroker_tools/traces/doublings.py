@@ -20,10 +20,10 @@ are the same for a batch and its retry, even if the producer id or the epoch dif
 def remarks_on(rows: Iterable[Row]) -> dict[int, str]:
     """Returns the remarks on each batch. The keys are the `id()` of the batches' rows.
 
-    Records are stored twice if the client sends a stored batch again without a producer id, or under another id or epoch,
-    because then the validator cannot recognise the retry. A client may send a stored batch again after a fault affected its
-    response, or after its retry was rejected. A trace does not contain the records. So the next batch of the same client with
-    the same size is probably, but not certainly, the same batch.
+    If a client sends a stored batch again without a producer id, or under another id or epoch, the validator cannot recognise
+    the retry. Then the records are stored twice. A client may send a stored batch again after a fault affected its response, or
+    after its retry was rejected. A trace does not contain the records. So the next batch of the same client with the same size
+    is probably, but not certainly, the same batch.
     """
     rows = list(rows)
     return _Doublings([row for row in rows if isinstance(row, FaultRow)]).read(

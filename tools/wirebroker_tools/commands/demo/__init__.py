@@ -1,4 +1,5 @@
-"""`wirebroker demo`: real clients and raw retries send to a broker in this process. The demo shows the reason for each verdict.
+"""`wirebroker demo`: real clients, and scenarios with raw retries, send to a broker in this process. The demo shows the reason
+for each verdict.
 
 `clients` and the scenarios define the expected results. The exit code is 1 if a result differs.
 """

@@ -74,8 +74,9 @@ def exchange(controlled: Readable, number: int, query: OfRun) -> ShownExchange:
 
 
 def kept_exchange(controlled: Readable, number: int, run: str) -> KeptExchange | None:
-    """Returns the exchange whose `reply` row has this number in the run `run`, or None if the exchange is not kept. "" stands
-    for the present run."""
+    """Returns the exchange whose `reply` row has this number in the run `run`, or None if the exchange is not kept. The name ""
+    stands for the present run.
+    """
     return controlled.exchange(number) if run in ("", controlled.run) else None
 
 
