@@ -52,7 +52,7 @@ PLACES, INPUTS = ("out", "policy", "since", "command_config", "junit", "sarif", 
 ONCE_ONLY = ("policy", "since", "findings-table", "pipeline", "remote-store")
 """Flags that cannot be used with --follow, in addition to the flags of `Exports`."""
 JAVA_CLASS = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: ")
-"""Matches the name of a Java exception's class before its message."""
+"""Matches the class name of a Java exception, which stands before the message."""
 COLOURS = {"certain": "red", "likely": "yellow", "info": "bright_black"}
 
 

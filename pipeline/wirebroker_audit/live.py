@@ -1,4 +1,4 @@
-"""Audits a growing log: Structured Streaming over the same sources keeps the findings current.
+"""Audits a growing log: Structured Streaming reads new batches, and each micro-batch updates the findings.
 
 Each micro-batch writes its batches and their runs under its own number. Then the micro-batch runs the checks again, over the
 runs of all micro-batches and the batches of suspicious producers. So its findings equal the findings of a whole audit. After a

@@ -120,7 +120,7 @@ def follow(pipelines: Sequence[Pipeline], log: Log) -> Followed:
 
 
 def _troubled(rows: DataFrame) -> tuple[set[str], frozenset[str]]:
-    """Returns the topics of rows with a problem, and the topics with a part that could not be read at all."""
+    """Returns two sets of topics: topics whose rows have a problem, and topics with a part that could not be read at all."""
     found = collected(rows.groupBy("topic").agg(sf.max(sf.col("problem") == "unreadable").alias("unread")))
     return {row["topic"] for row in found}, frozenset(row["topic"] for row in found if row["unread"])
 

@@ -43,8 +43,9 @@ def batch(
     offset: int, values: list[bytes], *, pid: int = -1, epoch: int = -1, seq: int = -1, time: int = 0,
     attributes: int = 0, key: bytes | None = None, count: int | None = None, left: list[int] | None = None,
 ) -> bytes:  # fmt: skip
-    """Returns a batch with one record for each of `values`. `count` makes the header's number of records wrong. With `left`,
-    the batch has only the records with the indexes in `left`, as if the cleaner had removed the other records.
+    """Returns a batch with one record for each of `values`. `count` replaces the number of records in the header, to make it
+    wrong. With `left`, the batch has only the records with the indexes in `left`, as if the cleaner had removed the other
+    records.
     """
     kept = range(len(values)) if left is None else left
     body = b"".join(record(index, key, values[index]) for index in kept)
@@ -271,7 +272,7 @@ def epoch_regression(log: Writer) -> None:
 
 
 def old_marker(log: Writer) -> None:
-    """The marker of a transaction has an older epoch than its batches."""
+    """The marker of a transaction has an older epoch than the transaction's batches."""
     log.data(8019, 1, attributes=TRANSACTIONAL)
     log.fault("epoch_regression", -1, log.end(8019, 0, True))
 

@@ -40,7 +40,7 @@ records; unnamed: no row has its key.
 BUCKETS = 60
 """The rows are counted by intervals of time. There are at most this many intervals."""
 WIDTHS = tuple(1000 * seconds for seconds in (1, 5, 15, 60, 300, 900, 3600, 6 * 3600, 86_400, 7 * 86_400, 30 * 86_400))
-"""The lengths that an interval may have, in milliseconds. A longer interval is a multiple of the last length."""
+"""The lengths that an interval may have, in milliseconds. An interval that must be longer is a multiple of the last length."""
 _FACTS = StructType(
     [StructField("topic", StringType()), *(StructField(name, LongType()) for name in ("begins", "ends", "compacted"))]
 )
@@ -216,9 +216,9 @@ def paired(rows: DataFrame, units: DataFrame) -> DataFrame:
 
 
 def facts_of(units: DataFrame, bounds: list[tuple[str, int, int, int]]) -> DataFrame:
-    """Returns a row for each topic. `begins` is the time from which all partitions of the topic have records; it is null if
-    nothing was removed from the beginning of any partition. `ends` is the time of the topic's latest record. `compacted` tells
-    whether the topic was compacted.
+    """Returns a row for each topic. `begins`: since this time, all partitions of the topic have records; null if nothing was
+    removed from the beginning of any partition. `ends` is the time of the topic's latest record. `compacted` tells whether the
+    topic was compacted.
     """
     times = units.groupBy("topic", "partition").agg(sf.min("timestamp").alias("first"), sf.max("timestamp").alias("last"))
     seen = {(row["topic"], row["partition"]): row for row in times.collect()}

@@ -1,5 +1,5 @@
-"""Reads the groups' commits on Spark, with one task for each partition of `__consumer_offsets`, and counts what producers
-wrote between commits."""
+"""Reads the groups' commits on Spark, with one task for each partition of `__consumer_offsets`, and counts the records that
+producers wrote between commits."""
 
 from __future__ import annotations
 

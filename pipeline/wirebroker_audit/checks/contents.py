@@ -1,4 +1,5 @@
-"""Finds records that are stored twice, by their content. In a log with too many records it compares whole batches.
+"""Compares the contents of records, and finds records that are stored twice. In a log with too many records it compares whole
+batches.
 
 A *unit* is a record, or all records of a batch. The rules are the same as in `wirebroker.audit.reconcile`: units are compared
 within their topic, and only if a read_committed consumer sees them.
@@ -269,8 +270,8 @@ def told_apart(alike: DataFrame, repeats: Mapping[str, Repeats]) -> DataFrame:
 
 
 def copies(units: DataFrame) -> DataFrame:
-    """Returns all repeated units except the originals. `first` is the unit to compare a copy with: the first one in the copy's
-    own partition, or the original if the copy is itself the first one there."""
+    """Returns all repeated units except the originals. `first` is the unit with which a copy is compared: the first such unit
+    in the copy's partition; if the copy is itself this first unit, the original."""
     alike = ("topic", "content")
     ranked = units.withColumn("rank", sf.row_number().over(Window.partitionBy(*alike, "partition").orderBy("base_offset")))
     order = Window.partitionBy(*alike).orderBy("rank", "timestamp", "partition", "base_offset")

@@ -159,8 +159,8 @@ def _partitions(state: TransactionLogValue) -> set[tuple[str, int]]:
 
 
 def _has_all(folders: Sequence[PartitionFolder]) -> bool:
-    """Tells whether `folders` has all partitions of `__transaction_state` that the cluster's metadata lists. The directory of a
-    single broker may lack some of these partitions."""
+    """Tells whether `folders` has as many partitions of `__transaction_state` as the cluster's metadata lists. The directory of
+    a single broker may lack some of these partitions."""
     images = [written.image for each in {each.path.parent for each in folders} if (written := written_image(each)) is not None]
     counts = [len(each.partitions) for image in images for each in image.topics.values() if each.name == TRANSACTION_TOPIC]
     return bool(counts) and len(folders) >= max(counts)

@@ -1,7 +1,8 @@
-"""Reports the unclean elections in the cluster's metadata, and the offsets whose records they may have lost. No Spark here.
+"""Reports the unclean elections in the cluster's metadata, and the offsets whose records an election may have lost. No Spark
+here.
 
-The new leader's epoch begins at the end of the new leader's log; the leader-epoch-checkpoint of that log records this offset.
-The former leader may have stored records at that offset or above: these records are lost. When the former leader comes back, it
+The new leader's epoch begins at the end of the new leader's log; this offset is in the leader-epoch-checkpoint of that log. The
+former leader may have stored records at that offset or above: these records are lost. When the former leader comes back, it
 deletes these records; then only the metadata shows that there was an election.
 """
 

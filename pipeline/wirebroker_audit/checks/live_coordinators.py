@@ -1,5 +1,5 @@
-"""Looks up a live cluster's open transactions: which of them have ended since the log was read, and which states do their
-coordinators have (KIP-664)?
+"""Asks a live cluster about open transactions: which have ended since the log was read, and which states do their coordinators
+have (KIP-664)?
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _ADMINISTRATES = 1 << 7 | 1 << 9
 
 
 def live_coordinators(client: Client, opened: Sequence[Open], now_ms: int) -> Coordinators:
-    """Asks the leaders which of the transactions are still open, and the coordinators for their states. Raises BrokerError.
+    """Asks the leaders which of the transactions are still open, and asks the coordinators for the transactions' states. Raises
+    BrokerError.
 
     A coordinator leaves out transactional ids that the client may not describe. So the list is certainly complete only if the
     client may administer the cluster.

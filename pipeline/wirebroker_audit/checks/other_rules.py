@@ -31,7 +31,7 @@ class Variant(NamedTuple):
 
 
 def variants(windows: Sequence[int] = WINDOWS, profiles: Sequence[str] = ("textbook", "pulsar")) -> list[Variant]:
-    """Returns the variants to try: Kafka's rules with each of these windows, each of these profiles, and a broker without
+    """Returns the variants to try: each of these windows with Kafka's other rules, each of these profiles, and a broker without
     idempotence."""
     kafka = [Variant(f"window {window}", profile(DEFAULT_PROFILE, window=window)) for window in windows]
     return [*kafka, *(Variant(name, profile(name)) for name in profiles), Variant(NO_IDEMPOTENCE, None)]

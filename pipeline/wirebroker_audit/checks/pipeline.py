@@ -76,7 +76,7 @@ class Facts(NamedTuple):
     """the number of offsets that retention or compaction removed"""
     removed_outputs: int
     is_damaged: bool
-    """whether batches of the pipeline's topics could not be read"""
+    """whether some batches of the pipeline's topics could not be read"""
     until_ms: int = FOREVER
     """if a transaction ended after this time, the commit of its offsets may not have been read"""
     unread: frozenset[str] = frozenset()

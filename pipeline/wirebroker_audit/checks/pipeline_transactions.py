@@ -1,9 +1,9 @@
 """Consume, transform, produce: the inputs that each transaction passes, and the outputs that it has.
 
-A group's commit passes the inputs since the group's previous commit. These checks count records by batch headers, and read no
-records. Since KIP-890 a producer has a new epoch in each transaction, so offsets and outputs with the same epoch belong
-together. Under an older protocol, the brokers' clocks show which offsets and outputs belong together: the offsets of a
-transaction are stored before its first marker, and after the last marker of the previous transaction. Clocks are weaker
+A group's commit passes the inputs since the group's previous commit. These checks take the numbers of records from batch
+headers, and read no records. Since KIP-890 a producer has a new epoch in each transaction, so offsets and outputs with the same
+epoch belong together. Under an older protocol, the brokers' clocks show which offsets and outputs belong together: the offsets
+of a transaction are stored before its first marker, and after the last marker of the previous transaction. Clocks are weaker
 evidence than epochs, so findings under an older protocol have only the severity `likely`.
 """
 
@@ -53,8 +53,8 @@ class _Transactions:
         self.steps = settled(self._judgeable(mine, log_starts, max(holes, default=0)))
 
     def _judgeable(self, mine: DataFrame, log_starts: DataFrame, holes: int) -> DataFrame:
-        """Adds `known` to each commit: whether the previous commit is known, and the log still has all inputs between the two
-        commits.
+        """Adds `known` to each commit: it is true if the previous commit is known and the log still has all inputs between the
+        two commits.
 
         Before its first commit, a group has read from the log's start, unless the pipeline begins at `latest`.
         """

@@ -367,7 +367,7 @@ _OF_POLICY = ("name", "group", "least", "is_table", "what", "few_inputs", "few_o
 
 
 def _stretches(rows: DataFrame, keys: Sequence[str], offsets: Sequence[str], others: Sequence[str]) -> DataFrame:
-    """Merges neighbours of a pipeline: rows with equal `keys` and consecutive `offsets`.
+    """Merges neighbouring rows of a pipeline: rows with equal `keys` and consecutive `offsets`.
 
     A merged row has the number of `records`, the first and the last of the offsets, and the first row's `id` and `others`. The
     marker of a transaction may lie between neighbours. Rows of a table, with offset −1, have no neighbours.

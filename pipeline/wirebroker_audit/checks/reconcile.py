@@ -85,7 +85,8 @@ def _missing(wanted: DataFrame) -> DataFrame:
 
 
 def _matched(stored: DataFrame, wanted: DataFrame) -> DataFrame:
-    """Returns the records without a match, each with its `outcome`: beyond, failed or missing."""
+    """Returns the records that do not match, each with its `outcome`: beyond (an unintended copy), failed (stored, although
+    sending was reported as failed) or missing."""
     left = stored.withColumn("side", sf.lit("stored"))
     right = wanted.withColumn("side", sf.lit("wanted"))
     both = united([left, right])
@@ -111,8 +112,8 @@ def _matched(stored: DataFrame, wanted: DataFrame) -> DataFrame:
 
 
 def match_rows(stored: Sequence[Row], wanted: Sequence[Row]) -> list[Row]:
-    """Takes the stored copies and the intended records of one name, and returns those that `wirebroker.audit.matching` leaves
-    unmatched."""
+    """Matches the stored copies of one name with its intended records, as `wirebroker.audit.matching` does. Returns the missing
+    records, the stored copies whose sending was reported as failed, and the unintended copies."""
     places = [Place(row["partition"], row["base_offset"], row["timestamp"]) for row in stored]
     matched = match(places, [Wish(each["partition"], each["acknowledged"]) for each in wanted])
     made = [wanted[wish] | {"outcome": "missing", "copy": copy} for copy, wish in enumerate(matched.missing)]

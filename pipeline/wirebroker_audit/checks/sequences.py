@@ -250,8 +250,8 @@ def gaps(ordered: DataFrame) -> DataFrame:
 
 
 def late_starts(ordered: DataFrame) -> DataFrame:
-    """Reports new epochs of a known producer that do not begin at sequence 0, so the first sequences are missing. The rows have
-    the same form as the rows of `gaps`."""
+    """Reports new epochs that do not begin at sequence 0 although the producer is known: the first sequences are missing. The
+    rows have the same form as the rows of `gaps`."""
     rows = ordered.where((ROW.number == 1) & RULES.is_late_start(ROW.place, ROW.lower.producer_epoch, ROW.producer_epoch))
     return rows.select(
         *ABOUT, "place", sf.struct(*(f"lower.{name}" for name in PLACE)).alias("before"),

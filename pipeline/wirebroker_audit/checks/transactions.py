@@ -1,4 +1,4 @@
-"""Checks transactions without an end, and ends without a beginning."""
+"""Finds transactions that have no end, and ends of transactions that have no beginning."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from wirebroker_audit.spark.wording import ROW, WORDS
 
 
 def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> list[DataFrame]:
-    """Returns transactions without an end, and ends without a beginning.
+    """Returns transactions that have no end, and ends of transactions that have no beginning.
 
     A damaged batch counts only if it prevents a finding: a damaged marker ends an open transaction, and damaged data can be the
     beginning of a transaction that has only an end. If a damaged batch seems to begin a transaction, this transaction is not

@@ -2,9 +2,10 @@
 
     micro=0-63   micro=64-71   micro=72   micro=73
 
-A folder is named after the micro-batches that it holds. Adjacent folders of similar size are joined, so each row is rewritten
-only a few times, and few files remain to read. The joined folder is written elsewhere and then renamed. After this, the earlier
-folders no longer count, even if they still exist. The process may end at any moment: no batch is lost or counted twice.
+A folder is named after the micro-batches that it holds. Only adjacent folders of similar size are joined, so a large folder is
+not rewritten for each small one. Each row is rewritten only a few times, and few files remain to read. The joined folder is
+written elsewhere and then renamed. After this, the earlier folders no longer count, even if they still exist. The process may
+end at any moment: no batch is lost or counted twice.
 """
 
 from __future__ import annotations

@@ -212,7 +212,8 @@ def joined(runs: pa.Table, expiration_ms: int) -> pa.Table:
 
 
 def _stretches(ordered: pa.RecordBatch) -> tuple[Array, Array]:
-    """Returns the stretch of each run, and the number of each stretch's first piece. The runs are in log order."""
+    """Returns two arrays: the stretch of each run, and the number of the first piece in each stretch. The runs are in log
+    order."""
     number = ordered.column("run").to_numpy() >> 32
     pieces, first, piece = np.unique(number, return_index=True, return_inverse=True)
     in_log = np.argsort(first)

@@ -25,7 +25,7 @@ class Choice(NamedTuple):
 
 
 class Cluster:
-    """Topics and leaders in the newest metadata among several log directories."""
+    """Topics and leaders, from the log directory that has the newest metadata."""
 
     def __init__(self, written: Sequence[WrittenImage]) -> None:
         whole = [each for each in written if each.is_whole]

@@ -26,7 +26,7 @@ UNKNOWN = Tail()
 
 
 class RemoteFile(NamedTuple):
-    """A segment in a remote store (KIP-405) that is read before the local segments."""
+    """A remote segment (KIP-405), which is read before the local segments."""
 
     folder: Path
     name: str

@@ -31,7 +31,7 @@ RECORDS = pa.schema(
         pa.field("detail", pa.string()),
     ]
 )  # fmt: skip
-"""The fields of `RecordRow` without the transaction's outcome, and the fields of the record's batch. A batch whose records
+"""The fields of `RecordRow`, except the transaction's outcome, and the fields of the record's batch. A batch whose records
 cannot be read has one row with a `problem`. `content` may be null if the record has no headers; see `contents.content`."""
 
 

@@ -116,9 +116,9 @@ class _FileReader:
                 yield row
 
     def _trusted_end(self, file: BinaryIO, data: bytes, base_position: int, found: Walk) -> int:
-        """Returns the end of the walk, without the last batch if its CRC does not match and no batch begins after it. In that
-        case the length of the last batch is wrong, or its end was never written. `base_position` is the data's position in the
-        file.
+        """Returns the end of the walk. The last batch is left out if its CRC does not match and no batch begins after it. In
+        that case the length of the last batch is wrong, or its end was never written. `base_position` is the data's position in
+        the file.
         """
         begin, end = int(found.positions[-1]), found.end
         position = base_position + end

@@ -46,9 +46,9 @@ class LostTask(RuntimeError):
 class SparkExecutor(Executor):
     """Runs calls on a cluster. Calls are pickled, even calls of functions that are defined inside other functions.
 
-    Every call is a Spark job of one partition, so its result is known as soon as it ends. If the executor of a call is lost,
-    Spark runs the call again, up to `spark.task.maxFailures` times. If the call itself raised an exception, Spark does not run
-    it again.
+    Every call is a Spark job of its own, with one partition, so its result is known as soon as it ends. If the executor of a
+    call is lost, Spark runs the call again, up to `spark.task.maxFailures` times. If the call itself raised an exception, Spark
+    does not run it again.
     """
 
     def __init__(self, master: str | None, name: str, folders: Sequence[Path] = ()) -> None:
