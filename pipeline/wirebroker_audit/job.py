@@ -244,7 +244,7 @@ class _Audit:
         return self.table.count() <= SMALL_RECORDS
 
     def _by_record(self, records: int) -> bool:
-        """Guesses whether contents will be compared record by record, from the number of all records. In fact the number of
+        """Uses the number of all records to guess whether contents will be compared record by record. In fact the number of
         records in the largest topic decides."""
         return self.request.intended is not None or records <= self.request.records_limit
 

@@ -48,8 +48,8 @@ SAID_NOTICES = 20
 LIMIT = 10_000
 """`findings.json` lists at most this many findings. All findings are counted."""
 PATIENCE, PAUSE = 600.0, 2.0
-"""A failing stream of a cluster is restarted until it has read nothing for `PATIENCE` seconds, with `PAUSE` seconds between two
-attempts."""
+"""If a stream of a cluster fails, it is restarted after `PAUSE` seconds. The restarts end when the stream has read nothing for
+`PATIENCE` seconds."""
 _REASON = re.compile(r"(?:OSError|BrokerError|NotALogDirectory|\w*NotFoundError|PermissionError): (?:\[Errno \d+\] )?(.+)")
 
 

@@ -107,13 +107,13 @@ class Origin(ABC):
         """Returns the id of the topic of this partition, "" if it is not known."""
 
     def replica(self, topic: str, partition: int) -> dict[str, Any]:
-        """Returns for the report the replica that is read (`read`), the reason (`why`) and the other replicas (`others`). The
-        result is empty if there was only one replica.
+        """Returns facts for the report: the replica that is read (`read`), the reason (`why`) and the other replicas
+        (`others`). The result is empty if there was only one replica.
         """
         return {}
 
     def remote(self, topic: str, partition: int) -> dict[str, Any]:
-        """Returns for the report how much of the partition is in a remote store, as in `Tiering.facts`."""
+        """Returns facts for the report: how much of the partition is in a remote store, as in `Tiering.facts`."""
         return {}
 
     @abstractmethod

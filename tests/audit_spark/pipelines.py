@@ -21,7 +21,7 @@ from wirebroker import MockKafka
 
 
 class Expected(NamedTuple):
-    """An expected finding. `side` says whether its offsets are the offsets of inputs or of outputs."""
+    """An expected finding. `side` says whether the offsets are offsets of inputs or of outputs."""
 
     kind: str
     side: str

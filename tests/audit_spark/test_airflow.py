@@ -53,7 +53,7 @@ def test_each_night_reads_on_and_says_what_it_found(spark: SparkSession, tmp_pat
 
 
 class Failed(Exception):
-    """Stands in for AirflowFailException, with which a task asks Airflow not to retry it."""
+    """Stands in for AirflowFailException. A task raises this exception if Airflow should not retry the task."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Where the audit finds a Java for Spark on a machine on which Java is not installed."""
+"""Where the audit finds a Java for Spark if Java is not installed on the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of a stream's joined runs have the same findings as checks of the whole log, even if the log start moves."""
+"""The joined runs of a stream give the same findings as the whole log, even if the log start moves."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Pipeline:
     inputs: int = 0
     """the number of input offsets that the commits of committed transactions passed; first commits do not count"""
     again: int = 0
-    """the number of offsets by which later commits went back: that many input records were transformed twice"""
+    """later commits went back by this many offsets, so this many input records were transformed twice"""
     open: int = 0
     """transactions without a marker"""
 
@@ -242,7 +242,7 @@ class _Reader:
         seen.current[key] = commit
         seen.counts[key] = seen.counts.get(key, 0) + 1
         if before is None or _is_another_topic(before.topic_id, commit.topic_id):
-            earlier = seen.reached.get(key, 0) if before is None else 0  # a commit that was deleted later still counts
+            earlier = seen.reached.get(key, 0) if before is None else 0  # a commit counts even if it was deleted later
             seen.reached[key], seen.largest[key] = max(earlier, commit.offset), commit.offset
             if commit.producer_id >= 0:
                 self._pipeline(commit.group, commit.producer_id).first_commits += 1

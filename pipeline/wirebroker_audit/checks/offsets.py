@@ -54,7 +54,7 @@ def splits(folded: DataFrame) -> DataFrame:
 
 
 def boundaries(divided: DataFrame, troubled: DataFrame, bounds: DataFrame) -> DataFrame:
-    """Returns the first batch of each split that does not begin at the offset after the preceding batch.
+    """Returns the first batch of each split, if this batch does not begin at the offset after the preceding batch.
 
     `missing`: the number of offsets that are missing before the batch · `after_damage`: whether there is damage before the
     batch · `last_before`: the last offset of the preceding batch.

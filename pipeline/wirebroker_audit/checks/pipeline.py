@@ -94,7 +94,7 @@ _WORDS = {
 
 
 def sentence(row: Mapping[str, Any]) -> str:
-    """Sums up a pipeline's records in words, from its row of the summary."""
+    """Takes a pipeline's row of the summary, and sums up the pipeline's records in words."""
     counts: Mapping[str, int] | None = row.get("records")
     if counts is None:
         return f"pipeline {row['name']}: nothing was compared"

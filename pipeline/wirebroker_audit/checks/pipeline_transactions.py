@@ -27,7 +27,7 @@ from wirebroker_audit.spark.wording import ROW, WORDS
 PRODUCED = ("producer_id", "producer_epoch")
 NUMBER = ("group", "number")
 MOST = 1 << 30
-"""Stands for "no limit": no input has so many outputs."""
+"""The value for "no limit": no input has so many outputs."""
 
 
 class Counted(NamedTuple):

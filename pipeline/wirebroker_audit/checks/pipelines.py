@@ -40,7 +40,7 @@ _BOUND = StructType(
     ]
 )  # fmt: skip
 _FAR = 1 << 30
-"""Stands for "no limit": no input has so many outputs."""
+"""The value for "no limit": no input has so many outputs."""
 Bounds = Mapping[tuple[int, str, int], int]
 """Maps a pipeline's number and a partition to an offset."""
 

@@ -79,7 +79,7 @@ def _open(spans: DataFrame, folded: DataFrame) -> DataFrame:
 
 
 def _without_data(spans: DataFrame, bounds: DataFrame, torn: DataFrame) -> DataFrame:
-    """Returns markers without data, unless the data may have been deleted, compacted away, or damaged.
+    """Reports markers that have no data, unless their data may have been deleted, compacted away, or damaged.
 
     `before` is the base offset of the producer's previous batch: only data after that batch can belong to the marker. `torn` is
     the first damaged place of a partition.

@@ -1,4 +1,4 @@
-"""The application's journal, as `wirebroker.audit.journal` describes it, from JSON lines or Parquet.
+"""Reads the application's journal from JSON lines or Parquet; `wirebroker.audit.journal` describes its form.
 
 Spark's workers check each row with the functions of `wirebroker.audit.journal`; SQL merges rows with the same id. The journal
 is read once, and the audit keeps the columns that it needs to match records, with hashes in place of values.

@@ -1,4 +1,4 @@
-"""The settings of topics that decide whether an acknowledged record can be lost."""
+"""The topic settings that decide whether an acknowledged record can be lost."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from wirebroker_audit.reading.segments import CHUNK
 from wirebroker_audit.wire import PLAINTEXT, LivePartition
 
 LEAST_SHARE = 16 * 1024 * 1024
-"""A segment is divided so that no task gets fewer bytes than this."""
+"""To give work to all cores, pieces and tasks are made smaller, down to about this many bytes."""
 SMALL_BYTES = 8 * 1024 * 1024
 """The segments of a small log have at most this many bytes in all."""
 

@@ -95,7 +95,7 @@ def stable_order(producers: Array) -> Array:
 
 
 def is_among(values: Array, ordered: Array) -> Array:
-    """Tells for each value whether it is among the values of `ordered`, which is not empty."""
+    """Tells for each value whether it is among the values of `ordered`; `ordered` must not be empty."""
     found: Array = ordered[np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)] == values
     return found
 

@@ -106,8 +106,8 @@ class Piece:
     is_active: bool = False
     """whether the file is the last segment: a broker appends to it"""
     file_size: int = 0
-    """the size of the file when the piece was planned, and below it the inode: if both have changed, the file was replaced; 0:
-    unknown"""
+    """the size of the file when the piece was planned, 0 if unknown; if the size and the `inode` have both changed, the file
+    was replaced"""
     inode: int = 0
     until: int = EVERYTHING
     """batches from this offset on are in another piece, although they are in this file, too"""

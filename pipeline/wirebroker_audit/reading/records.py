@@ -62,7 +62,7 @@ def record_rows(chunks: Iterable[Chunk], *, contents: bool = True) -> Iterator[p
 
 
 def unread_in(chunk: Chunk) -> list[dict[str, Any]]:
-    """Returns a row for each part that could not be read, in a chunk without batches."""
+    """Takes a chunk without batches, and returns a row for each part that could not be read."""
     said = chunk.rows.select(["topic", "partition", "segment", "position", "problem", "detail"]).to_pylist()
     return [row for row in said if row["problem"] in ("unreadable", "deleted")]
 

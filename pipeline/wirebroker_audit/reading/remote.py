@@ -35,7 +35,7 @@ HDFS_SETTINGS = {"dfs.client.failover.max.attempts": "3"}
 _ADDRESS = re.compile(rf"({'|'.join(SCHEMES)}):/+(.+)", re.IGNORECASE)
 
 _listed: dict[str, dict[str, dict[str, fs.FileInfo]]] = {}
-"""for each root that was listed, the entries of each folder by name"""
+"""maps each listed root to its folders, and each folder to its entries by name"""
 
 
 def place(text: str | Path) -> Path:

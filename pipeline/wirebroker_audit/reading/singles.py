@@ -80,7 +80,8 @@ def find_singles(view: Buffer, places: Array) -> Singles:
 
 
 def _varints(raw: Array, at: Array) -> tuple[Array, Array, Array]:
-    """Returns the zigzag number at each place, the place after it, and whether it ended within `LONGEST` bytes."""
+    """Returns three values for each place: the zigzag number there, the place after the number, and whether the number ended
+    within `LONGEST` bytes."""
     found, going = np.zeros(len(at), np.int64), np.ones(len(at), bool)
     for step in range(LONGEST):
         byte = raw[np.minimum(at, len(raw) - 1)].astype(np.int64)

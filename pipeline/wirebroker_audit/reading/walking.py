@@ -26,7 +26,8 @@ class Walk(NamedTuple):
     """the first byte that was not walked"""
 
     def within(self, data: bytes, start: int, stop: int) -> Walk:
-        """Returns the batches of the walk whose base offset is in this range; their offsets must be in order."""
+        """Returns the batches of the walk whose base offset is in this range; the walk must have its batches in the order of
+        their offsets."""
         offsets = [int.from_bytes(data[at : at + LENGTH_START], "big", signed=True) for at in self.positions.tolist()]
         low, high = np.searchsorted(offsets, (start, stop))
         return self._only(slice(low, high), self.end)

@@ -21,18 +21,17 @@ Compared = Literal["record by record", "batch by batch", "only counted"]
 SUMS = "SHA256SUMS"
 """This file has the digest of each other file of a report, in the form that `sha256sum -c` reads."""
 REMOTE = {"segments": "remote_segments", "missing": "remote_missing"}
-"""The facts about a remote store (`Tiering.facts`) that are summed over the partitions of a topic, each with the name of the
-sum."""
+"""Maps a fact about a remote store (`Tiering.facts`) to the name of its sum over the partitions of a topic."""
 _READ_BYTES = 1 << 20
 
 
 def coverage(
     ranges: Sequence[Mapping[str, Any]], batches: DataFrame, compared: Mapping[str, Compared], against: str | None
 ) -> dict[str, Any]:
-    """Returns the part of each topic that was read, and the digest of all read batches.
+    """Returns which part of each topic was read, and the digest of all batches that were read.
 
-    `ranges` are the partitions' offsets as they were read, `compared` says how contents were compared, and `against` names the
-    journal, if there is a journal. The digest depends on the batches alone: not on segments, machines or the time of the audit.
+    `ranges` has the offsets that were read in each partition, `compared` says how contents were compared, and `against` names
+    the journal, if there is one. The digest depends on the batches alone: not on segments, machines or the time of the audit.
     """
     told = collected(
         intact(batches)

@@ -43,7 +43,7 @@ def partial_of(out: Path) -> Path:
 
 @contextmanager
 def whole_or_nothing(out: Path) -> Iterator[Path]:
-    """Makes a temporary folder next to `out`, which replaces `out` when the report is complete.
+    """Makes a temporary folder next to `out`. When the report is complete, this folder replaces `out`.
 
     The earlier report is first renamed and then removed. So `out` is a whole report or absent, no matter when the process ends.
     """

@@ -21,7 +21,8 @@ DRAWN = 12
 """The picture shows at most this many pairs of group and partition. The pairs with the gravest findings are chosen first, then
 the pairs with the largest lag."""
 THIN = 0.004
-"""A mark is at least this wide, as a part of the picture's width, so that a single record is visible."""
+"""The smallest width of a mark, as a part of the picture's width. Without it, the mark of a single record would be
+invisible."""
 
 
 class Line(NamedTuple):

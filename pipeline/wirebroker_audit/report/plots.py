@@ -227,8 +227,8 @@ def trend(history: Sequence[Row]) -> str:
 
 
 def what_if(outcomes: Sequence[Row]) -> str:
-    """Draws how many retries are recognised or stored again with windows of other sizes, and beside them the same numbers with
-    other profiles."""
+    """Draws how many retries are recognised, and how many are stored again, if the window has another size. Draws the same
+    numbers for other profiles beside them."""
     windows = [each for each in outcomes if each["variant"].startswith("window")]
     others = [each for each in outcomes if not each["variant"].startswith("window")]
     places = range(len(windows) + len(others))

@@ -49,7 +49,7 @@ def fold(
 
 
 def _with_records(chunks: Iterable[Chunk], path: Path) -> Iterator[Chunk]:
-    """Passes the chunks on, and writes the records in them into a Parquet file."""
+    """Passes the chunks on, and writes their records into a Parquet file."""
     with written(path, NAMED_RECORDS) as file:
         held: list[pa.RecordBatch] = []
         for chunk in chunks:

@@ -40,7 +40,7 @@ cloudpickle: Any = untyped
 
 
 class LostTask(RuntimeError):
-    """Raised if Spark gave a task up; the message is a sentence."""
+    """Raised if Spark gave up a task; the message is a sentence."""
 
 
 class SparkExecutor(Executor):
@@ -70,7 +70,7 @@ class SparkExecutor(Executor):
         return min(AHEAD * self._context.defaultParallelism, MOST)
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> Future[T]:
-        """Run a call on the cluster. The result raises LostTask if Spark gave the call up."""
+        """Run a call on the cluster. The result raises LostTask if Spark gave up the call."""
         return self._threads.submit(self._run, partial(function, *args, **options))
 
     def _run(self, call: Callable[[], T]) -> T:
