@@ -1,10 +1,9 @@
-"""Sends the requests of a client that has few rights to a real Kafka (scripts/record-acls) and to wirebroker.
+"""Sends requests to a real Kafka (scripts/record-acls) and to wirebroker as a client that has few rights.
 
-`play` grants a user one set of rights after another, and sends the requests of `requests` as this user. With the rights
-`nothing` and `some` of `RIGHTS`, `play` sends every version of each API. With each right of `SINGLE`, it sends one request of
-each kind. With the rights of `SEEN`, two members of a group subscribe by regular expression. Responses are returned as plain
-data, without fields that differ between clusters. Their lists are sorted, because the order of a list in Kafka's response can
-be random.
+`play` gives a user one set of rights after another. With each set, it sends requests as this user. With the sets `nothing` and
+`some` in `RIGHTS`, it sends every version of each API. With each single right in `SINGLE`, it sends one request of each kind.
+With each set in `SEEN`, two members of a group subscribe by regular expression. Responses are returned as plain data, without
+fields that differ between clusters. Their lists are sorted, because the order of a list in Kafka's response can be random.
 """
 
 from __future__ import annotations
@@ -114,7 +113,7 @@ NAMED: dict[int, tuple[str, ...]] = {
     TOPIC: ("mine",), GROUP: ("g-mine", "g-none", SHARE_GROUP), CLUSTER: (CLUSTER_NAME,), TRANSACTIONAL_ID: ("tx-mine",),
     ResourceType.DELEGATION_TOKEN: ("*",), ResourceType.USER: ("User:bob",),
 }  # fmt: skip
-"""The resources on which alice gets a single right, by type."""
+"""For each type of resource: the resources on which alice gets one right at a time."""
 
 
 OTHERS = {
@@ -175,7 +174,9 @@ def _topics(key: str = "name", partitions: str = "partitions", **partition: Any)
 
 
 def requests(ids: Mapping[str, bytes]) -> Iterator[tuple[str, int, Message]]:
-    """Yields alice's requests: the step's name, the version and the request. The step's name begins with the API's name."""
+    """Yields three values for each request of alice: the step's name, the version and the request. The step's name begins with
+    the API's name.
+    """
     mine = format_uuid(ids["mine"])
     for name, version, body in [*_data(), *_groups(), *_transactions(), *_admin(), *_shares(mine), *_security()]:
         yield name, version, plain_request(name.split()[0], body)
@@ -543,7 +544,7 @@ def play(address: tuple[str, int], pause: Callable[[], None]) -> Iterator[Step]:
 
 
 def _subscribe(address: tuple[str, int], rights: str, pause: Callable[[], None]) -> Iterator[Step]:
-    """Two members of a group subscribe to all topics and receive their assignments: alice, who has these rights, and admin."""
+    """alice, who has these rights, and admin join a group, subscribe to all topics, and receive their assignments."""
     described = log_in(address, "admin").request(plain_request("Metadata", {"topics": None}), 12)
     names = {topic.topic_id: topic.name for topic in described.topics}
     for order in (("alice", "admin"), ("admin", "alice")):
@@ -593,7 +594,7 @@ def once(asked: list[Asked]) -> list[Asked]:
 
 
 def other_versions(asked: list[Asked]) -> list[Asked]:
-    """Returns each request in all versions other than its own, except versions that cannot encode the request's fields."""
+    """Returns each request in all other versions that can encode its fields."""
     known = {(name, version) for name, version, _ in asked}
     found = []
     for name, _, request in once(asked):
@@ -649,5 +650,5 @@ def _names(response: Any) -> set[str]:
 
 
 def recorded_by(broker: str) -> str:
-    """Returns the name of the file in tests/data in which the responses of `broker` are recorded."""
+    """Returns the name of the file in tests/data that has the recorded responses of `broker`."""
     return f"acls-{broker}.json.xz"

@@ -21,7 +21,7 @@ Answers = dict[str, dict[str, Any]]
 
 
 class Difference(NamedTuple):
-    """A fact in the response of an API that differs between the two clusters."""
+    """A fact about which the two clusters differ, and the API whose response has the fact."""
 
     api: str
     place: str
@@ -30,8 +30,8 @@ class Difference(NamedTuple):
 
 
 def answers(bootstrap: str, access: Access | None = None) -> Answers:
-    """Returns the facts that a cluster tells about itself, by API and name. Addresses, generated ids and secrets are left
-    out."""
+    """Returns the facts that a cluster tells about itself, by API and then by name. Addresses, generated ids and secrets are
+    left out."""
     with closing(Brokers(access)) as brokers:
         asked = Asked(brokers, bootstrap, lambda *_: None)
         told: Answers = {"ApiVersions": _versions(asked), "Metadata": _metadata(asked), "DescribeConfigs": _configs(asked)}

@@ -197,7 +197,7 @@ class History:
     # Faults
 
     def plant(self, fault: str) -> None:
-        """Plants a fault among a producer's batches. The producer then continues normally."""
+        """Plants a fault among a producer's batches. After the fault, the producer continues normally."""
         sender = self.chance.choice([each for each in self.senders if not each.spoiled] or self.senders)
         while len(sender.sent) < 3:
             self._send(sender)
@@ -304,7 +304,9 @@ class History:
             self.expected.append(self._about(fault, row))
 
     def _tell_of_damage(self) -> None:
-        """Adds the expected finding of each unreadable batch. The finding's offset follows the last sound batch."""
+        """Adds the expected finding about each unreadable batch. The finding's offset is the offset after the last sound
+        batch.
+        """
         offset = self.log_start
         for entry in self.entries:
             if isinstance(entry, Damage):

@@ -1,4 +1,6 @@
-"""Forms of client properties files, and whether the AdminClient of Kafka 4.3.1 reaches a broker with each of them."""
+"""Different forms of client properties files. For each form, a bool says whether the AdminClient of Kafka 4.3.1 reaches a
+broker with it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ class Material(NamedTuple):
 
 
 def material(folder: Path, authority: trustme.CA) -> Material:
-    """Makes a key for a client and for a broker, and writes files that the forms name."""
+    """Makes one key, which both a client and a broker use, and writes the files that the forms name."""
     issued = authority.issue_cert("127.0.0.1", common_name="both", key_type=trustme.KeyType.RSA)
     key = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
     forms = {
@@ -53,7 +55,7 @@ def one_line(pem: str, between: str) -> str:
 
 
 def sasl(login: str, mechanism: str = "PLAIN", protocol: str = "SASL_PLAINTEXT") -> str:
-    """Returns the lines of a login."""
+    """Returns the lines with which a properties file logs in."""
     return f"security.protocol={protocol}\nsasl.mechanism={mechanism}\nsasl.jaas.config={login}\n"
 
 
@@ -125,7 +127,7 @@ LOGINS: dict[str, tuple[str, bool]] = {
 
 
 def certificates(made: Material) -> dict[str, tuple[str, bool]]:
-    """Returns forms for a listener with SSL that wants a client's certificate."""
+    """Returns forms for an SSL listener that requires a client certificate."""
     trust = f"ssl.truststore.type=PEM\nssl.truststore.location={made.folder}/ca.pem\n"
     ssl = "security.protocol=SSL\nssl.keystore.type=PEM\n" + trust
     inline = "ssl.keystore.key={}\nssl.keystore.certificate.chain={}\n"

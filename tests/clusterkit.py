@@ -44,7 +44,7 @@ class Described(NamedTuple):
 
 
 class Cluster:
-    """Wire clients of all brokers of a MockKafka, by node id."""
+    """One wire client for each broker of a MockKafka, by node id."""
 
     def __init__(self, kafka: MockKafka, brokers: int = 3) -> None:
         self.kafka = kafka

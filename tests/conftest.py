@@ -35,14 +35,14 @@ for waiting in (*vars(Waits).values(), ProxyKafka.wait_until):
 
 @pytest.fixture
 def caplog(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    """Pytest's fixture, without the log messages of clients. Threads that a client of an earlier test has left behind still
-    log."""
+    """Pytest's fixture, without the log messages of clients. A client of an earlier test may have left threads behind, which
+    still log."""
     caplog.handler.addFilter(lambda record: record.name.partition(".")[0] not in ("kafka", "aiokafka"))
     return caplog
 
 
 def client_threads() -> set[str]:
-    """Returns the main threads of all clients in this process that use librdkafka or are producers of kafka-python."""
+    """Returns the names of the main threads of this process's librdkafka clients and kafka-python producers."""
     tasks = {task.name: task / "comm" for task in Path("/proc/self/task").glob("*")}  # there are none if this is not Linux
     with suppress(FileNotFoundError, ProcessLookupError):  # a thread has ended meanwhile
         names = {task: comm.read_text(encoding="utf-8").strip() for task, comm in tasks.items()}

@@ -1,4 +1,4 @@
-"""Plays operations of clients, the deeds, and reads the records that the coordinators write for each. tests/data has the
+"""Plays the deeds (operations of clients). For each deed, reads the records that the coordinators write. tests/data has the
 records that real brokers wrote for the same deeds.
 
 Names replace the values that differ from cluster to cluster: times, generated ids, and the hashes of topics.
@@ -38,7 +38,7 @@ Records = list[tuple[str, Any, int | None, Any]]
 
 
 class Deeds:
-    """A client. `request` sends a request, and `pause` lets this many seconds pass."""
+    """A client. The function `request` sends a request, and `pause` lets a number of seconds pass."""
 
     def __init__(self, request: Callable[[Any, int], Any], pause: Callable[[float], None]) -> None:
         self._request, self._pause = request, pause
@@ -47,7 +47,7 @@ class Deeds:
         self._topic_ids: dict[str, bytes] = {}
 
     def play(self) -> Iterator[tuple[str, Records]]:
-        """Yields the name of each deed, and the records that it writes, sorted."""
+        """For each deed, yields its name and its sorted records."""
         for kind, key in enumerate(("g", "g", f"g:{MEMBER}:0")):
             self._ask("FindCoordinator", 6, key_type=kind, coordinator_keys=[key])
         self._pause(1)

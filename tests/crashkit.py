@@ -275,7 +275,8 @@ def stored(wire: WireClient, partition: int) -> list[tuple[int, int, int, list[b
 
 
 def crash_once(data: Path | Sequence[Path], seed: int, *flags: str, senders: int = 2) -> str:
-    """Kills a broker under load at a random moment, starts it again, compares its records, and audits. Returns a summary.
+    """Kills a broker under load at a random moment, starts it again, compares its records with the acknowledged records, and
+    audits the log. Returns a summary.
 
     If the broker has several log directories, partitions are moved between them all the time.
     """

@@ -1,5 +1,5 @@
-"""Damage one file of a data directory, and judge how a broker starts on it. The broker must refuse with a message, or serve the
-truth.
+"""Damage one file of a data directory, and judge how a broker starts on this directory. The broker must refuse with a message,
+or serve the truth.
 
 The truth is everything that a broker acknowledged before it stopped: the offset, the leader epoch and the content of every
 record, committed offsets, groups, transactions, producers, topics with their ids and settings, and the bounds of each log.
@@ -79,14 +79,16 @@ class Damage(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of a start ("served", "lost a tail", "refused" or a failure), and the broker's message or the reason."""
+    """The result of a start ("served", "lost a tail", "refused" or a failure), and the broker's message or the reason of the
+    result.
+    """
 
     kind: str
     why: str = ""
 
     @property
     def is_wrong(self) -> bool:
-        """True if the broker neither served the truth nor refused the directory."""
+        """True if the broker did not serve the truth (perhaps without a tail), and did not refuse the directory."""
         return self.kind not in ("served", "lost a tail", "refused")
 
 
@@ -122,7 +124,7 @@ class Made:
 
 
 def make(root: Path, seed: int) -> Made:
-    """Makes a broker's data directory in two modes: as a clean stop leaves it, and as kill −9 leaves it."""
+    """Makes a broker's data directory twice: as a clean stop leaves it, and as kill −9 leaves it."""
     made = Made()
     chance = random.Random(seed)
     data = root / "clean"
@@ -240,8 +242,8 @@ def damages_of(place: Path, mode: str, chance: random.Random) -> Iterator[Damage
 def _is_told(place: Path, mode: str, *names: str) -> bool:
     """Tells whether a broker can notice that the files `names` of two partitions were swapped.
 
-    It cannot notice a swap of closed segments that have the same offsets. After kill −9 it also cannot notice a swap with an
-    active segment.
+    It cannot notice the swap of two closed segments that have the same offsets. After kill −9 it also cannot notice the swap of
+    a closed segment with an active segment.
     """
     logs = [place / name for name in names if name.endswith(".log")]
     if not logs:
@@ -470,8 +472,8 @@ def _known(one: Truth, truth: Truth) -> dict[tuple[str, int], list[tuple[int, in
 
 
 def _after_kill(damage: Damage, made: Made, found: Truth, wrong: list[str], said: list[str]) -> Outcome:
-    """Judges a start after kill −9 if the broker's data differ from the truth. Only the last batches of the damaged log may be
-    missing, and the state that only these batches record.
+    """Judges a start after kill −9 if the broker's data differ from the truth. Only two things may be missing: the last batches
+    of the damaged log, and the state that only these batches record.
     """
     truth, place = made.truths["kill"], made.places["kill"]
     told = any(Path(damage.path).parent.name in sentence for sentence in said)
@@ -568,7 +570,9 @@ def scratch_folder() -> str | None:
 
 
 def run(seed: int, deadline: float, *, most: int | None = None, most_wrong: int = 20, exhaustive: bool = False) -> Report:
-    """Tries damages until `time.monotonic()` reaches `deadline`, `most` were tried, or `most_wrong` starts have failed."""
+    """Tries damages until `time.monotonic()` reaches `deadline`, `most` damages were tried, or `most_wrong` starts have
+    failed.
+    """
     report = Report()
     with tempfile.TemporaryDirectory(dir=scratch_folder()) as name:
         while True:

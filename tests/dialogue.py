@@ -51,7 +51,9 @@ def tagged(tag: str, count: int = 1, *, topic: str = "orders", partition: int = 
 
 @dataclass(frozen=True)
 class Response:
-    """An expected response. Each field has a list of values, one for each part of the response (see `responses.parts`)."""
+    """An expected response. Each expected field has a list of values, one for each part of the response (see
+    `responses.parts`).
+    """
 
     fields: dict[str, Any]
     of_parts: bool = True

@@ -1,4 +1,4 @@
-"""A disk on which a chosen write or sync fails, and a broker without sockets and threads that uses this disk."""
+"""A disk on which a chosen write or sync fails, and a broker that uses this disk and has neither sockets nor threads."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Disk:
             if fd in self._descriptors:
                 self.step(name)
                 if name in ("fsync", "fdatasync"):
-                    return None  # a real sync is not needed, because tests do not simulate power cuts
+                    return None  # tests do not simulate power cuts, so a real sync is not needed
             return real(fd, *rest)
 
         monkeypatch.setattr(os, name, call)

@@ -17,7 +17,7 @@ SKIPPED = frozenset(
 
 
 def held(engine: Engine) -> dict[str, frozenset[str]]:
-    """Returns the keys of every container in the engine's state, by the container's path."""
+    """For each container in the engine's state, returns its path and its keys."""
     found: dict[str, frozenset[str]] = {}
     seen: set[int] = set()
 

@@ -1,4 +1,4 @@
-"""Writes content that an attacker can put into a data directory: odd metadata records in valid batches."""
+"""Writes odd metadata records in valid batches into a data directory, as an attacker can do."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class InProcess(TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDeeds):
 
 
 class Clock:
-    """The broker's clock. It starts at the machine's time, because the batches of tests have the machine's time, too."""
+    """The broker's clock. It starts at the machine's time, because batches in tests have the machine's time, too."""
 
     def __init__(self, broker: InProcess) -> None:
         self._broker, self._now = broker, time.time_ns() // 1_000_000
@@ -99,7 +99,7 @@ class Link(Connection):
         self._closed = False
 
     def send_bytes(self, raw: bytes) -> None:
-        """Let the broker handle the request, now or after the response to the previous request."""
+        """Let the broker handle the request: now, or after its response to the previous request."""
         if self._closed:
             raise ConnectionClosed("the broker closed the connection")
         self._waiting.append(raw[SIZE_BYTES:])

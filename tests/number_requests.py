@@ -43,7 +43,9 @@ LEFT_OUT = frozenset({"throttle_time_ms", "total_bytes", "usable_bytes"})
 BLANK = re.compile("host|port|cluster_id|log_dir|token_id|hmac|client_instance_id|.*timestamp.*|.*(append|start)_time_ms")
 """Fields whose values differ from cluster to cluster."""
 NOTHING = (None, -1, 0, "", b"")
-"""In a refusal, each `BLANK` field has one of these values, and all clusters send the same value."""
+"""If a broker refuses a request, each `BLANK` field of the response has one of these values. All clusters then send the same
+value.
+"""
 KNOWN = ("producer_id", "session_id", "subscription_id")
 """Ids that a broker generates. A response shows "another" for an id that the broker has not returned to this world before."""
 RANDOM = re.compile(r"[\w-]*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[\w-]{22}(?![\w-])")
@@ -143,7 +145,7 @@ class World:
         return name, (made.producer_id, made.producer_epoch)
 
     def transaction(self, group: str = "") -> tuple[str, of.Producer]:
-        """Begins a transaction with a partition of `TXNS` and, if `group` is given, with this group's offsets."""
+        """Begins a transaction, and adds a partition of `TXNS` and, if `group` is given, this group's offsets to it."""
         name, producer = self.producer()
         assert name is not None
         self.accepted(of.add_partitions(name, producer, TXNS), 3)
@@ -638,7 +640,7 @@ def values(slot: Slot) -> list[float]:
 
 
 def versions(api: str, of_release: str) -> list[int]:
-    """Returns the highest version of the API in this release, and the version before it."""
+    """Returns the two highest versions of the API in this release, or the only version."""
     oldest, newest = spoken(KEYS[api])
     announced = release(of_release).announced.get(KEYS[api], (oldest, newest))
     newest = min(newest, announced[1])
@@ -667,7 +669,7 @@ def _fit(struct: Struct, world: World, version: int) -> None:
 
 
 def recorded(of_release: str) -> dict[tuple[Any, ...], Any]:
-    """Returns Kafka's recorded responses. The key has all other fields of the `Step`."""
+    """Returns Kafka's recorded responses. A key has the fields of a `Step` except its response."""
     steps = json.loads(lzma.decompress(_file(of_release).read_bytes()))
     return {tuple(step[:-1]): step[-1] for step in steps}
 

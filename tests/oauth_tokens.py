@@ -1,8 +1,8 @@
 """Sends the same OAUTHBEARER logins to a real Kafka (scripts/record-oauth) and to wirebroker.
 
 `BROKERS` has the settings of several brokers. `attempts` yields the messages to one broker. An attempt is one SASL dialogue
-with a list of tokens. Times in tokens are relative to the broker's clock. Responses are returned as plain data, with lifetimes
-rounded up to 10 s.
+with a list of tokens. The times in tokens are relative to the broker's clock. Responses are returned as plain data, with
+lifetimes rounded up to 10 s.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def key_set() -> str:
 
 
 def part(value: Any) -> str:
-    """Encodes a part of a token: bytes, text or JSON as Base64."""
+    """Encodes a part of a token (bytes, text or JSON) as Base64."""
     raw = value if isinstance(value, bytes) else value.encode() if isinstance(value, str) else json.dumps(value).encode()
     return urlsafe_b64encode(raw).decode().rstrip("=")
 

@@ -26,7 +26,7 @@ def plain(api: str, **fields: Any) -> Any:
 
 
 def named(names: Iterable[str], key: str = "name", **fields: Any) -> list[Plain]:
-    """Makes plain data: an element for each name. The other fields are the same in all elements."""
+    """Makes plain data: a list with one element for each name. The other fields are the same in all elements."""
     return [{key: name, **fields} for name in names]
 
 

@@ -1,9 +1,9 @@
-"""Decides which tests and duties a push leaves out. No other code decides this.
+"""This module alone decides which tests and duties a push leaves out.
 
-With `--share push` (`scripts/test` without arguments, and `.ci/run`) pytest runs a tenth of each kind of tests below, and of
-the tests that are marked as slow. The commit is the seed, so each push runs another tenth. If the code that a kind tests has
-changed, pytest runs the whole kind. If a test file has changed, pytest runs all its tests. `scripts/test --all` and `.ci/run
---nightly` leave nothing out.
+With `--share push` (`scripts/test` without arguments, and `.ci/run`) pytest runs a tenth of the tests of each kind below, and a
+tenth of the tests that are marked as slow. The commit is the seed, so each push runs another tenth. If the code that a kind
+tests has changed, pytest runs the whole kind. If a test file has changed, pytest runs all its tests. `scripts/test --all` and
+`.ci/run --nightly` leave nothing out.
 
     python tests/sampling.py DUTY    exits with 0 if .ci/run has this duty on this push; else prints a sentence, exits with 1
 
@@ -29,8 +29,8 @@ ONE_OF = 10
 
 
 class Kind(NamedTuple):
-    """A kind of which there are many tests. `tests` is a regular expression for their node ids, and `code` is one for the paths
-    of the code that they test."""
+    """A kind of which there are many tests. `tests` is a regular expression for their node ids, and `code` is a regular
+    expression for the paths of the code that they test."""
 
     tests: str
     code: str
@@ -81,8 +81,8 @@ KINDS = {
 
 
 class Duty(NamedTuple):
-    """Work of `.ci/run` other than the tests. A push does this work if it changes a path that matches `code`. If no path
-    matches, one push in `turns` does the work anyway."""
+    """Work of `.ci/run` other than the tests. A push does this work if it changes a path that matches `code`. If no changed
+    path matches, one of `turns` pushes does the work anyway."""
 
     turns: int
     code: str

@@ -31,7 +31,9 @@ class Log(NamedTuple):
 TopicId = Callable[[Any], bytes | None]
 """Returns a topic's id for the name or id in a request, or None for an unknown topic."""
 AS_SENT = ("producer_id", "producer_epoch", "base_sequence", "last_offset_delta")
-"""Header fields that a broker stores unchanged. If a retry gets the offset of the first copy, these fields are the same."""
+"""Header fields that a broker stores unchanged. If the response to a retry has the offset of the first copy, both copies have
+the same values in these fields.
+"""
 
 
 class Acknowledged:
@@ -83,7 +85,7 @@ class Acknowledged:
 
 
 def read_log(name: str, start: int, end: int, raw: Iterable[Buffer], *, compacted: bool, cleaned_to: int = 0) -> Log:
-    """Returns the log that these batches form. Raises Finding if offsets are missing in a topic that is not compacted."""
+    """Returns a `Log` with these batches. Raises Finding if offsets are missing in a topic that is not compacted."""
     batches, expected = dict[int, Batch](), -1
     for each in raw:
         header = read_header(each)

@@ -93,7 +93,7 @@ def _body(random: Random, batch: bytes) -> bytes:
 
 
 def _records(random: Random, batch: bytes) -> bytes:
-    """Replaces the records by records whose offsets, times and order contradict the header."""
+    """Replaces the records by other records, whose offsets, times and order contradict the header."""
     deltas = random.choice(((0, 0), (1, 0), (5, 6), (0, 2**31 - 1), (-1, 0), (2**31 - 2, 2**31 - 1)))
     times = random.choice((0, -1, 2**62, -(2**62), 2**63 - 1))
     records = [Record(delta, times, b"key", b"value") for delta in deltas]
@@ -106,7 +106,7 @@ def _records(random: Random, batch: bytes) -> bytes:
 
 
 def _compression(random: Random, batch: bytes) -> bytes:
-    """Names another compression in the attributes, or damages the compressed data."""
+    """Sets another compression in the attributes, or damages the compressed data."""
     header, body = read_header(batch), bytearray(batch[HEADER_SIZE:])
     if random.random() < 0.5 and body:
         body[random.randrange(len(body))] ^= 1 << random.randrange(8)

@@ -126,7 +126,7 @@ def play_served(chosen: Iterator[int], tell: Told, show: Show, apis: tuple[str, 
 
 
 CASES: dict[str, type[RelayCase | HostileCase]] = {"relay": RelayCase, "hostile": HostileCase}
-"""The kinds of cases by their names in `scripts/fuzz`: traffic through a proxy, and data directories made by an attacker."""
+"""Two kinds of cases by their names in `scripts/fuzz`: traffic through a proxy, and data directories made by an attacker."""
 
 
 def play_here(what: str, chosen: Iterator[int], tell: Told, show: Show) -> Report:
@@ -162,7 +162,7 @@ def read(chosen: Iterator[int], tell: Told, show: Show, examples: int = 200) -> 
 def _reader_finding(name: str, seed: int, examples: int) -> Finding | None:
     try:
         readers.run(name, seed, examples)
-    except Flaky as flaky:  # for example, the example was slow only once
+    except Flaky as flaky:  # perhaps the example was slow only once
         return Finding(f"{name}: this example does not fail each time (flaky)", str(flaky)[:500])
     except AssertionError as unfit:
         notes = "\n".join(getattr(unfit, "__notes__", ()))

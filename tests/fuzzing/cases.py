@@ -19,7 +19,9 @@ from wirebroker.apis import SERVED
 OFTEN = ("Produce", "Produce", "Produce", "Fetch", "InitProducerId", "JoinGroup", "SyncGroup", "OffsetCommit",
          "TxnOffsetCommit",
          "AddPartitionsToTxn", "EndTxn", "ConsumerGroupHeartbeat", "CreateTopics", "Heartbeat")  # fmt: skip
-"""APIs that are chosen often, because they change the broker's state. An API that is listed twice is chosen twice as often."""
+"""APIs that are chosen often, because they change the broker's state. If an API is listed twice, it is chosen twice as
+often.
+"""
 LASTING = ("Metadata", "ListGroups", "DescribeGroups", "ListTransactions", "DescribeTransactions", "DescribeCluster",
            "DescribeLogDirs", "DescribeProducers", "ConsumerGroupDescribe", "DescribeConfigs", "OffsetFetch", "DescribeQuorum",
            "DescribeTopicPartitions", "ListOffsets", "Fetch", "FindCoordinator", "ListPartitionReassignments")  # fmt: skip
@@ -149,7 +151,9 @@ class Case:
                     producer.sequences[where] = (producer.sequences.get(where, 0) + count) % 2**31
 
     def _good_client(self) -> None:
-        """As a good client, requests everything that the other clients may have damaged. Each request must get a response."""
+        """Plays the good client: requests everything that the other clients may have damaged. Each request must get a
+        response.
+        """
         for number in range(self.world.setting.brokers):
             self._do(Step("start broker", number))
         for name in LASTING:
@@ -183,7 +187,7 @@ def replay(script: Script, in_the_end: bool = True) -> Finding | None:
 
 
 def still_fails(setting: Setting, kind: str) -> Callable[[Sequence[Step]], bool]:
-    """Returns a function that returns true if steps lead to a finding of this kind."""
+    """Returns a function that tells whether steps lead to a finding of this kind."""
 
     def fails(steps: Sequence[Step]) -> bool:
         found = replay(Script(setting, tuple(steps)))

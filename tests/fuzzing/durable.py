@@ -1,4 +1,4 @@
-"""Reads over the wire the parts of a broker's state that must survive kill −9 and a restart."""
+"""Requests the parts of a broker's state that must survive kill −9 and a restart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ TOPIC, DYNAMIC_TOPIC = 2, 1
 
 
 def durable(ask: Ask, groups: list[str]) -> dict[str, Any]:
-    """Returns each topic's id, partitions and settings, the committed offsets, and the transactions, all by name."""
+    """Returns the topics, their settings, the committed offsets and the transactions. Each key is a text with the name of the
+    thing.
+    """
     known: dict[str, Any] = {}
     for topic in ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12).topics:
         known[f"topic {topic.name}"] = (topic.topic_id, len(topic.partitions))

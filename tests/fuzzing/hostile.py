@@ -38,7 +38,7 @@ from wire.random_messages import Maker, versions_of
 
 HANGS_AFTER = 20.0
 LONGEST_SENTENCE = 2000
-"""The longest message that may refuse a directory, in characters, without the directory's path."""
+"""The largest length of a message that refuses a directory, in characters. The directory's path does not count."""
 NAMES = (
     "../../pwned", "../up", "/tmp/wirebroker-pwned", "a/b", "a\\b", "a\0b", ".", "..", "", "x" * 250, "y" * 10_000,
     "\x1b[31mred", "orders", "new", "größe", "\u202egpj.exe", "nul.x", "CON", "a\nb", "__cluster_metadata",

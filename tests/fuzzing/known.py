@@ -44,7 +44,7 @@ class Producer:
 
 
 class Known:
-    """Remembered values by kind. The same seed and responses give the same choices."""
+    """Remembered values by kind. If the seed and the responses are the same, the choices are the same."""
 
     def __init__(self, random: Random, topics: tuple[str, ...]) -> None:
         self.random = random

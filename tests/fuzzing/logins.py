@@ -72,7 +72,9 @@ def _token(header: Any, claims: Any, end: str) -> str:
 
 
 def log_in(made: tuple[Any, ...]) -> None:
-    """Passes the made values to the code that reads such values. Raises ValueError for an invalid key set or login module."""
+    """Passes the generated values to the code that reads such values. Raises ValueError for an invalid key set or login
+    module.
+    """
     if made[0] == "token":
         _, header, claims, keys, end = made
         _check(_token(header, claims, end), json.dumps({"keys": [*keys, OCTETS]}))

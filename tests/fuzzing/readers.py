@@ -1,4 +1,4 @@
-"""Code that reads files or command-line values must accept any content or refuse it with a message, within a second."""
+"""Code that reads files or command-line values must, within a second, accept any content or refuse it with a message."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def toml(value: Any) -> str:
 
 
 def tables(words: tuple[str, ...]) -> st.SearchStrategy[str]:
-    """Makes the lines of a TOML table whose keys are mostly these words."""
+    """Makes the lines of a TOML table. Most keys are from these words."""
     pairs = st.dictionaries(st.sampled_from(words) | st.text(min_size=1, max_size=5), VALUES, max_size=5)
     return pairs.map(lambda table: "".join(f"{json.dumps(key)} = {toml(value)}\n" for key, value in table.items()))
 
 
 def spoilt(examples: tuple[str, ...]) -> st.SearchStrategy[str]:
-    """Makes texts from an example by replacing a part of it with another text."""
+    """Makes texts by replacing a part of an example with another text."""
 
     def spoil(text: str, at: float, size: int, piece: str) -> str:
         start = int(at * len(text))

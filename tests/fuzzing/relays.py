@@ -1,8 +1,9 @@
-"""The proxy forwards random requests and responses of every API, some of them damaged, between simulated clients and brokers.
+"""The proxy is between simulated clients and brokers. It forwards random requests and responses of every API, some of them
+damaged.
 
 The proxy must not raise an exception. The broker gets the client's bytes, unchanged and in order. The client gets the broker's
 responses in order. The proxy changes only responses with addresses: it replaces the addresses of brokers by its own. If a
-connection is closed, there must be a reason. While faults are loaded, only the order and the reasons are checked.
+connection is closed, there must be a reason. While faults are loaded, the test checks only the order and the reasons.
 """
 
 from __future__ import annotations

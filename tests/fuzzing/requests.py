@@ -73,7 +73,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 FITTING = 0.8
 """The probability that the fields of a request are consistent before some of them are changed."""
 LONGEST_REPEAT = 3000
-"""A mutation repeats an element of a list at most this many times."""
+"""The largest number of times that a mutation repeats an element of a list."""
 MOST_SLOTS = 100_000
 """The largest number of fields in a request after mutations. (Without a limit, repeated elements that contain repeated elements
 would make too many.)
@@ -98,7 +98,7 @@ class Slot(NamedTuple):
 
 
 class Author:
-    """Makes requests. Its choices depend only on the seed and on the values known from responses."""
+    """Makes requests. Its choices depend only on the seed and on the values that responses had."""
 
     def __init__(self, random: Random, known: Known, now: Callable[[], int]) -> None:
         self.random = random
@@ -244,7 +244,7 @@ class Author:
         )  # fmt: skip
 
     def _number(self, topic: Any) -> None:
-        """Numbers each batch in the request with the producer's next sequences, in nine of ten cases."""
+        """In nine of ten cases, gives each batch in the request the producer's next sequences."""
         producer = self._producer
         for partition in topic.partition_data:
             if producer is not None and partition.records and self.random.random() < 0.9:

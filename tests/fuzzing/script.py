@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 
 class Step(NamedTuple):
-    """A step. `open`, `send` and `close` have the number of a connection, `wait` has milliseconds, and `restart` has a mode.
+    """A step. The steps `open`, `send` and `close` have the number of a connection, `wait` has milliseconds, and `restart` has
+    a mode.
 
     In a cluster, `kill broker` and `start broker` use `connection` as the number of the broker.
 
@@ -78,7 +79,7 @@ Fails = Callable[[Sequence[Step]], bool]
 
 
 def minimise(steps: Sequence[Step], fails: Fails, in_time: Callable[[], bool]) -> list[Step]:
-    """Removes steps as long as the rest still fails and there is time (delta debugging). Returns the rest."""
+    """Removes steps while there is time, and while the remaining steps still fail (delta debugging). Returns the rest."""
     kept, size = list(steps), max(len(steps) // 2, 1)
     while in_time():
         smaller = False

@@ -45,7 +45,9 @@ from wirebroker.client.wire import WireClient
 TOO_LONG = 0.1
 """The longest time, in seconds, that the good connection may wait for a response."""
 SHARE = 0.6
-"""A wait counts only if the server has used the CPU for this share of the wait. (On a busy machine everything waits.)"""
+"""A wait counts only if the server has used the CPU for at least this share of the wait. (On a busy machine everything
+waits.)
+"""
 MOST_GROWTH = 400 << 20
 """The server's memory may grow by at most this many bytes in a case. A case sends a few MB."""
 RESPONSE_WITHIN = 5.0

@@ -44,7 +44,7 @@ SLICE = 0.25
 SLOW = 5.0
 """The longest CPU time, in seconds, for a request that is not handled in slices."""
 SLICES, ALL_SLICES = 2, 1_000_000
-"""The number of slices that run between two steps, and a number large enough to run all slices."""
+"""The number of slices that run between two steps, and a number so large that all slices run."""
 HANG = 20.0
 """Seconds of CPU time after which a request is interrupted."""
 MOST_MEMORY = 512 << 20
@@ -54,15 +54,15 @@ LARGEST_RESPONSE = 130 << 20
 TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "orders": (3, {}), "ledger": (1, {"cleanup.policy": "compact"}), "stamps": (1, {"message.timestamp.type": "LogAppendTime"}),
 }  # fmt: skip
-"""The topics that exist at the beginning of a case, with their number of partitions and their settings."""
+"""The topics that exist at the beginning of a case. Each has a number of partitions, and settings."""
 WAITS = (1000, 60_000, 700_000)
 """The waits, in ms, for missing responses at the end of a case."""
 JOIN_GROUP = KEYS["JoinGroup"]
 ASKING = 98
 """The number of the connection that compares the state before and after a restart."""
 LONGEST_WAIT = 2**31
-"""The longest wait, in ms, that a request can ask for. Many timers fire when the clock moves so far. So the clock moves so far
-only if a response is still missing at the end of a case.
+"""The longest wait, in ms, that a request can ask for. A move of the clock by this time makes many timers fire. So the clock
+moves so far only if a response is still missing at the end of a case.
 """
 
 
@@ -90,7 +90,7 @@ class Asked:
     request: Message | None
     answered: bool = True
     member: tuple[str, str] | None = None
-    """The group and the member id of a JoinGroup."""
+    """The group and the member id in a JoinGroup."""
 
     def __str__(self) -> str:
         return f"{api_name(self.key)} v{self.version}"
@@ -437,7 +437,7 @@ def _no_rules() -> list[faults.Rule]:
 
 
 def _rules_that_fire() -> list[faults.Rule]:
-    """Fault rules that fire. With them, each request still gets exactly one response."""
+    """Fault rules that fire. Even with these faults, each request gets exactly one response."""
     return [
         faults.error(-1, every=9),
         faults.error(7, every=14, after=True, api="Fetch"),

@@ -10,7 +10,7 @@ judging       plays a history on the model, and names the first response that th
 anomalies     Adya's and Elle's anomalies in the values that clients have sent and read
 observing     reads these values from a history
 
-The model follows Kafka's documents and sources. It imports nothing of the broker's core, so it is a second opinion. If the
-model does not know something, for example whether a marker is written already, it keeps every possible state. Each response
-then removes the states that do not allow it.
+The model follows Kafka's documents and sources. It imports nothing of the broker's core, so it does not share the core's
+defects. If the model does not know something, for example whether a marker is written already, it keeps every possible state.
+Each response then removes the states that do not allow it.
 """

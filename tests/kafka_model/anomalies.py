@@ -1,4 +1,4 @@
-"""Anomalies in the values that clients have sent and read. The names that begin with G are Adya's, which Elle also uses. The
+"""Anomalies in the values that clients have sent and read. Adya defined the names that begin with G, which Elle also uses. The
 audit uses the other names.
 
     duplicate         a value is read at two offsets, or on two partitions
@@ -65,7 +65,9 @@ class Anomaly(NamedTuple):
 
 
 class Observed:
-    """The values that clients have sent and read, by value and by place."""
+    """The values that clients have sent and read. `places` has the places of each value, and `values` has the values at each
+    place.
+    """
 
     def __init__(self, sends: Iterable[Send], transactions: Iterable[Transaction], polls: Iterable[Poll]) -> None:
         self.sends = {each.value: each for each in sends}
@@ -173,8 +175,8 @@ def _write_cycles(seen: Observed) -> Iterator[Anomaly]:
 
 
 def _orders(seen: Observed, one: Transaction, other: Transaction) -> Iterator[bool]:
-    """For each pair of values on one partition, yields whether the first transaction's value is before the second transaction's
-    value."""
+    """For each partition, compares each value of the first transaction with each value of the second. Yields whether the first
+    transaction's value is before the second's."""
     places = [
         [(send.where, offset) for send in seen.parts[each.name] if (offset := seen.offset_of(send)) is not None]
         for each in (one, other)

@@ -1,8 +1,8 @@
 """A classic group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (GroupMetadataManager, ClassicGroup).
 
-A group is Empty, or it prepares a rebalance until each member has sent JoinGroup, or it completes the rebalance until the
-leader has sent the assignment with SyncGroup, or it is Stable. If time alone may have changed a group, for example because a
-session may be over, the model does not judge the group any more.
+A group is in one of four states. It is Empty; it prepares a rebalance until each member has sent JoinGroup; it completes the
+rebalance until the leader has sent the assignment with SyncGroup; or it is Stable. If a group may have changed only because
+time has passed (for example, a session may be over), the model does not judge the group any more.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RULED = frozenset(
 
 
 class Wrong(Exception):
-    """Raised for a response that the rules do not allow. Has the exchange, and the responses that the rules allow."""
+    """Raised for a response that the rules do not allow. It has the exchange and the allowed responses."""
 
     def __init__(self, exchange: Exchange, allowed: str) -> None:
         super().__init__(allowed)
@@ -45,7 +45,7 @@ class Member:
 
     @property
     def is_nameless(self) -> bool:
-        """Tells whether the member's client left before the response with the member's id. Then nobody but the coordinator
+        """Tells whether the member's client left before it got the response with its member id. Then nobody but the coordinator
         knows the id."""
         return self.joins is not None and self.joins.response is None and not self.joins.request.get("member_id")
 
@@ -87,7 +87,7 @@ class Group:
     # Rebalancing
 
     def _enter(self, state: str) -> str:
-        """Enters a state, and returns the state before."""
+        """Enters a state, and returns the previous state."""
         before, self.state, self.since = self.state, state, self.now
         return before
 
@@ -109,7 +109,9 @@ class Group:
             self.complete()
 
     def complete(self) -> None:
-        """Gives the members that have joined the next generation. The other members leave, unless they are static."""
+        """Begins the next generation with the members that have sent JoinGroup. The other members leave, unless they are
+        static.
+        """
         gone = [each for each in self.members.values() if each.joins is None and each.instance is None]
         for each in gone:
             self.dismiss(each)
@@ -138,7 +140,7 @@ class Group:
                 self.check_joined(each, answered)
 
     def check_joined(self, member: Member, exchange: Exchange) -> None:
-        """Checks the JoinGroup response that tells the member its generation."""
+        """Checks the response to JoinGroup, which has the generation for the member."""
         response = exchange.response
         if response is None:
             return
@@ -183,8 +185,8 @@ class Group:
             yield from (exchange for exchange in (each.joins, each.syncs) if exchange is not None)
 
     def may_have_changed(self, now: int) -> bool:
-        """Returns whether a session or a phase of a rebalance may be over, or the group may have been deleted. The timer of a
-        phase of 0 ms can fire before or after a request that arrives at the same time."""
+        """Returns whether a session or a phase of a rebalance may be over, or whether the group may have been deleted. The
+        timer of a phase of 0 ms can fire before or after a request that arrives at the same time."""
         if self.state == EMPTY and (self.generation or self.pending) and self.now // self.checks_ms != now // self.checks_ms:
             return True  # a group whose members have not joined yet is Empty, too
         phase = max((each.rebalance_ms for each in self.members.values()), default=0)

@@ -20,7 +20,7 @@ class Batch(NamedTuple):
     count: int
     transactional: bool = False
     sound: bool = True
-    """False if the history shows a reason to refuse the records themselves."""
+    """False if the history shows that the records themselves are a reason to refuse the batch."""
     values: tuple[str, ...] = ()
 
     @property
@@ -66,7 +66,7 @@ class Init(NamedTuple):
 
 
 class Add(NamedTuple):
-    """AddPartitionsToTxn of one transactional id, or AddOffsetsToTxn."""
+    """AddPartitionsToTxn for one transactional id, or AddOffsetsToTxn."""
 
     transactional_id: str
     producer_id: Id
@@ -126,7 +126,7 @@ class DescribeProducer(NamedTuple):
 
 
 class Forget(NamedTuple):
-    """A topic was deleted, or only records of the topic (`only_records`)."""
+    """A topic was deleted, or (`only_records`) only records of the topic were deleted."""
 
     topic: str
     only_records: bool = False

@@ -54,7 +54,9 @@ class Refuted(NamedTuple):
 
 
 class Model:
-    """A cluster as the rules see it. `prompt` tells whether markers are written before the next request is handled."""
+    """A cluster as the rules see it. `prompt` tells whether the markers of a transaction are written before the next request is
+    handled.
+    """
 
     def __init__(self, *, prompt: bool = False, expiration_ms: int = DAY, id_expiration_ms: int = 7 * DAY) -> None:
         self.prompt, self.expiration_ms, self.id_expiration_ms = prompt, expiration_ms, id_expiration_ms
@@ -66,7 +68,9 @@ class Model:
         self.ids_used: dict[str, int] = {}
         self.given: set[Id] = set()
         self.unknown_ids = self.lacks_replicas = False
-        """Whether transactional ids may exist that the history has not shown; whether brokers may be down."""
+        """The first tells whether unknown transactional ids may exist, which the history has not shown. The second tells
+        whether brokers may be down.
+        """
         self.now = 0
         self.refuted: list[tuple[str, Outcome, list[Outcome]]] = []
 
@@ -195,8 +199,8 @@ class Model:
         self._refute(f"{part.where} {batch}", seen, allowed)
 
     def _seen(self, part: Part) -> Outcome:
-        """Returns the outcome in the response. An offset before the log's end is the offset of a batch that was stored before,
-        so the batch is a retry."""
+        """Returns the outcome in the response. If the offset is before the log's end, the batch was stored before, so it is a
+        retry."""
         if part.code:
             return refused(part.code)
         return Outcome(STORED if part.offset >= self.ends[part.where] else REPEATED, part.offset)
@@ -278,7 +282,7 @@ class Model:
         return known
 
     def _time_out(self) -> None:
-        """Lets the coordinator abort transactions some time after their timeouts."""
+        """Lets the coordinator abort each transaction some time after the transaction's timeout."""
         for known in self.ids.values():
             for state in known.states:
                 if state is not None and state.state == ONGOING and self.now - state.since >= state.timeout_ms:
@@ -287,7 +291,9 @@ class Model:
                         self._marked(fenced, known, perhaps=True)
 
     def _marked(self, ending: Transaction, known: Possible[State], *, perhaps: bool = False) -> None:
-        """Applies a transaction's markers. Unless it is certain that these are written, keeps the states before them, too."""
+        """Applies a transaction's markers. Also keeps the states without the markers, unless the markers are certainly
+        written.
+        """
         known.add(ending.completed())
         prompt = self.prompt and not perhaps
         if prompt:
@@ -446,7 +452,7 @@ def _verified(state: State, batch: Batch, where: Where) -> tuple[int, ...]:
 
 
 def _told(code: int, version: int) -> int:
-    """Returns the code that the client gets if the coordinator has answered a partition with `code`."""
+    """Returns the code that the client gets if the coordinator's response to the partition has `code`."""
     if code == FENCED:
         return OLD_EPOCH
     if code == CONCURRENT and version < 12:

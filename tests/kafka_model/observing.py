@@ -13,7 +13,7 @@ from kafka_model.reading import code_of, events_of
 from kafkawire.batches import iter_batches, iter_records, read_header
 
 AGAIN = frozenset({3, 5, 6, 7, 13, 14, 15, 16, 19, 20, 41, 45, 51, 56, 100})
-"""After these errors a producer sends the value again, so another request may store it."""
+"""After these errors a producer sends the value again, so a later request may store the value."""
 
 
 class _Begun(NamedTuple):
@@ -54,8 +54,8 @@ class Clients:
                     self._superseded(event.transactional_id)
 
     def _in_this_life(self, where: Where) -> Where:
-        """Returns the partition, with another name after each deletion of its topic: a topic that is created again has new
-        offsets and records."""
+        """Returns the partition. It gets another name after each deletion of its topic, because a topic that is created again
+        has new offsets and records."""
         topic, number = where
         return (f"{topic} after deletion {times}", number) if (times := self._deleted[topic]) else where
 
@@ -72,7 +72,7 @@ class Clients:
         known = None if part.code is None or part.code in AGAIN else not part.code
         key = (self._in_this_life(part.where), batch.producer_id, batch.epoch, batch.sequence)
         if batch.checked and known is not False and self._sequences.setdefault(key, batch.values) != batch.values:
-            return  # if other records have the same sequence, the broker takes them for a retry
+            return  # the broker takes other records with the same sequence for a retry
         for number, value in enumerate(batch.values):
             before = self.sends.get(value)
             if before is not None and (before.acknowledged or not known):

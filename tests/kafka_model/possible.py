@@ -10,7 +10,7 @@ S = TypeVar("S", bound=Hashable)
 STORED, REPEATED, REFUSED = "stored", "recognised as a retry", "refused"
 DONE = "done"
 MOST = 64
-"""No more states than this are kept. If more states were possible, the model would allow nearly every response."""
+"""At most this many states are kept. If more states were possible, the model would allow nearly every response."""
 
 
 class Outcome(NamedTuple):
@@ -52,8 +52,8 @@ class Possible(Generic[S]):
         return bool(kept)
 
     def see(self, step: Step[S], seen: Outcome) -> list[Outcome]:
-        """Moves on to the states in which the step ends with the seen outcome. If there is no such state, returns the outcomes
-        with which the step can end."""
+        """Does the step in each state, and keeps the resulting states whose outcome is the seen outcome. If there are none,
+        returns the possible outcomes of the step."""
         ways = [way for state in self.states for way in step(state)]
         allowed = [after for outcome, after in ways if outcome.allows(seen)]
         if not allowed:

@@ -29,8 +29,8 @@ class Kept(NamedTuple):
 
 
 class Verification(NamedTuple):
-    """Until the first batch of a transaction is stored, the partition remembers the lowest sequence among the transaction's
-    batches that have arrived."""
+    """A partition's state until the first batch of a transaction is stored. `lowest` is the lowest sequence of the
+    transaction's batches that have arrived."""
 
     lowest: int
     epoch: int

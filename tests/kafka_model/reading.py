@@ -26,7 +26,7 @@ from kafkawire.batches import crc_of, iter_batches, iter_records, read_header
 from kafkawire.errors import ProtocolError
 
 SOUND = frozenset({"pid", "epoch", "seq", "n", "tag", "txn", "codec", "key"})
-"""The fields of a symbolic batch that do not damage the batch."""
+"""Fields of a symbolic batch. A batch that has only these fields is sound."""
 
 
 def events_of(exchange: Exchange) -> Iterator[Event]:
@@ -99,7 +99,7 @@ def _produce(exchange: Exchange, request: Json, response: Json | None) -> Iterat
             if batches is not None:
                 offset = -1 if answer is None else answer.get("base_offset", 0)
                 parts.append(Part(where, batches, code_of(answer), offset))
-    if len({part.where for part in parts}) == times:  # a Produce that names a partition twice has other rules
+    if len({part.where for part in parts}) == times:  # other rules apply to a Produce that names a partition twice
         yield Produce(request.get("transactional_id"), exchange.version, request.get("acks", 0), tuple(parts))
 
 

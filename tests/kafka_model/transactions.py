@@ -176,5 +176,5 @@ def _ended(state: Transaction, asked: End, bumps: bool, again: bool) -> tuple[Ou
 def _prepared(state: Transaction, asked: End, bumps: bool) -> tuple[Outcome, State]:
     after = state.prepared(asked.commit, bumps)
     if bumps and state.epoch >= EXHAUSTED:
-        return Outcome(DONE), after  # the response has a new id, or the epoch that no batch may have
+        return Outcome(DONE), after  # the response has a new id, or the epoch which no batch may have
     return Outcome(DONE, (after.producer_id, after.epoch) if bumps else None), after

@@ -24,7 +24,7 @@ class Asking:
         self._random = random.Random(f"{head.subject} {head.seed}")
 
     def fence(self, _: Ask) -> Ask | None:
-        """Returns None: no request of this subject needs a fence (see `playing.Subject`)."""
+        """Returns None, because no request of this subject needs a fence (see `playing.Subject`)."""
         return None
 
     def sent(self, ask: Ask) -> None:

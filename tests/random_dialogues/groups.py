@@ -28,7 +28,7 @@ class Groups(Asking):
         self._instances: dict[str, str | None] = {}
         self._generations: dict[str, int] = defaultdict(int)
         self._invited: list[tuple[str, str]] = []
-        """For each group: the member id that a client got and must send when it joins again."""
+        """For each group: the member id that a client got. The client must send this id when it joins again."""
         self._joining: dict[int, tuple[str, str | None]] = {}
         self._connection = 0
         self._group, self._member, self._generation = "", "", 0
@@ -72,7 +72,7 @@ class Groups(Asking):
         self._generation = self._random.choices([generation, generation - 1, generation + 1, -1], [14, 1, 1, 1])[0]
 
     def _version(self, oldest: int, newest: int, mostly: int = 0) -> int:
-        """Returns a random version. With a probability of two thirds or more, the version is at least `mostly`."""
+        """Returns a random version. In at least two thirds of the cases, the version is `mostly` or higher."""
         return max(self._random.randint(oldest, newest), mostly if self._chance(0.65) else 0)
 
     def _request(self, api: str, version: int, body: Json) -> Ask:

@@ -1,4 +1,4 @@
-"""Random dialogues of clients that log in by SASL, with the right password or a wrong one, and log in again (KIP-368)."""
+"""Random dialogues of clients that log in by SASL with the right or a wrong password, and that log in again (KIP-368)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Logins(Asking):
         return next(self._tokens)
 
     def learn(self, ask: Ask, responses: Responses) -> None:
-        """Remembers which step of the login comes next."""
+        """Remembers the next step of the login."""
         response: Json | None = responses.get(CONNECTION)
         if response is None or "error_code" in response:
             self._mechanism, self._tokens = "", None

@@ -23,7 +23,7 @@ ALTERED = ("logs", "transactions", "groups", "admin", "streams", "shares")
 """The subjects whose requests are altered."""
 BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 TEXTS = ["@t", "@u", "@nobody", "@g", "@a", "@1", "@é", "@a b", "@" + "x" * 237, "@" + "x" * 300]
-"""Texts that are names of the dialogue, so that dialogues do not affect each other."""
+"""Unusual texts. They are names that belong to the dialogue, so that dialogues do not affect each other."""
 IDS = ["@t", "@u", "@nobody", "@"]
 WAITS = ("max_wait_ms", "timeout_ms", "session_timeout_ms", "rebalance_timeout_ms")
 """Fields that keep their value, because another value would delay the response."""
@@ -34,9 +34,9 @@ NEVER_ANSWERED = frozenset(
         ("DescribeShareGroupOffsets", "partitions"), ("DescribeShareGroupOffsets", "topics"),
     }
 )  # fmt: skip
-"""Fields with values to which Kafka never responds, or responds only after half a minute."""
+"""Fields that can have values to which Kafka never responds, or responds only after half a minute."""
 READ_LATER = frozenset((("ShareFetch", "group_id"), ("ShareFetch", "topic_id"), ("ShareFetch", "partition_index")))
-"""Fields with which Kafka reads another share state in the background, so that the response would depend on the time."""
+"""Fields that would make Kafka read another share state in the background. The response would then depend on the time."""
 Place = tuple[Json, Field]
 """A struct of a request, and a field of this struct."""
 
@@ -75,7 +75,7 @@ class Odd:
 
 
 def _places(cls: Any, ask: Ask, body: Json | None = None) -> Iterator[Place]:
-    """Yields the fields of a request of this class that may have an unusual value, with the structs that have them."""
+    """Yields each field of a request of this class that may have an unusual value, together with the field's struct."""
     held = ask.body if body is None else body
     for field in cls.__wire__:
         where = (ask.api, field.name)

@@ -30,7 +30,7 @@ LATER = 1.5
 """If only one of two brokers has responded after this many seconds, this counts as a difference."""
 CONNECTIONS = 5
 TRIES = 500
-"""A subject makes at most this many requests until the release supports one of them."""
+"""A subject makes requests until the release supports one of them, but at most this many."""
 
 
 class Subject(Protocol):
@@ -43,7 +43,7 @@ class Subject(Protocol):
     """Seconds to wait after each request, until its change is in effect in every part of a Kafka broker."""
 
     def ask(self, free: list[int]) -> Ask:
-        """Returns the next request, which is sent on one of these connections."""
+        """Returns the next request, for one of these connections."""
 
     def learn(self, ask: Ask, responses: Responses) -> None:
         """Note the first broker's responses."""

@@ -1,4 +1,4 @@
-"""Random dialogues about client quotas: entities, values, and the quotas that a filter finds.
+"""Random dialogues about client quotas: their entities, their values, and filters that find quotas.
 
 A dialogue alters only entities with its own names, because other entities would affect other dialogues.
 """

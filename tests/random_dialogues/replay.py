@@ -42,7 +42,7 @@ CLOSED: Json = {"connection": "closed"}
 _ENDING = ("EndTxn", "InitProducerId")
 """After the response to one of these requests, a coordinator may still be writing markers."""
 _LISTED = {"ListTransactions": "transaction_states", "ListGroups": "groups"}
-"""APIs whose responses also list groups or transactions of other dialogues, each with the field that has the list."""
+"""APIs whose responses also list groups or transactions of other dialogues. The value is the field that has the list."""
 _TIMESTAMP_STEP = 5
 _GREETING_VERSION = 3
 
@@ -143,7 +143,7 @@ class Player:
         until(self._gives_producer_ids)
 
     def _ask(self, request: Message, version: int) -> Any:
-        """Sends a request of this version, or of the broker's newest version if the newest version is lower."""
+        """Sends a request in this version, or in the broker's newest version if that version is lower."""
         return self._admin.request(request, self.announced.lowered(api_name(request.__schema__.key), version))
 
     def _gives_producer_ids(self) -> bool:
@@ -215,7 +215,7 @@ class Player:
         return response
 
     def _pass(self, fence: Ask | None) -> None:
-        """Wait until the broker has handled the earlier requests: send a request on another connection, and wait for its
+        """Wait until the broker has handled the earlier requests: send another request on another connection, and wait for its
         response.
 
         Without a `fence`, sends two requests one after another, because an event loop can read simultaneous requests in any

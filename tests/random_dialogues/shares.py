@@ -99,8 +99,8 @@ class Shares(Asking):
         return str(self._pick({"@a": 6, "@b": 4, "@c": 1.5, "": 0.3, "@nope": 0.3}))
 
     def _other_group(self) -> str:
-        """Chooses a group whose share state no fetch is reading. Kafka reads the state in the background, so the result of a
-        simultaneous change would depend on the order.
+        """Chooses a group whose share state is not being read by a fetch. Kafka reads the state in the background, so the
+        result of a simultaneous change would depend on the order.
         """
         busy = {"@a": 2} if self._epochs.get(("@a", "m1"), 0) else {}
         return str(self._pick({"@c": 8, "": 0.3, "@nope": 0.5, **busy}))
@@ -143,7 +143,7 @@ class Shares(Asking):
         )
 
     def _other_api(self) -> Ask:
-        """Returns a request that is meant for another type of group, with the id of a share group."""
+        """Returns a request for another type of group, but with the id of a share group."""
         group, member = self._group() or "@a", self._random.choice(MEMBERS)
         offset = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
         commit = {"name": "@t", "partitions": [offset]}

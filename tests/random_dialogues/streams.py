@@ -151,7 +151,7 @@ class Streams(Asking):
         return Ask(0, "OffsetDelete", 0, {"group_id": self._group(), "topics": topics})
 
     def _other_api(self) -> Ask:
-        """Returns a request that is meant for another type of group, with the id of a streams group."""
+        """Returns a request for another type of group, but with the id of a streams group."""
         group, member = self._group() or "@a", self._random.choice(MEMBERS)
         describe = {"include_authorized_operations": False}
         asks: list[tuple[str, int, Json]] = [

@@ -75,7 +75,9 @@ class Symbols:
         return self._ids[text] if text.startswith(ID) else text
 
     def topic_id(self, text: str) -> bytes:
-        """Returns the id of a topic; for an unknown topic, an id that no topic has; for an empty name, zeros."""
+        """Returns the id of a topic. For an unknown topic, returns an id that no topic has; for an empty name, returns
+        zeros.
+        """
         return self._topic_ids.get(text[1:], bytes(15) + b"\5") if text != NAME else bytes(16)
 
     def date(self, request: int, now: int) -> None:
@@ -203,7 +205,7 @@ def _meant(item: Any, spec: Any, symbols: Symbols, now: int) -> Any:
 
 def _batch(told: Json, symbols: Symbols, now: int) -> bytes:
     """Makes a batch of `n` records (default 1), whose values are the tag and a number, or null. The field `altered` in `told`
-    says which errors the batch gets."""
+    says which errors are put into the batch."""
     producer = told.get("pid", _NOBODY)
     key = told.get("key")
     sound = build_batch(

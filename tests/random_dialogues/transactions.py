@@ -67,7 +67,9 @@ class Transactions(Asking):
     # What happens next
 
     def ask(self, free: list[int]) -> Ask:
-        """Returns the next request: one that follows from the last request, the last request again, or a random request."""
+        """Returns the next request: a request that follows from the last request, the same request again, or a random
+        request.
+        """
         ask, self._then = self._then, None
         if ask is None:
             last = self._last if self._chance(0.03) else None
@@ -96,8 +98,8 @@ class Transactions(Asking):
         return self._random.choices(list(weights), list(weights.values()))[0](producer)
 
     def _who(self, name: str) -> Producer | None:
-        """Chooses a producer: mostly the newest with the transactional id, sometimes a zombie, rarely a producer with another
-        id."""
+        """Chooses a producer: mostly the newest producer with the transactional id, sometimes a zombie, rarely a producer with
+        another id."""
         known = [p for p in self._producers if p.transactional_id == name]
         if not known:
             return None if not self._producers or self._chance(0.5) else self._random.choice(self._producers)
@@ -160,7 +162,7 @@ class Transactions(Asking):
         several = [producer]
         if self._chance(0.4):
             several += [p for p in self._producers if p.transactional_id not in (None, producer.transactional_id)][-1:]
-        transactions: dict[str, Json] = {}  # by id, because Kafka mixes up the partitions of an id that a request has twice
+        transactions: dict[str, Json] = {}  # by id, because Kafka mixes up the partitions if a request has the same id twice
         for each in several:
             named, pid, epoch = self._identity(each)
             transactions[named] = {
