@@ -118,7 +118,7 @@ def touched(code: str) -> bool:
 
 @cache
 def seed() -> str:
-    """Returns the seed, and sets it for the processes that this process starts."""
+    """Returns the seed, and passes it on to the processes that this process starts."""
     return os.environ.setdefault(SEED, "".join(_git("rev-parse", "--short", "HEAD") or ["none"]))
 
 

@@ -16,7 +16,7 @@ NOT_LEADER, TIMED_OUT, NO_COORDINATOR, NOT_COORDINATOR, TOO_FEW_REPLICAS = 6, 7,
 AGAIN = (STORAGE, TIMED_OUT, TOO_FEW_REPLICAS)
 """Errors after which a client repeats the request to the same broker."""
 GONE = (INVALID_EPOCH, INVALID_STATE, FENCED, ABORTABLE, 49)
-"""Errors after which a transactional producer's transaction is lost, so it starts a new transaction."""
+"""If a transactional producer gets one of these errors, its transaction is lost, and it starts a new transaction."""
 
 
 class ModelClient:
@@ -42,7 +42,9 @@ class ModelClient:
             self.connected()
 
     def look_elsewhere(self) -> None:
-        """Disconnects from a broker that is not the leader or coordinator, and looks for the right broker later."""
+        """Disconnects from a broker that is not the right one (the leader or the coordinator), and looks for the right broker
+        later.
+        """
         if self.link is not None:
             self.link.leave()
         self.broken()
@@ -104,7 +106,7 @@ class ModelProducer(ModelClient):
 
     @property
     def begun(self) -> bool:
-        """Tells whether the broker has acknowledged a batch of this producer. If so, the broker has a state of the producer."""
+        """Tells whether the broker has acknowledged a batch of this producer. The broker then has a state for the producer."""
         return self._unacknowledged > 0
 
     def connected(self) -> None:
@@ -193,7 +195,9 @@ class ModelTransactions(ModelClient):
         return self.left == 0 and not self._open
 
     def where(self) -> int | None:
-        """Returns the leader of the partition to which the producer writes next, or else the producer's coordinator."""
+        """If the producer is going to write to a partition, returns the partition's leader; otherwise, returns the producer's
+        coordinator.
+        """
         if self._open and self._work:
             return self.leader(self._work[0][0])
         cluster = self.world.engine.cluster
@@ -297,7 +301,7 @@ class ModelTransactions(ModelClient):
             self._begin()
 
     def _lost(self, said: str) -> None:
-        """Ends a transaction, because another producer took over the transactional id or the coordinator fenced this
+        """Ends a transaction after another producer took over the transactional id, or after the coordinator fenced this
         producer."""
         self.outcomes[-1].said = said
         self._open = False
@@ -326,7 +330,7 @@ class ModelTransactions(ModelClient):
 
 
 class ModelConsumer(ModelClient):
-    """Consumes one partition with read_committed from the beginning, and keeps the records that an application would get."""
+    """Consumes one partition from the beginning with read_committed, and keeps the records that an application would get."""
 
     def __init__(self, world: World, name: str, partition: int) -> None:
         super().__init__(world, name)

@@ -14,7 +14,7 @@ from wirebroker.core.partition import Partition
 from wirebroker.core.profile import Rules
 
 EVENTS = 30_000
-"""If a schedule has more events than this, the schedule counts as hanging."""
+"""If a schedule has more events than this, the schedule is considered to hang."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,9 @@ def shape_of(world: World) -> Shape:
 
 
 def shrink(seed: int, found: Violation, **options: Any) -> tuple[Shape, Violation]:
-    """Makes a schedule smaller as long as it still fails. Returns the settings of the smallest schedule, and its failure."""
+    """Makes a schedule smaller and smaller while it still fails. Returns the settings of the smallest schedule, and its
+    failure.
+    """
     shape = Schedule(seed, **options).shape
     smaller = True
     while smaller:
@@ -183,7 +185,7 @@ class Schedule:
             self.world.engine.controller.move_leader(TOPIC, partition.index, to, self.world.now)
 
     def _fail_a_write(self) -> None:
-        """Makes a write fail, but never a producer's first write: after such a failure, Kafka accepts the second batch, and
+        """Makes a write fail, but never a producer's first write. If the first write fails, Kafka accepts the second batch, and
         loses the first.
         """
         partition = self.world.random.choice(self.partitions)
@@ -194,7 +196,7 @@ class Schedule:
     # Conditions
 
     def _check_new(self, partition: Partition) -> None:
-        """Checks that no offset is missing, that no sequence of an epoch is stored twice, and that visible records stay
+        """Checks that no offset is missing, that each sequence of an epoch is stored only once, and that visible records stay
         visible.
         """
         index = partition.index
@@ -243,8 +245,8 @@ class Schedule:
 
 
 def play_case(case: Mapping[str, Any]) -> dict[str, Any]:
-    """Runs the schedules of one case. Returns the number of steps and, if a schedule failed, the failure with the smallest
-    schedule that still fails."""
+    """Runs the schedules of one case. Returns the number of steps. If a schedule failed, also returns the failure and the
+    smallest schedule that still fails."""
     steps = 0
     for seed in range(case["first"], case["first"] + case["schedules"]):
         schedule = Schedule(seed)

@@ -1,7 +1,7 @@
 """A simulated world without sockets and real time: an engine, clients, and a network. The seed determines the network's
 failures.
 
-Every event is on a heap, and virtual time jumps from event to event, so a schedule takes only as long as the engine needs to
+Every event is on a heap, and virtual time jumps from event to event. So a schedule takes only the time that the engine needs to
 handle its requests. A link delivers frames in order, with random delays. After a link is cut, some requests in flight still
 arrive, but no response does.
 """
@@ -119,7 +119,7 @@ class Link:
 
 
 class World:
-    """The engine, the network and the virtual time. The seed determines everything random."""
+    """The engine, the network and the virtual time. Everything random depends on the seed."""
 
     def __init__(self, seed: int, *, rules: Rules | None = None, slowest: int = 40, brokers: int = 1) -> None:
         self.seed = seed

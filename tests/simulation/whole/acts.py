@@ -1,7 +1,7 @@
 """Steps that are not requests: deeds of tests, failures, and the passing of time.
 
-Each deed and each kind of fault is an act, so the world needs no further code for new deeds and faults. The names of an act's
-arguments determine from which values of the world the arguments are drawn (`ARGUMENTS`).
+Each deed and each kind of fault automatically becomes an act, so new deeds and faults need no code here. The value of each
+argument of an act is drawn from values of the world. The argument's name determines from which values (`ARGUMENTS`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ NO_ACTS = {
     "expire_certificate": "there are no handshakes without sockets",
     "refuse": "the host refuses connections, and the world has no sockets",
 }
-"""The kinds of faults that are not acts, each with the reason."""
+"""The kinds of faults that are not acts. The value is the reason."""
 
 
 class Doer(EngineBroker, QuotaDeeds, TelemetryDeeds):
@@ -66,10 +66,10 @@ IndexError, RuntimeError or OSError."""
 ACTS: dict[str, Act] = {}
 """The acts by name."""
 ABOUT: dict[str, str] = {}
-"""The sort of things that an act is about. Every other act is about the whole cluster."""
+"""For each act, the sort of things that it is about. The default is the whole cluster."""
 IMPOSSIBLE = (ValueError, LookupError, RuntimeError, OSError)
 NEVER_LACK = frozenset({"snapshot", "restore", "soft reset", "upgrade", "running: restart"})
-"""The acts that need no topic, no group and no other part of the cluster. So a LookupError in such an act is a defect."""
+"""These acts need no topic, no group and no other part of the cluster. So a LookupError in such an act is a defect."""
 
 
 def act(name: str, about: str = CLUSTER) -> Callable[[Act], Act]:
@@ -87,7 +87,7 @@ def act(name: str, about: str = CLUSTER) -> Callable[[Act], Act]:
 
 
 def _in_use(world: World) -> list[Partition]:
-    """Returns the partitions that belong to open transactions, or for which requests wait."""
+    """Returns the partitions that belong to open transactions, and the partitions for which requests wait."""
     transactions = world.engine.transactions.transactions.values()
     added = {where for each in transactions for where in each.partitions}
     partitions = [each for each in world.engine.cluster.partitions() if not each.topic.startswith("__")]
@@ -95,7 +95,7 @@ def _in_use(world: World) -> list[Partition]:
 
 
 def _partition(world: World, chance: Random) -> tuple[str, int]:
-    """Returns a topic and a partition, which in many cases is in use."""
+    """Returns a topic and a partition. In many cases, the partition is in use."""
     used = sorted((each.topic, each.index) for each in _in_use(world))
     return world.pick(chance, used) if used and chance.random() < 0.7 else (_topic(world, chance), chance.choice([0, 1]))
 
@@ -108,7 +108,9 @@ def _topic(world: World, chance: Random) -> str:
 
 
 def _absent(world: World) -> list[str]:
-    """Returns the names of topics that do not exist. If some of these topics existed at the beginning, returns only them."""
+    """Returns names of topics that do not exist. If topics from the beginning have been deleted, returns only the names of
+    these topics.
+    """
     absent = [name for name in NAMES if name not in world.engine.cluster.topics]
     return [name for name in absent if name in ("t", "u")] or absent
 
@@ -119,7 +121,9 @@ def _offset(world: World, chance: Random) -> int:
 
 
 def _segment(world: World, chance: Random) -> dict[str, Any]:
-    """In most cases, returns the start of a segment that is not the first of its log, if there is such a segment."""
+    """Returns the place where a segment starts, but not the first segment of a log. In some cases, or if there is no such
+    segment, returns an empty dict.
+    """
     logs = [each for each in world.engine.cluster.partitions() if not each.topic.startswith("__")]
     begins = [(each, segment.base_offset) for each in logs for segment in list(each.log.segments)[1:]]
     if not begins or chance.random() < 0.3:
@@ -177,7 +181,7 @@ def _argument(world: World, chance: Random, owner: str, name: str) -> Any:
 
 
 def _about(given: dict[str, Any], deed: str) -> Things:
-    """Returns the things that arguments name, or the whole cluster if they name nothing."""
+    """Returns the things that the arguments name, or the whole cluster if they name nothing."""
     found = set[str]()
     name = given.get("topic", given.get("name") if "topic" in deed else None)
     if name is not None:
@@ -229,7 +233,7 @@ def _deed(name: str, owner: str, parameters: list[inspect.Parameter]) -> Act:
         world.expects_closes = True
         holder = next(each for each in HOLDERS if each.__name__ == owner)
         getattr(holder, name)(Doer(world.engine), *positional, **named)
-        if name == "create_topic":  # the clients know the new topic's id, as after a Metadata
+        if name == "create_topic":  # the clients know the new topic's id, as after a Metadata request
             world.speaker.symbols.topic(given["name"], world.engine.cluster.topics[given["name"]].topic_id)
         world.engine.controller.finish()
         return _about(given, name)

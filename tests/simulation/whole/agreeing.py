@@ -1,7 +1,7 @@
 """Checks after each step that the parts of an engine's state agree with each other.
 
-One part of the state often says the same as another part in another form: as an index, a count or a timer. If a defect changes
-only one part, these checks find the defect immediately, long before a client could notice it.
+Often, two parts of the state say the same in different forms: one of them is, for example, an index, a count or a timer. If a
+defect changes only one of the two parts, these checks find the defect immediately, long before a client could notice it.
 """
 
 from __future__ import annotations
@@ -136,7 +136,9 @@ def _groups(engine: Engine) -> None:
 
 
 def periodic_work(engine: Engine) -> list[str]:
-    """Returns the names of the engine's periodic work, without the work for which a group or the controller is responsible."""
+    """Returns the names of the engine's periodic work. Work that belongs to a group, or to the controller's checks for lag, is
+    left out.
+    """
     timers, owners = engine.timers, [getattr(group, "_phase", None) for group in engine.groups.groups.values()]
     owners += engine.controller._lag_checks.values()
     set_ones = [getattr(timer.action, "__self__", None) for _, _, timer in timers._heap]
@@ -144,7 +146,7 @@ def periodic_work(engine: Engine) -> list[str]:
 
 
 def _times(engine: Engine, now: int) -> None:
-    """Checks that nothing has happened in the future, also after the clock was set back."""
+    """Checks that no remembered time is in the future. This must hold even after the clock was set back."""
     times: dict[str, int] = {}
     for name, transaction in engine.transactions.transactions.items():
         times[f"transactional id {name}"] = max(transaction.updated, transaction.started)
@@ -160,8 +162,8 @@ def _times(engine: Engine, now: int) -> None:
 
 
 def _shares(engine: Engine, mixed: Container[object]) -> None:
-    """Checks share groups. `mixed` are the sessions that had several requests at the same time: as in Kafka, a ShareFetch that
-    waits still acquires records after another request has ended its session."""
+    """Checks share groups. `mixed` has the sessions that had several requests at the same time. As in Kafka, a waiting
+    ShareFetch still acquires records after another request has ended its session."""
     cluster, shares = engine.cluster, engine.shares
     for session in shares.sessions:
         if session.key[0] not in cluster.live_brokers:
@@ -176,7 +178,7 @@ def _shares(engine: Engine, mixed: Container[object]) -> None:
                 completed += max(last - max(first, held.share.start_offset) + 1, 0)
             session = (held.node_id, held.key[0], record.member_id)
             ended = shares.sessions.get(session) is None and session not in mixed
-            # As in Kafka, records stay acquired until their lock expires if their release cannot be written.
+            # As in Kafka, if the release of records cannot be written, the records stay acquired until their lock expires.
             if record.state is RecordState.ACQUIRED and ended and held.key in engine.groups.share_state.states:
                 raise Finding("a member without a session has acquired records", f"{held.key} {record.member_id}")
         if held.active:

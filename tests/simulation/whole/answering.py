@@ -26,7 +26,9 @@ LISTS: dict[str, tuple[str, str, str]] = {
     "DescribeTransactions": ("transactional_ids", "transaction_states", "transactional_id"),
     "DescribeShareGroupOffsets": ("groups", "groups", "group_id"),
 }  # fmt: skip
-"""For other APIs: the request's list, the response's list, and the field that names an element."""
+"""For other APIs: the names of the list in the request and of the list in the response, and the field of an element that has
+its name.
+"""
 
 
 def complete(sent: Sent, response: Any) -> None:

@@ -46,13 +46,14 @@ STATIC: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 """Values of a static member."""
 OWN_GROUPS = {"groups": "1", "consumers": "2", "shares": "3", "mixed": "3", "streams": "4"}
-"""The endings of the names of a subject's groups, if the groups of each type have their own names."""
+"""If groups of different types must have different names: for each subject, the ending of the names of its groups."""
 ALIKE_TOPICS = dict.fromkeys(("@u", "@n1", "@n2", "@n3"), "@t")
 ALIKE = ALIKE_TOPICS | dict.fromkeys(("@b", "@c", "@g", "@h", "@i", "@s"), "@a")
-"""If requests shall be about the same thing, these names of topics, groups and transactional ids become the names on the
-right."""
+"""Names of topics, groups and transactional ids. If requests shall be about the same thing, each name is replaced by its
+value.
+"""
 MOSTLY = 0.8
-"""If a request shall be about the same thing, the probability that its names are replaced as in `ALIKE`."""
+"""The probability that the names of a request that shall be about the same thing are replaced as in `ALIKE`."""
 GROUP_FIELDS = ("group_id", "group_ids", "groups", "groups_names", "coordinator_keys", "key")
 SINCE_STATIC = 5
 """The first version of JoinGroup that supports static members."""
@@ -72,7 +73,7 @@ TOPICS: dict[str, dict[str, str]] = {
 }  # fmt: skip
 """The topics that exist at first, with their settings. Each has two partitions."""
 ALL_COMPACTED = {"t": COMPACTED, "u": COMPACTED | {"cleanup.policy": "compact,delete", "retention.ms": "86400000"}}
-"""Other settings of topics, with which compaction meets transactions."""
+"""Other settings of topics. With them, logs with transactions are compacted."""
 
 
 class Asked(NamedTuple):
@@ -108,8 +109,8 @@ class Speaker:
         return self._subjects[name]
 
     def ask(self, api: str, chance: Random, free: list[int], now: int) -> Asked | None:
-        """Returns a request of this API or, if that is impossible, another request that the subject would send now. Returns
-        None if the request needs an id that no broker has given out."""
+        """Returns a request of this API. If that is impossible, returns another request that the subject would send now.
+        Returns None if the request needs an id that no broker has given out."""
         due = None if self._planned else self._habits.next(chance)
         if due is not None:
             name, ask = due[0], _varied(replace(due[1], connection=free[0]), chance)
@@ -174,14 +175,14 @@ class Speaker:
         return replace(ask, body=_shortened(ask.body, chance)) if self._alike else ask
 
     def _as_static(self, ask: Ask, chance: Random) -> Ask:
-        """Makes the new member of a JoinGroup static, if the version is not too old. In plans, the version is never too old."""
+        """Makes the new member in a JoinGroup static, unless the version is too old. In plans, the version is never too old."""
         version = max(ask.version, SINCE_STATIC) if self._planned else ask.version
         if version < SINCE_STATIC:
             return ask
         return replace(ask, version=version, body=ask.body | {name: chance.choice(values) for name, values in STATIC.items()})
 
     def hear(self, asked: Asked, connection: int, response: Message | None) -> None:
-        """Let the subject learn from a response, or from its absence."""
+        """Let the subject learn from a response, or learn that there is no response."""
         subject = self._subjects[asked.subject]
         told: Json | None = None
         if response is not None:
@@ -192,7 +193,7 @@ class Speaker:
 
 
 def _varied(ask: Ask, chance: Random) -> Ask:
-    """Changes some fields of a request to values that do not occur in dialogues, because their effect depends on the time."""
+    """Changes some fields of a request to values whose effect depends on the time. Such values do not occur in dialogues."""
     changed = {
         field: chance.choice(values)
         for (api, field), values in VARIED.items()
@@ -202,7 +203,7 @@ def _varied(ask: Ask, chance: Random) -> Ask:
 
 
 def _renamed(body: Any, rename: Callable[[str, str], str], field: str = "") -> Any:
-    """Returns this part of a request with new texts. `rename` gets a field and its text, and returns the new text."""
+    """Returns a copy of this part of a request with new texts. `rename` gets a field and its text, and returns the new text."""
     if isinstance(body, dict):
         return {name: _renamed(value, rename, name) for name, value in body.items()}
     if isinstance(body, list):
@@ -211,13 +212,13 @@ def _renamed(body: Any, rename: Callable[[str, str], str], field: str = "") -> A
 
 
 def _apart(body: Json, suffix: str) -> Json:
-    """Returns the request, with this suffix added to the names of groups."""
+    """Returns a copy of the request in which the names of groups have this suffix."""
     renamed: Json = _renamed(body, lambda field, text: text + suffix if field in GROUP_FIELDS and text[:1] == "@" else text)
     return renamed
 
 
 def _shortened(body: Json, chance: Random) -> Json:
-    """Returns a request that often has only one element in each of its lists."""
+    """Returns a copy of the request in which most lists have only one element."""
     return {
         name: [chance.choice(value)] if isinstance(value, list) and len(value) > 1 and chance.random() < 0.6 else value
         for name, value in body.items()
@@ -225,8 +226,8 @@ def _shortened(body: Json, chance: Random) -> Json:
 
 
 def _alike(body: Json, names: Mapping[str, str]) -> Json:
-    """Returns a request with other names. If `names` has the same name for several names of the request, the request keeps its
-    names."""
+    """Returns a copy of the request with other names. If several names of the request would become the same name, the request
+    keeps its names."""
     found = set[tuple[bool, str]]()
 
     def note(field: str, text: str) -> str:
@@ -244,8 +245,8 @@ def _alike(body: Json, names: Mapping[str, str]) -> Json:
 
 def _mark(body: Json, subject: str, number: int, *, tombstones: bool) -> None:
     """Makes the values of records unique: their tags begin with the subject's name and the number of the request. Gives the
-    records keys and makes some of them tombstones, for topics that are compacted. In a history that is judged, a record is
-    known by its value, so it has no tombstones."""
+    records keys and makes some of the records tombstones, because some topics are compacted. In a history that is judged, a
+    record is identified by its value, so there are no tombstones."""
     for topic in body.get("topic_data", ()):
         for part in topic["partition_data"]:
             for batch in part["records"] or ():
@@ -256,7 +257,7 @@ def _mark(body: Json, subject: str, number: int, *, tombstones: bool) -> None:
 
 
 def _shorten(subject: Any) -> None:
-    """Keeps only some of the requests with which a dialogue prepares its groups, because schedules are short."""
+    """Removes some of the requests with which a dialogue prepares its groups, because schedules are short."""
     first = getattr(subject, "_first", None)
     if first:
         first[:] = [first[number] for number in PREPARING if number < len(first)]

@@ -22,12 +22,12 @@ CHUNK = 20
 SHRINKING_S = 120.0
 """The time limit for making a failing schedule smaller, in seconds."""
 TOLD = Met()
-"""The pairs that this process has met and already reported."""
+"""The pairs that this process has already reported."""
 
 
 def play_case(case: Mapping[str, Any]) -> dict[str, Any]:
-    """Runs the schedules of one case. Returns the number of steps, the pairs that this process has met for the first time, and
-    the failure, if any, of the smallest schedule."""
+    """Runs the schedules of one case. Returns the number of steps and the pairs that this process has met for the first time.
+    If a schedule failed, also returns the failure of the smallest schedule."""
     steps, met = 0, Met()
     plans = [Plan(*each) for each in case["plans"]] if "plans" in case else [None] * case["schedules"]
     for number, plan in enumerate(plans):
@@ -70,14 +70,14 @@ def failure(setting: Setting, steps: Sequence[Step], kind: str) -> Finding | Non
 
 
 class Ledger:
-    """A JSON file with the seeds that have been played, and the pairs that their schedules have met. Raises OSError,
-    ValueError."""
+    """A JSON file with the seeds that have been played, and with the pairs that the schedules of these seeds have met. Raises
+    OSError, ValueError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         held = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         self.seeds: list[list[int]] = held.get("seeds", [])
-        """The ranges of seeds, each with its first seed and the seed after its last one."""
+        """The ranges of seeds. Each range has its first seed, and the seed after its last seed."""
         self.planned: list[list[int]] = held.get("planned", [])
         """The ranges of seeds of schedules with plans."""
         self.requests: int = held.get("requests", 0)
@@ -118,8 +118,8 @@ class Ledger:
         new.replace(self._path)
 
     def coverage(self) -> dict[str, str]:
-        """Returns how many of the possible pairs have been met. Each combination of two sorts of kinds is counted separately,
-        and so are pairs about the same thing and about different things."""
+        """Returns how many of the possible pairs have been met. The pairs are counted for each combination of two sorts of
+        kinds. They are also counted by whether both kinds are about the same thing."""
         able, met = Counter[str](), Counter[str]()
         for before, kind, same in all_pairs():
             for told in (f"{sort_of(before)}, {sort_of(kind)}", "the same thing" if same else "different things"):

@@ -31,9 +31,9 @@ KEPT = (
     "telemetry._s",
     "streams.failures",
 )
-"""State whose path contains one of these texts may stay: the levels of loggers; numbers that only grow; the numbers of replicas
-in log directories, which are 0 in the end; the versions after an upgrade; and state that the next use of tokens, client metrics
-or streams groups removes."""
+"""If the path of some state contains one of these texts, the state may stay. It is one of these: levels of loggers; numbers
+that only grow; numbers of replicas in log directories, which are 0 in the end; versions after an upgrade; or state that is
+removed when tokens, client metrics or streams groups are used next."""
 OF_TRANSACTIONS = ("groups.commits.offsets._pending", "groups.commits.offsets._waiting")
 """The paths to the offsets of open transactions."""
 IN_BRACKETS = re.compile(r"\[.*?\]")
@@ -57,7 +57,7 @@ def conserved(world: World) -> None:
         if (world.disk_had_failed or world.following.outliving) and "share_state" in way:
             continue  # as in Kafka, the broker does not repeat a failed deletion of share state
         if world.forgot_transactions and way.startswith(OF_TRANSACTIONS):
-            continue  # as in Kafka, a transaction never ends if its coordinator has forgotten it
+            continue  # as in Kafka, a transaction that its coordinator has forgotten never ends
         if more := left[way] - empty.get(way, NOTHING):
             raise Finding("left behind: " + IN_BRACKETS.sub("[…]", way), f"{way}: {sorted(more)[:10]}")
 
@@ -77,7 +77,7 @@ def left_behind(world: World) -> Held:
 
 
 def _counted(keys: frozenset[str]) -> frozenset[str]:
-    """Replaces the random ids by their number."""
+    """Replaces the random ids by a text that says how many ids there are."""
     ids = [key for key in keys if key.startswith(("b'", 'b"'))]
     return (keys - {*ids}) | ({f"{len(ids)} ids"} if ids else set())
 
@@ -109,6 +109,6 @@ def _delete_groups(world: World) -> None:
         request, node = plain("DeleteGroups", groups_names=[group_id]), cluster.coordinator("group", group_id)
         (result,) = world.ask(request, 2, node).results
         if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            # As in Kafka, this is the first result if a share group's records still name a deleted topic, because nobody could
-            # write the group's log when the topic was deleted.
+            # As in Kafka, this is the first result if a share group's records still name a deleted topic, because the broker
+            # could not write the group's log when the topic was deleted.
             world.ask(request, 2, node)

@@ -1,7 +1,8 @@
-"""The state that the brokers must describe after the requests that they accepted. `shown` reads the state that they describe.
+"""The state that the brokers must describe after the requests that they accepted. `shown` reads the state that the brokers do
+describe.
 
-A fact has a key, which begins with its family, and the values that it may have. Without a response, the broker may or may not
-have carried out a request. `ANY` stands for an unknown fact, and `ABSENT` for a fact that does not exist.
+A fact has a key, which begins with its family, and the values that it may have. If a request has no response, the broker may or
+may not have carried out the request. `ANY` stands for an unknown fact, and `ABSENT` for a fact that does not exist.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE = 0, 1
 UNCLEAN = "unclean.leader.election.enable"
 SELDOM = 5
-"""Only one of this many schedules describes the broker settings, because a broker has many settings."""
+"""If this is n, only every n-th schedule reads the broker settings, because a broker has many settings."""
 
 
 class Pending(NamedTuple):
-    """An offset that a transaction commits: its key and value, the number of the response, and whether the transaction
-    coordinator certainly knows the group."""
+    """An offset that a transaction commits: its key, its value, and the number of the response. `sure` tells whether the
+    transaction coordinator certainly knows the group."""
 
     key: Key
     value: Any
@@ -38,7 +39,7 @@ class Pending(NamedTuple):
 
 
 class Done:
-    """The facts that follow from the accepted requests to the brokers of a world."""
+    """The facts that follow from the requests that the brokers of a world have accepted."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -48,7 +49,7 @@ class Done:
         self.vague: set[str] = set()
         """The families whose facts are all unknown now."""
         self.starts: dict[tuple[bytes, int], int] = {}
-        """The earliest offsets at which logs may begin, after DeleteRecords."""
+        """The earliest offset at which each log may begin after DeleteRecords requests."""
         self.acknowledged = Acknowledged()
         self.lossy: set[str] = set()
         """The topics that, as in Kafka, may have lost acknowledged records."""
@@ -78,12 +79,14 @@ class Done:
         self.set(key, *self.facts.get(key, {ABSENT}), *values)
 
     def drop(self, *begin: Any, how: Callable[[Key], None] | None = None) -> None:
-        """Set the facts whose keys begin with these values to absent, or call `how` with each of these keys."""
+        """For each fact whose key begins with these values, set the fact to absent or, if `how` is given, call `how` with the
+        key.
+        """
         for key in [key for key in self.facts if key[: len(begin)] == begin]:
             (how or (lambda each: self.set(each, ABSENT)))(key)
 
     def all_unknown(self) -> None:
-        """Remember that the state went back to an earlier state, so all facts are unknown."""
+        """Remember that all facts are unknown, because the brokers went back to an earlier state."""
         self.vague |= COMPLETE
         self.starts.clear()
         self.lossy.update(topic.name for topic in self._world.engine.cluster.topics.values())
@@ -97,7 +100,7 @@ class Done:
             self.set(("config", TOPIC, topic.name, name), value)
 
     def unknown_after(self, deed: str, given: Mapping[str, Any]) -> None:
-        """Note which facts are unknown after a test's deed with these arguments."""
+        """Note which facts are unknown after a deed with these arguments."""
         self._count += 1
         name = given.get("topic", given.get("name"))
         if deed in ("create_topic", "delete_topic"):
@@ -130,7 +133,7 @@ class Done:
         self.lossy.discard(name)
 
     def _offsets_become(self, value: Any, *, group: str | None = None, topic: str | None = None) -> None:
-        """Set all offsets of a group or a topic to one value, including the offsets of open transactions."""
+        """Set all offsets of a group or a topic to one value. This includes the offsets of open transactions."""
         pending = [each.key for known in self._pending.values() for each in known]
         for key in dict.fromkeys([*(key for key in self.facts if key[0] == "offset"), *pending]):
             if group in (None, key[1]) and topic in (None, key[2]):
@@ -345,7 +348,9 @@ class Done:
         yield from ((key, value) for key, value in self._commits(request) if not codes.get((key[2], key[3]), -1))
 
     def _commit(self, key: Key, *values: Any) -> None:
-        """Remember that an offset is committed. If requests run in slices, their order is not the order of their responses."""
+        """Remember that an offset is committed. If requests run in slices, the order of the responses is not the order of the
+        requests.
+        """
         (self.add if self._world.setting.sliced else self.set)(key, *values)
 
     def _OffsetCommit(self, request: Any, response: Any, version: int) -> None:  # noqa: N802
@@ -379,7 +384,7 @@ class Done:
         pending = self._transaction_over(request.producer_id)
         if not request.committed:
             return
-        changed = dict(self._changed)  # if the transaction commits a key more than once, the last commit counts
+        changed = dict(self._changed)  # if the transaction commits several offsets for a key, the last commit counts
         for each in pending:
             if changed.get(each.key, 0) > each.number:
                 if len(self.facts[each.key]) > 1:  # it is unknown whether the newer offset is committed
@@ -389,7 +394,7 @@ class Done:
                 self._commit(each.key, each.value)
             else:
                 self.add(each.key, each.value)
-            # Of two transactions, the one with the later record wins, whichever ends last.
+            # If two transactions commit the offset, the later record counts, even if its transaction ends first.
             self._changed[each.key] = max(each.number, changed.get(each.key, 0))
 
     def _WriteTxnMarkers(self, request: Any, _: Any, __: int) -> None:  # noqa: N802

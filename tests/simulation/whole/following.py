@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Batch(NamedTuple):
-    """A batch of a log, and the time at which it was seen first."""
+    """A batch of a log, and the time at which this batch was first seen."""
 
     first: int
     last: int
@@ -47,8 +47,8 @@ EXPIRY_MS = 86_400_000
 
 @dataclass(slots=True)
 class Followed:
-    """The known facts about a log: the offset of its next batch, the first offsets of its open transactions by producer id, and
-    the largest high watermark that readers have seen."""
+    """The known facts about a log. `position` is the offset of its next batch, `open` has the first offset of each open
+    transaction by producer id, and `high` is the largest high watermark that readers have seen."""
 
     epoch: int = -1
     leader: int = -1
@@ -61,18 +61,18 @@ class Followed:
     """The batches of idempotent producers. The key is unique for each batch."""
     ended: list[Ended] = field(default_factory=list)
     producers: dict[Any, int] = field(default_factory=dict)
-    """The producers that the partition knows, with the time of the last batch of each."""
+    """For each producer that the partition knows, the time of its last batch."""
     forgotten: int = 0
-    """The batches before this offset may be stored again, because a test has made brokers forget producers."""
+    """Batches before this offset may be stored a second time, because a test has made brokers forget producers."""
     cut: int | None = None
     """The offset to which a test has truncated the log."""
     cleaned: int = 0
     """The offset up to which the log is compacted."""
     latest: dict[bytes, int] = field(default_factory=dict)
-    """The offset of the last record of each key, but only if this record is neither a tombstone nor in a transaction."""
+    """For each key, the offset of its last record. A key is left out if its last record is a tombstone or in a transaction."""
     strangers: set[int] = field(default_factory=set)
-    """The brokers that are eligible leader replicas but have no replica. As in Kafka, such a broker may lead with an empty log
-    after a further reassignment."""
+    """The brokers that the partition lists as eligible leader replicas, but that have no replica. As in Kafka, such a broker
+    may lead with an empty log after a further reassignment."""
 
 
 class Following:
@@ -82,12 +82,12 @@ class Following:
         self._logs: dict[tuple[bytes, int], Followed] = {}
         self._was_faulty = False
         self._looked = 0
-        """The time of the last look."""
+        """The time of the last call of `look`."""
         self._subscribed: dict[tuple[str, tuple[str, int]], tuple[bytes, Engine]] = {}
-        """The offsets of topics to which their groups subscribe, each with the topic's id and the engine."""
+        """The committed offsets of groups that subscribe to the offset's topic. The value is the topic's id and the engine."""
         self.outliving: set[tuple[str, Any]] = set()
-        """The groups whose offsets or states outlive their topic as in Kafka, because nobody could write the coordinators' logs
-        when the topic was deleted."""
+        """The groups that, as in Kafka, have offsets or states of a deleted topic, because the coordinators' logs could not be
+        written when the topic was deleted."""
 
     def look(self, world: World) -> None:
         """Follow all logs up to their ends. Raises Finding."""
@@ -110,11 +110,11 @@ class Following:
         self._of_deleted_topics(world)
         self._of_subscribed_topics(world)
         timers = world.engine.timers
-        if not (timers.busy or timers.is_due(world.now)):  # else a timer may still run, with the time at which it was due
+        if not (timers.busy or timers.is_due(world.now)):  # otherwise a timer may still run, with the time at which it was due
             self._looked = world.now
 
     def _of_subscribed_topics(self, world: World) -> None:
-        """Checks that a group keeps its offsets of topics as long as its members subscribe to these topics."""
+        """Checks that a group keeps its offsets for topics while its members subscribe to these topics."""
         engine, topics = world.engine, world.engine.cluster.topics
         groups, offsets = engine.groups.groups, engine.groups.offsets
 
@@ -139,7 +139,7 @@ class Following:
         }
 
     def _of_deleted_topics(self, world: World) -> None:
-        """Checks that groups have no offsets and no states of deleted topics, also not in open transactions."""
+        """Checks that groups have no offsets and no states of deleted topics, not even in open transactions."""
         engine, cluster = world.engine, world.engine.cluster
         if engine.turns.waiting or engine.turns.offloads or engine.timers.busy:
             return
@@ -159,8 +159,8 @@ class Following:
         return known.ended if known is not None else []
 
     def at_time(self, topic_id: bytes, index: int, timestamp: int, bound: int) -> range:
-        """Returns the offsets of the first batch with a record of this time or later, or −1 if no such batch is before
-        `bound`."""
+        """Returns the offsets of the first batch before `bound` that has a record of this time or later, or −1 if there is no
+        such batch."""
         known = self._logs.get((topic_id, index), Followed())
         found = next((each for each in known.batches if each.latest >= timestamp and each.last >= known.start), None)
         return range(-1, 0) if found is None or found.first >= bound else range(max(found.first, known.start), found.last + 1)
@@ -177,7 +177,7 @@ class Following:
             known.forgotten = known.position
 
     def forget_leaders(self) -> None:
-        """Remember that changes of leaders which could not be written are lost."""
+        """Remember that some changes of leaders are lost, because they could not be written."""
         for known in self._logs.values():
             known.epoch = -1
 
@@ -246,7 +246,7 @@ class Following:
 
     @staticmethod
     def _producers(partition: Partition, known: Followed, where: str, now: int) -> None:
-        """Checks that the partition forgets a producer only if it is idle for a long time."""
+        """Checks that the partition forgets only producers that have been idle for a long time."""
         keep_ms = partition.configs.broker.producer_expiration_ms
         gone = {key: last for key, last in known.producers.items() if key not in partition.producers and now - last < keep_ms}
         if gone:
@@ -255,7 +255,7 @@ class Following:
 
     @staticmethod
     def _compacted(partition: Partition, known: Followed, since: int) -> None:
-        """After a round of compaction, checks what has stayed. The round was at the time `since` or later."""
+        """After a round of compaction, checks which records the log still has. The round was at the time `since` or later."""
         start, end = partition.log_start_offset, partition.log.cleaned_to
         where = f"{partition.topic}-{partition.index}"
         if end < known.cleaned:
@@ -329,7 +329,7 @@ class Following:
 
 
 def _with_states(group: object) -> Iterator[bytes]:
-    """Yields the ids of the topics for which the records of a share group name a state."""
+    """Yields the ids of the topics of which the records of a share group name a state."""
     held = group.preparation if isinstance(group, ShareGroup) else None
     for topics in held.by_state if held is not None else ():
         yield from topics
@@ -340,8 +340,8 @@ def _unwritable(partition: Partition) -> bool:
 
 
 def _asked_to_delete(world: World, topic: str, index: int) -> Iterator[int]:
-    """Yields the offsets before which DeleteRecords requests wanted to delete. The response does not matter, because the leader
-    deletes before it waits for the other replicas."""
+    """Yields the offsets in DeleteRecords requests. Such a request asks to delete all records before its offset. The response
+    does not matter, because the leader deletes before it waits for the other replicas."""
     for sent in world.history:
         for asked in sent.request.topics if sent.api == "DeleteRecords" else ():
             offsets = [part.offset for part in asked.partitions if asked.name == topic and part.partition_index == index]
@@ -349,7 +349,7 @@ def _asked_to_delete(world: World, topic: str, index: int) -> Iterator[int]:
 
 
 def _acquired(engine: Engine) -> Iterator[tuple[InFlight, str]]:
-    """Yields the records that members of share groups have acquired, with the group and the member."""
+    """Yields each record that a member of a share group has acquired, and a text with the group and the member."""
     for held in engine.shares._held.values():
         for batch in held.share.batches:
             for _, _, record in batch.states():

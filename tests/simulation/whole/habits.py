@@ -1,8 +1,8 @@
-"""The requests that clients send by themselves, because of earlier requests and responses.
+"""The requests that clients send by themselves as a consequence of earlier requests and responses.
 
 A library finds its coordinator, joins a group with the id that it got, sends SyncGroup, joins again when other members join or
 leave, goes on with its fetch session, and ends its transactions. A rival repeats requests of another client. Without habits and
-rivals, few groups of a schedule would become stable, and few sessions and transactions would have more than one request.
+rivals, few groups in a schedule would become stable, and few sessions and transactions would have more than one request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SINCE_SESSIONS = 7
 EPOCHS = ("member_epoch", "session_epoch", "share_session_epoch")
 """The epoch fields in which −1 ends a session or a membership."""
 MOST_DUE, LATEST = 6, 8
-"""At most MOST_DUE requests wait to be sent, and a rival repeats only the LATEST latest requests."""
+"""At most MOST_DUE requests wait to be sent. A rival repeats only one of the last LATEST requests."""
 BY_HABIT, BY_RIVALS = 0.5, 0.1
 """The probability that a client sends a due request, and the probability that a rival repeats another client's request."""
 Due = tuple[str, Ask]
@@ -38,7 +38,7 @@ class Habits:
     def __init__(self) -> None:
         self._due: deque[Due] = deque(maxlen=MOST_DUE)
         self._later: dict[tuple[str, Any], Due] = {}
-        """The ends of open transactions, by transactional id and producer id."""
+        """For each open transaction, the request that ends it, by transactional id and producer id."""
         self._latest: deque[Due] = deque(maxlen=LATEST)
         self._joined: dict[str, dict[str, Due]] = {}
         """For each group: the last JoinGroup of each member."""
@@ -147,7 +147,7 @@ def _following(ask: Ask, told: Json) -> Iterator[Ask]:
 
 
 def _acquired(told: Json) -> Iterator[Json]:
-    """Yields the topics of a ShareFetch response with acknowledgements of the last acquired record of each partition."""
+    """Yields the topics for a request that acknowledges the last acquired record of each partition in a ShareFetch response."""
     for topic in told.get("responses", ()):
         parts = [
             {"partition_index": part.get("partition_index", 0), "acknowledgement_batches": [_last_of(part["acquired_records"])]}
@@ -182,8 +182,8 @@ def _batches(ask: Ask) -> Iterator[Json]:
 
 
 def _rival(subject: str, ask: Ask, chance: Random) -> Due:
-    """Returns the request that another client sends after this request: the same request, a commit of the same offsets without
-    a transaction, the end of the session or of the membership, or the deletion of the written records or of the topic."""
+    """Returns the request that another client sends after this request. It repeats the request, commits the same offsets
+    without a transaction, ends the session or the membership, or deletes the written records or the topic."""
     leaving = next((name for name in EPOCHS if name in ask.body), None)
     if ask.api == "Produce" and chance.random() < (0.6 if ask.body["transactional_id"] else 0.2):
         topics = [

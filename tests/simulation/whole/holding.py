@@ -1,9 +1,10 @@
 """Conditions that must hold in every world.
 
-Safety: acknowledged records are stored, in order and once, unless Kafka would lose them, too; a log's offsets are in order; the
+Safety: each acknowledged record is stored once and in order, unless Kafka would lose it, too; a log's offsets are in order; the
 brokers describe the effects of the accepted requests, and describe the same state after a restart.
 
-Liveness: every request gets its response, or its connection is closed; timers fire and work continues only up to a bound.
+Liveness: every request gets its response, or its connection is closed; no timer fires more often, and no work lasts longer,
+than a limit allows.
 
 Conservation: when everything is deleted and all clients have left, the engine is as large as a new engine.
 """
@@ -38,16 +39,16 @@ if TYPE_CHECKING:
     from wirebroker.core.partition import Partition
 
 MOST_FIRED = 10_000
-"""One timer may fire this many times in one step. A step moves the clock by at most a month. If long work runs in slices, each
-step leaves the timers of its last hour to the next step. So one step may run all retries of an hour: a coordinator that cannot
-store a marker tries again every half second."""
+"""One timer may fire at most this many times in one step. A step moves the clock by at most a month. If long work runs in
+slices, each step leaves the timers of its last hour to the next step. So one step may run all retries of an hour. For example,
+a coordinator that cannot store a marker tries again every half second."""
 CLOSES = (
     "acks=0", "the broker restarts", "was killed", "was stopped", "session has expired", "authenticat", "the fault close",
     "is upgraded",
 )  # fmt: skip
-"""Parts of the reasons with which a broker may close a connection, because Kafka does so, too."""
+"""A broker may close a connection if the reason contains one of these texts, because Kafka closes such connections, too."""
 WAITS = (SECOND, MINUTE, 11 * MINUTE)
-"""Before the check that every request has its response, the clock moves forward by these times."""
+"""The clock moves forward by these times before the check that every request has its response."""
 LONGEST_WAIT = 2**31
 MONTH_MS = 30 * DAY
 
@@ -74,7 +75,7 @@ def closed(world: World, sent: Sent | None, reason: str) -> None:
 
 
 def authenticated(world: World, link: Link, response: Any) -> None:
-    """Checks that a session ends at the time in the response to SaslAuthenticate. Raises Finding."""
+    """Checks that a session ends at the time that the response to SaslAuthenticate announced. Raises Finding."""
     if lifetime := getattr(response, "session_lifetime_ms", 0):
         ends, expected = link.connection.session.expires_at, world.now + lifetime
         if ends != expected:
@@ -113,7 +114,7 @@ def grows(world: World) -> None:
     chance, groups = Random(f"grows {world.setting.seed}"), world.engine.groups.groups.values()
     subscribed = {name for group in groups if isinstance(group, ModernGroup) for name in group.topics()} & {"t", "u"}
     name = chance.choice(sorted(subscribed) or ["t", "u"])
-    often = 0.8 if subscribed and world.setting.data else 0.4  # only brokers with files read the groups again
+    often = 0.8 if subscribed and world.setting.data else 0.4  # only brokers with a data directory read the groups again
     if (topic := world.engine.cluster.topics.get(name)) is not None and chance.random() < often:
         request: Any = plain("CreatePartitions", topics=[{"name": name, "count": len(topic.partitions) + 1}], timeout_ms=1000)
         world.done.learn("CreatePartitions", request, world.ask(request, 3), 3)
@@ -142,7 +143,7 @@ def _left(world: World) -> int:
 
 
 def at_rest(world: World) -> None:
-    """Checks that no work is in progress after enough time to complete all work."""
+    """Checks that no work is in progress. There was enough time to complete all work."""
     engine = world.engine
     for name, transaction in engine.transactions.transactions.items():
         if transaction.state.ending:
@@ -173,8 +174,8 @@ def _no_transaction_hangs(world: World, partition: Partition) -> None:
 
 
 def _waiting(world: World) -> list[Sent]:
-    """Returns the requests that wait for a response. As in Kafka, a JoinGroup or SyncGroup gets no response after the same
-    member has sent another one, and a SyncGroup gets no response after its member was removed."""
+    """Returns the requests that wait for a response. As in Kafka, a JoinGroup or SyncGroup gets no response if the same member
+    has sent the same kind of request again. A SyncGroup also gets no response if its member was removed."""
     waiting = [link.awaited[0] for link in world.links.values() if link.awaited]
     waiting = [each for each in waiting if each.api != "SyncGroup" or not _was_removed(world, each.request)]
     latest = {_of_member(each): each for each in world.history}
@@ -235,7 +236,7 @@ def describes_what_was_done(world: World) -> dict[Key, Any]:
 
 
 def aged(world: World) -> None:
-    """Lets a month pass, so that every timer fires on the state that the schedule has left."""
+    """Lets a month pass, so that every timer of the final state fires."""
     world.advance(8 * DAY)
     world.advance(31 * DAY)
     after_step(world, world.watch.take_fired())
@@ -243,7 +244,7 @@ def aged(world: World) -> None:
     for partition in world.engine.cluster.partitions():
         where, configs = f"{partition.topic}-{partition.index}", partition.configs
         known = [key for key, state in partition.producers.items() if open_since(state) < 0]
-        if known:  # as in Kafka, a producer with an open transaction stays, even if the coordinator has forgotten it
+        if known:  # as in Kafka, a producer with an open transaction stays, even if the coordinator forgot the transaction
             raise Finding("an expired producer is still known", f"{where}: {known}")
         expires = configs.text("cleanup.policy") == "delete" and 0 <= configs.integer("retention.ms") < MONTH_MS
         if expires and partition.log_start_offset != partition.log_end_offset:

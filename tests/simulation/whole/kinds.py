@@ -1,4 +1,4 @@
-"""The kinds of steps, and the weights by which they are drawn."""
+"""The kinds of steps, and their weights. Kinds with larger weights are drawn more often."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ ASKED: dict[str, tuple[str, ...]] = {
     "WriteShareGroupState": ("states",),
     "WriteTxnMarkers": ("transactions",),
 }
-"""The subjects of dialogues that send each request."""
+"""For each API, the subjects of dialogues that send its requests."""
 
 OFTEN = {
     "Produce": 5, "Fetch": 3, "InitProducerId": 2, "EndTxn": 3, "JoinGroup": 4, "SyncGroup": 4, "OffsetCommit": 3,
@@ -183,7 +183,9 @@ THEMES: dict[str, tuple[str, ...]] = {
         "StreamsGroupHeartbeat", "Produce", "EndTxn", "Fetch", "clock: seconds",
     ),
 }  # fmt: skip
-"""Each theme has kinds that concern the same things. In a schedule with themes, the kinds of these themes are more frequent."""
+"""Each theme has kinds of steps that concern the same things. In a schedule with themes, the kinds of these themes are more
+frequent.
+"""
 KINDS = list(WEIGHTS)
 """The kinds of steps."""
 SETUP_KINDS = [
@@ -196,4 +198,4 @@ NO_CHANGE = frozenset(
     {"a client leaves", "all clients leave", "running: restart", "cluster: kill_broker", "cluster: start_broker",
      *(kind for kind in KINDS if kind.startswith("clock: "))}
 )  # fmt: skip
-"""The acts after which the model of Kafka's rules still knows the state of the cluster."""
+"""Acts that do not change what the model of Kafka's rules knows about the cluster."""

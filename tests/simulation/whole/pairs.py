@@ -1,8 +1,8 @@
-"""The pairs of kinds that have been met, and the pairs that can be met. A pair is met if its second kind follows the first
-within a few steps. Some pairs concern the same thing, other pairs concern different things.
+"""The pairs of kinds that have been met, and the pairs that can be met. A schedule meets a pair if the second kind comes within
+a few steps after the first. Some pairs concern the same thing, other pairs concern different things.
 
-Every timer counts as concerning the whole cluster, because its name does not show its thing. The timers that fired in a step
-follow the step, in their order.
+Every timer counts as concerning the whole cluster, because the timer's name does not show what it concerns. The timers that
+fired in a step count as coming after the step, in the order in which they fired.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from simulation.whole.things import CLUSTER, SORTS, Things, sorts_of
 from simulation.whole.timers import PREFIX, TIMERS
 
 WITHIN = 6
-"""The second kind of a pair follows the first within this many steps."""
+"""The second kind of a pair must come within this many steps after the first."""
 Pair = tuple[str, str, bool]
 """The first kind, the second kind, and whether both were about the same thing."""
 Deed = tuple[str, Things]
@@ -32,7 +32,7 @@ class Met:
         self._latest: deque[Sequence[Deed]] = deque(maxlen=WITHIN)
 
     def begin(self) -> None:
-        """Remember that a schedule begins. Pairs across two schedules do not count."""
+        """Remember that a schedule begins. Two steps of different schedules are not a pair."""
         self._latest.clear()
 
     def note(self, done: Sequence[Deed]) -> None:

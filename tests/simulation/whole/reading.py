@@ -1,4 +1,4 @@
-"""Checks the data that readers get: compares each response to Fetch and ListOffsets with the logs and with its request."""
+"""Checks the data that readers get. Compares each response to a Fetch or ListOffsets with the logs and with the request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 INITIAL, FINAL = 0, -1
 LARGE = 1 << 20
-"""A number of bytes that is larger than all logs of a world together."""
+"""More bytes than all logs of a world have together."""
 EARLIEST, LATEST = -2, -1
 SINCE_SESSIONS, BY_TOPIC_ID = 7, 13
 """The first versions of Fetch with sessions, and with topic ids."""
@@ -85,8 +85,7 @@ class Readers:
             raise Finding("a Fetch does not get all partitions", f"{sent}: {told}, expected {[*asked]}")
 
     def update(self, world: World, node: int, request: Any, version: int, chance: Random) -> None:
-        """Changes a request so that it continues a fetch session, and fetches one of the session's partitions without a
-        limit."""
+        """Changes a request: it then continues a fetch session, and fetches one of the session's partitions without a limit."""
         by_id = version >= BY_TOPIC_ID
         known = [
             key

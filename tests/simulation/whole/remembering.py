@@ -1,5 +1,5 @@
-"""Checks that brokers keep their state over a restart: the state that they described before, and the state in the coordinators'
-logs."""
+"""Checks that brokers have the same state after a restart: the state that they described before, and the state in the
+coordinators' logs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 EMPTY = (0, None, ())
-"""A classic group without a record: a group whose clients only commit offsets."""
+"""The state of a classic group whose clients only commit offsets. Such a group has no record."""
 
 
 def restarting(world: World, mode: str, restart: Callable[[str], None]) -> None:
@@ -79,8 +79,8 @@ def _pending(offsets: OffsetStore) -> dict[str, Any]:
 
 
 def _without_times(transactions: Mapping[str, Transaction]) -> dict[str, Any]:
-    """Returns the transactions without their times, because these move when the clock is set back. Transactions that are ending
-    are returned without partitions, because the log does not record which partitions already have the marker."""
+    """Returns the transactions without their times, because the times change when the clock is set back. Transactions that are
+    ending are returned without partitions, because the log does not record which partitions already have the marker."""
     changing: dict[str, Any] = {"updated": 0, "started": 0, "marked": {}}
     return {
         name: astuple(replace(each, **changing, partitions=set() if each.state.ending else each.partitions))
@@ -112,7 +112,7 @@ def _same(what: str, found: Mapping[Any, Any], logged: Mapping[Any, Any]) -> Non
 
 
 def remembers(world: World, mode: str, before: Mapping[Key, Any]) -> None:
-    """Checks that the brokers describe the same state as before a restart."""
+    """Checks that the brokers describe the same state after a restart as before it."""
     after = shown(world)
     for key in sorted(before.keys() | after.keys(), key=repr):
         if before.get(key, ABSENT) != after.get(key, ABSENT) and not _may_change(world, mode, key, before, after):
@@ -126,7 +126,7 @@ def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], af
     if key[0] in ("directory", "replicas", "reassignment"):  # a start completes reassignments
         return ("reassignment", *(key[2:4] if key[0] == "directory" else key[1:3])) in before
     if key[0] in ("group", "members") and key not in after:
-        # The log has no record of a group that a commit of offsets has created, until the group's first rebalance has ended.
+        # If a commit of offsets has created a group, the log has no record of the group until its first rebalance has ended.
         (state, members), offsets = (
             before.get(("members", key[1]), ("", {})),
             [each for each in before if each[:2] == ("offset", key[1])],
@@ -147,7 +147,7 @@ def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], af
         forgets = partition is not None and partition.log_start_offset > 0
         return ending or (mode == "kill" and key not in before) or forgets
     if key[0] == "transaction" and key in before:
-        if key not in after:  # before the restart the broker listed an id that it could not write, as Kafka does
+        if key not in after:  # before the restart the broker, like Kafka, listed an id that it could not write
             return bool(before[key][1] == NO_EPOCH)
         (producer_id, epoch, _, state, _), (now_id, now_epoch, *_) = before[key], after[key]
         return state in ("PrepareCommit", "PrepareAbort") and producer_id == now_id and epoch <= now_epoch

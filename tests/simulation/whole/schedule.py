@@ -1,8 +1,8 @@
-"""A schedule: a setting and a list of steps. It stays valid if steps are removed.
+"""A schedule has a setting and a list of steps. It stays valid if steps are removed.
 
 A step has a kind and a seed. When the step is played, its seed chooses among the objects that exist then. So the step does not
 depend on other steps. The seed of a schedule also chooses its focus: two kinds that often follow each other. If there are n
-kinds, each of the first n² seeds has another focus. Other schedules follow a plan instead.
+kinds, the first n² seeds all have different focuses. Other schedules follow a plan instead.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from simulation.whole.kinds import ASKED, KINDS, NO_CHANGE, SETUP_KINDS, THEMES, WEIGHTS
 
 STRIDE = 7919
-"""A prime that does not divide the number of kinds. So the foci of consecutive seeds have different first kinds and different
-second kinds."""
+"""A prime that does not divide the number of kinds. With it, the focuses of two consecutive seeds have different first kinds
+and different second kinds."""
 SHORTEST, LONGEST = 25, 70
 SETUP = 6
-"""A schedule with a plan begins with this many other steps."""
+"""A schedule with a plan begins with this many steps that are not in the plan."""
 
 
 class Step(NamedTuple):
@@ -45,10 +45,10 @@ class Setting:
     warm: bool = True
     traced: bool = False
     judged: bool = False
-    """Tells whether the model of Kafka's rules judges the history of the clients."""
+    """Tells whether the model of Kafka's rules judges the clients' history."""
     release: str = ""
     tries: int = 20
-    """A subject generates at most this many requests until one of them has the wanted kind."""
+    """A subject generates requests until one of them has the wanted kind, but at most this many."""
     planned: bool = False
     """Tells whether the schedule follows a plan. Then requests are as in the dialogues, and no client leaves by itself."""
     static: bool = False
@@ -73,8 +73,8 @@ class Plan(NamedTuple):
     kinds: Sequence[str]
     """The kinds of the schedule's steps, in this order."""
     seed: int | None = None
-    """The seed of the steps, or None for the schedule's seed. Plans with the same seed have the same steps as long as their
-    kinds are the same."""
+    """The seed of the steps, or None for the schedule's seed. If two plans have the same seed, their steps are the same up to
+    the first step with a different kind."""
     lead: Sequence[str] = ()
     """The kinds of steps that come before the steps of `kinds`. The seeds of these steps depend on the schedule's seed."""
 
@@ -118,8 +118,8 @@ def _planned(seed: int, plan: Plan) -> Schedule:
 
 
 def _drawn(setting: Setting, chance: random.Random) -> list[str]:
-    """Draws kinds by weight, where kinds of the schedule's themes have larger weights. Leaves out the kinds of some other
-    themes, because with fewer kinds, each kind occurs more often."""
+    """Draws kinds by weight. The kinds of the schedule's themes have larger weights. Leaves out the kinds of some other themes,
+    so that each remaining kind occurs more often."""
     upgrades = bool(setting.release)
     several = setting.brokers > 1
     fits = {

@@ -1,4 +1,4 @@
-"""Follows the sessions of fetches and of share groups, and checks that each request has the epoch that its session expects."""
+"""Follows fetch sessions and share sessions, and checks the epochs in their requests."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ WRONG = (ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.INVALID_SHARE_SESSION_
 
 
 class Sessions:
-    """The next epoch of each session according to the responses. Requests of a session that are under way at the same time are
-    not judged, because their order is unknown."""
+    """The next epoch of each session according to the responses. If several requests of a session are under way at the same
+    time, they are not judged, because their order is unknown."""
 
     def __init__(self) -> None:
         self._next: dict[Any, int] = {}

@@ -1,5 +1,5 @@
-"""Groups settle: if all members of a group send heartbeats, the group becomes stable, and its members own every partition of
-the topics to which they subscribe, each partition once (or, in a share group, at least once)."""
+"""Groups settle: if all members of a group send heartbeats, the group becomes stable. Then each partition of the topics to
+which its members subscribe has exactly one owner (or, in a share group, at least one)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 ROUNDS = 10
 """The number of heartbeats that each member sends."""
 PAUSE_MS = 2000
-"""The pause in ms between two heartbeats. Together the pauses are longer than 10 s, the longest wait of a new regular
-expression for its topics."""
+"""The pause in ms between two heartbeats. All pauses together are longer than 10 s: a new regular expression gets its topics
+after 10 s at the latest."""
 MEDDLING = ("InitializeShareGroupState", "WriteShareGroupState")
 """Requests that only brokers should send. As in Kafka, a group cannot initialize states that already have a later epoch."""
 SETTLING = {"consumer": "ConsumerGroupHeartbeat", "share": "ShareGroupHeartbeat"}

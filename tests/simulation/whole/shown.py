@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from simulation.whole.world import World
 
 OWN_SOURCES = {TOPIC: 1, METRICS: 7, GROUP: 8}
-"""For each type of resource: the source of settings that a request has set. For brokers, see `_is_own`."""
+"""For each type of resource: the config source of settings that a request has set. For brokers, see `_is_own`."""
 EARLIEST, LATEST = -2, -1
 DESCRIBE = {
     "classic": "DescribeGroups", "consumer": "ConsumerGroupDescribe", "share": "ShareGroupDescribe",
@@ -143,7 +143,7 @@ def _logs(world: World) -> Iterator[tuple[Key, Any]]:
         for producer_id, state in partition.producers.items():
             entry = unpack(state)
             if entry.last_timestamp <= expired and entry.current_txn_first_offset < 0:
-                continue  # a truncation brings back expired producers; as in Kafka, a start or the timer removes them
+                continue  # a truncation restores expired producers; as in Kafka, a start or the timer removes them
             told = (entry.producer_epoch, entry.last_sequence, entry.current_txn_first_offset)
             yield ("producer", *where, producer_id), told
         yield ("log", *where), (partition.log_start_offset, partition.last_stable_offset, partition.high_watermark,

@@ -1,7 +1,7 @@
 """Steering: plans schedules that meet new pairs of kinds.
 
-A plan is a list of kinds of steps, which a schedule contains in this order. The next kind of a plan is the kind that makes the
-most new pairs with the kinds before it. A pair counts less each time that it was planned but not met.
+A plan is a list of kinds of steps. A schedule contains steps of these kinds in this order. The next kind in a plan is always
+the kind that makes the most new pairs with the earlier kinds. Each time that a pair was planned but not met, it counts less.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ BEFORE = {
     "acl: remove_acl": ("acl: add_acl",), "quota: remove": ("quota: set",), "SyncGroup": ("JoinGroup",),
     "a client leaves": ("Metadata",), "state: truncate": ("Produce",), "topic: create_topic": ("topic: delete_topic",),
 }  # fmt: skip
-"""The key's kind is mostly impossible unless these kinds come before it."""
+"""A step of the kind in the key is mostly impossible unless steps of these kinds come before it."""
 SETTINGS: list[dict[str, Any]] = [
     {"data": data, "brokers": brokers, "secured": secured} | more
     for more in ({}, EARLIER, {"sync": "interval"}, {**EARLIER, "sync": "interval"})
     for secured in (True, False) for brokers in (1, 3) for data in (False, True) if data or "sync" not in more
 ]  # fmt: skip
-"""The clusters of the plans, one after the other."""
+"""The settings of clusters. Each plan takes the next one."""
 DEFAULTS = {"sync": "never", "release": "", "static": False}
 ALWAYS = [PREFIX + name for name, timer in TIMERS.items() if not timer.first]
 """The timers that fire whenever hours pass."""
@@ -42,7 +42,9 @@ STEPS = {kind for kind in EVERY_KIND if not kind.startswith(PREFIX)}
 
 
 class Growing:
-    """A growing plan: its steps, and the kinds of its latest steps and of the timers that fire in them."""
+    """A growing plan. `found` has its steps; `window` has the kinds of its latest steps and of the timers that fire in these
+    steps.
+    """
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -60,7 +62,9 @@ class Steering:
 
     def __init__(self, met: Iterable[Pair]) -> None:
         self._wanted: dict[str, Counter[str]] = {kind: Counter() for kind in EVERY_KIND}
-        """The number of wanted pairs of two kinds: at most one pair about the same thing, and one about different things."""
+        """For each first kind and second kind: the number of wanted pairs. There can be one pair about the same thing, and one
+        about different things.
+        """
         self._planned: Counter[tuple[str, str]] = Counter()
         for before, kind, _ in set(all_pairs()).difference(met):
             self._wanted[before][kind] += 1
@@ -96,9 +100,9 @@ class Steering:
         return Plan({**setting, "alike": chance.random() < 0.6}, growing.found)
 
     def _about_a_timer(self, chance: Random) -> Plan:
-        """Returns a plan in which steps set a timer, and wanted kinds come before and after the timer fires. A kind after the
-        timer is set, such as a restart, may remove the timer. So in about half of the plans, the wanted kinds come before the
-        timer is set."""
+        """Returns a plan in which steps set a timer, with wanted kinds before and after the step in which the timer fires. A
+        step after the timer is set, such as a restart, may remove the timer. So in about half of the plans, the wanted kinds
+        come before the steps that set the timer."""
         focus = self._focus({*RARE}, chance)
         timer = TIMERS[focus.removeprefix(PREFIX)]
         setting = {"data": chance.random() < 0.4, "brokers": 1, "secured": True} | dict(NEEDS.get(focus, {}))
@@ -130,13 +134,13 @@ class Steering:
                 self._note(growing, growing.add(done))
 
     def _note(self, growing: Growing, done: list[str]) -> None:
-        """Note the planned pairs of the latest step with the steps before it."""
+        """Note the planned pairs that the latest step makes with the steps before it."""
         for before in [*growing.window][:-1]:
             for earlier in before:
                 self._planned.update((earlier, kind) for kind in done)
 
     def _focus(self, able: set[str], chance: Random) -> str:
-        """Returns the timer that the plan tries to meet often, because many pairs with this timer are wanted."""
+        """Chooses a timer that the plan tries to meet often. A timer with many wanted pairs is more likely."""
         wanted = {timer: 1 + self._wanted[timer].total() + sum(each[timer] for each in self._wanted.values()) for timer in RARE}
         timers = [timer for timer in RARE if timer in able]
         return chance.choices(timers, [wanted[timer] ** 2 for timer in timers])[0]
@@ -148,7 +152,7 @@ class Steering:
                 for kind, wanted in self._wanted[earlier].items():
                     if wanted and kind in able:
                         scores[kind] = scores.get(kind, 0) + wanted / (1 + self._planned[earlier, kind])
-        if not scores:  # for the first step: the kind that has the most wanted pairs
+        if not scores:  # the first step has the kind with the most wanted pairs
             scores = {kind: self._wanted[kind].total() for kind in EVERY_KIND if kind in able}
         if focus in scores:
             scores[focus] *= FOCUS
@@ -156,7 +160,7 @@ class Steering:
 
 
 def _able(setting: Mapping[str, Any]) -> set[str]:
-    """Returns the kinds that can occur with these settings."""
+    """Returns the kinds that are possible with these settings."""
     return {kind for kind in EVERY_KIND if NEEDS.get(kind, {}).items() <= {**DEFAULTS, **setting}.items()}
 
 

@@ -17,7 +17,7 @@ FAMILIES = {
     "Acl": "ACLs", "Quota": "quotas", "Scram": "users", "Token": "tokens", "Sasl": "users", "Telemetry": "metrics",
     "Feature": "features", "Raft": "the quorum", "Quorum": "the quorum", "Config": "settings",
 }  # fmt: skip
-"""For requests that name no thing: the thing that the request concerns. The key is a part of the API's name."""
+"""The things that requests concern if they name nothing. The key is a part of the API's name."""
 
 
 def topic_thing(name: str) -> str:
@@ -35,12 +35,12 @@ def node_thing(node_id: int) -> str:
 NAMING: dict[str, tuple[Entity, ...]] = {
     "topic": ("topicName", "topicId"), "group": ("groupId",), "transaction": ("transactionalId",),
 }  # fmt: skip
-"""For each sort of thing that requests name, the entity types of the fields with its name or id."""
+"""For each sort of thing that requests name: the entity types of the fields that have its name or id."""
 
 INTERNAL = {"DescribeQuorum"}
-"""The requests about the topic of the metadata log, which no other request names."""
+"""Requests about the topic of the metadata log. No other request names this topic."""
 RESOURCES = {"Config": {2: "topic", 32: "group"}, "Acl": {2: "topic", 3: "group", 5: "transaction"}}
-"""The sorts of resources by their type. The key is a part of the API's name."""
+"""The sort of thing for each type of resource. The key is a part of the API's name."""
 NEWEST = 2**15 - 2
 """A version that is later than all versions of requests."""
 SORTS = frozenset({*NAMING, "broker"})
@@ -49,8 +49,9 @@ SORTS = frozenset({*NAMING, "broker"})
 
 @cache
 def sorts_of(api: str) -> frozenset[str]:
-    """Returns the sorts of things that a request can be about: sorts with several things, families, and the whole cluster. A
-    request that has no name, or in which null stands for all names, can concern everything."""
+    """Returns the sorts of things that a request can be about: topics, groups, transactional ids, a family of `FAMILIES`, or
+    the whole cluster. If a request has no name, or if null can stand for all names, it can be about a family or the whole
+    cluster."""
     if api in INTERNAL:
         return frozenset({_family(api)})
     cls = request_class(KEYS[api])

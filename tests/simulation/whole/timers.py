@@ -1,4 +1,6 @@
-"""The timers of the broker, by the names of their actions: how a schedule meets a timer, or why no schedule can meet it."""
+"""The broker's timers, by the names of their actions. For each timer: how a schedule meets it, or why no schedule can meet
+it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ class Timer(NamedTuple):
     clock: str = "clock: minutes"
     """The kind of step in which the timer fires."""
     seed: int = 0
-    """With this seed, a plan that begins with these steps meets the timer."""
+    """With this seed, a plan that begins with the steps in `first` meets the timer."""
 
 
 HOURS, MINUTES, SECONDS = "clock: hours", "clock: minutes", "clock: seconds"

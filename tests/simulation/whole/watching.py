@@ -19,10 +19,11 @@ from wirebroker.core import purgatory
 from wirebroker.core.purgatory import Periodic, Timers, name_of
 
 HANG_S = 20.0
-"""Seconds of CPU time after which a step is interrupted. This is the last resort: it finds loops without timers and slices."""
+"""Seconds of CPU time after which a step is interrupted. This limit finds loops that contain neither timers nor slices."""
 MOST_AGAIN = 500
-"""A timer may set itself again this many times before the broker holds it back. The broker's own limit is too high for a
-test."""
+"""After a timer has set itself again this many times, the broker holds it back. The broker's own limit is too high for a
+test.
+"""
 MOST_SLICES = 20_000
 """One step runs at most this many slices of long work."""
 
@@ -83,14 +84,14 @@ class Watch(logging.Handler):
         self.logged.append(record.getMessage())
 
     def take_fired(self) -> Counter[str]:
-        """Returns how often timers have fired since the last call, by the names of their actions."""
+        """For each name of an action, returns how often timers with this action have fired since the last call."""
         fired, self.fired = self.fired, Counter()
         self.slices = 0
         return fired
 
     @contextmanager
     def guarding(self, what: str, *, lenient: bool) -> Iterator[None]:
-        """Raises Finding if the engine raises an exception, does not end, or, unless `lenient`, logs an error."""
+        """Raises Finding if the engine raises an exception, does not end, or logs an error (unless `lenient`)."""
         main = threading.current_thread() is threading.main_thread()
         if main:
             previous = signal.signal(signal.SIGVTALRM, _hangs)

@@ -68,9 +68,9 @@ SECURED = {
     "super.users": "User:ANONYMOUS;User:admin", "allow.everyone.if.no.acl.found": "true",
 }  # fmt: skip
 COMPACTED_EACH = 4
-"""In each n-th schedule, more topics are compacted, where n is this number."""
+"""If this is n, every n-th schedule has more compacted topics."""
 SHORT_RETENTION_EACH = 3
-"""In each n-th schedule, offsets expire after a minute, where n is this number."""
+"""If this is n, offsets expire after a minute in every n-th schedule."""
 JUDGED_MS = 3 * 86_400_000
 """After this time in ms, the model of Kafka's rules stops judging."""
 FAULTY = 4
@@ -79,12 +79,13 @@ SLICES = 3
 """If long requests run in slices, this many slices run between two steps."""
 
 UNWRITTEN = "the change cannot be written"
-"""If a broker could not carry out a client's request, it may close the connection. The reason then contains this text."""
+"""A broker may close a connection if it could not carry out the client's request. The reason then contains this text."""
 LEAVING, LEAVING_SLICED = 0.04, 0.2
-"""The probability that a client leaves before its request has a response, and the same probability if requests run in
-slices."""
+"""The probability that a client leaves before its request has a response. The second value is used if requests run in
+slices.
+"""
 STEP_MS = 3_600_000
-"""If long work runs in slices, a server that moves the clock handles requests after each hour."""
+"""If long work runs in slices, a server moves the clock in steps of this time, and handles requests after each step."""
 LONGEST_SLICED = 24
 """At most this many slices run before a client leaves."""
 
@@ -130,10 +131,10 @@ class Link:
 
 
 class Judging(Tap):
-    """Records the history of an engine until it stops."""
+    """Records the history of an engine until `stop` is called."""
 
     def stop(self, known: int) -> None:
-        """Stop recording, and forget all entries of the history after the first `known` entries."""
+        """Stop recording, and keep only the first `known` entries of the history."""
         kept, self.history = self.history, []
         del kept[known:]
 
@@ -155,7 +156,9 @@ class World:
         self.history: list[Sent] = []
         """All requests, in the order in which they were sent."""
         self.judged: list[Exchange | Act] = []
-        """The requests that the model of Kafka's rules judges: all, until something breaks or a test changes the state."""
+        """The requests that the model of Kafka's rules judges. It judges all requests until something breaks or a test changes
+        the state.
+        """
         self.judging: Judging | None = None
         self.snapshot: Snapshot | None = None
         self.kept: dict[Key, Any] = {}
@@ -164,11 +167,11 @@ class World:
         """The functions that repair what acts have broken."""
         self.expects_closes = self.disk_failed = self.disk_had_failed = self.forgot_transactions = False
         self._kind = ""
-        """The kind of the present step. If a subject has sent a request of another kind than the step's, this is that other
-        kind."""
+        """The kind of the present step. If a subject has sent a request of another kind than the step's kind, this is the kind
+        of the request."""
         self._faulty = 0
         self._names: dict[bytes, str] = {}
-        """The names of all topics by id, also of deleted topics."""
+        """The names of all topics by id, including deleted topics."""
         self.following = Following()
         self.sessions, self.readers = Sessions(), Readers()
         self.done = Done(self)
@@ -223,7 +226,7 @@ class World:
         return [self._folder / "data", *([self._folder / "more"] if self.setting.seed % 2 else [])]
 
     def _shorten_slices(self) -> None:
-        """Makes each slice of long work end after one element, because this world has no long lists."""
+        """Makes each slice of long work end after one element, because the lists in this world are short."""
         pattern = slices._pattern
         self._patch.setattr(slices, "_pattern", lambda _: pattern(1))
         for function in (slices.weighted_pauses, slices.sliced):
@@ -265,7 +268,9 @@ class World:
 
     @staticmethod
     def pick(chance: Random, among: Sequence[T]) -> T:
-        """Chooses an element of `among` by hash. So the choice mostly stays the same if another element is missing."""
+        """Chooses an element of `among` by its hash. If an element that was not chosen is missing, the choice stays the
+        same.
+        """
         if not among:
             raise LookupError("there is nothing to choose from")
         salt = chance.getrandbits(32)
@@ -368,7 +373,9 @@ class World:
         return things_of(sent.api, asked.message, self._names)
 
     def _inform(self, request: Any, chance: Random) -> None:
-        """Sets the present leader epoch in most requests that have a leader epoch, and existing paths of directories."""
+        """Changes a request: in most cases, sets its leader epochs to the present leader epochs. Also replaces the paths of
+        directories by paths that exist.
+        """
         if self.setting.data:
             for number, directory in enumerate(getattr(request, "dirs", ())):
                 paths = self.engine.cluster.log_dirs.paths(min(self.engine.cluster.brokers))
@@ -388,7 +395,9 @@ class World:
         return [link.number for link in self.links.values() if link.connection.session.mechanism]
 
     def _node_for(self, request: Any, chance: Random) -> int | None:
-        """Returns the broker that a client would ask, or in some cases another broker. Returns None if all brokers are down."""
+        """Returns the broker to which a client would send the request, or in some cases another broker. Returns None if all
+        brokers are down.
+        """
         cluster = self.engine.cluster
         live = sorted(cluster.live_brokers)
         if not live:
@@ -455,13 +464,13 @@ class World:
     # The time
 
     def advance(self, ms: int) -> None:
-        """Let time pass. Responses go to the clients when they are sent."""
+        """Let time pass, and pass the responses that the engine sends to their clients."""
         self.say(f"{ms} ms pass")
         self._tick(self.now + ms)
 
     def advance_in_slices(self, ms: int, *, moved: bool) -> None:
-        """Let time pass, or if `moved`, move the clock. Timers that become due in the last hour of this time do not run yet:
-        they run in the next steps, as in a server whose timers take long."""
+        """Let time pass, or move the clock if `moved` is true. Timers that become due in the last hour of this time do not run
+        yet. They run in the next steps, as in a server whose timers take long."""
         self.say(f"{ms} ms pass")
         self.settle()
         if ms > STEP_MS:
@@ -476,7 +485,9 @@ class World:
         self.settle()
 
     def run_overdue(self) -> None:
-        """Run the due timers, unless the clock is being moved, as a server does before it handles a request or a deed."""
+        """Run the due timers, as a server does before it handles a request or a deed. Do nothing while the clock is being
+        moved.
+        """
         timers = self.engine.timers
         if timers.in_slices and not timers._moves and timers.is_due(self.now):
             self.engine.tick(self.now, lambda: not timers.is_due(self.now))
@@ -503,8 +514,8 @@ class World:
                 self._perform()
 
     def _run_slices(self) -> int:
-        """Runs the next slice of a request or its work for a thread, and then the next slice of a timer's work or the next
-        timer. Returns how many of the two there were."""
+        """First runs the next slice of a request, or its work for a thread. Then runs the next slice of a timer's work, or the
+        next timer. Returns how many of these two things there were."""
         turns, timers, ran = self.engine.turns, self.engine.timers, 0
         if turns.offloads:
             unfinished, offload = turns.offloads.popleft()
@@ -548,7 +559,7 @@ class World:
             self._tick(self.now + moves)
 
     def _sync(self) -> None:
-        """With `sync` "always", syncs the logs, and closes the connections whose records cannot be synced."""
+        """If `sync` is "always", syncs the logs, and closes the connections whose records cannot be synced."""
         engine, store = self.engine, self.engine.store
         if store is None or not store.holds_responses or (job := store.sync_now()) is None:
             return
@@ -637,7 +648,7 @@ class World:
             self.disk.repair()
 
     def repair(self) -> None:
-        """Repair everything: remove faults, empty the disk, start the brokers that are down, let all replicas follow."""
+        """Repair everything: remove faults, repair the disk, start the brokers that are down, and let all replicas follow."""
         self.clear_faults()
         self.mend()
         self.engine.controller.slow_until = 0
@@ -691,7 +702,7 @@ def _nothing() -> None:
 
 
 def run(setting: Setting, steps: Sequence[Step], met: Met | None = None) -> World:
-    """Plays a schedule to its end, and returns its world. Raises Finding."""
+    """Plays a schedule to its end, and returns the world. Raises Finding."""
     world = World(setting, met)
     try:
         world.met.begin()
