@@ -1,4 +1,4 @@
-"""Follows fetch sessions and share sessions, and checks the epochs in their requests."""
+"""Follows fetch sessions and share sessions, and checks the epochs in the requests of each session."""
 
 from __future__ import annotations
 

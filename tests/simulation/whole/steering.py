@@ -1,6 +1,6 @@
 """Steering: plans schedules that meet new pairs of kinds.
 
-A plan is a list of kinds of steps. A schedule contains steps of these kinds in this order. The next kind in a plan is always
+A plan is a list of kinds of steps. A schedule contains steps of these kinds in this order. The next kind in a plan is mostly
 the kind that makes the most new pairs with the earlier kinds. Each time that a pair was planned but not met, it counts less.
 """
 
