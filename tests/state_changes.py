@@ -1,4 +1,4 @@
-"""Makes a request that a broker accepts for each API that changes state. Every text and every array in it has a value."""
+"""For each API that changes state, makes a request that a broker accepts. In this request, no text and no array is empty."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTINGS = {
 }  # fmt: skip
 STREAMS = {"group.streams.topology.description.plugin.class": "any"}
 INVALID = "Q" * 20_000
-"""Stands for bytes that are not UTF-8. `frame` replaces each Q by 0xFF, which the broker reads as U+FFFD (three bytes in
+"""A placeholder for bytes that are not UTF-8. `frame` replaces each Q by 0xFF, which the broker reads as U+FFFD (three bytes in
 UTF-8)."""
 LONGEST = "x" * 32_767
 """The longest text that the protocol allows."""
@@ -46,7 +46,7 @@ NODES = [
 
 
 class State(NamedTuple):
-    """Values of earlier responses: a topic's id, a classic member, a producer, and a token's HMAC."""
+    """Values from earlier responses: a topic's id, a classic member, a producer, and a token's HMAC."""
 
     topic_id: bytes
     member_id: str
@@ -237,7 +237,7 @@ Place = tuple[str | int, ...]
 
 
 def texts(cls: type[Struct], version: int, value: Any, path: Place = ()) -> Iterator[tuple[Place, str]]:
-    """Yields the place of each text and of all bytes in a request's plain data, with "string" or "bytes"."""
+    """For each text and each value of bytes in a request's plain data, yields its place and its type ("string" or "bytes")."""
     for field in cls.__wire__:
         held = value.get(field.name)
         if field.present(version) and held is not None:
@@ -255,7 +255,9 @@ def _texts(spec: Any, version: int, value: Any, path: Place) -> Iterator[tuple[P
 
 
 def declared(cls: type[Struct], version: int, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yields the path of each text that this version of a message has: the names of the fields around it, and its own name."""
+    """Yields the path of each text field that this version of a message has: the names of the fields around it, and its own
+    name.
+    """
     for field in cls.__wire__:
         spec = field.spec[0] if isinstance(field.spec, list) else field.spec
         if not field.present(version):
@@ -267,7 +269,7 @@ def declared(cls: type[Struct], version: int, path: tuple[str, ...] = ()) -> Ite
 
 
 def replaced(fields: Plain, path: Place, value: Any) -> Plain:
-    """Returns a copy of plain data with `value` at the place `path`."""
+    """Returns a copy of plain data in which `value` is at the place `path`."""
     made = copy.deepcopy(fields)
     within: Any = made
     for step in path[:-1]:
@@ -277,7 +279,7 @@ def replaced(fields: Plain, path: Place, value: Any) -> Plain:
 
 
 def frame(api: str, version: int, fields: Plain, client_id: str = "test") -> bytes:
-    """Returns the frame of a request, in which invalid bytes take the place of `INVALID`."""
+    """Returns the frame of a request. In this frame, invalid bytes replace `INVALID`."""
     made = encode_request(7, client_id, from_plain(request_class(KEYS[api]), fields), version)
     return made.replace(INVALID.encode(), b"\xff" * len(INVALID))
 

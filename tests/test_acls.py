@@ -1,4 +1,4 @@
-"""ACLs: permissions compared with the recording of a real Kafka, rules for single ACLs, and a broker with ACLs."""
+"""ACLs: permissions (compared with the recording of a real Kafka), the effect of single ACLs, and a broker with ACLs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ ASKED = {each for each in SERVED if KEYS[each] in release("4.3").announced} | {*
 
 
 def secured(**options: Any) -> MockKafka:
-    """Returns a broker with an authorizer, in which `admin` has all rights."""
+    """Returns a broker with an authorizer. The user `admin` has all rights."""
     configs = SETTINGS | options.pop("configs", {})
     return MockKafka(security="sasl_plaintext", users=USERS, configs=configs, **options)
 
@@ -94,7 +94,9 @@ def entry(operation: int, name: str = "orders", kind: int = ResourceType.TOPIC, 
 
 @pytest.fixture(scope="module")
 def responses() -> dict[str, list[tuple[Step, Step]]]:
-    """Pairs of steps, as recorded on Kafka and as played on wirebroker, by the rights that alice has."""
+    """For each set of rights that alice has: pairs of a step as recorded on Kafka, and the same step as played on
+    wirebroker.
+    """
     packed = Path(__file__).with_name("data").joinpath(recorded_by(KAFKA)).read_bytes()
     recorded = [Step(*each) for each in json.loads(lzma.decompress(packed))]
     with secured(telemetry=True, profile="kafka-4.3") as kafka:
@@ -489,7 +491,7 @@ def test_confluent_kafka_manages_acls_and_meets_them(kafka: MockKafka) -> None:
     assert [error.code() for error in told] == [confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED]
 
 
-# ACLs that a broker has from its start
+# ACLs that a broker gets at its start
 
 
 def test_a_broker_starts_with_acls(tmp_path: Path) -> None:

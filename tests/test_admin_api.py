@@ -1,7 +1,7 @@
 """The admin APIs, tested with encoded requests.
 
-Error codes and messages in the tables were recorded from Kafka 4.3.1 (one broker, node 1). Where Kafka's response has the order
-of a hash map, the tables have wirebroker's order.
+Error codes and messages in the tables were recorded from Kafka 4.3.1 (one broker, node 1). If the order in Kafka's response is
+the order of a hash map, the tables have wirebroker's order.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from wirebroker.core.setting_definitions import (
 
 TOPIC, BROKER, LOGGERS, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 KAFKA_4_3: ProfileName = "kafka-4.3"
-"""The release on which the numbers in the tables were recorded."""
+"""The numbers in the tables were recorded on this release."""
 SET, DELETE, APPEND, SUBTRACT = range(4)
 HERE = "This server does not host this topic-partition."
 
 
 class Admin:
-    """Starts a cluster, and is a client of one of its brokers."""
+    """A cluster, and a client of one of its brokers."""
 
     def __init__(
         self, brokers: int = 1, node_id: int = 1, profile: ProfileName | None = None, data: Path | None = None, **settings: str
@@ -356,7 +356,7 @@ def test_a_new_topics_settings_are_in_alphabetical_order() -> None:
 
 @pytest.mark.parametrize(("profile", "topic", "broker", "group"), [(KAFKA_4_3, 33, 340, 17), ("kafka-4.4", 37, 350, 21)])
 def test_every_setting_is_documented_on_request(profile: ProfileName, topic: int, broker: int, group: int) -> None:
-    """The numbers are the numbers of settings for which a real Kafka returns documentation."""
+    """Each number says how many settings have documentation in a real Kafka's response."""
     admin = Admin(profile=profile)
     admin.create(new_topic("orders"))
     sizes = {
@@ -498,8 +498,8 @@ def test_alterations_that_kafka_refuses(
 
 
 REFUSALS = json.loads(lzma.decompress((Path(__file__).parent / "data/setting-refusals.json.xz").read_bytes()))
-"""Kafka's responses when each dynamic setting is altered to each of 25 values, by release and kind of resource. Settings with
-Java classes and listeners, and the settings of tiered storage, are left out."""
+"""For each release and kind of resource: Kafka's responses to requests that alter each dynamic setting to each of 25 values.
+Settings with Java classes and listeners, and the settings of tiered storage, are left out."""
 
 
 @pytest.mark.parametrize(("release", "kind"), [(each, int(kind)) for each, told in REFUSALS.items() for kind in told])
@@ -516,7 +516,7 @@ def test_each_value_of_each_setting_gets_kafkas_response(release: str, kind: int
 
 
 def test_on_an_unknown_operation_the_controller_fails_on_all_that_the_request_changes_there() -> None:
-    """As in a real Kafka, the failure does not concern settings that a broker changes without the controller."""
+    """As in a real Kafka, the controller's failure does not affect settings that a broker changes by itself."""
     admin = Admin()
     admin.create(new_topic("orders"), new_topic("other"))
 
@@ -688,7 +688,7 @@ def test_sizes_are_those_of_the_partitions_that_the_broker_holds(version: int) -
 
 
 def in_dirs(admin: Admin, *names: str) -> list[list[tuple[str, int]]]:
-    """Returns the replicas of the topics `names` in each of the broker's log directories."""
+    """For each of the broker's log directories, returns the replicas of the topics `names`."""
     results = admin.ask(plain("DescribeLogDirs", topics=None), 5).results
     return [[(t.name, p.partition_index) for t in each.topics if t.name in names for p in t.partitions] for each in results]
 
@@ -1073,7 +1073,7 @@ AUTHORIZER = {
 
 
 def with_zeros(fields: Plain) -> list[Plain]:
-    """Returns the fields with each number in turn replaced by 0, which Kafka reserves for unknown values."""
+    """For each number in the fields, returns the fields with 0 in place of this number. Kafka reserves 0 for unknown values."""
     return [fields | {name: 0} for name, value in fields.items() if isinstance(value, int)]
 
 

@@ -25,14 +25,14 @@ class Clients(NamedTuple):
 
 def read(where: tuple[str, int], *values: str | None, first: int = 0, time: int = 9, by: str | None = None,
          group: str | None = None) -> Poll:  # fmt: skip
-    """Returns a poll of committed records from `first` on. None in place of a value means that the reader gets no record at
-    this offset."""
+    """Returns a poll that reads committed records from `first` on. If a value is None, the reader gets no record at this
+    offset."""
     records = tuple((offset, value) for offset, value in enumerate(values, first) if value is not None)
     return Poll(where, first, first + len(values), records, True, time, by, group)
 
 
 def of(name: str, *places: tuple[tuple[str, int], int]) -> list[Send]:
-    """Returns the values of a transaction: `t1.a`, `t1.b`, with their offsets."""
+    """Returns the sends of a transaction. For the name `t1`, the values are `t1.a`, `t1.b` …"""
     return [Send(f"{name}.{where[0]}", where, True, offset, name) for where, offset in places]
 
 

@@ -1,4 +1,4 @@
-"""kafka.audit(): its findings after real failures, and no finding without a failure. Test names carry the ids of the
+"""Tests kafka.audit(): it has findings after real failures, and no finding without a failure. Test names carry the ids of the
 behaviours."""
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def batch(name: str, pid: int, epoch: int = 0, first: int | None = None, now: in
 
 
 def content(names: str) -> list[tuple[str, None, bytes]]:
-    """Returns the records of the batches `names` as rows of an application's journal."""
+    """Returns rows of an application's journal: the records of the batches `names`."""
     return [
         ("orders", None, b"%s%d" % (name.encode(), n)) for name in names for n in range(BATCHES[name][0], BATCHES[name][1] + 1)
     ]
@@ -375,7 +375,7 @@ def test_deleted_records_are_neither_a_gap_nor_lost(broker: MockKafka) -> None:
 
 
 def test_compacted_records_are_neither_a_gap_nor_lost(tmp_path: Path) -> None:
-    """Each of forty keys is written several times, so that compaction leaves missing offsets of every kind."""
+    """Each of forty keys is written several times. After compaction, offsets are missing in every possible way."""
     chance = random.Random(1)
     keys = [b"%d" % chance.randrange(40) for _ in range(300)]
     contents = [(key, b"%d " % number + bytes(12_000)) for number, key in enumerate(keys)]
@@ -413,7 +413,7 @@ def test_retention_leaves_nothing_to_find(mock_kafka_factory: Callable[..., Mock
 def test_the_coordinators_own_topics_are_looked_at_without_their_contents(
     mock_kafka_factory: Callable[..., MockKafka],
 ) -> None:
-    """While the clock is frozen, all commits of the same offset have equal records."""
+    """While the clock is frozen, all commits of the same offset write equal records."""
     broker = mock_kafka_factory(topics=["orders"], clock="frozen")
     transactional(broker, b"settled")
     consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers"})
@@ -560,7 +560,7 @@ def test_the_gravest_findings_come_first(broker: MockKafka) -> None:
 
 
 def test_information_never_fails(broker: MockKafka) -> None:
-    """Kafka writes a marker also to a partition that was added to a transaction but got no batch."""
+    """If a partition was added to a transaction, Kafka writes a marker to it, even if no batch was written to it."""
     wire = client(broker)
     wire.request(find_coordinator("till", kind=1), 4)
     given = wire.request(init_producer_id("till"), 4)

@@ -1,4 +1,6 @@
-"""The checks on artificial histories: they find every planted fault and nothing else, and no fault in a healthy history."""
+"""The checks, applied to artificial histories: they find every planted fault and nothing else, and they find no fault in a
+healthy history.
+"""
 
 from __future__ import annotations
 
@@ -323,7 +325,7 @@ class Shop:
             self.expected.add((kind, "certain" if named or kind == "duplicate" else "likely", again.partition, again.offset))
 
     def _misses(self, fate: str, meant: Intended, partition: int, value: bytes) -> None:
-        """Plants a record that is lost, or a record that is stored although it should not be."""
+        """Plants a fault: a record is lost, or a record is stored although it should not be."""
         if fate == "failed and stored":
             row = self._store(partition, value)
             self.expected.add(("unacknowledged_stored", "certain", partition, row.offset))
@@ -464,7 +466,9 @@ def test_a_key_may_be_deleted_again() -> None:
 
 
 def test_hashes_equal_those_of_sparks_functions() -> None:
-    """The formula is sha2(concat_ws(':', sha2(key, 256), sha2(value, 256), …), 256), where a dash stands for null."""
+    """The formula is sha2(concat_ws(':', sha2(key, 256), sha2(value, 256), …), 256). For null, the text has a dash instead of a
+    hash.
+    """
     assert digest(b"a") == "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
     parts = [digest(b"k"), digest(b""), digest(b"name"), "-"]
     assert content_hash(b"k", digest(b""), [("name", None)]) == hashlib.sha256(":".join(map(str, parts)).encode()).hexdigest()
@@ -476,7 +480,7 @@ def test_hashes_equal_those_of_sparks_functions() -> None:
 
 
 def test_no_failure_of_the_network_leaves_a_trace_in_the_log() -> None:
-    """The audit finds nothing in the simulator's logs after lost connections, restarts and failed writes."""
+    """After lost connections, restarts and failed writes, the audit finds nothing in the simulator's logs."""
     for seed in range(25):
         schedule = Schedule(seed)
         schedule.run()

@@ -1,5 +1,6 @@
-"""`copied` finds batches whose sequences are stored already, all or some of them. It finds the same batches as a slow
-comparison."""
+"""`copied` finds batches if all or some of their sequences are stored already. It finds the same batches as a slow
+comparison.
+"""
 
 from __future__ import annotations
 
@@ -54,6 +55,6 @@ ISLANDS: dict[str, Extents] = {
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("island", ISLANDS)
 def test_many_that_overlap_do_not_take_long(island: str) -> None:
-    """The function must not compare each pair of batches, which would take minutes."""
+    """If the function compared each pair of batches, this would take minutes."""
     extents = ISLANDS[island]
     assert len(list(copied(extents))) >= MANY // 2

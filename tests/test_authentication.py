@@ -1,4 +1,4 @@
-"""SASL: PLAIN and SCRAM, requests allowed before authentication, and sessions that expire."""
+"""SASL: PLAIN and SCRAM, requests that are allowed before authentication, and sessions that expire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics that the broker creates when a client requests their metadata, and how long the creation takes."""
+"""Topics that the broker creates when a client requests their metadata, and the time that the creation takes."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def test_a17_a_wrong_count_is_damage(count: int) -> None:
     ids=["one shape", "the first of two shapes", "the second of two shapes"],
 )
 def test_a17_a_flipped_byte_inside_a_run_of_alike_records_is_noticed(count: int, record: int, places: list[int]) -> None:
-    """`places` has positions in a record: of the lengths of the record, the key and the value, of the header count, and of
+    """`places` has positions of bytes in a record: the lengths of the record, the key and the value, the header count, and
     other bytes."""
     body = _uniform(count)
     for _ in range(5):
@@ -294,7 +294,7 @@ def test_the_quick_walk_finds_the_damage_that_a_slow_one_does(rows: list[Any], d
 
 @pytest.fixture(scope="module")
 def in_small_pieces() -> Iterator[None]:
-    """Makes the window small, so that a body of a few hundred bytes is walked in pieces, like a body of many megabytes."""
+    """Makes the window small. A body of a few hundred bytes is then walked in pieces, like a body of many megabytes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kafkawire.record_walk._WINDOW", 100)
         yield

@@ -279,7 +279,7 @@ def test_d6_delete_records_keeps_the_state_until_a_restart(broker: MockKafka, pr
     producer >> seq(9) << rejected(OUT_OF_ORDER)
     broker.restart("clean")
     producer.close()
-    producer >> seq(9) << accepted(at=3)  # after a clean restart the broker has no state of the producer
+    producer >> seq(9) << accepted(at=3)  # after a clean restart the broker has no state for the producer
 
 
 def test_d6_an_old_broker_forgets_producers_with_their_records(mock_kafka_factory: Callable[..., MockKafka]) -> None:

@@ -1,4 +1,6 @@
-"""A broker releases the memory that clients make it use. Each table has the limit that docs/reference/limits.md states."""
+"""Clients make a broker use memory, and the broker releases this memory again. Each table has the limit that
+docs/reference/limits.md states.
+"""
 
 from __future__ import annotations
 

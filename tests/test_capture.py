@@ -1,4 +1,4 @@
-"""Captures: the pcapng files that a broker or a proxy writes, and how wirebroker reads captures of other tools."""
+"""Captures: the pcapng files that a broker or a proxy writes, and captures of other tools, which wirebroker reads."""
 
 from __future__ import annotations
 
@@ -175,8 +175,8 @@ def test_big_endian_pcapng_with_another_resolution_is_read(packets: list[Packet]
 
 
 def resent(packets: list[Packet], size: int, change: Callable[[list[Packet]], list[Packet]]) -> bytes:
-    """Returns a capture of the session in `packets`, sent again in TCP segments of `size` bytes. `change` can reorder or repeat
-    the new packets."""
+    """Returns a capture of the session in `packets`, but divided into TCP segments of `size` bytes. `change` can reorder or
+    repeat the new packets."""
     lines: dict[frozenset[tuple[str, int]], Line] = {}
     clients: dict[frozenset[tuple[str, int]], tuple[str, int]] = {}
     made: list[Packet] = []
@@ -287,7 +287,7 @@ def test_damaged_captures_raise_nothing_else(recorded: tuple[bytes, list[tuple[s
 
 
 def sasl_session() -> list[tuple[bool, bytes]]:
-    """Returns the frames of connections that authenticate. The bool says whether the server sends the frame."""
+    """Returns the frames of connections that authenticate. For each frame, the bool says whether the server sends it."""
     token = b"\0alice\0" + SECRET
     handshakes = [
         (by_server, encode_request(1, "c", plain("SaslHandshake", mechanism="PLAIN"), version) if not by_server

@@ -21,7 +21,9 @@ def with_sasl() -> Iterator[str]:
 
 
 def check(text: str, reaches: bool, address: str, file: Path) -> None:
-    """Checks that the properties reach the broker, or are refused with a sentence that names the file and shows no password."""
+    """Checks that a client with these properties reaches the broker, or that the properties are refused with a sentence that
+    names the file and shows no password.
+    """
     file.write_bytes(text.encode("latin-1"))
     if reaches:
         Brokers(read_access(str(file)), 10).connect(address).close()

@@ -1,4 +1,4 @@
-"""Transactions of unmodified clients over TCP: commit, abort, fencing, and offsets in the transaction."""
+"""Transactions of unmodified clients over TCP: commit, abort, fencing, and offsets that a transaction commits."""
 
 from __future__ import annotations
 
@@ -152,8 +152,8 @@ def transform(address: str, count: int, crash_at: int | None = None) -> None:
 
 
 def test_e1_c7_b12_consume_transform_produce_with_confluent_kafka(broker: MockKafka) -> None:
-    """The worker crashes after it has processed orders and before it commits. The next worker reads the same orders again, and
-    no result is visible twice.
+    """The worker crashes between the processing of orders and the commit. The next worker reads the same orders again, and no
+    result is visible twice.
     """
     address = broker.bootstrap_servers
     feeder = confluent_kafka.Producer({"bootstrap.servers": address, "enable.idempotence": True})

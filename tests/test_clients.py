@@ -1,4 +1,4 @@
-"""Unmodified clients use the broker over TCP (E1, E2, E3), and their retries and duplicates have the expected results."""
+"""Unmodified clients use the broker over TCP (E1, E2, E3). Their retries and duplicates have the expected results."""
 
 from __future__ import annotations
 
@@ -166,8 +166,8 @@ def test_e1_admin_clients(broker: MockKafka) -> None:
 
 
 def test_e2_the_settings_that_the_articles_show(mock_kafka: MockKafka) -> None:
-    """The articles show these settings for Java, and librdkafka has them, too: acks=all, retries, max.in.flight ≤ 5,
-    enable.idempotence."""
+    """The articles show these settings for Java: acks=all, retries, max.in.flight ≤ 5, enable.idempotence. librdkafka has the
+    same settings."""
     settings = {
         "bootstrap.servers": mock_kafka.bootstrap_servers, "acks": "all", "retries": 2147483647,
         "max.in.flight.requests.per.connection": 5, "enable.idempotence": True,

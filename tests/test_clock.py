@@ -1,4 +1,4 @@
-"""The clock: if a test moves it by eight days, the effects are the same as if eight days passed."""
+"""The clock: moving it by eight days has the same effects as eight days that really pass."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def join_and_commit(wire: Any) -> None:
 
 
 def begin_transaction(wire: Any) -> None:
-    """Begins a transaction with a timeout of one minute, and leaves another transactional id idle."""
+    """Begins a transaction with a timeout of one minute. Also creates another transactional id, which stays idle."""
     for transactional_id in ("idle", "till"):
         asked = init_producer_id(transactional_id, MINUTE)
         producer = wire.request(asked, 4)
@@ -139,7 +139,7 @@ def test_the_timers_that_the_documentation_names_are_settings() -> None:
 
 
 def late(kafka: MockKafka, ms: int) -> None:
-    """Lets time pass without running the broker, as on a machine on which the broker gets its turn `ms` late."""
+    """Lets time pass without running the broker, as on a busy machine that runs the broker `ms` too late."""
     assert kafka._host is not None
     kafka._host.clock.advance(ms)
 

@@ -54,7 +54,7 @@ def start(mock_kafka_factory: Callable[..., MockKafka]) -> Start:
 
 
 def create(cluster: Cluster, name: str, *replicas: int, **configs: Any) -> None:
-    """Creates a topic with one partition on the brokers `replicas`. The first of them is the leader."""
+    """Creates a topic with one partition on the brokers `replicas`. The first of these brokers is the leader."""
     overrides = {key.replace("_", "."): str(value).lower() for key, value in configs.items()}
     now = cluster.kafka.clock.now()
     cluster.kafka._call(lambda engine: engine.cluster.create_topic(name, now, assignment={0: replicas}, overrides=overrides))
@@ -106,7 +106,7 @@ def test_d2_a_failover_of_three_recorded_nodes_step_by_step(start: Start) -> Non
 
 
 def wait_until_stored(cluster: Cluster, node: int, topic: str, end: int) -> None:
-    """Waits until the leader's log ends at `end` and a Produce request waits for its response."""
+    """Waits until two conditions hold: the leader's log ends at `end`, and a Produce request waits for its response."""
 
     def taken() -> bool:
         waits = cluster.kafka._call(lambda e: sum(c.parked is not None for c in e.connections if c.node_id == node))
@@ -844,7 +844,7 @@ REASSIGNMENTS = Path(__file__).parent / "data" / "reassignments-4.3.1.json"
 
 
 class Ours:
-    """Three brokers of wirebroker with the methods that `reassignment_steps.play` calls."""
+    """Three brokers of wirebroker. Has the methods that `reassignment_steps.play` calls."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.wire = cluster.wire(1)
@@ -869,7 +869,7 @@ def reassign(cluster: Cluster, topic: str, replicas: list[int] | None) -> int:
 
 
 def test_a_reassignment_can_take_time(start: Start) -> None:
-    """While a reassignment is in progress, it is listed and can be cancelled, as the tests of kafkajs expect."""
+    """While a reassignment is in progress, it is listed and can be cancelled. The tests of kafkajs expect this."""
     cluster = start()
     brokers, kafka = Ours(cluster), cluster.kafka
     slow = kafka.faults.add(faults.slow_reassignment(ms=2000, api="AlterPartitionReassignments"))
@@ -975,7 +975,7 @@ def test_only_a_replica_in_sync_may_be_made_the_leader(three: InProcess) -> None
 
 
 def test_an_epoch_without_records_is_forgotten(three: InProcess) -> None:
-    """Like Kafka's LeaderEpochFileCache, the broker drops an epoch that begins where the next epoch begins."""
+    """Like Kafka's LeaderEpochFileCache, the broker drops an epoch if the next epoch begins at the same offset."""
     partition = three.engine.cluster.topics["t"].partitions[0]
     first = partition.leader_epoch
     Dialogue(three) >> produce_request("t", batch(-1, 1, pid=-1, epoch=-1)) << accepted(at=0)

@@ -228,15 +228,15 @@ def test_d3_not_enough_replicas_is_tried_again_until_there_are(
 
 
 def consume_kafka_python(address: str, group: str, stop: threading.Event, got: list[bytes]) -> None:
-    """Reads the topic's metadata before it joins, so that new metadata causes no rebalance. If SyncGroup fails or is slow,
-    kafka-python 3.0.12 forgets such a rebalance.
+    """Reads the topic's metadata before the client joins, so that new metadata causes no rebalance. If SyncGroup fails or is
+    slow, kafka-python 3.0.12 forgets such a rebalance.
     """
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=address, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False,
         heartbeat_interval_ms=200, retry_backoff_ms=20, reconnect_backoff_ms=20,
     )  # fmt: skip
     consumer.subscribe(["orders"])
-    consumer.partitions_for_topic("orders")  # otherwise the client finds the topic after its join, and joins again
+    consumer.partitions_for_topic("orders")  # otherwise the client finds the topic only after its join, and joins again
     while not stop.is_set():
         found = [record.value for records in consumer.poll(timeout_ms=1_000).values() for record in records]
         got += found

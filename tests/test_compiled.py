@@ -29,7 +29,7 @@ def compiled() -> None:
 
 
 def plain(value: Any) -> Any:
-    """Returns a value in a form that is equal for compiled and pure modules."""
+    """Converts a value: equal results of compiled and pure modules become equal values."""
     if isinstance(value, memoryview | bytearray):
         return bytes(value)
     if isinstance(value, list | tuple):
@@ -156,7 +156,7 @@ def test_verdicts_and_states(seed: int) -> None:
 
 
 def transcript(seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bytes], str]:
-    """Plays a case of the fuzzer without limits on durations. Returns all responses, and the fuzzer's finding."""
+    """Plays a case of the fuzzer without time limits. Returns all responses, and the fuzzer's finding."""
     for limit in ("SLOW", "SLICE"):
         monkeypatch.setattr(import_module("fuzzing.world"), limit, 600.0)
     case, responses = import_module("fuzzing.cases").Case(seed), []

@@ -56,8 +56,8 @@ CLIENTS_WRITE = {
 
 
 def lz4_frame(data: bytes, *, linked: bool = False, checksum: bool = True) -> bytes:
-    """Returns an lz4 frame that cramjam writes. `linked` means that its blocks are linked, `checksum` that it has a content
-    checksum."""
+    """Returns an lz4 frame that cramjam writes. If `linked` is true, its blocks are linked. If `checksum` is true, it has a
+    content checksum."""
     machine = cramjam.lz4.Compressor(block_linked=linked, content_checksum=checksum)
     machine.compress(data)
     return bytes(machine.finish())
@@ -101,7 +101,9 @@ def test_a_level_makes_a_difference_where_a_codec_has_levels(codec: int) -> None
 
 
 def bomb_of(codec: int) -> bytes:
-    """Returns data that decompresses to 200 MB. It is made from compressed parts, so that the test does not need 200 MB."""
+    """Returns data that decompresses to 200 MB. It is put together from compressed parts, so that the test does not need 200
+    MB.
+    """
     part = bytes(1 << 20)
     if codec in (GZIP, ZSTD):
         return compress(codec, part) * 200
@@ -217,7 +219,7 @@ def test_a17_what_kafka_does_not_read_is_the_peers_mistake(codec: int, data: byt
     ids=["linked", "version", "dictionary"],
 )
 def test_it_is_said_what_is_wrong_with_an_lz4_frame(frame: bytes, words: str) -> None:
-    """Some tools write linked blocks by default, so the message must name them as the reason."""
+    """Some tools write linked blocks by default, so the message must say that the blocks are linked."""
     with pytest.raises(ProtocolError, match=words):
         decompress(LZ4, frame, LIMIT)
 

@@ -1,4 +1,4 @@
-"""Settings: their valid values, the source of a value, and their descriptions.
+"""Settings: their valid values, the sources of values, and the descriptions.
 
 The tables were recorded from Kafka 4.3.1. The messages are from its responses to CreateTopics and AlterConfigs.
 """
@@ -208,7 +208,7 @@ def test_defaults_are_kafka_s_except_where_a_test_should_not_wait() -> None:
 
 
 def test_the_defaults_are_those_that_a_recorded_kafka_tells(mock_kafka_factory: Callable[..., MockKafka]) -> None:
-    """If wirebroker uses a value other than Kafka's default, DescribeConfigs shows it as a static setting. Its synonyms still
+    """If wirebroker's value differs from Kafka's default, DescribeConfigs shows a static setting. The setting's synonyms still
     show Kafka's default.
     """
     recorded = json.loads((Path(__file__).parent / "data" / "defaults-4.3.1.json").read_text(encoding="utf-8"))
@@ -505,7 +505,9 @@ def test_settings_without_effect_are_named_in_a_warning() -> None:
 
 
 def test_settings_of_a_listener_are_described_as_those_that_they_replace() -> None:
-    """Kafka 4.3.1 describes a listener's setting as read-only, with the type and the synonyms of the setting it replaces."""
+    """In Kafka 4.3.1's description, a listener's setting is read-only, and has the type and the synonyms of the setting that it
+    replaces.
+    """
     client_auth, jaas = "listener.name.ssl.ssl.client.auth", "listener.name.sasl_ssl.plain.sasl.jaas.config"
     configs = BrokerConfigs({client_auth: "required", "ssl.client.auth": "requested", jaas: "a secret"})
     shown = {entry.name: entry for entry in configs.describe(1)}

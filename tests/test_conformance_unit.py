@@ -1,6 +1,6 @@
-"""Tests the parts of the replayer: normalising responses, finding differences, and sending requests with the wire client.
+"""Tests the parts of the replayer, which normalise responses, find differences, and send requests with the wire client.
 
-To show that the replayer finds every difference, the tests change each value of the recording once.
+The tests change each value of the recording once, and the replayer must find each difference.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TEXTS = ("message", "m")
 
 
 def _doctored(value: Any, key: str) -> Any:
-    """Returns a value that differs from the given value, also after both are normalised."""
+    """Returns a value that differs from the given value, even after both values are normalised."""
     if key in TEXTS:
         return None if value is not None else "a text"
     if isinstance(value, bool):
@@ -301,7 +301,7 @@ def test_an_empty_batch_is_a_header() -> None:
     assert (len(data), header.size, header.records_count) == (HEADER_SIZE, HEADER_SIZE, 0)
 
 
-# The wire client, with the test as the other side of the connection
+# The wire client. The test is the other side of the connection.
 
 
 class Peer:
@@ -411,7 +411,7 @@ def test_names_are_found_at_any_depth() -> None:
 
 
 class _Coordinator:
-    """A stand-in for a coordinator. It responds to EndTxn. It responds to each DescribeTransactions with the next of its
+    """A stand-in for a coordinator. It responds to EndTxn. Its response to each DescribeTransactions has the next of its
     states."""
 
     def __init__(self, states: list[str], error_code: int = 0) -> None:

@@ -54,7 +54,9 @@ def broker() -> InProcess:
 
 @pytest.mark.parametrize("static", [False, True], ids=["member ids", "instance ids"])
 def test_the_range_assignor_sorts_ids_by_units_of_utf_16(broker: InProcess, static: bool) -> None:
-    """Kafka 4.3.1 gives the first partitions to the emoji, whose units of UTF-16 are smaller than U+FF21."""
+    """Kafka 4.3.1 gives the first partitions to the member whose id is an emoji, because the emoji's units of UTF-16 are
+    smaller than U+FF21.
+    """
     names = ("\uff21", "\U0001f600")
     wide, emoji = (Member(broker, f"m{each}" if static else each, instance=each if static else None) for each in names)
     for member in (wide, emoji):
@@ -155,7 +157,7 @@ def test_a_group_of_a_thousand_members_becomes_stable() -> None:
 
 
 def written(broker: InProcess, group: str = TEAM) -> list[tuple[str, str | None, Any]]:
-    """Returns the kind, the member and the value of each of the group's records in __consumer_offsets."""
+    """For each of the group's records in __consumer_offsets, returns the kind, the member and the value."""
     found = []
     for partition in range(4):
         for record in broker.records("__consumer_offsets", partition):

@@ -628,7 +628,7 @@ def test_the_stream_goes_on_across_a_reset(kafka: MockKafka, control: ControlCli
     row = json.loads(stream.readline())
     assert (row["event"], row["verdict"], row["base_offset"]) == ("produce", "accepted", 0)
     stream.close()
-    RawProducer(kafka).send(0)  # with this row the control notices that the client has disconnected
+    RawProducer(kafka).send(0)  # when the control sends this row, it notices that the client has disconnected
     kafka.wait_until(lambda: control.ask("GET", "/health")["status"] == "ok")
 
 
@@ -1115,7 +1115,7 @@ def test_the_control_runs_in_the_callers_loop() -> None:
     ids=["many keys", "deep", "surrogate", "long"],
 )
 def test_others_are_answered_while_a_large_body_is_read(kafka: MockKafka, body: bytes, words: str) -> None:
-    """Python's json decoder (in C) would block all threads for 1.3 s on a body with 500,000 keys."""
+    """With a body of 500,000 keys, Python's json decoder (in C) would block all threads for 1.3 s."""
     with ThreadPoolExecutor(1) as pool:
         large = pool.submit(ControlClient(kafka.control_url, 60).raw, "POST", "/topics", body)
         began = time.monotonic()
@@ -1145,7 +1145,7 @@ def test_a_missing_extra_is_reported_with_how_to_install_it() -> None:
 def test_records_whose_codec_is_not_installed_are_a_problem_and_no_error_of_the_control(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The test asks every endpoint that only reads."""
+    """The test sends a request to every endpoint that only reads."""
     asked = {"/topics/{topic}/records/wait": "?count=1&timeout=5"}
     bodies: dict[str, Any] = {
         "/audit": {"topics": ["orders"]}, "/topics/{topic}/records/assert": {"records": [{"value": "tea"}]},

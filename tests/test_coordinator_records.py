@@ -1,4 +1,4 @@
-"""For the same deeds, the coordinators and the controller write the same records as a real Kafka's."""
+"""For the same deeds, wirebroker's coordinators and controller write the same records as those of a real Kafka."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_records_of_partitions_have_the_version_of_the_metadata_level(
 ) -> None:
     broker = InProcess(data=tmp_path, profile=profile)
     broker.create_topic("orders", 3)
-    broker.restart()  # the partitions' leaders change
+    broker.restart()  # the leaders of the partitions change
     store = broker.engine.store
     assert store is not None
     values = [record.value for batch in iter_batches(store.metadata.path.read_bytes()) for record in iter_records(batch)]

@@ -1,6 +1,6 @@
-"""The cost of a request is the number of lines of Python that run while the broker handles it. A request that is twice as long,
-in a broker with twice as much of everything, runs at most twice as many lines. The cost of a short request does not depend on
-how many topics, groups and so on other clients have made.
+"""The cost of a request is the number of lines of Python that run while the broker handles the request. In a broker with twice
+as much of everything, a request that is twice as long runs at most twice as many lines. The cost of a short request does not
+depend on how many topics, groups and so on other clients have made.
 
 The count of lines is the same on every machine. Work in C, such as copying or sorting a list, is not counted.
 """
@@ -26,8 +26,8 @@ from requesting import find_coordinator, init_producer_id, named, new_topic, off
 from wirebroker.security.principals import Principal
 
 FEW = 25
-"""The number of topics, groups, users … in the small broker, and of elements in a short request. The large broker has twice as
-many, and a long request has twice as many elements."""
+"""The number of topics, the number of groups, the number of users … in the small broker, and the number of elements in a short
+request. The large broker has twice as many, and a long request has twice as many elements."""
 TYPES = ("TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "USER", "DELEGATION_TOKEN")
 RIGHTS = {
     "all": [f"allow User:ANONYMOUS ALL {kind} {'kafka-cluster' if kind == 'CLUSTER' else '*'}" for kind in TYPES],
@@ -46,7 +46,7 @@ SEARCHING = frozenset(
      "GetTelemetrySubscriptions", "ListGroups", "ListTransactions", "ListPartitionReassignments", "DescribeLogDirs", "Metadata",
      "ListConfigResources", "OffsetFetch"}
 )  # fmt: skip
-"""The APIs for which the broker may look at all topics, groups and so on, even if the response has only a few."""
+"""For these APIs, the broker may look at all topics, groups and so on, even if the response has only a few."""
 copyreg.pickle(memoryview, lambda view: (memoryview, (bytes(view),)))  # type: ignore[arg-type]  # so that requests can be copied
 
 
@@ -66,7 +66,7 @@ class World(NamedTuple):
 
 @cache
 def world(rights: str, size: int) -> World:
-    """Returns a broker with much state, in which the clients of this test have the rights `rights`."""
+    """Returns a broker with much state. The clients of this test have the rights `rights`."""
     others = [
         f"allow User:other-{i} READ {resource}"
         for i in range(size)
@@ -129,7 +129,7 @@ def lists_in(struct: Struct, at: Path = ()) -> Iterator[Path]:
 
 
 def grown(request: Message, path: Path, count: int, ids: list[bytes]) -> Message:
-    """Returns the request with `count` elements in the list at `path`, and with one element in each list around it. The
+    """Returns a copy of the request. It has `count` elements in the list at `path`, and one element in each list around it. The
     elements name different topics, groups, users …, which exist if the broker has at least `count` of each kind."""
     whole: Any = deepcopy(request)
     around: Any = whole
@@ -142,7 +142,7 @@ def grown(request: Message, path: Path, count: int, ids: list[bytes]) -> Message
 
 
 def _another(element: Any, number: int, ids: list[bytes]) -> Any:
-    """Returns a copy of a list's element that names another topic, group, user …"""
+    """Copies a list's element. The copy names another topic, group, user …"""
     if isinstance(element, str):
         return f"{element.rstrip('0123456789-')}-{number}"
     if isinstance(element, bytes):
@@ -209,7 +209,7 @@ def asked_for(topic_id: bytes) -> Iterator[tuple[str, int, Message]]:
 
 
 def excessive(rights: str) -> Iterator[str]:
-    """Yields the requests whose cost grows faster than both the size of the request and the size of its response."""
+    """Yields the requests whose cost grows faster than the request's size, and also faster than the response's size."""
     small, large = world(rights, FEW), world(rights, 2 * FEW)
     for name, version, request in asked_for(small.broker.engine.cluster.topics["mine"].topic_id):
         for path in [(), *lists_in(request)]:

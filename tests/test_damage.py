@@ -1,4 +1,4 @@
-"""Damage to a data directory: a broker refuses it with a message, or serves all acknowledged records."""
+"""Damage to a data directory: a broker refuses the directory with a message, or serves all acknowledged records."""
 
 from __future__ import annotations
 
@@ -158,8 +158,8 @@ def test_a_directory_where_a_file_should_be_is_a_sentence(stopped: Path, capsys:
 def test_batches_that_are_written_after_a_start_that_read_only_the_ends_can_be_read(
     stopped: Path, truncated: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The new batches have a later leader epoch than the checkpoint, and an aborted transaction is not in the index. A Fetch of
-    the earlier batches reads the new batches, too."""
+    """The leader epoch of the new batches is later than the epochs in the checkpoint, and the index does not have the aborted
+    transaction. A Fetch of the earlier batches must also read the new batches."""
     monkeypatch.setattr(Inspection, "takes", lambda *_: False)
     with MockKafka(data=stopped) as kafka:
         if truncated:
@@ -172,7 +172,7 @@ def test_batches_that_are_written_after_a_start_that_read_only_the_ends_can_be_r
 
 
 def log_that_was_not_read(data: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
-    """Starts a broker that checks only the ends of its files, and returns the log of orders-0."""
+    """Starts a broker, which checks only the ends of its files. Returns the log of orders-0."""
     monkeypatch.setattr(Inspection, "takes", lambda *_: False)
     store = FolderStore(data, bytes)
     try:
@@ -220,7 +220,9 @@ def test_an_aborted_transaction_that_the_index_lacks_is_refused_when_it_is_read(
 
 @pytest.mark.parametrize("expire", ["by hand", "by time"])
 def test_a_producer_that_expired_stays_forgotten(expire: str, tmp_path: Path) -> None:
-    """Kafka trusts a snapshot that does not have a producer, even if batches of this producer are still in the log."""
+    """If a snapshot does not have a producer, Kafka trusts the snapshot, even if batches of this producer are still in the
+    log.
+    """
     data = tmp_path / "data"
     with MockKafka(data=data, topics=["orders"]) as kafka:
         gone, stays = RawProducer(kafka, "orders", 0), RawProducer(kafka, "orders", 0)

@@ -1,5 +1,5 @@
-"""Dead letters of share groups (KIP-1191). These tests need several brokers, restarts or much time, so there is no recording of
-Kafka 4.4 for them.
+"""Dead letters of share groups (KIP-1191). There is no recording of Kafka 4.4 for these tests, because they need several
+brokers, restarts or much time.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ PRODUCE = encode_request(5, "billing", produce_request("orders", batch(3, 2, pid
 
 
 def through_json(raw: bytes, api: str | None = None, version: int | None = None) -> bytes:
-    """Decodes the bytes, converts the result to JSON and back, and encodes it again."""
+    """Decodes the bytes, converts the result to JSON and back, and encodes the result again."""
     frames = [json.loads(json.dumps(each.plain)) for each in decode_all(raw, api, version)]
     return b"".join(encode_plain(plain) for plain in frames)
 
@@ -112,7 +112,7 @@ def test_record_data_stands_by_itself_as_in_a_segment() -> None:
 
 
 def holding(cls: type[Any], records: bytes) -> Any:
-    """Returns a message or struct in which every list has one element and all record data is `records`."""
+    """Returns a message or struct. Every list in it has one element, and every field for record data has `records`."""
     made = cls()
     for field in cls.__wire__:
         spec = field.spec

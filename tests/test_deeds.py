@@ -1,4 +1,6 @@
-"""Each deed is a method of MockKafka, a method that faults can call and, if it has a path, an endpoint of the control."""
+"""Each deed is a method of MockKafka, and a method that faults can call. If a deed has a path, it is also an endpoint of the
+control.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,9 @@ UNKNOWN: dict[str, tuple[str, str]] = {
     "node_id": ("9", "there is no broker 9; there are 1, 2"),
     "transactional_id": ("till", "there is no transactional id 'till'"),
 }
-"""The parts of a path that name an object. Each has a name that no object has, and the message about this name."""
+"""Parts of a path that name an object. For each part: a name that no object has, and the message about this name."""
 NEEDED: dict[str, Any] = {"acl": "allow User:alice READ TOPIC orders", "name": "new", "to": 1, "node_id": 1, "offset": 0}
-"""Values for the fields that some endpoints need."""
+"""Values for fields that some endpoints require."""
 
 
 @pytest.mark.parametrize("declared", DEEDS, ids=lambda each: each.function.__qualname__)

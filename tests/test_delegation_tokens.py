@@ -1,5 +1,5 @@
-"""Delegation tokens (KIP-48). Random dialogues about tokens, logins and ACLs are compared with a real Kafka's recorded
-responses.
+"""Delegation tokens (KIP-48). The responses in random dialogues about tokens, logins and ACLs are compared with a real Kafka's
+recorded responses.
 """
 
 from __future__ import annotations

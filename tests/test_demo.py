@@ -26,7 +26,7 @@ from wirebroker_tools.scenarios.show import reason
 
 
 def flow(name: str, **broker: Any) -> tuple[Scenario, Part]:
-    """Returns a flow's scenario, and the scenario's first part with the broker settings `broker`."""
+    """Returns a flow's scenario, and a copy of the scenario's first part that has the broker settings `broker`."""
     scenario = find(name)
     part = scenario.parts[0]
     return scenario, replace(part, broker=replace(part.broker, **broker))

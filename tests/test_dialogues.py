@@ -46,14 +46,18 @@ def broker() -> Iterator[OwnBroker]:
 
 @pytest.fixture(scope="module")
 def another_broker() -> Iterator[OwnBroker]:
-    """A broker for mixed dialogues, which set quotas of the same IP addresses as the dialogues about quotas."""
+    """A broker for mixed dialogues. They need their own broker, because the dialogues about quotas set quotas for the same IP
+    addresses.
+    """
     with OwnBroker(BASE_SETTINGS) as own:
         yield own
 
 
 @pytest.fixture(scope="module")
 def third_broker() -> Iterator[OwnBroker]:
-    """A broker for dialogues that change feature levels, because the responses in other dialogues depend on the levels."""
+    """A broker for dialogues that change feature levels. They need their own broker, because the responses in other dialogues
+    depend on the levels.
+    """
     with OwnBroker(BASE_SETTINGS) as own:
         yield own
 
@@ -98,7 +102,7 @@ def test_hardly_any_replay_ends_because_another_leader_was_chosen(broker: OwnBro
 
 
 def _altered(step: Step, *, without: bool = False, more: bool = False) -> Step:
-    """Returns a copy of the step with another response, without a response, or with an additional response."""
+    """Returns a changed copy of the step: with another response, without a response, or with an additional response."""
     responses = copy.deepcopy(step.responses)
     number = step.ask.connection
     if more:

@@ -1,4 +1,4 @@
-"""Each call that writes or syncs fails once. The client gets an error, no acknowledged record is lost, and the broker
+"""Every call that writes or syncs fails once. The client gets an error, no acknowledged record is lost, and the broker
 continues.
 """
 
@@ -45,7 +45,7 @@ RETRIABLE = {
 CODES = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS)
 
 ALL_CALLS = bool(os.environ.get("WIREBROKER_ALL_CALLS"))
-"""Tells whether the slow tests make every call fail (in ten minutes) instead of a third of the calls."""
+"""Tells whether the slow tests make every call fail (this takes ten minutes), not only a third of the calls."""
 
 
 class Client:
@@ -65,10 +65,9 @@ class Client:
         self.unsure: set[str] = set()
         self.told: dict[str, list[Any]] = {}
         self.refused = False
-        """Tells whether the broker refused the last request. If so, the broker's state must be unchanged."""
+        """Tells whether the broker refused the last request. The broker's state must then be unchanged."""
         self._seen: tuple[object, tuple[dict[str, Any], list[str]]] | None = None
-        """The files and the time at the last check, and the state of the broker that the check started on a copy of these
-        files."""
+        """The last check: the files, the time, and the state of a broker that was started on a copy of these files."""
 
     # Asking
 
@@ -219,7 +218,7 @@ class Client:
         request = delete_records(2, timeout_ms=1)
         if self.ask(request, 2, lambda response: only(response).error_code):
             gone, self.values = self.values[:2], self.values[2:]
-            self.unsure |= set(gone)  # as in Kafka, these records may be there again after a crash
+            self.unsure |= set(gone)  # as in Kafka, the log may have these records again after a crash
 
     # All operations
 
@@ -333,7 +332,7 @@ def tmp_path(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module", params=["never", "always"])
 def count(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
-    """Returns the sync mode, and the calls of a run in which no call fails."""
+    """Runs all operations while no call fails. Returns the sync mode, and the names of the calls."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         place = tmp_path_factory.mktemp("whole") / "data"
         disk = Disk(place, monkeypatch)
@@ -367,7 +366,7 @@ def run(place: Path, sync: str, failure: Failure, monkeypatch: pytest.MonkeyPatc
 
 
 def fail_each(count: tuple[str, list[str]], numbers: Iterable[int], seed: int, tmp_path: Path, **how: Any) -> None:
-    """For each call in `numbers`, runs all operations once while this call fails in a random way."""
+    """For each number in `numbers`, runs all operations once. The call with this number fails in a random way."""
     sync, calls = count
     chance = random.Random(seed)
     for number in numbers:

@@ -1,4 +1,4 @@
-"""If system calls of `wirebroker serve --data` fail, the broker recovers, or ends with a message and an exit code."""
+"""System calls of `wirebroker serve --data` fail. The broker recovers, or ends with a message and an exit code."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_too_many_connections_are_one_sentence_and_it_recovers(data: Path, crowd
         assert (produce(wire), create(wire, "old")) == (0, 0)
         resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE, (48, 48))
         crowd += [socket.create_connection(served.address) for _ in range(60)]
-        made = (create(wire, f"t{i}") for i in range(500))  # the broker accepts the connections during these requests
+        made = (create(wire, f"t{i}") for i in range(500))  # the broker accepts the connections while it handles these requests
         assert STORAGE_ERROR in made, "a request failed because no file could be opened"
         assert produce(wire) == 0, "this request succeeds because the log's file is already open"
         time.sleep(1.2)  # asyncio accepts connections again after 1 s

@@ -154,7 +154,7 @@ def test_a_log_of_keys_decrypts_a_connection_on_a_port_of_kafka(script: Path, tm
     server = served.wrap_bio(*ends[1], server_side=True)
 
     def pass_on() -> None:
-        """Passes to each side all data that the other side has written, in packets of 700 bytes."""
+        """Passes to each side, in packets of 700 bytes, all data that the other side has written."""
         for by_server, (sent, to) in enumerate(((ends[0][1], ends[1][0]), (ends[1][1], ends[0][0]))):
             while data := sent.read(700):
                 passed.append((bool(by_server), data))

@@ -34,7 +34,7 @@ Instruction = tuple[str, str]
 
 
 def stages() -> dict[str, list[Instruction]]:
-    """Returns the instructions of each stage in the Dockerfile, with their arguments. Continued lines are joined."""
+    """For each stage in the Dockerfile, returns its instructions and their arguments. Continued lines are joined."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
     lines = [line.strip() for line in text.splitlines()]
     found: dict[str, list[Instruction]] = {}
@@ -81,7 +81,9 @@ def flags(command: list[str]) -> dict[str, str]:
 
 
 def build_context(target: Path) -> None:
-    """Copies the files that .dockerignore includes. (It excludes everything, and then includes single names.)"""
+    """Copies the files that .dockerignore includes. (.dockerignore first excludes everything, and then includes single
+    names.)
+    """
     rules = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     assert rules[0] == "*"
     ignored = [rule.removeprefix("**/") for rule in rules[1:] if not rule.startswith("!")]
@@ -97,7 +99,7 @@ def build_context(target: Path) -> None:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs the Dockerfile's RUN steps, and returns the folder of the programs that they install."""
+    """Runs the Dockerfile's RUN steps, and returns the folder with the programs that these steps install."""
     folder = tmp_path_factory.mktemp("image")
     build_context(folder / "src")
     venv.create(folder / "venv", with_pip=True)

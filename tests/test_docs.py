@@ -1,4 +1,6 @@
-"""Tests README.md and docs/. Their code must run, their tables and output must match the code, and names in them must exist."""
+"""Tests README.md and docs/. The code on the pages must run, tables and output must match wirebroker's code, and names must
+exist.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,7 @@ OF_OTHERS = {
     "--mock-kafka-explore",
     "--mock-kafka-pictures",
 }
-"""These flags occur in the texts, but no wirebroker command has them: flags of other programs and of the pytest plugin, and a
+"""Flags that occur in the texts, but that no wirebroker command has: flags of other programs and of the pytest plugin, and a
 mistyped flag."""
 
 
@@ -150,7 +152,7 @@ def test_python_tests_pass_and_can_fail(block: Block, pytester: pytest.Pytester)
 
 
 def learn_as_shown(folder: Path) -> None:
-    """Learn a secured cluster of three brokers as a user who has few rights, and write the file into `folder`."""
+    """As a user who has few rights, learn a secured cluster of three brokers, and write the file into `folder`."""
     acls = [
         "allow User:orders WRITE TOPIC orders", "allow User:audit DESCRIBE TOPIC *",
         "allow User:audit DESCRIBE_CONFIGS TOPIC orders", "allow User:audit DESCRIBE CLUSTER kafka-cluster",
@@ -209,7 +211,9 @@ ELSEWHERE = {
 
 
 def of_ours(*names: str) -> list[Any]:
-    """Returns the arguments of the wirebroker commands `names` wherever a page shows them, with the output on this page."""
+    """For each place where a page shows one of the wirebroker commands `names`, returns its arguments and the output on the
+    page.
+    """
     found = [(shown, OURS.match(shown.command)) for shown in shown_commands()]
     return [
         pytest.param([match[1], *shlex.split(match[2])], shown.output, id=f"{shown.where} {match[1]}")
@@ -349,8 +353,8 @@ def test_a_scenario_runs_as_shown(arguments: list[str], output: str) -> None:
 
 @pytest.mark.parametrize(("arguments", "output"), of_ours("audit", "demo", "conformance", "explore"))
 def test_a_command_that_takes_long_is_understood(arguments: list[str], output: str) -> None:
-    """Other tests run the commands that take long. This test only parses their flags, and checks that the page shows the right
-    size of the conformance run."""
+    """Other tests run the commands that take long. This test only parses the flags of these commands, and checks that the page
+    shows the right size of the conformance run."""
     assert build_parser().parse_args(arguments).command.rpartition(".")[2] == arguments[0]
     if arguments == ["conformance"]:
         scenarios = load()
@@ -376,7 +380,7 @@ def test_readme_shows_the_output_of_the_demo(mock_kafka: MockKafka) -> None:
 
 
 def shown_after(text: str, remark: str) -> str:
-    """Returns the block after a remark. All times of day are replaced by the same time."""
+    """Returns the fenced block after a remark. In the block, the same time replaces all times of day."""
     return without_times(text.partition(f"<!-- {remark} -->\n```text\n")[2].partition("```")[0])
 
 

@@ -45,8 +45,8 @@ class Lab:
 
 
 def test_the_fast_path_responds_like_the_ordinary_way() -> None:
-    """On the first connection, every request after the first has the shape of the previous request, so it takes the fast path.
-    On a new connection, the same request is the first request, so it takes the ordinary path.
+    """On the first connection, every request except the first has the shape of the previous request, so it takes the fast path.
+    Then a new connection sends the same request as its first request, so this request takes the ordinary path.
     """
     for version in range(3, 13):
         lab = Lab()

@@ -1,4 +1,6 @@
-"""Environment variables of Kafka's images. In a compose file for such an image, only the image name must be changed."""
+"""Environment variables of Kafka's images. In a compose file for such an image, a user need only change the name of the
+image.
+"""
 
 from __future__ import annotations
 
@@ -119,8 +121,8 @@ WAYS: dict[str, Callable[[str], tuple[dict[str, str], list[str]]]] = {
     "--advertise NAME": lambda address: ({"KAFKA_ADVERTISED_HOST_NAME": "other"}, ["--advertise", f"plaintext={address}"]),
     "--listener": lambda address: ({"KAFKA_ADVERTISED_PORT": "1"}, ["--listener", f"INSIDE=SSL://127.0.0.1:0@{address}"]),
 }  # fmt: skip
-"""Ways to give `serve` the advertised address: each returns variables and flags. If these also name another address, the
-advertised address is still `address`."""
+"""Ways to give `serve` the advertised address. Each function returns variables and flags. Some of them also name another
+address, but the advertised address must be `address`."""
 TWO_PARTS = ("KAFKA_ADVERTISED_HOST_NAME", "--config of 2.8")
 """Ways that take the host and the port separately, so that the port may be missing."""
 HERE = "this.machine"
@@ -131,8 +133,8 @@ FORMS: dict[str, tuple[str, int] | str] = {
     "kafka:99999": "is not host:port", "kafka:-1": "is not host:port", "my kafka:9093": "is not host:port",
     "http://kafka:9093": "is not", "kafka:x": "is not host:port",
 }  # fmt: skip
-"""Forms of an address, each with the advertised address, or the reason why the broker does not start. Port 0 becomes the bound
-port."""
+"""Forms of an address. The value is the advertised address, or the reason why the broker does not start. Port 0 becomes the
+bound port."""
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -196,8 +198,8 @@ def test_what_is_not_a_login_module_is_refused_and_not_shown(text: str) -> None:
 
 
 def test_users_of_plain_in_a_setting() -> None:
-    """PLAIN accepts users in sasl.jaas.config, as Kafka's PlainServerCallbackHandler does. These users cannot log in with
-    SCRAM."""
+    """The broker accepts PLAIN logins of the users in sasl.jaas.config, as Kafka's PlainServerCallbackHandler does. These users
+    cannot log in with SCRAM."""
     name = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
     with MockKafka(security="sasl_plaintext", users={"bob": "b"}, configs={name: f'{LOGIN} user_alice="s";'}) as kafka:
         for user, password, mechanism, well in (

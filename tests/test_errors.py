@@ -1,4 +1,4 @@
-"""The error codes are the same as Kafka's. Any other code also has a name for display."""
+"""The error codes are the same as Kafka's. For display, any other code also has a name."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.mock_kafka(topics={"orders": 1, "wide": 2})
 
 
 def write_transactions(kafka: MockKafka) -> None:
-    """Writes a committed transaction, an aborted transaction, an open transaction, and a record outside transactions."""
+    """Writes a committed transaction, an aborted transaction, an open transaction, and a record without a transaction."""
     for name in ("committed", "aborted", "open"):
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
         producer.init_transactions()
@@ -164,7 +164,7 @@ def test_a_difference_names_what_is_missing_unexpected_and_different(mock_kafka:
 
 
 def test_any_order_gives_a_record_to_the_one_that_needs_it(mock_kafka: MockKafka) -> None:
-    """`...` matches every record. So `...` must not take the only record that another pattern matches."""
+    """`...` matches every record. So `...` must not match the only record that another pattern can match."""
     for value in ("one", "two", "three"):
         mock_kafka.produce("orders", value=value)
     mock_kafka.assert_records("orders", [..., re.compile("^t"), "one"], in_order=False)

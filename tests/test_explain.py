@@ -1,4 +1,6 @@
-"""`wirebroker explain` finds each kind of problem in the traces of a broker and of a proxy, and nothing in healthy traces."""
+"""`wirebroker explain` finds each kind of problem in the traces of a broker and of a proxy. In healthy traces it finds
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -421,7 +423,7 @@ def test_a_coordinator_that_is_not_there(staged: Callable[..., Stage]) -> None:
     ],
 )
 def test_the_cause_fits_what_the_broker_refused(reason: str, cause: str) -> None:
-    """For each of these reasons a real broker closes the connection. Only the proxy's message shows the reason."""
+    """A real broker closes the connection for each of these reasons. Only the proxy's message shows the reason."""
     row = ConnectionRow(
         0, 1, 1, "closed", "127.0.0.1", "PLAINTEXT", "", f"the connection to the broker broke: {reason}", "", ()
     )
@@ -723,8 +725,8 @@ def test_what_a_throttled_client_achieves() -> None:
 
 
 def test_nothing_is_wrong_in_ten_minutes_of_a_healthy_cluster(staged: Callable[..., Stage]) -> None:
-    """The cluster has producers, transactions, polls without records, members that replace each other, and a client that is
-    away for long.
+    """The cluster has producers, transactions, polls without records, members that replace other members, and a client that is
+    away for a long time.
     """
     stage = staged(topics={"orders": 1, "idle": 1})
     line, till = Dialogue(stage.proxy), TransactionalProducer(stage.proxy)

@@ -1,4 +1,6 @@
-"""`wirebroker explain` reports every error that refuses a client's work for good, and no error that a retry has overcome."""
+"""`wirebroker explain` reports every error because of which a client's work fails for good. It does not report an error after
+which a retry succeeds.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ ANSWERS = {
     "AlterPartitionReassignments": {"NO_REASSIGNMENT_IN_PROGRESS"},
     "ApiVersions": {"UNSUPPORTED_VERSION"},
 }
-"""Errors by which an administrator learns that there is nothing to do or to show. A client first sends its newest version of
+"""These errors tell an administrator that there is nothing to do or to show. A client first sends its newest version of
 ApiVersions, which the broker may not know."""
 
 
@@ -75,7 +77,9 @@ def explained(rows: Iterator[Row] | list[Row]) -> list[Finding]:
 
 
 def codes_found(api: str, rows: Callable[[str, int, str], list[ReplyRow]]) -> set[str]:
-    """For each error, plays the rows of one client that gets this error. Returns the errors for which there is a finding."""
+    """For each error, makes the rows of one client that gets this error. Returns the errors for which `explain` has a
+    finding.
+    """
     found = explained([row for client, code in enumerate(CODES, 1) for row in rows(api, client, code)])
     return {CODES[int(name.removeprefix("client-")) - 1] for each in found for name in each.as_json()["about"]["client"]}
 

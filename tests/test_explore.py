@@ -1,4 +1,6 @@
-"""`wirebroker explore` runs applications with a known bug and correct applications. Each run has one fault."""
+"""`wirebroker explore` runs two sorts of applications: applications with a known bug, and correct applications. Each run has
+one fault.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,8 @@ Explore = Callable[..., tuple[int, dict[str, Any]]]
 
 @pytest.fixture
 def explore(tmp_path: Path) -> Explore:
-    """Returns a function that explores an application of tests/explored. The function returns the exit code and the content of
-    explore.json.
+    """Returns a function that explores an application from tests/explored. The function returns the exit code and the content
+    of explore.json.
     """
 
     def run(application: str, *flags: str) -> tuple[int, dict[str, Any]]:
@@ -105,8 +107,8 @@ def test_what_breaks_an_application_is_written_down(
 
 @pytest.mark.parametrize(("arguments", "outcome"), [("", "lost"), ("asserting", "check_failed")])
 def test_a_fault_outlives_the_reset_before_each_test(arguments: str, outcome: str, explore: Explore) -> None:
-    """The second test empties the broker. Nevertheless, the records of both tests are compared, and a fault can hit the second
-    test."""
+    """The application's second test empties the broker. Nevertheless, the records of both tests are compared, and a fault can
+    hit the second test."""
     code, found = explore(f"attached.py {arguments}", "--api", "Produce", "--faults", "INVALID_RECORD")
     assert code == 1
     assert found["plain"]["stored"] == {"orders": 2}

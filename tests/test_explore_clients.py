@@ -1,7 +1,7 @@
 """`wirebroker explore` with applications in Java, Go and JavaScript, and with a real Kafka behind the proxy. Some applications
 are correct, and some have a bug.
 
-All applications get the same faults at the same APIs, so no flag reveals an application's bug.
+All applications get the same faults at the same APIs, so the flags do not reveal the bug of an application.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ NO_ALARM = {"as_before", "failed"}
 
 
 def explore(command: list[str], out: Path, bug: str, *flags: str) -> None:
-    """Explores an application. The report must have its bug or, for an application without a bug, no alarm."""
+    """Explores an application. If the application has a bug, the report must have this bug; otherwise the report must have no
+    alarm.
+    """
     code = main(["explore", "--out", str(out), *ALIKE, *flags, "--", *command])
     found = json.loads((out / "explore.json").read_text())
     outcomes = {name for run in found["runs"] for name in run["outcomes"]}
@@ -159,8 +161,8 @@ def in_java(program: Path, folder: Path) -> list[str]:
 
 
 def with_archive(java: list[str], way: str, folder: Path) -> list[str]:
-    """Runs a program once, so that Java makes an archive of the classes that it loads. Returns the command that uses the
-    archive.
+    """Runs a program once, so that Java makes an archive of the classes that the program loads. Returns the command that uses
+    the archive.
 
     An exploration starts a program dozens of times, and each run would spend half of its time on loading classes.
     """

@@ -1,4 +1,4 @@
-"""Exploring three Python clients with plain settings finds the flows of docs/reference/behaviours.md without a hint.
+"""Three Python clients with plain settings are explored. Without a hint, this finds the flows of docs/reference/behaviours.md.
 
 No flag names a fault or an API. The applications run in this process, so a run takes a tenth of a second. Faults that make a
 connection silent are left out, because a client would wait for its own timeout.
@@ -98,7 +98,7 @@ each_client = pytest.mark.parametrize("client", CLIENTS)
 
 @cache
 def explored(client: str, way: Way) -> tuple[Exploration, list[dict[str, Any]]]:
-    """Explores a client. Returns the exploration, and the results of all faults that do not take long."""
+    """Explores a client. Returns the exploration, and the results of all faults whose runs are short."""
     application = InProcess([], {"topics": ["orders"]}, function=lambda servers: CLIENTS[client](servers, way))
     try:
         exploration = Exploration(application)

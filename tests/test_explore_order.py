@@ -1,7 +1,7 @@
-"""The order of an exploration's cases: each planted bug is met within the first 60 runs.
+"""The order of an exploration's cases: the first 60 runs meet each planted bug.
 
-The requests were sent by the programs in tests/explored/planted.py without faults. The programs themselves do not run here: for
-each bug a function tells which faults reveal it.
+The programs in tests/explored/planted.py have sent these requests in a run without faults. The programs do not run here.
+Instead, a function for each bug tells which faults reveal the bug.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Fake(Exploration):
 
 
 def explored(plain: Requests, reveals: Callable[[Case], bool], folder: Path, jobs: int = 1) -> list[Result]:
-    """Plays all cases with an application that loses a record in each case for which `reveals` returns true."""
+    """Plays all cases with a simulated application. It loses a record in each case for which `reveals` returns true."""
     fake = Fake(Application((), thread=None), places=plain, plain=Run(0, 0.1))
     fake.reveals, fake.table = reveals, in_order(cases(plain, Choice()))
     results = Results(folder / "runs.jsonl")
@@ -153,7 +153,7 @@ def test_at_each_request_another_fault_comes_first(sort: str) -> None:
 
 @pytest.mark.parametrize("plain", [WRITER, CARELESS, TRANSACTIONS], ids=["writer", "careless", "transactions"])
 def test_each_write_begins_with_one_fault_of_each_sort(plain: Requests) -> None:
-    """A write gets one fault of each sort before it gets a second fault of any sort."""
+    """A write first gets one fault of each sort. Only then does it get a second fault of any sort."""
     table = in_order(cases(plain, Choice()))
     assert sorted(case["id"] for case in table) == sorted(case["id"] for case in cases(plain, Choice()))
     for api in ("Produce", "OffsetCommit", "EndTxn"):
@@ -183,7 +183,7 @@ def test_a_client_that_gives_up_is_the_next_case(tmp_path: Path) -> None:
     assert all(place == order[name.removesuffix("-4")] + 1 for name, place in given_up.items())
     assert sorted(order.values()) == list(range(1, len(found) + 1))
     for result in found:
-        read_rule(result["fault"])  # every case is a fault that a broker can load
+        read_rule(result["fault"])  # a broker can load the fault of every case
 
 
 def test_a_plain_run_that_also_compiles_is_not_the_measure_of_time() -> None:

@@ -1,4 +1,4 @@
-"""A case of an exploration is written as a test in the language of the command, which uses the library in clients/."""
+"""For a case of an exploration, a test is written. It is in the language of the command, and uses the library in clients/."""
 
 from __future__ import annotations
 

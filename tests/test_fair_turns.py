@@ -44,11 +44,13 @@ SIZE = 1 << 15
 MOST = 30_000
 """The largest number of calls in one turn."""
 REFUSED = {("CreateTopics", ("topics", "assignments")), ("CreateAcls", ("creations",))}
-"""The broker refuses the longest lists of these kinds immediately: a request may create at most 10,000 partitions or ACLs."""
+"""The broker immediately refuses the longest lists of these kinds, because a request may create at most 10,000 partitions or
+ACLs.
+"""
 FEW_ELEMENTS = 256
 """A request with more elements than this counts as long. The engine's own limit is higher and would make the tests slower."""
 OTHERS = 500
-"""The number of topics, groups, users … in the broker."""
+"""The number of topics, the number of groups, the number of users … in the broker."""
 
 
 def frame_of(request: Message, version: int) -> bytearray:
@@ -62,7 +64,7 @@ def short_requests(where: World) -> Iterator[tuple[str, Message, int]]:
 
 
 def long_requests(where: World, size: int = SIZE) -> Iterator[tuple[str, Message, int]]:
-    """Yields a request for each list of each API, in which this list is as long as the size of a request allows."""
+    """For each list of each API, yields a request in which this list is as long as the size of a request allows."""
     lists = {
         (name.split()[0], path): (name, *rest, path) for name, *rest in short_requests(where) for path in lists_in(rest[0])
     }
@@ -77,7 +79,9 @@ Turn = Callable[[], object]
 
 
 def turns(where: World, link: Link, request: Message, version: int) -> Iterator[Turn]:
-    """Yields the turns of the engine for a request, from its arrival until the request has its response or waits."""
+    """Yields the turns in which the engine handles a request: from the request's arrival until it has its response, or until it
+    waits.
+    """
     engine, now = where.broker.engine, where.broker.clock.now()
     frame = memoryview(frame_of(request, version))
     yield lambda: engine.receive(link.connection, frame, now)
@@ -117,14 +121,14 @@ def answer(where: World, request: Message, version: int) -> tuple[list[bytes], i
 
 
 def calls_of(work: Turn) -> int:
-    """Returns how many functions, of Python and of C, the work calls."""
+    """Returns how many functions the work calls. Functions in Python and in C count."""
     profile = Profile()
     profile.runcall(work)
     return sum(entry.callcount for entry in profile.getstats())
 
 
 def too_long(where: World) -> Iterator[str]:
-    """Yields the requests that have a turn with more calls than their size allows."""
+    """Yields the requests for which a turn has more calls than the request's size allows."""
     for name, request, version in [*short_requests(where), *long_requests(where)]:
         allowed = MOST * max(1.0, len(frame_of(request, version)) / SIZE)
         calls = longest_turn(where, request, version)
@@ -198,7 +202,9 @@ def test_others_have_their_turn_while_the_clock_moves(mock_kafka: MockKafka) -> 
 
 
 def test_a_proxy_compares_a_long_response_in_many_turns() -> None:
-    """The proxy passes on the response at once, and compares it with the shadow's verdicts between other requests."""
+    """The proxy passes on the response at once. Later, between other requests, it compares the response with the shadow's
+    verdicts.
+    """
     partitions = max(4 * SLICE, FEW + 1)
     data = batch(0, pid=5, epoch=0)
     sent = [PartitionProduceData(index=index, records=data) for index in range(partitions)]
@@ -220,8 +226,8 @@ def test_a_proxy_compares_a_long_response_in_many_turns() -> None:
 
 
 def test_a_proxy_compares_a_large_batch_before_its_response_is_passed_on() -> None:
-    """A comparison is long only if a request has many batches. So a client that has the response to a single batch finds the
-    batch's row in the trace."""
+    """A comparison is long only if a request has many batches. So when a client has the response to a single batch, the trace
+    already has the batch's row."""
     large = [PartitionProduceData(index=0, records=batch(0, count=3, pid=5, epoch=0, tag="x" * 2 * SHORT))]
     request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="orders", partition_data=large)])
     stored = [PartitionProduceResponse(index=0, error_code=0, base_offset=0)]

@@ -1,4 +1,4 @@
-"""Fault files: rules in TOML, error messages with line numbers, the JSON schema, and the command line."""
+"""Fault files: their rules in TOML, error messages with line numbers, the JSON schema, and the command line."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def test_the_response_that_a_rule_made_may_be_lost_too(mock_kafka: MockKafka) ->
     dialogue >> INIT_PRODUCER_ID << refused(TIMED_OUT) >> INIT_PRODUCER_ID << answered(error_code=0)
 
 
-# Responses that functions make, and other faults
+# Responses from functions, and other faults
 
 
 def test_a_callable_may_respond(mock_kafka: MockKafka) -> None:
@@ -322,8 +322,8 @@ def test_a_rule_that_never_fired_fails_the_test(mock_kafka: MockKafka) -> None:
 
 
 def test_a_rule_that_never_fired_lists_what_came_instead(mock_kafka: MockKafka) -> None:
-    """The message counts all requests that arrived. It says why some nearly matched but did not, and suggests a similar
-    name."""
+    """The message counts all requests that arrived. If a request nearly matched, it says why the request did not match, and
+    suggests a similar name."""
     wrong = mock_kafka.faults.add(faults.lose_ack(api="Produce", topic="oders", partition=0))
     later = mock_kafka.faults.add(faults.lose_ack(api="Fetch", topic="orders"))
     with pytest.raises(NotFired, match="no request has arrived since the rule was loaded"):
@@ -385,7 +385,7 @@ def test_held_requests_go_on_when_their_rule_is_unloaded(mock_kafka: MockKafka, 
 
 
 def test_an_unloaded_rule_fires_no_more(mock_kafka: MockKafka) -> None:
-    """A removed rule does not fire, even for requests that another rule is still delaying."""
+    """A removed rule does not fire, not even for requests that another rule is still delaying."""
     mock_kafka.faults.add(faults.delay(60_000, api="Produce", nth=1))
     behind = [mock_kafka.faults.add(each) for each in (faults.fail_write(nth=1), faults.lose_ack(api="Produce", nth=1))]
     dialogue = Dialogue(mock_kafka) >> tagged("held")
@@ -663,7 +663,7 @@ def test_time_jumps_before_the_request_is_handled(mock_kafka_factory: Any, clock
 
 
 def test_without_rules_the_fast_path_is_taken(mock_kafka: MockKafka) -> None:
-    """Without a loaded rule, Produce takes the fast path, which has no code for faults."""
+    """If no rule is loaded, Produce takes the fast path, which has no code for faults."""
     rule = mock_kafka.faults.add(faults.delay(1, api="Fetch"))
     assert mock_kafka._call(lambda engine: engine.faults is not None)
     mock_kafka.faults.remove(rule)

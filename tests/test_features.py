@@ -1,4 +1,6 @@
-"""Feature levels: how they are set at the start, stored and changed, which changes are refused, and their effects."""
+"""Feature levels: how they are set at the start, how they are stored and changed, which changes are refused, and what effects
+they have.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def ask(kafka: Broker, api: str, version: int, node: int = 0, **fields: Any) -> 
 
 
 def update(kafka: Broker, kind: int = DOWNGRADE, **levels: int) -> int:
-    """Update features, whose names are given without `.version`. Returns the error code."""
+    """Update features. In `levels`, the names of the features have no `.version` at the end. Returns the error code."""
     updates = [
         {"feature": f"{name}.version", "max_version_level": level, "upgrade_type": kind} for name, level in levels.items()
     ]

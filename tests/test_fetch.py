@@ -50,7 +50,7 @@ def offsets_of(partition: Any) -> list[int]:
 
 
 def test_a_fetch_of_an_older_segment_does_not_wait_for_min_bytes(broker: InProcess, wire: Connections) -> None:
-    """A response has records of one segment only (case F of Kafka's DelayedFetch)."""
+    """A response only has records from one segment (case F of Kafka's DelayedFetch)."""
     roll = lambda: broker._call(lambda e: e.cluster.topics["orders"].partitions[0].log.roll(e.now))  # noqa: E731
     store(wire, 2)
     roll()

@@ -92,7 +92,7 @@ MATCHED = FaultRow(
     1006, 1, 7, "billing", "Produce", 9, 3, "lose_ack", "lose_ack(topic=orders)", (), 1, Batch("orders", 0, 4, 0, 5, 5, 1)
 )
 FOUND_BY_ITS_BATCH = [("topic=orders partition=0", True), ("producer=4", True), ("producer=5", False), ("object", False)]
-"""Filters, and whether each must match the row `MATCHED` because of its batch."""
+"""Filters. For each filter: whether it must match the row `MATCHED` because of the row's batch."""
 
 
 @pytest.mark.parametrize(("text", "met"), FOUND_BY_ITS_BATCH)
@@ -142,8 +142,8 @@ def test_a_misspelt_name_in_a_filter_gets_the_nearest_one(text: str, sentence: s
 
 
 def test_the_beginning_of_a_name_with_a_wrong_letter_is_recognised() -> None:
-    """For every error, the test takes the first two words of its name, the first three words and so on. In each, the second
-    letter is missing."""
+    """For every error, the test takes the first two words of the error's name, then the first three words, and so on. Each
+    time, it leaves out the second letter."""
     missed = []
     for name in ErrorCode.__members__:
         for end in [at for at, letter in enumerate(name + "_") if letter == "_"][1:]:

@@ -1,4 +1,4 @@
-"""Every flag of every command: which other flags it needs, which numbers it takes, and which files it writes."""
+"""Every flag of every command: which other flags the flag needs, which numbers it takes, and which files it writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REQUIRED = {
 }  # fmt: skip
 """The arguments without which a command does not begin."""
 ELSEWHERE = ("--sync",)
-"""Flags whose help names another flag that they need. MockKafka checks this, and the parser does not."""
+"""Flags that need another flag, which their help names. MockKafka checks this, but the parser does not."""
 VALUES = {
     "--pipeline": "in:a=out:b", "--match": "key", "--control": "0", "--rotate": "1h", "--max-rate": "20m", "--memory": "4g",
     "--width": "800", "--master": "local[2]", "--budget": "10m", "--remote-store": "x",
@@ -28,7 +28,7 @@ VALUES = {
 
 
 def commands(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, Parser]]:
-    """Yields every command that has no commands below it, with its parser."""
+    """Yields every command without subcommands, and its parser."""
     below = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
     for action in below:
         for word, inner in action.choices.items():
@@ -52,7 +52,7 @@ def sample(action: argparse.Action) -> list[str]:
 
 
 def beside(parser: Parser, flag: str) -> list[str]:
-    """Returns the flags that a flag needs, directly or through another flag, each with a value."""
+    """Returns the flags that a flag needs, directly or through another flag. Each of them has a value."""
     known = {action.option_strings[0]: action for action in flags(parser)}
     partners = parser.partners.get(flag, [])[:1]
     return [word for partner in partners for word in (*sample(known[partner]), *beside(parser, partner))]
@@ -68,7 +68,7 @@ NUMBERS = {
 
 
 def told(name: str, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """Returns the sentence with which the command refuses the arguments, or "" if it takes them."""
+    """Returns the sentence with which the command refuses the arguments, or "" if the command accepts them."""
     words = name.split()
     try:
         build_parser().parse_args([*words, *REQUIRED.get(name, []), *arguments])

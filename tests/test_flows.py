@@ -1,4 +1,4 @@
-"""The client libraries and the client `wire` play each of the flows B1 to B12 over TCP.
+"""The client libraries, and also the client `wire`, play each of the flows B1 to B12 over TCP.
 
 A scenario file has the expected outcome of its flow. These tests check each client's log in detail.
 """
@@ -47,7 +47,7 @@ def log(result: Result, topic: str = "orders", partition: int = 0) -> str:
 
 
 def batches(result: Result) -> list[tuple[str, str]]:
-    """Returns each batch that got a verdict, with the verdict."""
+    """For each batch that got a verdict, returns the batch and the verdict."""
     return [(event.what, event.row.verdict) for event in result.events if event.row is not None]
 
 
@@ -191,7 +191,7 @@ def test_b9_what_idempotence_does_not_cover(client: ClientName) -> None:
 
 @every_client
 def test_b10_what_a_client_does_on_out_of_order(client: ClientName) -> None:
-    """docs/how-to/scenarios.md describes the results. F is sent after all earlier records have been acknowledged or have
+    """docs/how-to/scenarios.md describes the results. F is sent after each earlier record has been acknowledged or has
     failed.
     """
     result = run("B10", client)
@@ -237,7 +237,7 @@ def test_b12_the_consumers_half(client: ClientName) -> None:
     assert transaction.outcome.counts.stored == 6, "read_committed consumers do not get the aborted record"
 
 
-# If a rule of the broker is changed, the flow must fail. Otherwise the flow would prove nothing.
+# If the broker has another rule, the flow must fail. Otherwise the flow would prove nothing.
 
 
 def other_rules(name: str, **rules: object) -> tuple[Scenario, Part]:
@@ -249,7 +249,7 @@ def other_rules(name: str, **rules: object) -> tuple[Scenario, Part]:
 @pytest.mark.parametrize(
     ("name", "rules", "outcome"),
     [
-        ("B2", {"window": 1}, "duplicates"),  # D is no longer in a window of one batch
+        ("B2", {"window": 1}, "duplicates"),  # a window of one batch no longer has D
         ("B4", {"window": 6}, "recovers"),
         ("B11", {"gap": "accept"}, "reorders"),
     ],

@@ -1,5 +1,5 @@
-"""A few cases of each fuzzer with fixed seeds, and broken brokers that the fuzzers must detect. `scripts/fuzz` runs the fuzzers
-for hours.
+"""Runs a few cases of each fuzzer with fixed seeds, and checks that the fuzzers detect broken brokers. `scripts/fuzz` runs the
+fuzzers for hours.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def test_a_seed_is_the_same_each_time() -> None:
     assert one.responses == other.responses > 0
 
 
-# Each function breaks the broker in one way, which the fuzzer must notice.
+# Each function breaks the broker in one way. The fuzzer must notice this.
 
 
 def raises(monkeypatch: pytest.MonkeyPatch) -> None:

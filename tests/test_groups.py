@@ -45,7 +45,7 @@ def test_on_a_cold_start_clients_must_retry() -> None:
 
 
 def test_on_a_cold_start_a_coordinator_has_loaded_after_a_pause() -> None:
-    """franz-go does not always retry after NOT_COORDINATOR. As on Kafka 4.3.1, its retry after 250 ms does not get this
+    """franz-go does not always retry after NOT_COORDINATOR. So, as on Kafka 4.3.1, a retry after 250 ms must not get this
     error."""
     broker = InProcess(cold_start=True)
     asker = client(broker)
@@ -178,7 +178,9 @@ def test_members_that_must_not_join(broker: InProcess, settings: dict[str, Any],
 
 
 def in_rebalance(broker: InProcess, **options: Any) -> tuple[ClassicMember, ClassicMember]:
-    """Starts a rebalance. Returns a member with these JoinGroup options that has not rejoined, and a new member that waits."""
+    """Starts a rebalance. Returns two members: a member with these JoinGroup options, which has not joined again, and a new
+    member, which waits.
+    """
     one, two = ClassicMember(broker, options.pop("instance", None)), ClassicMember(broker)
     one.join(**options)
     one.sync({one.member: b"all"})
@@ -419,7 +421,9 @@ def test_a_response_that_takes_too_many_bytes_is_unknown_server_error(broker: In
 
 
 def test_groups_and_transactional_ids_are_gone_with_the_topic_of_their_coordinator(mock_kafka: MockKafka) -> None:
-    """As on Kafka 4.3.1, requests get NOT_COORDINATOR until the internal topic exists again. Then the group is unknown."""
+    """As on Kafka 4.3.1, requests get NOT_COORDINATOR until the internal topic exists again. After that the group is
+    unknown.
+    """
     mock_kafka.create_topic("orders")
     commit = offset_commit("billing", 7)
     asks = Dialogue(mock_kafka)

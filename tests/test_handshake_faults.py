@@ -1,4 +1,4 @@
-"""Faults of TLS and SASL handshakes: handshakes that stall, and certificates that expire by the broker's clock."""
+"""Faults of TLS and SASL handshakes: handshakes that stall, and certificates that expire because of the broker's clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wirebroker.faults import FaultError
 from wirebroker.net.sockets import AT_ONCE
 
 LONG = 10.0
-"""A response takes at most this many seconds, even on a busy machine."""
+"""The longest time, in seconds, that a response may take. It is high because the machine may be busy."""
 MINUTE = 60_000
 
 

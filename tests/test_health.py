@@ -1,4 +1,4 @@
-"""`wirebroker health` checks plain and secured brokers, and finds their address in flags or in the environment."""
+"""`wirebroker health` checks plain and secured brokers. It finds the broker's address in flags or in the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Data directories made by an attacker. A broker serves or refuses them, and never reads or changes anything outside them."""
+"""Data directories made by an attacker. A broker serves or refuses such a directory, and never reads or changes anything
+outside the directory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""No new id begins with a hyphen as text, because Kafka's commands would take it for an option (Uuid.randomUuid)."""
+"""The text of a new id never begins with a hyphen, because Kafka's commands would take such an id for an option
+(Uuid.randomUuid).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ HYPHEN = bytes([0xFB]) + bytes(15)
 
 
 class Hyphens:
-    """A source of bytes. Of three ids that are made from them, two would begin with a hyphen."""
+    """A source of bytes. If three ids were made directly from these bytes, two of them would begin with a hyphen."""
 
     def __init__(self) -> None:
         self.count = 0

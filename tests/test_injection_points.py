@@ -140,7 +140,7 @@ class Learned:
 
 
 class Proxy:
-    """A stand-in for a proxy. It stores the requests for the cluster, and the test makes the responses."""
+    """A stand-in for a proxy. It stores the requests for the cluster, and the test makes the cluster's responses."""
 
     fault_broker = None
     refuses_faults = ""
@@ -167,7 +167,7 @@ class Proxy:
 
 
 class Passing(AnyExchange):
-    """A request that the proxy has received and to which the cluster has not responded."""
+    """A request that the proxy has received, and to which the cluster has not responded yet."""
 
     def __init__(self, proxy: Proxy, plan: FaultPlan, request: Message, version: int) -> None:
         self._proxy = proxy

@@ -1,4 +1,6 @@
-"""Runs a real client for each language except Python (Java, franz-go, kafkajs). `scripts/interop` runs the other clients."""
+"""Runs one real client for each language except Python: Java's client, franz-go and kafkajs. `scripts/interop` runs the other
+clients.
+"""
 
 from __future__ import annotations
 

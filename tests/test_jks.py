@@ -1,5 +1,5 @@
-"""Java's keystores (JKS). keytool of JDK 17 made both stores. One has a key with a password of its own, and the other has the
-key's certificate.
+"""Java's keystores (JKS). keytool of JDK 17 made both stores. One store has a key with its own password, and the other store
+has the key's certificate.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ DATA = Path(__file__).parent / "data"
 SUBJECTS = ("transactions", "logs", "groups", "mixed", "shares", "streams", "admin", "administration")
 RULED = {"produce", "produce_pipeline", "init_pid", "add_partitions", "end_txn", "txn_offset_commit", "join_group", "exchange"}
 UNFIT = ("slow_", "transaction_version_0")
-"""How the names of scenarios begin that take long, or whose cluster does not have KIP-890."""
+"""Beginnings of scenarios' names. These scenarios take long, or their cluster does not have KIP-890."""
 
 
 def dialogues(subject: str) -> list[Dialogue]:
@@ -107,7 +107,7 @@ def test_a_broken_validator_is_refuted(name: str, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("producer", [{}, {"pid": 7, "epoch": 0}], ids=["plain", "idempotent"])
 @pytest.mark.parametrize("version", range(4, 7))
 def test_a_topic_that_was_deleted_begins_again(version: int, producer: dict[str, int]) -> None:
-    """The new topic's offsets begin at 0, and it has neither records nor producers. If the deletion is taken out of the
+    """The new topic's offsets begin at 0, and it has neither records nor producers. If the deletion is removed from the
     history, the rules refute the history."""
     broker = InProcess(topics={"orders": 1})
     tap = Tap(broker.engine)
@@ -124,7 +124,7 @@ def test_a_topic_that_was_deleted_begins_again(version: int, producer: dict[str,
 
 @pytest.mark.parametrize("version", [8, 11, 12])
 def test_a_batch_without_a_producer_id_is_in_no_transaction(version: int) -> None:
-    """Kafka 4.4 stores such a batch although its header is transactional, and readers of committed records get it
+    """Kafka 4.4 stores such a batch although its header is transactional. Readers of committed records get the batch
     immediately."""
     broker = InProcess(topics={"orders": 1})
     ask, tap = client(broker).request, Tap(broker.engine)
@@ -139,8 +139,8 @@ def test_a_batch_without_a_producer_id_is_in_no_transaction(version: int) -> Non
 
 
 def test_a_rebalance_without_a_timeout_may_wait_for_another_request_of_the_same_time() -> None:
-    """Two static members join, and the first member returns. Kafka 4.4 responds in both ways: its timer of 0 ms comes before or
-    after the last request."""
+    """Two static members join, and the first member returns. Both responses occur in Kafka 4.4, because its timer of 0 ms can
+    fire before or after the last request."""
     broker = InProcess(clock="frozen")
     connections, tap = client(broker), Tap(broker.engine)
     connections.request(find_coordinator("team"), 4)
@@ -248,7 +248,7 @@ CODES = {
 
 
 def answers(exchange: Exchange, response: Any) -> Iterator[dict[str, Any]]:
-    """Yields the parts of a response that have an error code that the rules decide."""
+    """Yields the parts of a response whose error code the rules judge."""
     match exchange.api:
         case "Produce":
             yield from (part for topic in response["responses"] for part in topic.get("partition_responses", ()))
@@ -277,7 +277,7 @@ def altered(history: list[Exchange], codes: tuple[int, ...], chance: random.Rand
 
 @pytest.mark.parametrize(("subject", "least"), [("transactions", 0.95), ("logs", 0.9), ("groups", 0.95)])
 def test_altered_responses_are_refuted(subject: str, least: float) -> None:
-    """The rules leave a few error codes open, for example some of JoinGroup."""
+    """For a few error codes the rules decide nothing, for example for some codes of JoinGroup."""
     chance, refuted = random.Random(1), []
     for dialogue in dialogues(subject):
         for _ in range(10):
@@ -314,7 +314,7 @@ def rebalanced(seed: int) -> History:
 
 
 def test_a_member_keeps_its_short_rebalance_timeout() -> None:
-    """The member has to give up the partitions of a deleted topic within a millisecond."""
+    """The member must give up the partitions of a deleted topic within a millisecond."""
     broker = InProcess(topics={"orders": 2}, clock="frozen")
     ask, tap = client(broker).request, Tap(broker.engine)
     ask(find_coordinator(TEAM), 4)

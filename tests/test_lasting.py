@@ -1,4 +1,4 @@
-"""The files of traces and captures are rotated, and continue after a full disk."""
+"""The files of traces and captures are rotated. After the disk was full, the files are continued."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_reader_that_follows_a_trace_misses_nothing_at_a_rotation(tmp_path: Pa
     writer.start()
     read += [next(lines) for _ in range(29)]
     writer.join()
-    for number in range(30, 60):  # each line is read at once, so that at most one rotation is between two reads
+    for number in range(30, 60):  # each line is read immediately, so that at most one rotation comes between two reads
         file.write(b"%d\n" % number, 0)
         read.append(next(lines))
     assert read == [b"%d\n" % number for number in range(60)]

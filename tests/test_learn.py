@@ -85,7 +85,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def properties(folder: Path, kafka: MockKafka, user: str = "") -> Path:
-    """Writes a file with the properties that a Java client needs for this broker, and returns its path."""
+    """Writes a file with the properties that a Java client needs for this broker. Returns the file's path."""
     path = folder / f"{user or 'client'}.properties"
     settings = kafka.client_settings("java", user or None)
     path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -174,7 +174,7 @@ def test_denials_and_limits_are_those_of_the_cluster(secured: MockKafka, file: P
 
 
 def _codes(kafka: MockKafka, access: Access) -> dict[str, int]:
-    """Sends three records as alice: one is allowed, one is refused, and one is too large. Returns the error codes."""
+    """As alice, sends a normal record and a too large record to each of two topics. Returns the error codes."""
     found: dict[str, int] = {}
     with closing(Brokers(access)) as brokers:
         for topic in ("orders", "payments-eu"):
@@ -543,7 +543,7 @@ def _silent(connection: socket.socket) -> None:
 
 
 def _drip(connection: socket.socket) -> None:
-    """Sends a response byte by byte. The client never waits long for a byte, but does not get a complete response."""
+    """Sends a response byte by byte. The client never waits long for the next byte, but never gets a complete response."""
     with suppress(OSError):
         for each in b"\0\0\1\0" + bytes(100):
             connection.sendall(bytes([each]))

@@ -1,4 +1,4 @@
-"""A broker and a proxy have limits for one client and limits for all clients."""
+"""A broker and a proxy each have limits for one client, and limits for all clients together."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ASK = encode_request(1, "x", plain("ApiVersions"), 0)
 def serving(
     request: pytest.FixtureRequest, mock_kafka_factory: Callable[..., MockKafka], kafka_proxy: Callable[..., ProxyKafka]
 ) -> Serving:
-    """Returns a function that starts a broker with the given limits, or a broker and a proxy that has these limits. The
-    function returns the one that has the limits, and the broker."""
+    """Returns a function. It starts a broker with the given limits; or it starts a broker, and a proxy with these limits. It
+    returns two values: the broker or proxy that has the limits, and the broker."""
 
     def start(**configs: str) -> tuple[MockKafka | ProxyKafka, MockKafka]:
         named = {name.replace("_", "."): value for name, value in configs.items()}
@@ -40,7 +40,7 @@ def serving(
 
 
 def arriving(kafka: MockKafka | ProxyKafka) -> int:
-    """Returns the number of bytes that are reserved for large requests that are arriving."""
+    """Returns the number of bytes that are reserved for large requests. These requests have begun to arrive."""
     assert kafka._host is not None
     return sum(kafka._host.limits._arriving.values())
 

@@ -1,4 +1,4 @@
-"""The live page reads a stream of trace rows, and the bytes of requests and responses."""
+"""The live page reads a stream of trace rows. It also reads the bytes of requests and responses."""
 
 from __future__ import annotations
 

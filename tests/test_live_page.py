@@ -45,7 +45,7 @@ CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAM
 WITHIN_MS = 20_000
 HOSTILE = "<img src=x onerror=alert(1)>"
 UNSEEN = "\x1b[31m\u202e\u200b"
-"""Parts of a client id: a text that looks like markup, and invisible characters. (A topic cannot have such a name.)"""
+"""Parts of a client id: text that looks like markup, and invisible characters. (A topic cannot have such a name.)"""
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
@@ -637,7 +637,7 @@ def test_each_exchange_has_one_line(page: Page) -> None:
 
 
 def made_of(kind: Any) -> Any:
-    """Makes a value of the type `kind`, with something in each of its fields."""
+    """Makes a value of the type `kind`. None of its fields is empty."""
     of, words = get_origin(kind), get_args(kind)
     if of is Literal:
         return words[0]
@@ -689,7 +689,7 @@ def test_a_finding_shows_the_details_of_its_rows(page: Page, kafka: MockKafka) -
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Iterator[Callable[[Path], str]]:
-    """Returns a function that serves the page for a saved trace, and returns the page's address."""
+    """Returns a function. It serves the page for a saved trace, and returns the page's address."""
     with ExitStack() as after:
 
         def serve(path: Path) -> str:

@@ -1,4 +1,6 @@
-"""A broker loads all its modules soon after its start. So it responds even if all its descriptors are in use."""
+"""A broker loads all its modules soon after its start. So it responds even if all its descriptors are in use, and it could not
+open the file of a module.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Produce": {"acks": -1, "topic_data": [], "timeout_ms": 1},
     "DescribeAcls": {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1},
 }
-"""For some APIs, the fields without which the broker would close the connection."""
+"""For some APIs: fields that a request must have, because the broker would otherwise close the connection."""
 
 
 def fails(connection: Connection, api: str) -> bool:

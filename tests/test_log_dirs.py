@@ -1,5 +1,6 @@
-"""Several log directories on disk: where partitions are, how they are moved, and which files are left after a kill during a
-move."""
+"""Several log directories on disk: where partitions are, how they are moved, and which files remain after a kill during a
+move.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def dirs(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def two_volumes(tmp_path: Path) -> Iterator[list[Path]]:
-    """Two log directories on different volumes, so that a folder cannot be moved by renaming."""
+    """Two log directories on different volumes. Renaming cannot move a folder from one to the other."""
     first, shared = tmp_path / "a", Path("/dev/shm")
     if not os.access(shared, os.W_OK) or shared.stat().st_dev == tmp_path.stat().st_dev:
         pytest.skip("there is no second volume here")
@@ -53,8 +54,8 @@ def places(request: pytest.FixtureRequest) -> list[Path]:
 
 
 def held(kafka: MockKafka) -> list[tuple[str, list[tuple[str, int, bool]]]]:
-    """Returns the name of each log directory, with its partitions. For each partition: the topic, the index, and whether this
-    is a future replica."""
+    """For each log directory, returns its name and its partitions. A partition has three values: the topic, the index, and
+    whether this is a future replica."""
     results = client(kafka).request(plain("DescribeLogDirs", topics=None), 5).results
     return [
         (Path(each.log_dir).name, [(t.name, p.partition_index, p.is_future_key) for t in each.topics for p in t.partitions])
@@ -164,7 +165,9 @@ def test_a_partition_is_served_while_it_is_copied(two_volumes: list[Path], monke
 
 
 def state_after_kill(dirs: list[Path], state: str) -> None:
-    """Makes a partition with a record in `a`, and the files that are left after a kill during its move to `b`."""
+    """Makes a partition with a record in `a`. Also makes the files that remain after a kill during the partition's move to
+    `b`.
+    """
     with MockKafka(data=dirs, topics=["orders"]) as kafka:
         kafka.produce("orders", value=b"a")
     here, future = dirs[0] / ORDERS, dirs[1] / f"{ORDERS}.{bytes(16).hex()}-future"
@@ -370,6 +373,6 @@ def test_a_directory_that_is_missing_is_named(dirs: list[Path]) -> None:
 
 @pytest.mark.parametrize(("release", "code"), [("2.1", 3), ("2.3", 17), ("4.4", 17)])
 def test_a_move_of_an_unknown_partition_with_a_long_name(dirs: list[Path], release: str, code: int) -> None:
-    """Real brokers gave the expected responses."""
+    """The expected responses are from real brokers."""
     with MockKafka(data=dirs, profile=f"kafka-{release}") as kafka:  # type: ignore[arg-type]
         assert ask_to_move(kafka, dirs[1], "x" * 249) == code

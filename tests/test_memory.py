@@ -1,4 +1,6 @@
-"""Memory is freed: requests leave no garbage for the collector, and repeated rounds of the same work take no more memory."""
+"""Memory is freed: requests leave no garbage for the collector, and repeated rounds of the same work do not need more and more
+memory.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ RIGHTS: dict[str, dict[str, Any]] = {
 
 @contextmanager
 def counting() -> Iterator[None]:
-    """The collector sees only the objects that are made from now on, and does not run by itself."""
+    """From now on, the collector does not run by itself, and sees only objects that are made later."""
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -55,7 +57,7 @@ def counting() -> Iterator[None]:
 
 
 def garbage_of(work: Callable[[], object]) -> Counter[str]:
-    """Returns the types of the objects that `work` leaves, and that only the garbage collector can free."""
+    """Returns the types of the objects that `work` leaves behind, if only the garbage collector can free these objects."""
     gc.collect()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
@@ -95,7 +97,7 @@ def test_no_request_leaves_garbage(rights: str) -> None:
     broker, found = world(rights), {}
     ids = {"absent": bytes(15) + b"\1"} | {name: topic.topic_id for name, topic in broker.engine.cluster.topics.items()}
     requests = list(acl_requests.requests(ids))
-    for _, version, request in requests:  # the first run makes objects that are made only once, such as caches
+    for _, version, request in requests:  # the first run also makes objects that are made only once, such as caches
         ask(broker, version, request)
     with counting():
         for name, version, request in requests:
@@ -251,8 +253,8 @@ def test_no_work_leaves_garbage(work: Callable[[InProcess], None], trace: str) -
 @pytest.mark.parametrize("work", [*WORK, restored], ids=lambda work: work.__name__)
 def test_a_hundred_rounds_take_no_more_memory(work: Callable[[InProcess], None]) -> None:
     """Only the log of `orders` grows. This log has an object for each aborted transaction, but not for each record. If every
-    round leaves an object, the number of objects rises in each period of 20 rounds. A thread of an earlier test may make
-    objects in one period."""
+    round leaves an object, the number of objects rises in each period of 20 rounds. In one period, a thread of an earlier test
+    may also make objects."""
     broker, counts = made(work, "off"), list[int]()
     with counting():
         for number in range(1, 101):

@@ -115,7 +115,7 @@ def test_compaction_keeps_the_same_records_as_on_disk(seed: int, tmp_path: Path)
 
 
 def values(partition: Partition) -> dict[bytes | None, bytes | None]:
-    """Returns the latest value of each key, without keys whose latest record is a tombstone."""
+    """Returns the latest value of each key. Leaves out keys whose latest record is a tombstone."""
     latest = {each.key: each.value for each in stored_records(partition) if not each.control}
     return {key: value for key, value in latest.items() if value is not None}
 
@@ -189,7 +189,9 @@ def key_written(partition: Partition, timestamp: int, now: int, key: bytes = b"k
 
 @pytest.mark.parametrize("policy", ["compact", "delete"])
 def test_a_segment_of_a_compacted_topic_is_closed_after_the_longest_lag(policy: str) -> None:
-    """The lag is the time between the timestamps of the segment's first record and of the next batch, not a clock time."""
+    """The lag is the difference between two timestamps: of the segment's first record, and of the next batch. The clock does
+    not matter.
+    """
     _, partition = engine_with({"cleanup.policy": policy, "max.compaction.lag.ms": "100"})
     for timestamp in (0, 100, 101, 102):
         key_written(partition, NOW + timestamp, NOW)

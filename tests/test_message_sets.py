@@ -125,7 +125,7 @@ SETS: dict[str, tuple[bytes, int]] = {
     "no gzip": (write_set([LegacyRecord(0, 1, 1, NOW, None, b"garbage")]), -1),
     "a time before -1": (write_set([message(0, 1, timestamp=-5)]), -1),
 }
-"""Record data, and the error with which Kafka 3.9.2 responds to each version of Produce from 0 to 2."""
+"""Record data, and the error code of Kafka 3.9.2's responses to Produce 0, 1 and 2."""
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -1,7 +1,7 @@
 """The metadata log has the records that Kafka's controller writes for the same deeds, in the same batches and order.
 
 `kafka-dump-log --cluster-metadata-decoder` of Kafka 4.4.0 showed the expected records for 4.4. No-op records are left out.
-There is one difference: after a restart Kafka writes the new leaders with the record that unfences the broker.
+There is one difference: after a restart, Kafka writes the new leaders together with the record that unfences the broker.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FIELDS = {
     "fenced": 0, "in_controlled_shutdown": 0, "cordoned_log_dirs": None,
     "isr": None, "leader": -2, "eligible_leader_replicas": None, "last_known_elr": None,
 }  # fmt: skip
-"""The fields of changes, each with the value that stands for "unchanged". A field with this value is not shown."""
+"""Fields of change records. For each field: the value that means "unchanged". A field with this value is not shown."""
 REGISTERED = ["RegisterController 0", "RegisterBroker 4", "BrokerRegistrationChange 3 cordoned_log_dirs=[]"]
 UP, LEAVING, DOWN = (f"BrokerRegistrationChange {what}" for what in ("0 fenced=-1", "1 in_controlled_shutdown=1", "0 fenced=1"))
 LED = "PartitionChange 2 isr=[1] leader=1 eligible_leader_replicas=[] last_known_elr=[]"
@@ -78,7 +78,7 @@ def shown(record: Any, version: int) -> str:
 
 
 def batches(folder: Path) -> list[str]:
-    """Returns the records of the metadata log, a text for each batch."""
+    """Returns the records of the metadata log. Each text has the records of one batch."""
     found = []
     (path,) = (folder / "__cluster_metadata-0").glob("*.log")
     for batch in iter_batches(path.read_bytes()):

@@ -671,7 +671,7 @@ def test_many_threads_at_once() -> None:
 def test_it_starts_within_milliseconds() -> None:
     times = []
     for _ in range(20):
-        began = time.process_time()  # the CPU time of all threads, so that other work on the machine does not count
+        began = time.process_time()  # the CPU time of all threads: other work on the machine does not count
         with MockKafka(topics={"orders": 1}):
             times.append(time.process_time() - began)
     assert statistics.median(times) < 0.02  # the start takes 2 ms on an idle machine (scripts/bench)

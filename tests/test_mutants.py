@@ -1,4 +1,4 @@
-"""A mutant that changes only functions is put into a running process; any other mutant needs a new process."""
+"""If a mutant changes only functions, it is put into a running process. Any other mutant needs a new process."""
 
 from __future__ import annotations
 

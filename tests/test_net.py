@@ -181,8 +181,8 @@ def test_a18_acks_0_has_no_response_and_an_error_closes_the_connection(kafka: Mo
 
 
 def test_idle_connections_are_closed(kafka: MockKafka) -> None:
-    """Kafka 4.4.0 also closes a connection whose request waits for longer than connections.max.idle.ms. So the connection of a
-    disconnected client is closed even if a fault never releases the client's request."""
+    """Kafka 4.4.0 also closes a connection whose request waits for longer than connections.max.idle.ms. So if a client has
+    disconnected, its connection is closed, even if a fault never releases the client's request."""
     kafka.faults.add(faults.reorder(9, api="Produce"))
     idle, busy, waiting, gone = client(kafka), client(kafka), client(kafka), dial(kafka)
     for wire in (idle, busy):
@@ -232,8 +232,8 @@ def test_the_broker_responds_quickly_after_the_tests_before(kafka: MockKafka) ->
 def test_what_a_client_sends_before_it_closes_is_handled(
     monkeypatch: pytest.MonkeyPatch, security: str, through_proxy: bool
 ) -> None:
-    """The connection's slice is over after each request, so the client has closed the connection before its last request is
-    handled. Kafka 4.4.0 stores all batches, including the batches after a request that waits."""
+    """After each request, the connection's slice is over. So the client closes the connection before the broker handles the
+    last request. Kafka 4.4.0 stores all batches, including the batches after a request that waits."""
     monkeypatch.setattr("wirebroker.net.protocol.SLICE", -1)
     waits = encode_request(0, "raw", fetch(300, wait_ms=200), 12)
     silent = b"".join(encode_request(number, "raw", produce_request("orders", batch(), acks=0), 9) for number in range(300))

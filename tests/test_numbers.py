@@ -1,4 +1,4 @@
-"""Numbers out of range: whichever number of a request is changed, wirebroker responds like a real Kafka."""
+"""Numbers out of range: for each number in a request that is changed, wirebroker responds like a real Kafka."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_each_number_out_of_range_gets_the_response_of_kafka(of_release: str) ->
 
 
 def incomparable(case: str, version: int, field: str, value: str) -> bool:
-    """Returns true if the response shows the metadata log, or if Kafka looks for an unknown partition for half a minute."""
+    """Returns true if the response describes the metadata log, or if Kafka looks for an unknown partition for half a minute."""
     state = (case, field) == ("DescribeShareGroupOffsets", "groups.topics.partitions") and int(value) > 1
     return state or (case, value) == ("DescribeQuorum", "0")
 

@@ -1,4 +1,6 @@
-"""Clients of old releases (kafka-python with a fixed `api_version`), with profiles of releases that support their versions."""
+"""Clients of old releases (kafka-python with a fixed `api_version`). The broker has the profiles of releases that support the
+clients' versions.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,8 @@ def test_an_old_client_produces_consumes_and_commits(profile: str, api_version: 
 
 
 def test_a_transaction_has_offsets_before_anybody_asked_for_the_groups_coordinator(mock_kafka: MockKafka) -> None:
-    """The Java client 2.8 sends the requests of this test. The group's partition of __consumer_offsets is in the transaction
-    before the topic exists.
+    """The Java client 2.8 sends the requests of this test. The transaction has the group's partition of __consumer_offsets
+    before this topic exists.
     """
     mock_kafka.create_topic("orders")
     wire = client(mock_kafka)

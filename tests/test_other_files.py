@@ -1,5 +1,5 @@
-"""Each command that takes a file is run with all kinds of files. The command reads the file, or prints one sentence about the
-kind of file."""
+"""Each command that takes a file is run with all kinds of files. The command reads the file, or prints one sentence that names
+the kind of file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def pcap(link: int, *packets: bytes, cut: int = 0, magic: int = 0xA1B2C3D4) -> b
 
 
 def old_message(offset: int, magic: int) -> bytes:
-    """Returns a message as in the segments of Kafka before 0.11."""
+    """Returns a message in the format of segments before Kafka 0.11."""
     body = (
         struct.pack(">bb", magic, 0)
         + (struct.pack(">q", 1_700_000_000_000) if magic else b"")
@@ -67,7 +67,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def files(folder: Path) -> dict[Path, str]:
-    """Maps each file to words that are in the sentence about it. The words are "" if some commands can read the file."""
+    """Maps each file to words that the sentence about this file must have. The words are "" if some commands can read the
+    file.
+    """
     trace, capture, noise = (
         (folder / "trace.jsonl").read_bytes(),
         (folder / "good.pcapng").read_bytes(),

@@ -1,4 +1,6 @@
-"""If the disk is full, a command that writes a file prints one sentence that names the file, and has the exit code 2."""
+"""If the disk is full, a command that writes a file prints one sentence, which names the file, and ends with the exit code
+2.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests whose timeout has passed when they reach the controller. Kafka 4.3.1 gave the expected responses."""
+"""Requests whose timeout has passed when they reach the controller. The expected responses are from Kafka 4.3.1."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "POST /snapshots/{snapshot}/restore": MockKafka.restore,
     "DELETE /snapshots/{snapshot}": MockKafka.snapshot,  # in Python, a snapshot is deleted with the last reference to it
 }
-"""For each endpoint, the method of MockKafka that does the same."""
+"""For each endpoint: the method of MockKafka that does the same."""
 ONLY_HTTP = {
     "limit",
     "offset",
@@ -92,7 +92,7 @@ ONLY_HTTP = {
     "last",
     "latest",
 }
-"""Parameters for paging, streaming and lists, which methods in Python do not need."""
+"""Parameters for paging, streaming and lists. Methods in Python do not need them."""
 CHOSEN_IN_PYTHON = {"GET /verdicts", "GET /verdicts/wait", "GET /verdicts.jsonl", "GET /leaders"}
 """Endpoints whose parameters choose rows. Python code chooses rows with a comprehension or a condition."""
 

@@ -1,4 +1,4 @@
-"""A partition's fast path for the next batch in order has the same result as `append`."""
+"""If a batch is the next in order, a partition's fast path has the same result as `append`."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_d5_a_producer_with_five_batches_takes_at_most_400_bytes_of_a_partition(
 
 
 def test_a_partition_takes_4_kb_and_its_first_record_2_kb() -> None:
-    """docs/reference/limits.md has the figures 4 kB and 2 kB."""
+    """docs/reference/limits.md states the figures 4 kB and 2 kB."""
     configs, count, used = TopicConfigs(BrokerConfigs({}), {}), 500, [0]
     tracemalloc.start()
     try:
@@ -166,8 +166,8 @@ def test_records_are_kept_up_to_and_with_the_last_millisecond_of_their_retention
 
 
 def test_a_batch_whose_transaction_has_ended_meanwhile_is_refused() -> None:
-    """The partition did not ask the coordinator, because the transaction was open. Then the marker was written before the
-    batch."""
+    """The partition did not ask the coordinator, because the transaction was open. Then the marker was written, and only then
+    came the batch."""
     partition = Partition("orders", 0, [1], TopicConfigs(BrokerConfigs({}), {}), PROFILES["kafka-4.3"], NOW)
     batches = [batch(number, 1, pid=1, epoch=0, transactional=True) for number in range(2)]
     assert partition.append(memoryview(batches[0]), NOW, 12, verified=True).error_code == 0

@@ -1,4 +1,6 @@
-"""A proxy learns groups and transactions from the requests that it forwards, and shows the same state as its broker."""
+"""A proxy learns the state of groups and transactions from the requests that it forwards. It then shows the same state as its
+broker.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ def plain_response(api: str, **fields: Any) -> Any:
 
 
 def seen(states: dict[str, Any], *unknown: str) -> dict[str, Any]:
-    """Converts states to plain data, without the fields whose values a proxy cannot know."""
+    """Converts states to plain data. Leaves out fields whose values a proxy cannot know."""
     plain = {name: msgspec.to_builtins(state) for name, state in states.items()}
     for state in plain.values():
         for name in ("started", "updated", "client_id", "client_host", *unknown):
@@ -133,7 +135,7 @@ def test_a_classic_group_has_members_generations_commits_and_a_lag(kafka: MockKa
     assert member.assignment is not None
     assert [(each.topic, each.partitions) for each in member.assignment] == [("orders", [0, 1])]
     first.commit({TopicPartition("orders", 0): OffsetAndMetadata(4, "note", -1)})
-    kafka.produce("orders", value=b"new", partition=0)  # with a new record, a Fetch response has the partition
+    kafka.produce("orders", value=b"new", partition=0)  # after a new record, the Fetch response has the partition
     while proxy.groups()["team"].offsets[0].lag != 7:  # the first poll may return records that were fetched before
         first.poll(100)
     (offset,) = proxy.groups()["team"].offsets

@@ -1,4 +1,4 @@
-"""wirebroker accepts and matches clients' regular expressions as RE2/J does, and no expression takes long."""
+"""wirebroker accepts and matches clients' regular expressions as RE2/J does. No expression takes long."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from wirekit import client
 TABLE: dict[str, Any] = json.loads(Path(__file__).with_name("data").joinpath("re2j-patterns.json").read_text())
 """The results of RE2/J 1.8, which Kafka 4.3.1 uses. scripts/record-patterns recorded them."""
 DIFFERENT = {r"\é", r"\p{Adlam}", r"\p{Unknown}"}
-"""Patterns for which RE2 and RE2/J differ. RE2 refuses an escaped letter that is not ASCII, and has another Unicode version."""
+"""Patterns that RE2 and RE2/J treat differently. RE2 refuses an escaped letter that is not ASCII, and has another Unicode
+version.
+"""
 BOMBS = {
     "stars": "(a+)+", "nested": "((a{1000}){1000}){1000}", "product": "(a{10}){101}",
     "parentheses": "(" * 15_000 + ")" * 15_000, "count": "a{99999999999999999999}", "classes": r"\pL" * 5000,
@@ -30,8 +32,8 @@ BOMBS = {
 
 
 def said_of(pattern: str) -> str:
-    """Returns a digit for each text in the table: 1 if the pattern matches it, or else 0. If the pattern is refused, returns
-    the message."""
+    """Returns a digit for each text in the table: 1 if the pattern matches the text, and 0 if not. If the pattern is refused,
+    returns the message."""
     try:
         compiled = compile_pattern(pattern)
     except PatternError as fault:

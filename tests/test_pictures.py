@@ -1,4 +1,4 @@
-"""Pictures of a trace: how rows are drawn, hostile names, and how long very many rows take."""
+"""Pictures of a trace: how rows are drawn, hostile names, and the time that very many rows take."""
 
 from __future__ import annotations
 
@@ -211,7 +211,9 @@ def test_the_log_shows_batches_transactions_and_positions() -> None:
 
 
 def test_a_transaction_that_its_coordinator_aborted_is_not_drawn_as_committed() -> None:
-    """A proxy does not see markers. A refused batch or an InitProducerId shows the abort; a missing offset shows the marker."""
+    """A proxy does not see markers. It learns about the abort from a refused batch or an InitProducerId, and about the marker
+    from a missing offset.
+    """
     first = replace(judged(0, 1, 0, offset=0), transactional=True)
     late = replace(judged(900, 2, 5, "rejected", -1, "INVALID_PRODUCER_EPOCH"), transactional=True)
     after = replace(first, time=START + 1000, producer_epoch=2, base_offset=6)
@@ -438,7 +440,7 @@ def test_a_window_has_batches_that_a_fault_stopped_as_the_timeline_has() -> None
 
 
 def test_batches_of_several_partitions_share_a_line_without_sequences() -> None:
-    """A line for batches of two partitions does not show their sequences as one range."""
+    """If a line is about batches of two partitions, it does not show their sequences as one range."""
     rows: list[Row] = []
     for at in range(400):
         place = {"partition": at % 2, "first_sequence": 5 * (at // 2), "last_sequence": 5 * (at // 2) + 4}
@@ -461,7 +463,9 @@ def test_names_of_many_lanes_are_whole() -> None:
 
 @pytest.mark.parametrize("names", [["kafka-python-producer-1", "till"], ["kafka-python-3.0.12", "rdkafka", "x" * 90]])
 def test_a_long_name_turns_no_head_upright(names: list[str]) -> None:
-    """The name is divided into lines, and a name that is too long loses its middle. Only narrow lanes have vertical names."""
+    """A long name is divided into lines. If it is still too long, its middle is left out. Names are vertical only if the lanes
+    are narrow.
+    """
     rows = [asked(at, at, client=name) for at, name in enumerate(names)]
     for width in (800, 1000, 1400):
         picture = drawn(rows, width=width)

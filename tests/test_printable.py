@@ -23,7 +23,7 @@ from wirekit import batch
 
 FORGED = "12:30:05.250  #7   orders-0  forged"
 HOSTILE = f"\x1b]0;owned\x07\x1b[2Aapp\r\n{FORGED}\x85\x9b31m\u202egnp\u2066\u200bb\u2028\u2029\ufeff\u3164\U000e0041"
-"""A name with ESC, BEL, line ends, C1 control characters, direction marks and characters without width."""
+"""A name with ESC, BEL, line ends, C1 control characters, direction marks and zero-width characters."""
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_client_cannot_write_to_the_console_or_forge_a_row(tmp_path: Path, cap
     assert tomllib.loads(written)["fault"][0]["group"] == HOSTILE
     file = tmp_path / "trace.jsonl"
     file.write_text("".join(row.as_json() + "\n" for row in rows), encoding="utf-8")
-    # programs get the name itself
+    # programs get the unchanged name
     assert HOSTILE in {json.loads(line).get("client_id") for line in file.read_text().splitlines()}
     asked = encode_request(7, HOSTILE, plain("Metadata"), 9).hex()
     for command in (

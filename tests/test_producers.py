@@ -30,7 +30,9 @@ KAFKA = PROFILES["kafka-4.3"]
 
 
 def after(*batches: tuple[int, int] | tuple[int, int, int], rules: Rules = KAFKA) -> tuple[bytes | None, int]:
-    """Stores batches, given as (first sequence, count[, epoch]). Returns the producer's state and the log end offset."""
+    """Stores batches. Each is given as (first sequence, count[, epoch]). Returns the producer's state and the log end
+    offset.
+    """
     state, end = None, 0
     for first, count, *epoch in batches:
         state = advance(state, header(first, count, epoch=epoch[0] if epoch else 0), end, NOW + end, rules)
@@ -238,7 +240,7 @@ def test_the_validator_agrees_with_a_slow_model(start: int, window: int, steps: 
 
 @given(first=st.integers(0, MAX), epoch=st.integers(0, 3), counts=st.lists(st.integers(1, 5), min_size=1, max_size=8))
 def test_advance_in_order_decides_as_judge_does(first: int, epoch: int, counts: list[int]) -> None:
-    """The next batch in order is accepted without searching the window: no cached batch can equal it."""
+    """The next batch in order is accepted without a search of the window, because no cached batch can equal it."""
     state, end, seq = None, 0, first
     for count in counts:
         came = header(seq, count, epoch=epoch)

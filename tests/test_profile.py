@@ -154,11 +154,11 @@ DIALOGUES: dict[str, Callable[[Dialogue], None]] = {
     "key": _another_producer_of_the_same_client,
     "state_after_delete": _records_are_deleted,
 }
-"""A dialogue for each rule. Its outcome depends on the rule's value."""
+"""A dialogue for each rule. The outcome of the dialogue depends on the rule's value."""
 
 
 def outcome(rule: str, rules: Rules) -> Any:
-    """Plays the dialogue of a rule. Returns all responses that the producer gets."""
+    """Plays the dialogue for a rule. Returns all responses that the producer gets."""
     if rule == "release":
         engine = Engine(NOW, random.Random(5).randbytes, rules=rules)
         return engine.cluster.brokers[1].versions, engine.configs.release.features

@@ -1,4 +1,6 @@
-"""Tests files that no other test reads: the files for GitHub and pre-commit, and an engine patch for the benchmark."""
+"""Tests files that no other test reads: the files for GitHub and for pre-commit, and a patch of the engine for the
+benchmark.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ def test_every_client_suite_runs_daily() -> None:
 
 
 def test_actions_are_named_by_their_commits() -> None:
-    """Workflows must name actions by commits, because a tag can be moved to other code."""
+    """A workflow must name the commit of each action, because a tag can be moved to other code."""
     for workflow in (ROOT / ".github" / "workflows").iterdir():
         for line in workflow.read_text(encoding="utf-8").splitlines():
             assert "uses:" not in line or re.search(r"uses: [\w./-]+@[0-9a-f]{40}  # v[\d.]+$", line), f"{workflow}: {line}"
@@ -125,8 +127,8 @@ def scripts() -> list[str]:
 
 
 def run_script(folder: Path, name: str, *arguments: str, bare: bool) -> subprocess.CompletedProcess[str]:
-    """Runs a script in a session of its own. Fails if the script leaves a process behind. With `bare`, a Python script runs on
-    a Python without packages."""
+    """Runs a script in its own session. Fails if the script leaves a process behind. If `bare` is true, a Python script runs
+    with a Python that has no packages."""
     path = folder / "scripts" / name
     is_python = "python" in path.read_text(encoding="utf-8").partition("\n")[0] or path.suffix == ".py"
     if not is_python and shutil.which("bash") is None:
@@ -158,7 +160,7 @@ def end_session(number: int) -> bool:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns a folder with the files of a clone that scripts need, without an environment."""
+    """Returns a folder with those files of a clone that scripts need. The folder has no Python environment."""
     folder = tmp_path_factory.mktemp("clone")
     shutil.copytree(ROOT / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "uv.lock"):

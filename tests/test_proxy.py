@@ -1,4 +1,4 @@
-"""The proxy with sockets. Clients connect to it, and its upstream is a wirebroker or cannot be reached."""
+"""The proxy with sockets. Clients connect to the proxy. The proxy's upstream is a wirebroker, or cannot be reached."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def proxy(upstream: MockKafka) -> Iterator[ProxyKafka]:
 
 
 def verdicts(proxy: ProxyKafka) -> list[tuple[str, str, bool | None]]:
-    """Returns the predicted verdict and the broker's verdict for each batch, and whether the two agree."""
+    """For each batch, returns the predicted verdict, the broker's verdict, and whether these two agree."""
     return [(row.predicted, row.verdict, row.agrees) for row in proxy.trace.produce() if isinstance(row, ShadowRow)]
 
 
@@ -470,7 +470,7 @@ def authority(tmp_path: Path) -> trustme.CA:
 
 
 def towards_clients(folder: Path, *flags: str) -> ssl.SSLContext:
-    """Returns the TLS context that these flags describe for the connections of clients."""
+    """Returns the TLS context for clients' connections that these flags describe."""
     flags = ("--tls-cert", str(folder / "server.pem"), *flags)
     context = client_tls(build_parser().parse_args(["proxy", "--upstream", "127.0.0.1:1", *flags]))
     assert context is not None

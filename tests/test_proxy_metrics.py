@@ -26,7 +26,9 @@ SAMPLE = re.compile(r'(\w+)(?:{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)})? (\S+)')
 
 
 def samples(text: str) -> dict[tuple[str, str], float]:
-    """Returns the value of each sample by its name and labels. Checks that each line has Prometheus' format."""
+    """Returns the value of each sample. The key is the sample's name and labels. Checks that each line has Prometheus'
+    format.
+    """
     found = {}
     for line in text.splitlines():
         if line.startswith("#"):

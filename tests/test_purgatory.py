@@ -147,7 +147,7 @@ def test_cancelled_work_does_not_begin_again() -> None:
     assert (begun, timers.deadline()) == ([3], None)
 
 
-# Limits: a timer or work that would never end has to wait, and the log names it
+# Limits: if a timer or work would never end, it must wait, and the log names it
 
 
 def test_timers_that_set_each_other_for_the_same_time_wait(caplog: pytest.LogCaptureFixture) -> None:

@@ -61,8 +61,8 @@ def test_the_last_verdicts_join_the_report_of_a_failed_test(pytester: pytest.Pyt
 
 
 def test_the_report_names_pictures_that_are_beside_it(pytester: pytest.Pytester) -> None:
-    """The plugin writes pictures only into its own folder, whatever the test's name is. If the test fails again, new pictures
-    replace the old ones."""
+    """The plugin writes pictures only into its own folder, even if the test has an odd name. If the test fails again, new
+    pictures replace the old ones."""
     pytester.makepyfile(
         """
         import pytest
@@ -102,7 +102,9 @@ def test_the_report_names_pictures_that_are_beside_it(pytester: pytest.Pytester)
 
 
 def test_the_report_has_every_broker_of_the_test_with_its_records(pytester: pytest.Pytester) -> None:
-    """The report also includes stopped brokers, brokers that fixtures started, and brokers of a test whose fixture failed."""
+    """The report also includes brokers that have stopped, brokers that fixtures started, and brokers of a test whose fixture
+    failed.
+    """
     pytester.makepyfile(
         """
         import pytest
@@ -154,7 +156,7 @@ def test_the_report_says_which_records_are_committed_aborted_and_open(pytester: 
                 producer.flush()
                 if name != "open":
                     (producer.commit_transaction if name == "committed" else producer.abort_transaction)()
-                del producer  # the traceback would keep the client alive, and with it the client's threads
+                del producer  # the traceback would keep the client and the client's threads alive
             mock_kafka.produce("orders", value="later")
             assert False
         """
@@ -414,7 +416,7 @@ def test_each_example_of_hypothesis_gets_a_broker_of_its_own(pytester: pytest.Py
         @pytest.mark.mock_kafka(topics="orders")
         @pytest.mark.parametrize("turn", range(2))
         def test_examples(mock_kafka, turn, values):
-            seen.append(mock_kafka)  # not its port, which the system may give twice
+            seen.append(mock_kafka)  # the system may give the same port to two brokers, so the port is not used
             for value in values:
                 mock_kafka.produce("orders", value=value)
             assert [record.value for record in mock_kafka.records("orders")] == values

@@ -1,4 +1,5 @@
-"""The quick starts are small projects. Their page must show the files of the projects, and the projects' own tests must pass.
+"""The quick starts are small projects. The page about them must show the projects' files, and the projects' own tests must
+pass.
 
 `scripts/quickstarts` also runs the tests of Spark and .NET, which take minutes because they fetch and build other software.
 """
@@ -53,7 +54,7 @@ def test_the_libraries_make_every_kind_of_fault() -> None:
 
 
 OF_OTHERS = {"testImplementation", "mavenLocal", "Parallel"}
-"""Functions of Gradle and of Go, which our sources do not have."""
+"""Functions of Gradle and of Go. Our sources do not define them."""
 
 
 @pytest.mark.parametrize("language", ["dotnet", "go", "java", "node", "rust"])

@@ -1,6 +1,4 @@
-"""Client quotas: they limit the right clients, delay a client for the right time, and have no other effect. The clock is
-frozen.
-"""
+"""Client quotas limit the right clients, delay a client for the right time, and have no other effect. The clock is frozen."""
 
 from __future__ import annotations
 
@@ -59,7 +57,7 @@ def muted(connection: Connection) -> bool:
 
 
 def produced(connection: Connection, count: int = 500, acks: int = -1) -> tuple[int, int]:
-    """Sends a Produce. Returns its size in bytes, and the throttle time in the response."""
+    """Sends a Produce. Returns two values: its size in bytes, and the throttle time in the response."""
     request = produce_request("orders", batch(count=count), acks=acks)
     size = len(encode_request(1, connection.client_id, request, 9)) - 4
     response = connection.request(request, 9)
@@ -238,7 +236,7 @@ def test_a_connection_that_is_one_too_many_is_closed_later(kafka: MockKafka) -> 
 
 
 def limits(*entities: dict[str, str | None]) -> KeyedQuotas:
-    """Returns quotas for `entities`: the first entity has the limit 1, the second has the limit 2, and so on."""
+    """Returns quotas for `entities`: the first entity has the limit 1, the second entity has the limit 2, and so on."""
     quotas = Quotas()
     quotas.alter([(entity_of(each), "producer_byte_rate", float(i)) for i, each in enumerate(entities, 1)])
     return quotas.keyed["producer_byte_rate"]
@@ -248,7 +246,7 @@ NARROWER: list[dict[str, str | None]] = [
     {"user": "u", "client-id": "c"}, {"user": "u", "client-id": None}, {"user": "u"}, {"user": None, "client-id": "c"},
     {"user": None, "client-id": None}, {"user": None}, {"client-id": "c"}, {"client-id": None},
 ]  # fmt: skip
-"""The entities whose quotas apply to the user u with the client id c, in the order of precedence."""
+"""The entities whose quotas apply to the user u with the client id c. An earlier entity has precedence."""
 
 
 @pytest.mark.parametrize("first", range(len(NARROWER)))

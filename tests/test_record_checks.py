@@ -1,9 +1,9 @@
 """The checks of a batch that come before the check of its sequence (A17).
 
-The batches in `ANSWERS` were sent to a broker of Kafka 4.3.1 over the wire. Each row has Kafka's response, and how Kafka stored
-the batch if it accepted it. For four rows the response follows from the source of Kafka's LogValidator instead. Three of these
-rows depend on a single millisecond, which a broker with a running clock cannot show. The fourth is a transactional batch, which
-was not sent.
+The batches in `ANSWERS` were sent to a broker of Kafka 4.3.1 over the wire. Each row has Kafka's response. If Kafka accepted
+the batch, the row also says how Kafka stored it. Four rows were not recorded: the response follows from the source of Kafka's
+LogValidator. Three of these rows depend on a single millisecond, which a broker with a running clock cannot show. The fourth is
+a transactional batch, which was not sent.
 
 The title "the size before the CRC" means that the size is checked before the CRC.
 """
@@ -76,7 +76,7 @@ def batch(
 
 
 def altered(made: bytes, **changes: int) -> bytes:
-    """Changes header fields of a batch. Then makes the CRC valid, unless `changes` has a CRC."""
+    """Changes header fields of a batch. Makes the CRC valid again, unless `changes` has a CRC."""
     raw = bytearray(made)
     HEADER.pack_into(raw, 0, *read_header(made)._replace(**changes))
     if "crc" not in changes:
@@ -115,7 +115,9 @@ IN_ZSTD = batch((0, 0), compression=ZSTD)
 
 
 class Response(NamedTuple):
-    """Kafka's response: its error code, whether it has a log start offset, and which records its record errors name."""
+    """Kafka's response: the error code, whether the response has a log start offset, and which records the record errors
+    name.
+    """
 
     code: int
     log_start: bool = False
@@ -124,8 +126,8 @@ class Response(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """The batch as it is stored: the max timestamp and attributes in its header, and the other differences from the sent
-    batch."""
+    """The batch as it is stored. It has the max timestamp and attributes of the stored header, and the other differences from
+    the sent batch."""
 
     max_timestamp: int = NOW
     attributes: int = 0
@@ -142,12 +144,12 @@ FAILED_EARLY = Response(SERVER)
 
 
 def timed(*records: int) -> Response:
-    """Returns the response to a batch in which the timestamps of `records` are out of range."""
+    """Returns the response to a batch if the timestamps of the records `records` are out of range."""
     return Response(BAD_TIME, True, records, True)
 
 
 def unkeyed(*records: int) -> Response:
-    """Returns the response to a batch for a compacted topic, if the records `records` of the batch have no key."""
+    """Returns the response to a batch for a compacted topic if the records `records` have no key."""
     return Response(INVALID, True, records, True)
 
 
@@ -226,7 +228,7 @@ RECORDS: list[Row] = [
     ("a header that runs past the end", of_body(record(headers=b"\2\2h\x10")), DEFAULT, WRONG),
     ("key size -5", of_body(record(key=b"\x09")), DEFAULT, Stored(records=1)),
     ("a size of six bytes", of_body(b"\x8e\x80\x80\x80\x80\0" + record()[1:], codec=GZIP), PLAIN_TOPIC, WRONG),
-    # Kafka checks neither the sizes nor the keys of records in a compressed batch that it stores unchanged.
+    # If Kafka stores a compressed batch unchanged, it checks neither the sizes nor the keys of the records.
     ("gzip: a size beyond the end", of_body(record(size=20), codec=GZIP), DEFAULT, Stored(attributes=GZIP, records=-1)),
     ("gzip: a negative size", of_body(record(size=-1), codec=GZIP), GZIP_TOPIC, Stored(attributes=GZIP, records=-1)),
     ("gzip: a size beyond the end, to be rewritten", of_body(record(size=20), codec=GZIP), PLAIN_TOPIC, WRONG),
@@ -390,7 +392,7 @@ SCENARIOS = [s for s in load() if any(row["step"]["op"] == "produce" for row in 
 
 
 def resolved(step: dict[str, Any]) -> dict[str, Any]:
-    """Replaces references to producer ids and epochs of earlier steps by numbers."""
+    """Replaces references by numbers: each reference names a producer id or an epoch of an earlier step."""
     return {name: (7 if name == "pid" else 0) if str(v).startswith("$") else v for name, v in step.items()}
 
 
@@ -425,7 +427,7 @@ def test_the_recording_has_every_code() -> None:
     assert {int(error.split()[0]) for error in seen if error} >= {CORRUPT, TOO_LARGE, BAD_TIME, UNSUPPORTED, INVALID}
 
 
-# The texts, which clients show to people
+# The texts of messages, which clients show to people
 
 
 def test_a17_the_texts_are_kafkas() -> None:
@@ -628,7 +630,9 @@ def test_a17_random_bytes_are_refused(raw: bytes, policy: RecordPolicy, full: bo
 @settings(max_examples=200)
 @given(st.integers(0, 8 * 200), st.sampled_from(range(5)))
 def test_a17_a_flipped_bit_is_noticed(bit: int, codec: int) -> None:
-    """Every flipped bit is noticed, except in the leader epoch: the broker writes the epoch, and the CRC does not cover it."""
+    """Every flipped bit is noticed. The leader epoch is an exception, because the broker itself writes it, and the CRC does not
+    cover it.
+    """
     made = bytearray(batch((0, 0, 0), size=40, compression=codec, producer_id=7, producer_epoch=0, base_sequence=0))
     bit %= 8 * len(made)
     made[bit // 8] ^= 1 << bit % 8

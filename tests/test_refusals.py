@@ -1,5 +1,5 @@
-"""The responses that an `error` fault makes, in all APIs and versions: the place of the code, and the remaining effects of the
-request."""
+"""The responses that an `error` fault makes, in all APIs and versions. Tests the place of the error code, and which effects the
+request still has."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_a_request_for_all_offsets_concerns_each_partition(version: int) -> None
     assert [(part.error_code, part.committed_offset) for part in topic.partitions] == [(0, 7), (REFUSED, -1), (0, 7)]
 
 
-# Requests that are refused only in part
+# Requests of which only a part is refused
 
 
 def test_a_refused_offset_is_not_committed_and_the_others_are() -> None:
@@ -284,7 +284,7 @@ def test_acks_0_has_no_response_and_an_error_closes_the_connection(refused: list
 
 
 def test_a_matched_request_is_not_remembered_for_the_fast_path() -> None:
-    """The request has two partitions, but the broker handled only one of them."""
+    """The request has two partitions, but the broker has handled only one of them."""
     engine = engine_with(faults.error(6, api="Produce", partition=0))
     connection = engine.connect(1)
     ask(engine, produce(0, 1), 9, connection)
@@ -302,7 +302,7 @@ def test_a_refused_part_does_not_wait_for_a_slow_write() -> None:
 
 @pytest.mark.parametrize("api", ["AlterClientQuotas", "LeaveGroup"])
 def test_an_error_response_repeats_a_name_that_is_null(api: str) -> None:
-    """A null name stands for the default entity of a quota, or for a member that is not static."""
+    """A null name means the default entity of a quota, or a member that is not static."""
     key = KEYS[api]
     version = versions(key)[1]
     request = filled(request_class(key), version, bytes(16))
@@ -332,7 +332,7 @@ def test_every_request_has_an_error_response(api: str) -> None:
 
 
 def with_a_null(request: Any, version: int) -> Iterator[Any]:
-    """Sets each field of a request and of its parts to null, one field at a time, and yields the request each time."""
+    """For each field of a request and of its parts that can be null: sets the field to null, and yields the request."""
     for part in (request, *parts_of(request)):
         for field in part.__wire__:
             if field.present(version) and field.nullable(version):

@@ -50,7 +50,7 @@ from wirekit import NOW, batch, header
 ANSWERED = [(key, version) for key in APIS for version in versions_of(response_class(key))]
 
 NAME_CONTROLLERS = {KEYS[name] for name in ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "FetchSnapshot")}
-"""Only controllers send these requests, and no proxy is between controllers."""
+"""Only controllers send these requests, and there is no proxy between controllers."""
 
 
 def through_proxy(host: str, port: int, node_id: int) -> tuple[str, int]:
@@ -122,7 +122,7 @@ def test_every_response_with_a_host_belongs_to_a_carrier() -> None:
 
 
 def _full(cls: type[Message]) -> Any:
-    """Returns a message in which every list of structs, such as a list of brokers, has one element."""
+    """Returns a message. Every list of structs in it, such as a list of brokers, has one element."""
     made: Any = cls.__new__(cls)
     for field in cls.__wire__:
         if isinstance(field.spec, list) and isinstance(field.spec[0], type):
@@ -354,7 +354,7 @@ def test_responses_name_other_leaders_since_kip_951(api: str, since: int) -> Non
     assert [carries_addresses(KEYS[api], version) for version in (since - 1, since)] == [False, True]
 
 
-# Faults, and requests that the relay delays
+# Faults, and delayed requests
 
 
 @given(st.integers(10, 13), st.integers(0, 3), st.integers(0, 3), st.booleans(), st.text(max_size=200))

@@ -1,4 +1,4 @@
-"""Tests the files that a release publishes. `scripts/build-wheel` and `scripts/build-zipapp` also try the files that they
+"""Tests the files that a release publishes. `scripts/build-wheel` and `scripts/build-zipapp` also try out the files that they
 build."""
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ print("a pure wheel")
     [("0", (0, "a pure wheel\n", "")), ("1", (1, "", "wirebroker needs Python 3.11 or newer; this is 3.9.18\n"))],
 )
 def test_the_build_hook_runs_in_a_python_that_is_too_old(asked: str, outcome: tuple[int, str, str]) -> None:
-    """pip loads the hook before it compares `requires-python`. Only then does pip say which Python wirebroker needs."""
+    """pip loads the hook first. Only after that does it compare `requires-python`, and say which Python wirebroker needs."""
     code = OLD_PYTHON.replace("FOLDER", repr(str(ROOT / "scripts" / "compile_parts")))
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"WIREBROKER_COMPILE": asked})
     assert (run.returncode, run.stdout, run.stderr) == outcome

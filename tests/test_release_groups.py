@@ -1,4 +1,4 @@
-"""Rules of classic groups in earlier releases, from the sources of these releases and from real brokers."""
+"""The rules of classic groups in earlier releases. They are from the sources of these releases, and from real brokers."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ FENCED = {"error": "47 INVALID_PRODUCER_EPOCH", "base_offset": -1}
 
 
 def _observed(scenario: Scenario, **changes: Any) -> list[Any]:
-    """Returns the observations of each step in 4.3.1, with changes in some steps: `step_3` replaces the observation of the
-    fourth step."""
+    """Returns the observations of each step in 4.3.1, with changes in some steps. For example, `step_3` replaces the
+    observation of the fourth step."""
     return [changes.get(f"step_{index}", row["observed"]) for index, row in enumerate(scenario.steps)]
 
 

@@ -1,4 +1,4 @@
-"""Rules of earlier releases, found by playing random dialogues on real brokers of 2.8, 3.9 and 4.0."""
+"""Rules of earlier releases. They were found with random dialogues on real brokers of 2.8, 3.9 and 4.0."""
 
 from __future__ import annotations
 
@@ -664,7 +664,7 @@ def short_sessions(profile: str) -> MockKafka:
 
 
 def log_in(kafka: MockKafka, *, bare: bool) -> Connection:
-    """Logs in with PLAIN; with `bare` the token has no request header."""
+    """Logs in with PLAIN. If `bare` is true, the token has no request header."""
     connection, token = Connection(address_of(kafka.bootstrap_servers), 5), b"\0alice\0secret"
     assert connection.request(plain("SaslHandshake", mechanism="PLAIN"), 0 if bare else 1).error_code == 0
     if bare:
@@ -784,8 +784,8 @@ FETCHES = {"kafka-2.1": (0, 10), "kafka-2.3": (0, 11), "kafka-3.9": (0, 17), "ka
 
 @pytest.mark.parametrize("profile", FETCHES)
 def test_zstd_is_hidden_from_old_consumers_before_4_0(profile: str) -> None:
-    """Kafka looks only at the topic's setting, not at its batches. So a Fetch gets UNSUPPORTED_COMPRESSION_TYPE even if the
-    topic is empty or the offset is out of range."""
+    """Kafka looks only at the topic's setting, not at the batches in the topic. So a Fetch gets UNSUPPORTED_COMPRESSION_TYPE
+    even if the topic is empty or the offset is out of range."""
     broker = InProcess(profile=profile, topics={"z": {"partitions": 1, "configs": {"compression.type": "zstd"}}, "plain": 1})
     wire = client(broker)
     oldest, newest = FETCHES[profile]
@@ -824,8 +824,8 @@ def test_old_clients_do_not_see_storage_errors(profile: str, produce: dict[int, 
      ("kafka-3.8", 1, True, False)],
 )  # fmt: skip
 def test_what_a_fetch_waits_for(profile: str, least: int, past_end: bool, waits: bool) -> None:
-    """Since 2.5, a Fetch does not wait for more than max_bytes, even if min_bytes is larger. Since 3.8, a Fetch of an offset
-    after the last stable offset does not wait."""
+    """Since 2.5, a Fetch does not wait for more than max_bytes, even if its min_bytes is larger than max_bytes. Since 3.8, a
+    Fetch of an offset after the last stable offset does not wait."""
     broker = InProcess(profile=profile, topics={"orders": 1})
     wire = client(broker)
     if past_end:

@@ -27,8 +27,8 @@ def script() -> Iterator[Any]:
 
 
 def played(script: Any, own: dict[str, set[str]]) -> Callable[[str, bool, Any], list[Any]]:
-    """Returns a stand-in for the function that runs one client. On Kafka the client passes the checks in `ON_KAFKA`, and on
-    wirebroker the checks in `own`."""
+    """Returns a stand-in for the function that runs a single client. On Kafka the client passes the checks in `ON_KAFKA`, and
+    on wirebroker the checks in `own`."""
 
     def play(release: str, real: bool, passing: Any) -> list[Any]:
         passed = ON_KAFKA[release] if real else own[release]

@@ -26,8 +26,8 @@ PLAYED = ("main", "controller", "restart", "log_dirs", "log_dirs_new")
 DECLARATION = re.compile(r"^ *(\w+) = (?:\(\s*)?(?:since|until|ByRelease(?:\[.*\])?)\(", re.MULTILINE)
 
 FORGED = {(name, "controller_requests", 34) for name in ("0.11", "1.0", "1.1", "2.1")}
-"""Steps after a client, which pretends to be the controller, has sent an UpdateMetadata. In Kafka before 2.2, requests have no
-broker epochs: Kafka accepts the request and forgets its brokers. wirebroker responds like Kafka, but keeps its state."""
+"""Steps after a client has pretended to be the controller, and has sent an UpdateMetadata. Before Kafka 2.2, requests have no
+broker epochs, so Kafka accepts the request and forgets its brokers. wirebroker responds like Kafka, but keeps its state."""
 
 
 def differences(name: str, groups: tuple[str, ...]) -> list[Difference]:

@@ -1,5 +1,5 @@
-"""If state is created and removed again, the broker describes and keeps the same state as before, also after a restart with the
-same data. As in Kafka, an empty container is not kept as state.
+"""If state is created and removed again, the broker describes and keeps the same state as before. This also holds after a
+restart with the same data. As in Kafka, an empty container is not kept as state.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def scram(mechanism: int, *, removes: bool) -> Request:
 
 
 def pairs() -> Iterator[tuple[str, list[Request]]]:
-    """Yields the name of some state, and the requests that create and remove this state. Loggers are left out: a logger whose
-    own level was removed inherits a level, so its state is not the same as before."""
+    """For each kind of state, yields its name, and the requests that create and remove such state. Loggers are left out: a
+    logger whose own level was removed inherits a level, so its state is not the same as before."""
     for kind, name, setting, value in ALTERED:
         where = f"{setting} of {kind} {name!r}"
         yield where, [altered(kind, name, (setting, 0, value)), altered(kind, name, (setting, 1, None))]

@@ -1,4 +1,4 @@
-"""If a request has the same name twice, wirebroker responds like Kafka 4.3.1."""
+"""If a request names the same thing twice, wirebroker responds like Kafka 4.3.1."""
 
 from __future__ import annotations
 

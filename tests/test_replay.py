@@ -40,7 +40,7 @@ def recorded(path: Path, play: Play, **settings: object) -> str:
 
 
 def sequences(*batches: tuple[int, int]) -> Play:
-    """Returns a function in which an idempotent producer sends batches with the sequences in `batches`."""
+    """Returns a function. In it, an idempotent producer sends batches with the sequences in `batches`."""
 
     def play(kafka: MockKafka) -> None:
         producer = RawProducer(kafka)
@@ -225,8 +225,8 @@ def test_groups_are_asked_for_at_their_own_coordinators(tmp_path: Path, capsys: 
 
 
 def test_requests_are_split_by_the_leaders_of_their_partitions(tmp_path: Path, capsys: Out) -> None:
-    """In the recording one broker leads all partitions. In the replay each broker leads one partition, and gets its part of
-    each request, in order."""
+    """In the recording one broker leads all partitions. In the replay each broker leads one partition, and gets the part of
+    each request that is for this partition, in order."""
 
     def wanted(offset: int) -> list[dict[str, int]]:
         return [{"partition": at, "fetch_offset": offset, "partition_max_bytes": 1 << 20} for at in range(3)]

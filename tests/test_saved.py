@@ -1,4 +1,4 @@
-"""Saved traces and captures of any size: how they are indexed and searched, and the page that the command serves."""
+"""Saved traces and captures of any size: how they are indexed and searched, and the page that `trace show` serves for them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reply(number: int, *errors: str, api: str = "Fetch", connection: int = 1) ->
 
 
 def written(path: Path, lines: list[str]) -> SavedRows:
-    """Writes `lines` into a file, without a line end after the last line. Returns the indexed file."""
+    """Writes `lines` into a file. There is no line end after the last line. Returns the indexed file."""
     path.write_text("\n".join(lines), encoding="utf-8")
     saved = SavedRows(path)
     for _ in saved.index():

@@ -1,4 +1,4 @@
-"""The named scenarios: their files, how outcomes are counted, the command, and each scenario played by one client.
+"""The named scenarios: their files, the counts of outcomes, the command, and each scenario, played by one client.
 
 To keep the tests quick, each scenario is played by only one client. `scripts/client-table` plays every scenario with every
 client.
@@ -51,13 +51,13 @@ FINDINGS = {
     ("coordinator-dies", "aiokafka"): {"hangs"},
     ("missing-batch", "aiokafka"): {"fails cleanly"},
 }
-"""The differences of clients from a good client, by scenario and client. docs/reference/clients-table.md has the versions."""
+"""For each scenario and client: how the client differs from a good client. docs/reference/clients-table.md has the versions."""
 SLOW = {pair for pair, outcomes in FINDINGS.items() if "hangs" in outcomes}
 """Scenarios in which a client hangs until the time limit. They are not played here."""
 
 
 def agree(result: Result) -> None:
-    """Checks that the audit, which reads batches, has the same counts as the scenario, which compares values."""
+    """The audit reads batches, and the scenario compares values. Checks that both have the same counts."""
     counts, summary = result.outcome.counts, result.audit.summary()
     assert summary["doubled"] == counts.doubled, result.audit
     lost = [found for found in result.audit.of("lost") if "was acknowledged" in found.explanation]
@@ -96,8 +96,8 @@ def test_there_are_thirty_and_each_has_a_source() -> None:
 
 
 def test_what_the_good_client_does_is_what_the_one_spoken_by_hand_does() -> None:
-    """The results of the client `wire` and of the good client differ in only two scenarios, which show the effect of more
-    requests in flight."""
+    """Only in two scenarios, the client `wire` and the good client have different results. These scenarios show the effect of
+    more requests in flight."""
     differing = {"sixth-in-flight", "new-partition-race"}
     for name in set(NAMED) - differing:
         scenario = find(name)

@@ -1,4 +1,4 @@
-"""`wirebroker serve` as a process: its output, how it ends, and which flags it refuses."""
+"""`wirebroker serve` as a process: what it prints, how it ends, and which flags it refuses."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def serve() -> Iterator[Start]:
 
 
 def until_ready(process: subprocess.Popen[str]) -> list[tuple[str, int, str]]:
-    """Waits until the broker is ready. Returns the host, the port and the rest of the line that the broker prints for each
-    listener."""
+    """Waits until the broker is ready. For each listener, the broker prints a line. Returns the host, the port and the rest of
+    each line."""
     return until_ready_with_control(process)[0]
 
 
@@ -447,7 +447,7 @@ def test_a_console_that_is_not_read_holds_up_nobody(serve: Start) -> None:
     process = serve("--port", "0", "--trace", "console", "--trace-level", "all")
     ((host, port, _),) = until_ready(process)
     wire = WireClient(host, port, timeout=10)
-    for _ in range(1000):  # twice as many lines as fit into a pipe
+    for _ in range(1000):  # a pipe has space for half of these lines
         wire.request(plain("Metadata", topics=[]), 9)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=10) == 0

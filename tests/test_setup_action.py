@@ -1,4 +1,4 @@
-"""The GitHub action setup-wirebroker: its script, run as a runner runs it, with an archive in a local folder."""
+"""The GitHub action setup-wirebroker. The tests run its script as a runner does, but with an archive in a local folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Share groups (KIP-932), tested over the wire with a frozen clock: acquisition locks, delivery counts, sessions, restarts.
+"""Share groups (KIP-932), tested over the wire with a frozen clock: acquisition locks, delivery counts, sessions and restarts.
 
 The recorded dialogues test the responses to valid and invalid requests.
 """
@@ -30,7 +30,7 @@ from wirekit import NOW, client
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 Ranges = list[tuple[int, int, int]]
-"""Ranges of acquired records: first offset, last offset and delivery count."""
+"""Ranges of acquired records. Each range has the first offset, the last offset and the delivery count."""
 
 
 class Shared:
@@ -64,7 +64,9 @@ class Shared:
         self._epochs.clear()
 
     def fetch(self, who: str, acknowledged: list[tuple[int, int, int]] | None = None, **fields: Any) -> PartitionData | None:
-        """Sends a member's next ShareFetch. Returns the partition in the response, or None if the response does not have it."""
+        """Sends a member's next ShareFetch. Returns the partition in the response, or None if the response does not have the
+        partition.
+        """
         epoch = self._epochs.get(who, 0)
         batches = [{"first_offset": a, "last_offset": b, "acknowledge_types": [kind]} for a, b, kind in acknowledged or ()]
         partition = {"partition_index": 0, "acknowledgement_batches": batches}
@@ -240,8 +242,8 @@ DELETIONS: dict[tuple[str, int], dict[str, Any]] = {
 
 @pytest.mark.parametrize(("api", "version"), DELETIONS)
 def test_states_that_could_not_be_deleted_are_deleted_with_the_group(kafka: MockKafka, api: str, version: int) -> None:
-    """As in Kafka (GroupMetadataManager.shareGroupBuildPartitionDeleteRequest), DeleteGroups repeats the deletion of states
-    that an earlier request has begun."""
+    """An earlier request has begun to delete states. As in Kafka (GroupMetadataManager.shareGroupBuildPartitionDeleteRequest),
+    DeleteGroups deletes these states again."""
     group = Shared(kafka)
     states = kafka._call(lambda engine: engine.groups.share_state.states)
     fail_writes(kafka, SHARE_TOPIC, 10**9)
@@ -253,7 +255,7 @@ def test_states_that_could_not_be_deleted_are_deleted_with_the_group(kafka: Mock
 
 def test_a_group_whose_records_name_a_deleted_topic_is_deleted_with_the_second_request(kafka: MockKafka) -> None:
     """The group coordinator could not write that the topic is deleted. As in Kafka, the share coordinator then refuses to
-    delete the state of the unknown topic, and the group coordinator does not ask it for the same state again."""
+    delete the state of the unknown topic, and the group coordinator does not request this deletion again."""
     group = Shared(kafka)
     fail_writes(kafka, GROUP_TOPIC, 10**9)
     group.ask("admin", "DeleteTopics", 6, topics=[{"name": "t"}], timeout_ms=1000)
@@ -276,7 +278,7 @@ def test_a_fault_matches_share_fetch_as_any_api(kafka: MockKafka) -> None:
 
 @pytest.mark.parametrize(("given_out", "read"), [(None, [0, 10, 20, 30]), (9, [0, 10, 20, 30, 40]), (10, [0, 10, 20, 30, 40])])
 def test_a_fetch_looks_at_the_batches_in_reach_alone(given_out: int | None, read: list[int]) -> None:
-    """The fetch can acquire 25 records, so it reads three batches of ten records and the batch after them. Another member has
+    """The fetch can acquire 25 records. So it reads three batches of ten records, and also the next batch. Another member has
     already acquired the records up to the offset `given_out`.
     """
     ten = [Record(number, 0, None, b"v") for number in range(10)]
@@ -292,7 +294,7 @@ def test_a_fetch_looks_at_the_batches_in_reach_alone(given_out: int | None, read
 @pytest.mark.parametrize("on_disk", [False, True])
 @pytest.mark.parametrize("sizes", [[1_000] * 400, [200_000, 1, 300_000, 1, 2_000_000, 1], [100_000] * 9])
 def test_a_fetch_gives_out_all_records_for_which_it_has_room(sizes: list[int], on_disk: bool, tmp_path: Path) -> None:
-    """The fetch reads few bytes first, and more if these bytes hold too few records."""
+    """The fetch first reads few bytes. If these bytes contain too few records, it reads more."""
     with MockKafka(
         topics={"t": 1}, clock="frozen", data=tmp_path if on_disk else None, configs={"message.max.bytes": 10_000_000}
     ) as kafka:
@@ -401,7 +403,7 @@ COLD: dict[tuple[str, int], tuple[dict[str, Any], str | None]] = {
 
 @pytest.mark.parametrize(("api", "version"), COLD)
 def test_a_broker_that_coordinates_nothing_yet_says_it_in_kafkas_words(kafka: MockKafka, api: str, version: int) -> None:
-    """The messages were recorded on a real broker that had not received a FindCoordinator."""
+    """The messages were recorded on a real broker before it received any FindCoordinator."""
     fields, message = COLD[api, version]
     with closing(WireClient.at(kafka.bootstrap_servers)) as client:
         response = client.request(plain(api, **fields), version)

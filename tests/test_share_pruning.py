@@ -1,4 +1,4 @@
-"""Which old records of __share_group_state are deleted, and when. The offsets are from a real Kafka 4.3.1."""
+"""Tests which old records of __share_group_state are deleted, and when. The offsets are from a real Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ class State:
             self._do("WriteShareGroupState", where, state_epoch=epoch, leader_epoch=0, start_offset=offset, state_batches=[])
 
     def put(self, where: str, *batches: tuple[int, int, int]) -> None:
-        """Writes available batches, each with its first offset, its last offset and its delivery count."""
+        """Writes batches of available records. Each batch is given as its first offset, its last offset and its delivery
+        count.
+        """
         fields = ("first_offset", "last_offset", "delivery_count")
         made = [dict(zip(fields, each, strict=True), delivery_state=0) for each in batches]
         self._do("WriteShareGroupState", where, state_epoch=0, leader_epoch=0, start_offset=-1, state_batches=made)
@@ -143,7 +145,7 @@ def test_a_broker_that_starts_knows_from_the_log_which_records_are_needed(tmp_pa
 
 @pytest.mark.parametrize("updates", [0, 500], ids=["snapshot", "update"])
 def test_a_restart_keeps_the_batches_of_a_state(tmp_path: Path, updates: int) -> None:
-    """Adjacent batches with the same state are joined as in Kafka: in an update record, the new batches are joined first."""
+    """As in Kafka, adjacent batches with the same state are joined. In an update record, the new batches are joined first."""
     configs = CONFIGS | {"share.coordinator.snapshot.update.records.per.snapshot": updates}
     with MockKafka(topics={"t": 2}, configs=configs, clock="frozen", data=tmp_path) as kafka:
         state = State(kafka)

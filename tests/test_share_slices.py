@@ -1,4 +1,6 @@
-"""Share groups with many partitions. A request has the same response whether it is handled in slices or at once."""
+"""Share groups with many partitions. A request that is handled in slices has the same response as a request that is handled at
+once.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def starts(topics: list[str]) -> Message:
 
 
 def by_id(world: World, topics: list[str], *partitions: Plain) -> list[Plain]:
-    """Returns `topics` for a request that names topics by their ids. Each topic has the partitions `partitions`."""
+    """Returns the field `topics` for a request that names topics by their ids. Each topic has the partitions `partitions`."""
     return [{"topic_id": topic_id(world, name), "partitions": list(partitions)} for name in topics]
 
 
@@ -55,7 +57,9 @@ def member(epoch: int) -> Plain:
 
 
 def life(world: World) -> Iterator[tuple[str, bytes, int]]:
-    """Sends all kinds of requests of a share group. Yields the name, the response and the number of slices of each."""
+    """Sends all kinds of requests of a share group. For each request, yields its name, its response and the number of its
+    slices.
+    """
 
     def step(name: str, request: Message, version: int) -> tuple[str, bytes, int]:
         response = world.ask(request, version)
@@ -190,7 +194,7 @@ def acquired(frame: bytes) -> list[tuple[bytes, int]]:
 
 
 def fetching(slices: int) -> World:
-    """Returns a world in which `slices` slices of a ShareFetch of many partitions have run."""
+    """Returns a world with a ShareFetch of many partitions. `slices` slices of this request have run."""
     world = World().driven()
     world.ask(starts(ALL), 0)
     world.ask(share_fetch(world, 0, ALL), 1)
@@ -216,7 +220,7 @@ def test_records_that_come_during_a_share_fetch_of_many_partitions_are_not_misse
 
 @pytest.mark.parametrize("slices", [0, 2, 20, 100])
 def test_a_share_fetch_of_many_partitions_ends_in_time(slices: int) -> None:
-    """The fetch ends in time even if it is still looking for records at its deadline."""
+    """If the fetch is still looking for records at its deadline, it nevertheless ends in time."""
     world = fetching(slices)
     for _ in range(2):  # the first turn may only start the timer
         world.engine.tick(NOW + 500)

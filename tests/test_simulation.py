@@ -1,4 +1,4 @@
-"""Simulated schedules with fixed seeds, and broken validators that the schedules must detect."""
+"""Runs simulated schedules with fixed seeds, and checks that the schedules detect broken validators."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_schedules_are_long_enough() -> None:
     assert sum(steps) / len(steps) >= 200
 
 
-# Each function breaks the validator in one way, which the schedules must notice.
+# Each function breaks the validator in one way. The schedules must notice this.
 
 
 def window_of_four(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

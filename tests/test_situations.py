@@ -18,7 +18,7 @@ from situations.side import Side
 from wirebroker.apis import SERVED
 
 NEW = "CreateTopics"
-"""The API whose request has partitions of topics that do not exist yet."""
+"""In requests of this API, the topics of the partitions do not exist yet."""
 RELEASES = {"kafka-4.3": "4.3.1", "kafka-4.4": "4.4.0"}
 
 

@@ -373,7 +373,7 @@ def test_an_offset_of_a_topic_that_was_made_again_stays() -> None:
 def test_a_topic_that_is_deleted_during_a_commit_of_offsets_is_unknown_to_the_commit(
     api: str, version: int, again: bool
 ) -> None:
-    """The groups have forgotten the deleted topic before the commit writes its offsets."""
+    """The groups forget the deleted topic before the commit writes the offsets."""
     world = World().driven()
     commit = {name: value for name, value in committed(ALL).items() if name in ("group_id", "topics")}
     world.send(plain(api, **commit | (PRODUCER if api == "TxnOffsetCommit" else {})), version)
@@ -491,7 +491,9 @@ class Groups(World):
         self.engine.receive(self._connections[member], memoryview(frame), self.now)
 
     def responses(self) -> list[tuple[str, Any]]:
-        """Returns the responses that the engine has sent since the last call, each with the member that gets it."""
+        """Returns the responses that the engine has sent since the last call. Each response comes with the member that gets
+        it.
+        """
         responses = [each for each in self.engine.take_effects() if isinstance(each, Respond) and each.parts]
         of = {connection: member for member, connection in self._connections.items()}
         return [(of[each.connection], b"".join(each.parts)) for each in responses]
@@ -523,7 +525,7 @@ def share_beat(member: str, epoch: int = 0, **fields: Any) -> Message:
 
 
 def played(world: Groups, assignor: str) -> list[bytes]:
-    """Members join (one of them with half of the topics), get partitions that other members revoke, and leave."""
+    """Members join, get partitions that other members give up, and leave. One member subscribes to only half of the topics."""
     names, wants = world.topics, {"server_assignor": assignor}
     return [
         world.beat("a", subscribed_topic_names=names, **wants),

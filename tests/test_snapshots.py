@@ -1,4 +1,6 @@
-"""Snapshots: a broker returns to its state at an earlier moment. For clients, it restarts with the logs of that moment."""
+"""Snapshots: a broker goes back to its state at an earlier moment. To clients, this looks like a restart with the logs of that
+moment.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def kafka(mock_kafka_factory: Start) -> MockKafka:
 
 
 def everything(engine: Engine) -> dict[str, Any]:
-    """Returns a broker's state, including the full windows of producers, but without leader epochs, which never decrease."""
+    """Returns a broker's state. The state includes the full windows of producers. It does not include leader epochs, because
+    they never decrease.
+    """
     found = state_of(engine)
     found["producers"] = {(p.topic, p.index): dict(p.producers) for p in engine.cluster.partitions()}
     found["logs"] = {where: offsets[:3] for where, offsets in found["logs"].items()}
@@ -220,7 +224,7 @@ def test_thousands_of_records_and_a_client_that_goes_on(kafka: MockKafka) -> Non
         stored = [[record.value for record in kafka.records("orders", partition=each)] for each in (0, 1)]
         assert stored == [values[each::2] for each in (0, 1)]
         assert sorted(filter(None, read(2000))) == rest
-    producer.produce("orders", b"after", partition=0)  # this producer sent nothing between the snapshot and its restoration
+    producer.produce("orders", b"after", partition=0)  # this producer sent nothing between the snapshot and the restore
     assert producer.flush(20) == 0
     assert read(1) == [b"after"]
 

@@ -43,7 +43,7 @@ def test_a_service_lives_on(name: str, tool: str) -> None:
     assert run.returncode == 0, run.stdout
 
 
-# What a soft reset keeps, and what it resets
+# State that a soft reset keeps, and state that it resets
 
 
 def test_a_fetch_session_keeps_the_time_after_which_it_may_be_evicted(mock_kafka_factory: Start) -> None:

@@ -1,4 +1,4 @@
-"""`scripts/spark-versions` with stand-ins for uv and Python: which versions it tests, and its exit code."""
+"""Runs `scripts/spark-versions` with stand-ins for uv and Python. Checks which versions the script tests, and its exit code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ esac
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
-    """A folder with a stand-in for `uv`, which installs nothing, and a stand-in for the Python of an environment."""
+    """A folder with two stand-ins: for `uv` (it installs nothing), and for the Python of an environment."""
     for name, text in (("uv", UV), ("stand-in", STAND_IN)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)

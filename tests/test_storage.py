@@ -1,5 +1,4 @@
-"""--data: the state that a data directory keeps after restarts and crashes, and the reasons why a broker refuses a
-directory."""
+"""The flag --data: which state a data directory keeps over restarts and crashes, and why a broker refuses a directory."""
 
 from __future__ import annotations
 
@@ -49,7 +48,9 @@ def data(tmp_path: Path) -> Path:
 
 
 def after_kill(data: Path, to: Path) -> Path:
-    """Copies a running broker's directory as it would be after kill −9, which loses no write in the page cache."""
+    """Copies a running broker's directory. The copy is as the directory would be after kill −9, because kill −9 loses no write
+    in the page cache.
+    """
     removed = shutil.ignore_patterns("*.deleted", "*-delete")  # a thread may remove such files during the copy
     return Path(shutil.copytree(data, to, ignore=removed))
 
@@ -95,7 +96,7 @@ def test_d6_after_delete_records_a_producer_is_forgotten_unless_the_deletion_is(
     with MockKafka(data=data) as kafka:
         assert len(kafka.records("orders")) == (0 if ends == "clean" else 3)
         producer.wire = client(kafka)
-        told = producer.send(2)  # a retry, which the broker does not recognise after a clean stop
+        told = producer.send(2)  # after a clean stop, the broker does not recognise this retry
         assert (told.error_code, told.base_offset) == response
 
 
@@ -429,7 +430,7 @@ def test_a_crash_in_the_middle_of_rolling_and_deleting_leaves_nothing_behind(dat
         copy = after_kill(data, tmp_path / "copy")
     folder = copy / "orders-0"
     for suffix in (".index", ".timeindex"):
-        (folder / f"{10:020d}{suffix}").unlink()  # as after a kill while the segment was being closed
+        (folder / f"{10:020d}{suffix}").unlink()  # as if the broker was killed while it closed the segment
     (folder / f"{20:020d}.log.deleted").write_bytes(b"rest")
     (copy / f"other-0.{bytes(16).hex()}-delete").mkdir()
     with MockKafka(data=copy) as kafka:
@@ -628,7 +629,7 @@ def test_lost_metadata_is_refused(data: Path, how: str, caplog: pytest.LogCaptur
 def test_metadata_is_not_lost_where_a_kill_came_before_the_first_topic(data: Path, tmp_path: Path) -> None:
     with MockKafka(data=data):
         copy = after_kill(data, tmp_path / "copy")
-    (copy / "orders-0").mkdir()  # as after a kill while the folders were being created
+    (copy / "orders-0").mkdir()  # as if the broker was killed while it created the folders
     with MockKafka(data=copy, topics=["orders"]) as kafka:
         assert kafka.produce("orders", value=b"a") == 0
     shutil.rmtree(copy)
@@ -770,7 +771,7 @@ def test_the_control_says_that_a_topic_cannot_be_written_down(data: Path, full_d
 
 
 class Disk:
-    """Replaces fsync. It remembers the synced files, and waits if the test says so."""
+    """Replaces fsync. It remembers the synced files, and waits if the test wants this."""
 
     def __init__(self) -> None:
         self.synced: list[Path] = []
@@ -810,7 +811,7 @@ def test_with_sync_always_a_response_waits_for_the_disk_and_others_join_it(data:
             thread.join()
         assert responses == [0] * 6
         logs = [path for path in disk.synced if path.suffix == ".log"]
-        assert len(logs) <= 4  # six requests need at most four syncs, because one sync is for all waiting requests
+        assert len(logs) <= 4  # six requests need at most four syncs, because one sync serves all waiting requests
 
 
 def test_with_sync_always_a_segment_is_on_the_disk_before_later_batches_are_answered(data: Path, disk: Disk) -> None:
@@ -834,7 +835,7 @@ def test_with_sync_always_a_segment_is_on_the_disk_before_later_batches_are_answ
             return {f"{offset:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")}
 
         assert kafka._call(lambda engine: append(engine, 2)) == of(0) | of(1) | {"orders-0"}
-        # Before the second segment is closed, its log is synced already, but its indexes are not.
+        # Before the second segment is closed, its log has already been synced, but its indexes have not.
         assert kafka._call(lambda engine: append(engine, 1)) == of(1) | of(2) | {"orders-0"}
 
 

@@ -1,4 +1,6 @@
-"""Compaction of closed segments keeps the last record of each key, and does not change anything else for consumers."""
+"""Compaction of closed segments keeps the last record of each key. Apart from the removed records, nothing changes for
+consumers.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["disk", "memory"])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
-    """Runs each test twice, with a data directory and with logs in memory, because the same rules hold."""
+    """Runs each test twice, with a data directory and with logs in memory, because the same rules apply to both."""
     return tmp_path / "data" if request.param == "disk" else None
 
 
@@ -89,7 +91,7 @@ def test_the_last_record_of_each_key_stays_with_its_offset(where: Path | None, s
             assert last_values(after) == last_values(before)
             active = partition_of(kafka).log.active.base_offset
             keys = [record.key for record in after if record.offset < active]
-            assert len(keys) - len(set(keys)) < 15  # keys may occur again in segments that are not yet cleaned
+            assert len(keys) - len(set(keys)) < 15  # keys may occur again in segments that have not been cleaned yet
             assert partition_of(kafka).log_end_offset == end
         log = partition_of(kafka).log
         assert log.cleaned_to == log.active.base_offset

@@ -1,4 +1,6 @@
-"""Groups and transactions in a data directory: from their records, a restarted broker restores everything that it knew."""
+"""Groups and transactions in a data directory: a restarted broker restores everything that it knew from the records of groups
+and transactions.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def modern(group: ConsumerGroup) -> Any:
 
 
 def state_of(engine: Engine) -> dict[str, Any]:
-    """Returns all state that a broker must still have after a restart."""
+    """Returns all state of a broker that the broker must still have after a restart."""
     offsets = engine.groups.offsets
     groups = engine.groups.groups
     return {
@@ -153,8 +155,8 @@ def test_a_clock_that_goes_back_at_a_restart_stops_no_group_and_no_transaction(t
 
 
 def test_no_timer_wakes_a_broker_that_has_closed_its_files(tmp_path: Path) -> None:
-    """The broker's loop continues after the broker stops, as in a test process. A remaining timer would end a member's session,
-    and append a record about this to a closed log."""
+    """As in a test process, the event loop continues after the broker has stopped. If a timer remained, it would end a member's
+    session, and append a record about this to a closed log."""
     thread = LoopThread()
     try:
         kafka = MockKafka(topics={"orders": 1}, data=tmp_path, loop_thread=thread)
@@ -167,7 +169,7 @@ def test_no_timer_wakes_a_broker_that_has_closed_its_files(tmp_path: Path) -> No
         kafka.stop()
 
         async def awaited() -> int | None:
-            """Returns the deadline for which the loop has an alarm, after all connections are lost."""
+            """After all connections are lost, returns the deadline for which the loop has an alarm."""
             await asyncio.sleep(0)
             return host.alarm_at
 

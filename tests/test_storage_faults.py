@@ -1,4 +1,6 @@
-"""Faults of storage and of state: writes that fail, are slow or crash the broker, and state that a cluster loses."""
+"""Faults of storage and of state: writes that fail, writes that are slow, writes that crash the broker, and state that a
+cluster loses.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each kind of file in a data directory: a written file can be read again, and damage is reported."""
+"""Each kind of file in a data directory: the broker can read a file that it has written, and reports damage."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_checkpoints(tmp_path: Path) -> None:
 
 
 def is_lie(path: Path, epochs: list[tuple[int, int]]) -> bool:
-    """Tells whether the damaged file can be read without an error, but with wrong leader epochs."""
+    """Tells whether the damaged file can be read without an error, but then gives wrong leader epochs."""
     try:
         return read_epochs(path) != epochs
     except DamagedFile:

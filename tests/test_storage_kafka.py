@@ -1,6 +1,7 @@
-"""Data directories and a real Kafka: its tools read our files, wirebroker serves Kafka's directory, and Kafka serves ours.
+"""Data directories and a real Kafka: Kafka's tools read our files, wirebroker serves Kafka's directory, and Kafka serves our
+directory.
 
-Needs java and Kafka's jars, which scripts/interop --fetch fetches.
+Needs java, and Kafka's jars. `scripts/interop --fetch` fetches the jars.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def dumped(*arguments: str) -> str:
     return run.stdout
 
 
-# A dialogue that works with Kafka and with wirebroker
+# A dialogue that is possible with Kafka and with wirebroker
 
 
 def eventually(ask: Callable[[], T], settled: Callable[[T], bool]) -> T:

@@ -1,5 +1,5 @@
-"""The stories of docs/how-to/debugging.md. Each story is played through a proxy, and its commands must print what the page
-shows.
+"""The stories of docs/how-to/debugging.md. Each story is played through a proxy. The story's commands must print the output
+that the page shows.
 """
 
 from __future__ import annotations
@@ -186,12 +186,12 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Moc
 
 
 def closed(proxy: ProxyKafka) -> list[int]:
-    """Returns the ids of connections that were closed according to the trace."""
+    """Returns the ids of the connections that, according to the trace, were closed."""
     return [row.connection for row in proxy.trace.events("connection") if row.change == "closed"]
 
 
 def plain(text: str) -> str:
-    """Removes from an output what differs between runs: times, addresses, and the number of spaces."""
+    """Removes those parts of an output that differ between runs: times, addresses, and the number of spaces."""
     varies = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|\d\d:\d\d:\d\d\.\d{3}|[\d,]+ ms|[\d.]+ s\b|127\.0\.0\.1:\d+"
     timeless = re.sub(rf"{varies}|broker [\d,]+ µs, transfer [\d,]+, proxy [\d,]+", "", text)
     return re.sub(r"\s+$", "", re.sub(r" +", " ", timeless), flags=re.MULTILINE)
@@ -213,7 +213,7 @@ def test_a_story_is_printed_as_shown(
 
 
 def commands(heading: str) -> list[tuple[str, str]]:
-    """Returns the arguments of each wirebroker command under `heading`, with the output that the page shows."""
+    """For each wirebroker command under `heading`, returns its arguments and the output that the page shows."""
     return re.findall(r"^\$ wirebroker (.*)\n((?:(?!\$ |```).*\n)*)", STORIES[heading], re.MULTILINE)
 
 

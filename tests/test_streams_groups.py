@@ -1,4 +1,4 @@
-"""Streams groups (KIP-1071), tested over the wire with a frozen clock: timeouts, restarts, rights and internal topics.
+"""Streams groups (KIP-1071): timeouts, restarts, rights and internal topics. They are tested over the wire with a frozen clock.
 
 The recorded dialogues test the responses to valid and invalid requests.
 """
@@ -66,7 +66,7 @@ class App:
         self.wire.close()
 
     def beat(self, member: str, **fields: Any) -> StreamsGroupHeartbeatResponse:
-        """Sends a heartbeat with which a member joins, or reports the tasks of its last assignment."""
+        """Sends a heartbeat. With it, a member joins, or reports the tasks of its last assignment."""
         epoch = self._epochs.get(member, 0)
         body: dict[str, Any] = {
             "group_id": "app", "member_id": member, "member_epoch": epoch, "endpoint_information_epoch": 0,
@@ -179,7 +179,7 @@ def test_a_group_survives_a_restart(tmp_path: Path, mode: str) -> None:
 
 
 def opened(folder: Path) -> Generator[MockKafka]:
-    """Yields one broker after another, each with the files of the previous broker."""
+    """Yields one broker after another. Each broker starts with the files of the previous broker."""
     while True:
         with MockKafka(topics={"in": 4}, clock="frozen", data=folder) as kafka:
             yield kafka
@@ -197,7 +197,7 @@ def restarted(_: Path) -> Generator[MockKafka]:
 def test_a_restart_does_not_hide_new_partitions_from_groups(
     brokers: Callable[[Path], Generator[MockKafka]], tmp_path: Path
 ) -> None:
-    """After a restart, a coordinator still knows which partitions existed when a group's epoch last rose."""
+    """A coordinator knows which partitions existed when a group's epoch last rose. It still knows this after a restart."""
     again = brokers(tmp_path)
     kafka = next(again)
     app = App(kafka, **{"initial.rebalance.delay.ms": 0, "assignment.interval.ms": 0})
@@ -259,7 +259,7 @@ def test_the_assignor_keeps_tasks_and_levels_the_rest() -> None:
 
 @pytest.mark.parametrize(("is_newest", "first"), [(False, "one"), (True, "two")])
 def test_the_first_task_goes_to_the_first_process_in_kafkas_hash_table(is_newest: bool, first: str) -> None:
-    """With two processes, Kafka's hash table has four places until 4.3, and two places since 4.4."""
+    """If there are two processes, Kafka's hash table has four places until 4.3, and two places since 4.4."""
     members = [Assignable("two", "p2", NOTHING), Assignable("one", "p1", NOTHING)]
     made = at_once(sticky(members, [Work("0", 1, False)], 0, is_newest=is_newest))
     assert [each for each, tasks in made.items() if tasks.active] == [first]

@@ -1,4 +1,4 @@
-"""Client metrics (KIP-714): subscriptions, refused pushes, and a real client that pushes its metrics."""
+"""Client metrics (KIP-714): subscriptions, pushes that are refused, and a real client that pushes its metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timers and periodic work end in every state, and do not run unnecessarily while the clock moves."""
+"""In every state, timers and periodic work come to an end. While the clock moves, they do not run unnecessarily."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ SUBJECTS = "admin", "administration", "groups", "logs", "mixed", "quotas", "shar
 
 MONTH_MS = 31 * 86_400_000
 MOST = 100
-"""In a month without requests, the timers of one name may fire this many times. The states below have at most some ten members,
-transactions and locks."""
+"""In a month without requests, all timers of one name together may fire this many times. The states below have at most about
+ten members, transactions and locks."""
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_a_month_without_requests_fires_no_timer_in_vain(
 
 
 def test_a_month_queues_one_sync(tmp_path: Path, fired: Counter[str], caplog: pytest.LogCaptureFixture) -> None:
-    """The first sync runs after the clock has moved, so until then the metadata are not synced."""
+    """The first sync runs after the clock has moved, so the metadata are not synced before that."""
     broker = InProcess(topics=["orders"], data=tmp_path, sync="interval")
     assert month(broker.engine, fired)["FolderStore._sync_by_timer"] < MOST
     assert broker.engine.store is not None
@@ -175,8 +175,8 @@ def test_nothing_is_written_to_a_partition_without_a_leader() -> None:
 
 
 def static_members_that_do_not_return() -> InProcess:
-    """A member leaves. Only a static member is left, which has not joined again. Both members have a rebalance timeout of 0
-    ms."""
+    """A member leaves. The only remaining member is a static member, which has not joined again. Both members have a rebalance
+    timeout of 0 ms."""
     broker = InProcess(warm=True)
     static, other = ClassicMember(broker, instance="till"), ClassicMember(broker)
     times = {"rebalance_ms": 0, "session_ms": 1_800_000}
@@ -254,8 +254,8 @@ STATES: dict[Callable[[], InProcess], str] = {
     a_member_that_cannot_be_removed: "ModernGroup.set_timer.<locals>.<lambda>",
     metadata_that_cannot_be_written: "Decisions._again",
 }
-"""States in which a timer sets itself again. The value is the timer's name in the log if the timer repeats a write that fails,
-and otherwise ""."""
+"""States in which a timer sets itself again. If the timer repeats a write that fails, the value is the timer's name in the log;
+otherwise it is ""."""
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
@@ -265,7 +265,7 @@ def test_a_timer_that_sets_itself_again_ends(
     monkeypatch.setattr(purgatory, "MOST_AGAIN", MOST)
     broker = state()
     broker.clock.advance(days=31)
-    assert max(fired.values()) <= MOST + 5, fired  # another timer that changes something wakes periodic work
+    assert max(fired.values()) <= MOST + 5, fired  # if another timer changes something, this wakes periodic work
     named = [row.message.split()[0] for row in caplog.records if "does not end" in row.message]
     assert named == ([STATES[state]] if STATES[state] else [])
     fired.clear()
@@ -307,7 +307,7 @@ TIMERS = {
     "proxy/interest.py Interest._end": BOUNDED,
     "proxy/interest.py Interest.renew": BOUNDED,
 }
-"""The functions that set timers that are not periodic. The value is the reason why their timers end."""
+"""The functions that set timers other than periodic timers. The value is the reason why these timers end."""
 
 
 class Sites(ast.NodeVisitor):

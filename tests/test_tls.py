@@ -1,4 +1,4 @@
-"""TLS: certificates of brokers and clients, principals from certificates, and clients that do not use TLS."""
+"""TLS: certificates of brokers and of clients, principals from certificates, and clients without TLS."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def context(kafka: MockKafka, *, certificate: bool = False) -> ssl.SSLContext:
 
 
 def ask(kafka: MockKafka, trusting: ssl.SSLContext) -> bytes:
-    """Sends ApiVersions over TLS, and checks that the certificate is for the address. Returns the first bytes received."""
+    """Sends ApiVersions over TLS, and checks that the certificate is valid for the address. Returns the first bytes
+    received.
+    """
     host, port = address_of(kafka.bootstrap_servers)
     with socket.create_connection((host, port), 5) as plain, trusting.wrap_socket(plain, server_hostname=host) as secured:
         secured.sendall(encode_request(7, "test", ApiVersionsRequest(), 0))
@@ -240,7 +242,9 @@ def test_how_to_make_pem_of_a_java_store_is_said(
 
 
 def made_stores(folder: Path, authority: trustme.CA) -> dict[str, str]:
-    """Makes PKCS12 stores with a certificate for 127.0.0.1 and with its authority. Returns Kafka's settings for the stores."""
+    """Makes two PKCS12 stores: one with a certificate for 127.0.0.1, and one with the certificate's authority. Returns Kafka's
+    settings for the stores.
+    """
     issued = authority.issue_cert("127.0.0.1", "localhost", common_name="both")
     (folder / "ca.pem").write_bytes(authority.cert_pem.bytes())
     trusted = x509.load_pem_x509_certificate(authority.cert_pem.bytes())
@@ -269,7 +273,7 @@ def java_stores(folder: Path, authority: trustme.CA) -> dict[str, str]:
         place = ["-destkeystore" if store == "keystore" else "-keystore", str(path)]
         kind = ["-deststoretype" if store == "keystore" else "-storetype", "PKCS12"]
         subprocess.run(["keytool", *words, *place, *password, *kind], check=True, capture_output=True)
-        settings[f"ssl.{store}.type"] = "JKS"  # Kafka's default type, with which Java also reads PKCS12 stores
+        settings[f"ssl.{store}.type"] = "JKS"  # Kafka's default type; with this type, Java also reads PKCS12 stores
     return settings
 
 
@@ -342,7 +346,7 @@ def test_a_rule_that_cannot_be_read() -> None:
 
 
 def attribute(identifier: str, value: str, kind: _ASN1Type | None = None) -> x509.NameAttribute:
-    """Returns an attribute of an X.509 name. Its value has the ASN.1 string type `kind`, by default the attribute's usual
+    """Returns an attribute of an X.509 name. `kind` is the ASN.1 string type of the value. The default is the attribute's usual
     type."""
     return x509.NameAttribute(x509.ObjectIdentifier(identifier), value, kind, _validate=kind is None)
 
@@ -371,7 +375,7 @@ NAMES: dict[str, list[list[x509.NameAttribute]]] = {
     "CN=c+2.5.4.5=#130131": [[attribute("2.5.4.3", "c"), attribute("2.5.4.5", "1")]],
     "": [],
 }  # fmt: skip
-"""Subjects, by the text that X500Principal.getName of Java 17 returned for certificates with these subjects."""
+"""Subjects of certificates. The key is the text that X500Principal.getName of Java 17 returned for the subject."""
 
 
 @pytest.mark.parametrize("expected", NAMES)

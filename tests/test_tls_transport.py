@@ -1,4 +1,6 @@
-"""The transport of TLS connections: handshakes in pieces or unfinished, much data in both directions, closes, and damage."""
+"""The transport of TLS connections: handshakes that arrive in pieces or are not finished, much data in both directions, closed
+connections, and damage.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
 from wirekit import batch, exactly
 
 LONG = 10.0
-"""A response takes at most this many seconds, even on a busy machine."""
+"""The longest time, in seconds, that a response may take. It is high because the machine may be busy."""
 REQUEST = encode_request(7, "test", ApiVersionsRequest(), 0)
 
 
@@ -46,7 +48,9 @@ def secured(request: pytest.FixtureRequest) -> Iterator[MockKafka]:
 
 @contextmanager
 def connected(kafka: MockKafka) -> Iterator[tuple[ssl.SSLSocket, socket.socket]]:
-    """Opens a TLS connection. Yields it and its plain socket, over which a test can send data that is not TLS."""
+    """Opens a TLS connection. Yields the connection and its plain socket. Over the socket, a test can send data that is not
+    TLS.
+    """
     host, port = address_of(kafka.bootstrap_servers)
     plain = socket.create_connection((host, port), LONG)
     with closing(plain.dup()) as raw, context(kafka).wrap_socket(plain, server_hostname=host) as client:
@@ -83,8 +87,8 @@ def test_a_handshake_arrives_byte_by_byte(secured: MockKafka) -> None:
 def test_requests_are_handled_if_their_client_closes_before_the_last_step_of_the_handshake(
     secured: MockKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With TLS 1.3 a client sends requests together with the end of its handshake. In this test, the broker handles the end of
-    the handshake after the client has closed the connection."""
+    """With TLS 1.3, a client sends requests together with the end of its handshake. In this test, the client closes the
+    connection before the broker handles the end of the handshake."""
     steps, number, eof_received = list[Callable[[], None]](), count(), TlsTransport.eof_received
 
     def do(_: HandshakeTurns, step: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""The trace: the events of each level, and their fields. Events above the level have no rows."""
+"""The trace: the events of each level, and the fields of events. An event whose level is too high has no row."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ NOT_LEADER, UNKNOWN_TOPIC = 6, 3
 
 
 def outcomes(kafka: MockKafka, *events: str) -> list[str]:
-    """Returns the outcome of each row, which is the last part of its printed line."""
+    """Returns the outcome of each row. The outcome is the last part of the row's printed line."""
     outcome = re.compile(r" (?:changed|opened|closed|answered|error|fetched|asked) +")
     return [outcome.split(line(row))[-1] for row in kafka.trace.events(*events)]
 

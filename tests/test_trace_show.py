@@ -1,4 +1,4 @@
-"""`wirebroker trace show`: which rows of a file it shows, and its picture of a producer's sequences."""
+"""`wirebroker trace show`: which rows of a file the command shows, and its picture of a producer's sequences."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_a_batch_that_a_fault_stopped_is_drawn_without_a_verdict(mock_kafka: Moc
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trace with a transaction and a group on separate connections, a fault in the transaction, and another producer."""
+    """A trace with a transaction and a group (on separate connections), a fault in the transaction, and another producer."""
     path = tmp_path_factory.mktemp("trace") / "trace.jsonl"
     with MockKafka(topics={"orders": 2}, trace="all", clock="frozen") as kafka:
         kafka.faults.add(faults.delay(1, api="EndTxn"))
@@ -316,7 +316,9 @@ def test_a_file_is_followed(mixed: Path, tmp_path: Path) -> None:
 
 
 def test_runs_in_one_file_are_kept_apart(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """In each run, the numbers of connections, correlation ids and producers begin again, so runs must be kept apart."""
+    """In each run, the numbers of connections, correlation ids and producers start again. So rows of different runs must not be
+    mixed.
+    """
     path = tmp_path / "trace.jsonl"
     with path.open("w", encoding="utf-8") as file:
         for nth in (9, 2):
@@ -382,7 +384,7 @@ def test_a_producer_of_a_proxy_has_the_requests_that_name_it(capsys: pytest.Capt
 
 
 def unknown_topic() -> dict[str, Any]:
-    """Returns the fields of a Fetch request with a topic id that no topic has."""
+    """Returns the fields of a Fetch request. It has a topic id that no topic has."""
     part = {"partition": 1, "fetch_offset": 0, "partition_max_bytes": 1000}
     return {"max_wait_ms": 0, "topics": [{"topic_id": b"\0" * 15 + b"\7", "partitions": [part]}]}
 

@@ -146,7 +146,7 @@ def test_c2_a_repeated_end_is_answered_again_and_the_opposite_refused(kafka: InP
 
 
 def internal_records(kafka: InProcess, topic: str, kinds: dict[int, tuple[str, str]]) -> list[Any]:
-    """Returns the decoded records of an internal topic, from all partitions."""
+    """Returns the decoded records of all partitions of an internal topic."""
     found = []
     for index in range(4):
         response = Reader(kafka, committed=False).fetch(topic, index)
@@ -309,7 +309,7 @@ def test_c5_a_transactional_id_expires_after_seven_days(kafka: InProcess) -> Non
 
 
 def test_c5_a_transactional_id_expires_also_after_a_downgrade_of_transactions(kafka: InProcess) -> None:
-    """The id's tombstone has no client version, because records of transaction.version 0 cannot have one."""
+    """The tombstone of the transactional id has no client version, because records of transaction.version 0 cannot have one."""
     producer = started(kafka)
     producer.send("v")
     assert producer.end() == 0
@@ -392,7 +392,7 @@ def test_c2_committed_offsets_are_written_in_kafkas_format(kafka: InProcess) -> 
 
 
 def test_c7_b12_consume_transform_produce_is_exactly_once_over_lost_connections(kafka: InProcess) -> None:
-    """Runs a thousand transactions. In one of five, the connection is lost at a random moment."""
+    """Runs a thousand transactions. In one of five cases, the connection is lost at a random moment."""
     count, chance = 1_000, random.Random(7)
     feeder = client(kafka)
     for start in range(0, count, 100):
@@ -436,7 +436,7 @@ def restarted(kafka: InProcess) -> TransactionalProducer:
 
 
 def cut_off(worker: TransactionalProducer, request_arrives: bool, step: int, position: int) -> None:
-    """Closes the connection before the request arrives at the broker, or before the response arrives at the client."""
+    """Closes the connection before the broker gets the request, or before the client gets the response."""
     if request_arrives and step == 2:
         request = end_txn(worker.txid, (worker.pid, worker.epoch), True)
         worker.wire.request(request, 5)

@@ -1,4 +1,4 @@
-"""Fair turns: if a client sends long requests, other clients do not wait until all these requests are handled."""
+"""Fair turns: if a client sends long requests, other clients need not wait until all these requests are handled."""
 
 from __future__ import annotations
 

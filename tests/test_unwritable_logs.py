@@ -55,8 +55,8 @@ def unwritable(kafka: MockKafka, topic: str) -> Iterator[None]:
 
 
 def known(kafka: MockKafka) -> dict[str, Any]:
-    """Returns the coordinators' state. Transactional ids without an epoch are left out, because the log does not have these
-    ids, as in Kafka.
+    """Returns the coordinators' state. Transactional ids without an epoch are left out. As in Kafka, the log does not have such
+    ids.
     """
     state: dict[str, Any] = kafka._call(state_of)
     state["transactions"] = {name: held for name, held in state["transactions"].items() if held[1] >= 0}
@@ -93,7 +93,7 @@ def test_offsets_and_groups_are_not_deleted(kafka: MockKafka) -> None:
         assert (response.error_code, response.topics) == (NOT_COORDINATOR, [])
         assert sole(one.wire.request(delete_groups, 2).results).error_code == NOT_COORDINATOR
         assert one.committed() == 13
-        kafka.clock.advance(days=8)  # offsets do not expire, either
+        kafka.clock.advance(days=8)  # offsets do not expire while the log cannot be written
     assert one.committed() == 13
     assert sole(one.wire.request(delete_groups, 2).results).error_code == 0
     assert one.committed() == -1
@@ -190,7 +190,7 @@ def test_a_transaction_stays_open_and_can_be_committed_later(kafka: MockKafka) -
     assert till.send("a").error_code == 0
     with unwritable(kafka, TRANSACTION_TOPIC):
         assert [till.end(), till.end(commit=False), till.init()] == [NOT_COORDINATOR] * 3
-        kafka.clock.advance(minutes=10)  # transactions do not time out, either
+        kafka.clock.advance(minutes=10)  # transactions do not time out while the log cannot be written
     as_after_a_crash(kafka)
     till.wire = client(kafka)
     assert till.end() == 0

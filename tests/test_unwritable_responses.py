@@ -23,7 +23,7 @@ from wirebroker.mock import MockKafka
 from wirekit import client
 
 SENT = "Q" * 20_000
-"""A placeholder. `ask` replaces each Q by the byte 0xFF, which our codec would not write."""
+"""A placeholder. A placeholder: `ask` replaces each Q by the byte 0xFF, which our codec would not write."""
 FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
@@ -88,7 +88,7 @@ def test_a_transactional_id_that_no_record_can_hold_is_refused_and_poisons_no_li
 
 
 def test_a_member_whom_no_response_can_describe_does_not_join(kafka: MockKafka) -> None:
-    """Kafka 4.3.1 accepts the first such member. Afterwards it can neither list nor describe groups."""
+    """Kafka 4.3.1 accepts the first such member. After that, Kafka can neither list nor describe groups."""
     for refused in (join("g", protocol_type=SENT), join("g", names=(SENT,))):
         assert ask(kafka, refused, 2).error_code == FAILED
     for version in (0, 5):

@@ -1,4 +1,4 @@
-"""Texts that no record and no response can hold, in every text field of every request that changes state.
+"""Texts that no record and no response can contain. They are put into every text field of every request that changes state.
 
 Whatever the broker responds, it continues to work: every API that lists or describes still responds, and a reset and a start
 with the same data succeed. If Kafka 4.3.1 also continues after a request, test_unwritable_responses.py expects Kafka's error.
@@ -67,7 +67,7 @@ WRITTEN = {
     "CreateTopics", "CreatePartitions", "DeleteTopics", "AlterConfigs", "IncrementalAlterConfigs", "CreateAcls", "DeleteAcls",
     "AlterClientQuotas", "AlterUserScramCredentials", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
 }  # fmt: skip
-"""Each of these requests of `metadata_requests` changes state that the broker of these tests can describe."""
+"""The APIs of those requests in `metadata_requests` that change state which the broker of these tests can describe."""
 
 
 class Client:
@@ -92,8 +92,8 @@ class Client:
         return range(oldest, newest + 1)
 
     def ask(self, api: str, version: int, *, client_id: str = "test", **fields: Any) -> Any:
-        """Returns the response to a request of plain data, or None if there is none: the broker does not serve the API, or it
-        closes the connection, or the group rebalances.
+        """Returns the response to a request of plain data. Returns None if the broker does not serve the API, if it closes the
+        connection, or if the group rebalances.
         """
         link, served = self.link(), self.served(api)
         if not served:
@@ -107,7 +107,7 @@ class Client:
             return None
 
     def shown(self) -> dict[str, Any]:
-        """Returns the responses of the APIs that list or describe, without sizes."""
+        """Returns the responses of the APIs that list or describe. Leaves out sizes."""
         found = {api: self.ask(api, versions(KEYS[api])[1], **fields) for api, fields in self._listing()}
         for each in found["DescribeLogDirs"].results:
             each.usable_bytes = 0
@@ -156,8 +156,8 @@ class Client:
 
 
 class Case(NamedTuple):
-    """A field of a request that holds a text or bytes; the place () stands for the client id. Each case that joins a group has
-    its own group.
+    """A field of a request that has a text or bytes. The place () means the client id. Each case that joins a group has its own
+    group.
     """
 
     api: str
@@ -229,8 +229,8 @@ def test_no_text_makes_an_older_release_refuse_other_requests(profile: str) -> N
 
 
 def send_all(client: Client, text: str) -> None:
-    """For each case, sends the request with `text` in the case's field, and then unchanged. Checks the broker after each
-    API."""
+    """For each case, sends two requests: first with `text` in the case's field, and then the unchanged request. Checks the
+    broker after each API."""
     for api, alike in groupby(cases(prepare(client.ask)), lambda case: case.api):
         for case in alike:
             client.ask(api, case.version, **case.changed(text))
@@ -267,7 +267,7 @@ def test_whatever_a_write_raises_the_change_is_undone(
 
 
 HALF = "\ud800"
-"""Half of a surrogate pair, which UTF-8 cannot encode; JSON and Python's texts can have one."""
+"""Half of a surrogate pair. UTF-8 cannot encode it, but JSON and Python's texts can contain it."""
 
 
 @pytest.mark.parametrize("text", [HALF, "x" * 40_000], ids=["half a pair", "long"])

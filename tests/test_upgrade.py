@@ -1,7 +1,7 @@
 """A rolling upgrade: brokers of two releases in one cluster, features that are finalized after the upgrade, and downgrades.
 
-The announced and refused versions are from Kafka 3.9.2 and 4.3.1, which ran one after the other on a data directory, and
-together in a cluster.
+The announced and refused versions are from Kafka 3.9.2 and 4.3.1. These releases ran one after the other on the same data
+directory, and together in a cluster.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def ask(kafka: MockKafka, api: str, version: int, node: int = 1, **fields: Any) 
 
 
 def announced(kafka: MockKafka, node: int = 1) -> tuple[int, Mapping[str, int], Mapping[str, int]]:
-    """Returns a broker's newest version of Produce, the newest level of each feature, and the finalized levels."""
+    """Returns three values: a broker's newest version of Produce, the newest level of each feature, and the finalized
+    levels.
+    """
     response = ask(kafka, "ApiVersions", 3, node, client_software_name="a", client_software_version="1")
     newest = next(each.max_version for each in response.api_keys if each.api_key == 0)
     supported = {each.name: each.max_version for each in response.supported_features}
@@ -134,7 +136,7 @@ def described(kafka: MockKafka) -> set[str]:
 
 
 def test_a_topic_may_keep_a_setting_that_the_release_does_not_have(tmp_path: Path) -> None:
-    """Kafka 4.3.1 gives the expected responses if it has a data directory of 3.9.2."""
+    """The expected responses are from Kafka 4.3.1 with a data directory of 3.9.2."""
     orders = {"orders": {"partitions": 1, "configs": {"message.format.version": "2.8-IV1"}}}
     change = {"name": "retention.ms", "config_operation": 0, "value": "2000000"}
     alter = [{"resource_type": 2, "resource_name": "orders", "configs": [change]}]

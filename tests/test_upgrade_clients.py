@@ -17,11 +17,13 @@ EACH = 3
 """The number of records in each transaction."""
 SOON = 60
 DELIVERY_MS = 60_000
-"""How long producers try to deliver a record. On a busy machine, an upgrade takes longer than the drivers' default of 4 s."""
+"""The time for which producers try to deliver a record. On a busy machine, an upgrade takes longer than the drivers' default of
+4 s.
+"""
 
 
 class Application:
-    """Runs a producer, a transactional producer and a group member, each in its own thread, until `stop`."""
+    """Runs a producer, a transactional producer and a group member until `stop` is called. Each runs in its own thread."""
 
     def __init__(self, client: ClientName, address: str) -> None:
         self._library, self._address = driver(client), address

@@ -1,5 +1,5 @@
-"""Faults of the wire: responses that arrive in pieces, truncated, slowly or damaged, connection resets, and the clients'
-reactions.
+"""Faults of the wire: responses that are divided, truncated, slow or damaged; connection resets; and the reactions of
+clients.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def test_a_response_in_pieces_is_whole_and_later_responses_wait(mock_kafka: Mock
     mock_kafka.faults.clear()
     mock_kafka.faults.add(faults.slice(1, ms=0, nth=1))
     dialogue = Dialogue(mock_kafka) >> ASK_ALL >> ASK_ALL >> ASK_ALL
-    dialogue << ANSWERED << ANSWERED << ANSWERED  # the responses arrive one after another, in order
+    dialogue << ANSWERED << ANSWERED << ANSWERED  # the responses arrive one after another, in the order of the requests
 
 
 def test_later_requests_are_not_handled_before_the_response_is_sent(mock_kafka: MockKafka) -> None:
@@ -206,8 +206,8 @@ def test_a_connection_closes_some_time_later_by_the_brokers_clock(mock_kafka: Mo
 
 @pytest.mark.parametrize("size", [100, 600_000], ids=["small", "large"])
 def test_a_request_is_cut_while_it_arrives(mock_kafka: MockKafka, size: int) -> None:
-    """The broker does not handle the request, and the rule counts it once, whether or not the client sends the rest of the
-    request.
+    """The broker does not handle the request, and the rule counts the request once. It does not matter whether the client sends
+    the rest of the request.
     """
     cut = mock_kafka.faults.add(faults.cut(64, request=True, api="Produce", nth=2))
     data = encode_request(1, "raw", produce_request("orders", batch(tag="v" * size)), 9)

@@ -1,4 +1,4 @@
-"""Plays schedules of the whole world with fixed seeds, and checks that the world finds known defects."""
+"""Plays schedules of the whole world with fixed seeds, and checks that the schedules find known defects."""
 
 from __future__ import annotations
 
@@ -151,11 +151,13 @@ def test_the_seeds_have_all_foci() -> None:
     assert Counter(first for first, _ in map(focus_of, range(3 * count))).most_common(1)[0][1] < count
 
 
-# Each of these functions reintroduces a defect, which the world must find.
+# Each of these functions brings back a defect that the broker once had. The world must find it.
 
 
 def retention_goes_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Breaks retention: it removes segments one by one, but never a segment before the log start offset, so it never ends."""
+    """Breaks retention. Retention then removes segments one by one, but never a segment before the log start offset, so it
+    never ends.
+    """
 
     def start_at(self: Any, offset: int, now: int) -> None:
         if offset != self.log_start_offset:

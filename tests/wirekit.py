@@ -30,7 +30,7 @@ FEW_PLUGINS = [word for name in ("anyio", "cacheprovider", "hypothesispytest", "
 
 
 class Reachable(Protocol):
-    """A MockKafka, a ProxyKafka, or any other object with an address."""
+    """A MockKafka, a ProxyKafka, or any other object that has an address."""
 
     @property
     def bootstrap_servers(self) -> str: ...
@@ -120,12 +120,12 @@ class RawProducer:
 
 
 def without_times(log: str) -> list[str]:
-    """Returns the lines of a server's log without the time at the beginning of each line."""
+    """Returns the lines of a server's log. Leaves out the time at the beginning of each line."""
     return [re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} ", "", text) for text in log.splitlines()]
 
 
 def lacking(what: str, reason: str) -> NoReturn:
-    """Skip the test, or fail it if WIREBROKER_REQUIRE names the missing tool."""
+    """Skip the test. If WIREBROKER_REQUIRE names the missing tool, the test fails instead."""
     if what in os.environ.get("WIREBROKER_REQUIRE", "").split(","):
         pytest.fail(f"{what} is required, and {reason}")
     pytest.skip(reason)

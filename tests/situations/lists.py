@@ -1,4 +1,4 @@
-"""Requests whose lists of topics and partitions are empty, or name something twice, for every API that has such a list."""
+"""For every API with a list of topics or partitions: requests whose list is empty, or names something twice."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ LISTS: dict[str, list[tuple[str, list[int]]] | None] = {
     "deleted": [("deleted", [0]), ("a", [0])],
     "made again": [("again", [0]), ("a", [0])],
 }
-"""Each list has topics with their partitions. The topics a and b have two partitions. The topic none does not exist; deleted
-has been deleted; again has been deleted and made again, and requests have the id of the deleted topic."""
+"""Each list has topics with their partitions. The topics a and b have two partitions. The topic `none` does not exist;
+`deleted` has been deleted; `again` has been deleted and made again, and requests have the id of the deleted topic."""
 NEVER_ANSWERED = {
     "WriteTxnMarkers": ("a partition twice", "a partition twice, apart"),
     "DescribeShareGroupOffsets": (
@@ -51,7 +51,9 @@ NEVER_ANSWERED = {
 GROUP, SHARE_GROUP, TXID = "group", "share-group", "transaction"
 ABSENT_ID = b"\1" * 16
 NOT_READY = frozenset((14, 15, 16, 51, 122))
-"""Errors that the broker returns only for a short time (122: a member's former connection has only just closed)."""
+"""Errors that the broker returns only for a short time. (Error 122 means that a member's former connection was closed a moment
+ago.)
+"""
 VARYING = frozenset((
     "throttle_time_ms", "log_append_time_ms", "base_offset", "offset", "log_start_offset", "high_watermark",
     "last_stable_offset", "session_id", "records", "total_bytes", "usable_bytes", "is_cordoned", "partition_size", "offset_lag",
@@ -64,8 +66,8 @@ MESSAGES = frozenset(("error_message", "acknowledge_error_message"))
 
 @dataclass(frozen=True)
 class Asked:
-    """An API, and the place of the list in its requests. `path` leads to the list; `topic` and `parts` name the fields with a
-    topic and its partitions."""
+    """An API, and the place of the list in its requests. `path` leads to the list; `topic` and `parts` are the names of the
+    fields that have a topic and its partitions."""
 
     api: str
     version: int
@@ -73,7 +75,7 @@ class Asked:
     topic: str = "name"
     parts: str = "partitions"
     part: Callable[[int], Any] = int
-    """Makes an element of the list of partitions."""
+    """Makes one element for the list of partitions."""
     fields: Plain = field(default_factory=dict)
 
     def request(self, topics: list[tuple[str, list[int]]] | None, ids: dict[str, bytes], fields: Plain) -> Any:
@@ -217,7 +219,7 @@ class _Broker:
                 self._side.ask(wire, plain("ConsumerGroupHeartbeat", **_MEMBER, member_epoch=-1), 1)
         if asked.api in ("AddPartitionsToTxn", "TxnOffsetCommit"):
             self._side.until(end_txn(TXID, self._producer, False), 3, lambda told: told.error_code != 51)
-            self._side.settle()  # so that no transaction is still ending when the next request comes
+            self._side.settle()  # otherwise a transaction could still be ending when the next request comes
         return how if response is None else f"{how} {json.dumps(shown(response, self._names), sort_keys=True)}"
 
     def _fields(self, asked: Asked) -> Plain:

@@ -1,5 +1,5 @@
-"""Texts that are numbers, truth values, durations, addresses or ids for Java, or are not; and texts whose length Java counts in
-units of UTF-16."""
+"""Texts that Java does or does not accept as numbers, truth values, durations, addresses or ids; and texts whose length Java
+counts in units of UTF-16."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Fetch of a topic that is deleted, or deleted and made again, before the request or while it waits."""
+"""Fetch requests for a topic that is deleted, or deleted and made again. This happens before the request, or while the request
+waits.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ MADE = 2
 
 
 def play(side: Side) -> dict[str, str]:
-    """Plays all situations, and returns the responses in each as a text."""
+    """Plays all situations, and returns the responses in each situation as one text."""
     return {
         f"v{version} {kind}, {event} {when}": "; ".join(_play(side, version, kind, event == "made again", when == "meanwhile"))
         for version, kind, event, when in product((BY_NAME, BY_ID), KINDS, ("deleted", "made again"), ("before", "meanwhile"))

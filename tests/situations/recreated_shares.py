@@ -1,4 +1,6 @@
-"""ShareFetch and ShareAcknowledge of a topic that is deleted, or deleted and made again, before or during the request."""
+"""ShareFetch and ShareAcknowledge requests for a topic that is deleted, or deleted and made again. This happens before the
+request, or while the request waits.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class Member:
         self._side, self._id = side, member_id
 
     def join(self, topics: list[str], isolation: str = "read_uncommitted") -> None:
-        """Join the group, and wait until it can read the topics from their start."""
+        """Join the group, and wait until the group can read the topics from their start."""
         settings = {"share.auto.offset.reset": "earliest", "share.isolation.level": isolation}
         configs = [{"name": name, "config_operation": SET, "value": value} for name, value in settings.items()]
         resource = {"resource_type": GROUP_RESOURCE, "resource_name": self.group, "configs": configs}
@@ -61,7 +63,7 @@ class Member:
         self, named: Iterable[bytes] = (), *, accepts: bool = False, forgotten: Iterable[bytes] = (), final: bool = False,
         wait_ms: int = WAIT_MS, **fields: Any,
     ) -> Any:  # fmt: skip
-        """Returns the next ShareFetch. With `accepts`, it acknowledges the first record of each topic."""
+        """Returns the next ShareFetch. If `accepts` is true, the request acknowledges the first record of each topic."""
         limits = {"max_wait_ms": wait_ms, "min_bytes": 1, "max_bytes": 1 << 20, "max_records": 500, "batch_size": 500}
         asked = [_topic(each, accepts) for each in named]
         dropped = [{"topic_id": each, "partitions": [0]} for each in forgotten]
@@ -98,7 +100,7 @@ def _part(label: str, part: Any) -> str:
 
 
 def play(side: Side) -> dict[str, str]:
-    """Plays all situations, and returns the responses in each as a text."""
+    """Plays all situations, and returns the responses in each situation as one text."""
     played = {}
     for kind, event, when in product(KINDS, ("deleted", "made again"), ("before", "meanwhile")):
         if when == "before" or kind.startswith(("new", "next")):

@@ -1,4 +1,4 @@
-"""How long a ShareFetch waits: the conditions of Kafka's KafkaApis, SharePartitionManager and DelayedShareFetch."""
+"""How long a ShareFetch waits: the conditions in Kafka's classes KafkaApis, SharePartitionManager and DelayedShareFetch."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SITUATIONS: dict[str, Situation] = {}
 
 
 def situation(play: Situation) -> Situation:
-    """Adds a situation to `SITUATIONS` by its name."""
+    """Adds a situation to `SITUATIONS`, under the function's name."""
     SITUATIONS[play.__name__.replace("_", " ")] = play
     return play
 
 
 def play(side: Side) -> dict[str, str]:
-    """Plays all situations, and returns the response in each as a text."""
+    """Plays all situations, and returns the response in each situation as a text."""
     return {name: play(side) for name, play in SITUATIONS.items()}
 
 

@@ -17,13 +17,13 @@ from wirekit import batch
 WAIT_MS = 1000
 """The max_wait_ms of requests that may wait."""
 AT_ONCE_S, LATE_S, PAUSE_S = 0.45, 15.0, 0.15
-"""Times of a real broker, in seconds: a response within AT_ONCE_S did not wait; a response that takes longer than LATE_S is an
-error; after PAUSE_S the broker has finished its work in the background."""
+"""Limits for a real broker, in seconds. A response within AT_ONCE_S did not wait; a response that takes longer than LATE_S is
+an error; after PAUSE_S the broker has finished its background work."""
 TRIES = 100
 
 
 class Side:
-    """A broker in process. Its clock moves only between the requests."""
+    """A broker in process. Its clock moves only between requests."""
 
     def __init__(self, broker: InProcess) -> None:
         self._broker = broker
@@ -54,7 +54,7 @@ class Side:
         return f"{prefix}-{next(self._numbers)}"
 
     def take(self, wire: Connection) -> tuple[str, Any]:
-        """Returns "at once", "late" or "closed", and the response to the request that was sent."""
+        """Returns two values: "at once", "late" or "closed", and the response to the request that was sent."""
         try:
             return "at once", wire.response(AT_ONCE_S)
         except NoResponse:

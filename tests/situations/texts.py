@@ -1,4 +1,6 @@
-"""Names whose bytes are not UTF-8: each invalid byte or character becomes U+FFFD, and the broker returns the name with it."""
+"""Names whose bytes are not UTF-8. The broker replaces each invalid byte or character by U+FFFD, and returns the resulting
+name.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ from requesting import Plain, plain
 from situations.side import LATE_S, Side
 
 BYTES = b"A\x80\x9f\xa0\xbf\xc2\xdf\xe0\xed\xef\xf0\xf4\xff"
-"""One or two bytes of each kind that UTF-8 has: a first byte, or a later byte, of a character of one to four bytes."""
+"""One or two bytes of each kind in UTF-8: the first byte of a character of one to four bytes, or a later byte."""
 PLACE = "xxx"
-"""Stands in a request for a name of three bytes."""
+"""A placeholder in a request. `_response` replaces it by a name of three bytes."""
 GROUP = "texts"
 JOINS: Plain = {"group_id": GROUP, "session_timeout_ms": 9000, "rebalance_timeout_ms": 9000, "protocol_type": "any"}
 JOINS |= {"protocols": [{"name": "p"}]}

@@ -1,5 +1,5 @@
-"""Requests with unusual values: blanks of Java and of Unicode, empty texts, topics without an id, changes of settings whose
-order matters, and overdue requests whose topics never reach the controller."""
+"""Requests with unusual values: characters that are blanks for Java or in Unicode, empty texts, topics without an id, changes
+of settings whose order matters, and overdue requests, whose topics never reach the controller."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NO_ID, NOWHERE, STATE = bytes(16), b"\1" * 16, "AAAAAAAAAAAAAAAAAAAAAQ"
 SET, APPEND, UNKNOWN = 0, 2, 9
 TOPIC, METRICS, GROUP = 2, 16, 32
 _VARYING = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|, \"(host|port)\": [^,}]*")
-"""The texts that differ from broker to broker: random parts of member ids, and addresses."""
+"""Texts that differ from broker to broker: random parts of member ids, and addresses."""
 STREAMS: Plain = {
     "group_id": "streaming", "member_epoch": 0, "endpoint_information_epoch": 0, "rebalance_timeout_ms": 5000,
     "topology": {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": ["a"]}]},
     "active_tasks": [], "standby_tasks": [], "warmup_tasks": [], "process_id": "p",
 }  # fmt: skip
-"""The first heartbeat of a member of a streams group, without its id."""
+"""The first heartbeat of a member of a streams group, without the member's id."""
 Named = tuple[str, str, int, Plain]
 """The name of a situation, and its request: the API, the version and the fields."""
 
@@ -50,7 +50,7 @@ def _response(side: Side, api: str, version: int, fields: Plain, names: dict[byt
 
 
 def _claims(side: Side, names: dict[bytes, str]) -> dict[str, str]:
-    """A member claims the tasks of a subtopology twice, before and after another member changes the target assignment."""
+    """A member claims the tasks of a subtopology twice: before another member changes the target assignment, and after it."""
     side.find("streaming")
     changes = [(f"streams.{name}.ms", SET, "0") for name in ("initial.rebalance.delay", "assignment.interval")]
     _response(side, *_alter(GROUP, "streaming", changes, validate_only=False), names)
@@ -114,7 +114,7 @@ def _fetches(topic_id: bytes) -> Iterator[Named]:
 
 
 def _changes() -> Iterator[Named]:
-    """The controller makes changes in the order of a hash table, and fails at an unknown operation."""
+    """The controller makes the changes in the order of a hash table, until it fails at an unknown operation."""
     first, second = ("message.timestamp.type", "retention.ms")
     for what, one, other in (("appends first", APPEND, UNKNOWN), ("appends last", UNKNOWN, APPEND)):
         yield what, *_alter(TOPIC, "a", [(second, other, "1"), (first, one, "CreateTime")])

@@ -1,4 +1,6 @@
-"""Requests in versions that the broker does not announce, for each API that it announces and for other APIs."""
+"""Requests in versions that the broker does not announce. They are requests of each API that it announces, and of other
+APIs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ KEYS = range(-1, max(APIS) + 3)
 BESIDE = 2
 """The number of versions that are tried after the newest known version."""
 BODY = bytes(64)
-"""The body of requests whose form is not known: Kafka does not read it."""
+"""The body of requests whose form is unknown. Kafka does not read the body."""
 CLIENT = "client"
 ID_BYTES = 4
 

@@ -1,4 +1,4 @@
-"""How long a Fetch waits: all conditions of Kafka's KafkaApis, ReplicaManager.fetchMessages and DelayedFetch."""
+"""How long a Fetch waits: all conditions in Kafka's KafkaApis, ReplicaManager.fetchMessages and DelayedFetch."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Part = tuple[str, Plain]
 
 
 def situation(play: Situation) -> Situation:
-    """Adds a situation to `SITUATIONS` by its name."""
+    """Adds a situation to `SITUATIONS`, under the function's name."""
     SITUATIONS[play.__name__.replace("_", " ")] = play
     return play
 
 
 def play(side: Side) -> dict[str, str]:
-    """Plays all situations, and returns the response in each as a text."""
+    """Plays all situations, and returns the response in each situation as a text."""
     return {name: play(side) for name, play in SITUATIONS.items()}
 
 
@@ -36,7 +36,7 @@ def part(at: int = 0, index: int = 0, most: int = LARGE, **fields: Any) -> Plain
 
 def fetch(*parts: Part, wait_ms: int = WAIT_MS, least: int = 1, most: int = LARGE, isolation: int = 0, session: int = 0,
           epoch: int = -1) -> Any:  # fmt: skip
-    """Returns a Fetch of the partitions `parts`."""
+    """Returns a Fetch that reads the partitions `parts`."""
     return plain(
         "Fetch", max_wait_ms=wait_ms, min_bytes=least, max_bytes=most, isolation_level=isolation, session_id=session,
         session_epoch=epoch, topics=partitions_of([(name, bytes(16), [each]) for name, each in parts]),
@@ -252,7 +252,9 @@ def transaction(side: Side, topic: str, count: int = 3) -> Callable[[bool], None
 
 
 def opened(side: Side, count: int = 3, before: int = 0) -> str:
-    """Makes a topic with batches of an open transaction, and batches before them. Returns its name."""
+    """Makes a topic with two kinds of batches: first batches outside transactions, and then batches of an open transaction.
+    Returns its name.
+    """
     name = stored(side, before)
     transaction(side, name, count)
     return name
@@ -422,7 +424,7 @@ def an_absent_partition_is_made_meanwhile(side: Side) -> str:
 
 
 def segmented(side: Side, count: int) -> str:
-    """Makes a topic with `count` batches, two in each segment."""
+    """Makes a topic with `count` batches. Each segment has two of them."""
     name = side.new_name("t")
     request = create_topic(name, configs={"internal.segment.bytes": "1000"})
     side.until(request, 7, lambda told: not only(told).error_code)

@@ -36,18 +36,18 @@ EVERY_VERSION = [(cls, version) for cls in MESSAGES for version in versions_of(c
 
 
 KAFKA, OLDER, NEWER = "4.3.1", "3.9.2", "4.4.0"
-"""The releases whose definitions scripts/generate-messages uses to make the messages."""
+"""The releases whose definitions scripts/generate-messages reads to make the messages."""
 
 
 BETWEEN_NODES = {
     52: (0, 2), 53: (0, 1), 54: (0, 1), 56: (2, 3), 58: (0, 0), 59: (0, 1), 62: (0, 4), 63: (0, 2), 67: (0, 0), 70: (0, 0),
     73: (0, 0), 82: (0, 0),
 }  # fmt: skip
-"""The lowest and highest versions, in Kafka 4.3.1, of the APIs that only brokers and controllers send to controllers."""
+"""For the APIs that only brokers and controllers send to controllers: the lowest and the highest version in Kafka 4.3.1."""
 
 
 def release_of(cls: type[Message], version: int) -> str:
-    """Returns the release whose definition describes `version` of the message."""
+    """Returns the release whose definition describes the version `version` of the message."""
     key = cls.__schema__.key
     oldest, newest = BETWEEN_NODES.get(key) or versions(key)
     if newest < 0:  # Kafka 4 removed the API, or 4.4 added it
@@ -119,8 +119,8 @@ def response_bytes(response: Message, version: int, correlation_id: int = 7) -> 
 
 
 def random_response(key: int, version: int, seed: int = 0) -> Message:
-    """Returns a random response. A response to ApiVersions never has an error code, because a response with an error has
-    another form."""
+    """Returns a random response. A response to ApiVersions never has an error code, because an ApiVersions response with an
+    error has another form."""
     made: Message = Maker((key, version, seed)).message(response_class(key), version)
     if isinstance(made, ApiVersionsResponse):
         made.error_code = 0

@@ -52,7 +52,7 @@ NUMBERS = {
 
 @cache
 def structs(cls: type[Struct], version: int) -> st.SearchStrategy[Any]:
-    """Makes structs with random values in every field that the version has, and defaults in the other fields."""
+    """Makes structs. Every field that the version has gets a random value; the other fields have their defaults."""
     return st.builds(cls, **{f.name: fields(f, version) for f in cls.__wire__ if f.present(version)})
 
 

@@ -1,8 +1,8 @@
 """Compares the codec with Kafka's own classes. The codec and Kafka's classes write the same bytes and refuse the same damaged
-bytes. From bytes that they accept, both read the same values.
+bytes. If both accept some bytes, they read the same values.
 
-Runs `KafkaOracle.java` on the kafka-clients jars that scripts/generate-messages fetches. Each version of a message is read by
-the release that describes this version. The tests are skipped if there is no Java or no jar.
+Runs `KafkaOracle.java` on the kafka-clients jars that scripts/generate-messages fetches. Kafka's classes for a version of a
+message are from a release that describes this version. The tests are skipped if there is no Java or no jar.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DAMAGED_PER_MESSAGE = 4
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "wirebroker"
 JARS = {release: CACHE / f"kafka-clients-{release}.jar" for release in (OLDER, KAFKA, NEWER)}
 ASKED = [(cls, v) for cls, v in EVERY_VERSION if release_of(cls, v) != OLDER or cls not in (ProduceRequest, FetchResponse)]
-"""Every version, except the versions of Produce and Fetch that only 3.9.2 describes, because they need a logger that the jar
+"""Every version with two exceptions: the versions of Produce and Fetch that only 3.9.2 describes need a logger, which the jar
 does not have."""
 QUESTION = struct.Struct(">chhi")
 RESPONSE = struct.Struct(">ii")
@@ -54,7 +54,9 @@ class Response(NamedTuple):
 
 
 def ask_each(sent: Sequence[tuple[type[Message], Question]]) -> Iterator[tuple[type[Message], Question, Response]]:
-    """Lets Kafka's classes read each message, in the release that describes its version. Yields their responses."""
+    """Lets Kafka's classes read each message. The classes are from the release that describes the message's version. Yields
+    their responses.
+    """
     by_release: dict[str, list[tuple[type[Message], Question]]] = {}
     for cls, question in sent:
         by_release.setdefault(release_of(cls, question.version), []).append((cls, question))
@@ -120,7 +122,7 @@ def test_kafka_refuses_the_same_damaged_messages_and_reads_the_same_in_the_other
             continue
         assert (cls, question, read) == (cls, question, response.read), response.written
         written = codec.encode(message, question.version)
-        if REPLACED not in written:  # for invalid UTF-8, Java and Python write different numbers of U+FFFD
+        if REPLACED not in written:  # for invalid UTF-8, Java and Python do not write the same number of U+FFFD
             assert (cls, question, written) == (cls, question, response.written)
     assert 0.2 < refused / len(sent) < 0.8
 

@@ -61,9 +61,9 @@ UNKNOWN = {
     "Envelope": "between brokers",
     "AllocateProducerIds": "between brokers",
 }
-"""The APIs that kafka-python 3.0.12 does not have."""
+"""The APIs that are missing in kafka-python 3.0.12."""
 NEWER_THAN_IT = {"ApiVersions": 5, "TxnOffsetCommit": 6, "DeleteGroups": 3}
-"""The first version of each API that kafka-python 3.0.12 does not have."""
+"""For each API, the first version that is missing in kafka-python 3.0.12."""
 
 
 def load() -> dict[str, Any]:
@@ -108,7 +108,9 @@ def test_messages_equal_those_of_kafka_python_byte_for_byte(cls: type[Message]) 
 
 
 def pairs(cls: type[Struct], struct: Any, version: int) -> list[tuple[Field, Any]]:
-    """Pairs our fields with kafka-python's fields in a version. Both lists of fields are in the order of Kafka's definition."""
+    """Pairs our fields of a message in a version with kafka-python's fields. Both lists of fields are in the order of Kafka's
+    definition.
+    """
     mine = [field for field in cls.__wire__ if field.present(version)]
     others = [field for field in struct.fields.values() if field.for_version_q(version)]
     for field, other in zip(mine, others, strict=True):

@@ -1,9 +1,9 @@
-"""For every API and version of Kafka 4.3.1, requests and responses, the codec writes the same bytes as kio and reads the same
-values.
+"""For the requests and responses of every API and version in Kafka 4.3.1, the codec writes the same bytes as kio and reads the
+same values.
 
 kio (an independent implementation, one class per version) knows every API that a broker listens to. For some numbers kio has
-its own types (error codes, durations, points in time). So in each pair of equal messages, both our type and kio's type can
-represent every number.
+its own types (error codes, durations, points in time). So each pair of equal messages contains only numbers that our type and
+kio's type can both represent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from wire.random_messages import EVERY_VERSION, KAFKA, MESSAGES, Maker, release_
 MESSAGES_PER_VERSION = 8
 CODES = [code.value for code in ErrorCode]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# The numbers that the test chooses for each field type that kio represents by an enum, a timedelta or a datetime.
+# The numbers from which the test chooses, for each field type that kio represents by an enum, a timedelta or a datetime.
 CHOICES: dict[str, tuple[int, ...]] = {
     "error_code": tuple(CODES),
     "timedelta_i32": (-(2**31), -1, 0, 1, 30_000, 2**31 - 1),

@@ -1,5 +1,5 @@
-"""The entities of fields (Kafka's `entityType`, and the entities that scripts/generate-messages adds), and the functions that
-search for fields and values by entity."""
+"""The entities of fields: Kafka's `entityType`, and the entities that scripts/generate-messages adds. Also tests the functions
+that search for fields and values by entity."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wire.random_messages import MESSAGES
 
 
 def fields_of(cls: type[Struct]) -> list[Field]:
-    """Returns the fields of a class and of the structs in it."""
+    """Returns the fields of a class, and the fields of the structs in this class."""
     found = list(cls.__wire__)
     for field in cls.__wire__:
         element = field.spec[0] if isinstance(field.spec, list) else field.spec

@@ -1,5 +1,5 @@
-"""Reading a message field by field gives the same values as the codec, with their positions, and finds damage at the same
-bytes.
+"""A message is read field by field. This gives the same values as the codec, and their positions, and it finds damage at the
+same bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wire.random_messages import MESSAGES, Maker, damaged, versions_of
 
 
 def check(nodes: list[Node], value: Struct, version: int) -> None:
-    """Checks that the nodes are the fields that the struct `value` has in the version `version`."""
+    """Checks that the nodes are exactly the fields that the struct `value` has in the version `version`."""
     by_name = {node.name: node for node in nodes}
     for field in value.__wire__:
         if field.name in by_name:

@@ -21,7 +21,7 @@ SCRIPT = ROOT / "scripts" / "generate-messages"
 ADVERTISED = {
     row["key"]: row for row in json.loads((ROOT / "tests" / "data" / "apiversions-4.3.1.json").read_text())["api_keys"]
 }
-"""The versions in the response of a Kafka 4.3.1 broker to ApiVersions."""
+"""The versions in a Kafka 4.3.1 broker's response to ApiVersions."""
 
 
 def generate(*arguments: str) -> subprocess.CompletedProcess[str]:

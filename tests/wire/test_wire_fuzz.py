@@ -1,4 +1,6 @@
-"""Hostile bytes: the decoder raises only ProtocolError, and takes no more memory than the size of the input justifies."""
+"""Hostile bytes: the decoder raises no other error than ProtocolError, and the size of the input limits the memory that it
+takes.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,13 @@ BILLION = struct.pack(">i", 1_000_000_000)
 COMPACT_BILLION = bytearray()
 write_uvarint(COMPACT_BILLION, 1_000_000_000)
 SLACK = 4096
-"""Every decoding may allocate this many bytes, even for a short input: for the message, an exception and its traceback."""
+"""Every decoding may allocate at least this many bytes, even for a short input. They are for the message, an exception and its
+traceback.
+"""
 PER_ELEMENT = 1024
 """One counted element may allocate at most this many bytes, so that MAX_ELEMENTS elements take at most half a gigabyte."""
 MOST_MEASUREMENTS = 20
-"""The memory of one decoding is measured at most this many times."""
+"""The memory of a decoding is measured at most this many times."""
 # Python must allocate an object for each of these values. (It shares small numbers.)
 COSTLY = {
     "bool": True, "int8": -100, "int16": -1000, "uint16": 60_000, "int32": -70_000, "uint32": 70_000,
@@ -158,7 +162,7 @@ def arrays(cls: type[Struct], version: int) -> Iterator[tuple[str, ...]]:
 
 
 def smallest(spec: Any, version: int) -> Any:
-    """Returns a value that has few bytes on the wire but needs its own Python objects."""
+    """Returns a value that has few bytes on the wire, but for which Python must make new objects."""
     if isinstance(spec, list):
         return []
     if isinstance(spec, type):
@@ -167,7 +171,7 @@ def smallest(spec: Any, version: int) -> Any:
 
 
 def swollen(cls: type[Struct], version: int, path: tuple[str, ...], count: int) -> Any:
-    """Returns the smallest message with `count` elements in the path's outermost array, and one in each inner array."""
+    """Returns the smallest message with `count` elements in the path's outermost array, and one element in each inner array."""
     made = smallest(cls, version)
     spec = next(field.spec for field in plain(cls, version) if field.name == path[0])
     if not isinstance(spec, list):
