@@ -42,7 +42,7 @@ GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
 SHARE_TOPIC = "__share_group_state"
 COORDINATOR_TOPICS = {"group": GROUP_TOPIC, "transaction": TRANSACTION_TOPIC, "share": SHARE_TOPIC}
-"""For each kind of coordinator, its topic."""
+"""The topic of each kind of coordinator."""
 SETTINGS_OF = {
     GROUP_TOPIC: "offsets.topic", TRANSACTION_TOPIC: "transaction.state.log", SHARE_TOPIC: "share.coordinator.state.topic",
 }  # fmt: skip
@@ -154,7 +154,7 @@ class Cluster:
     metadata_log: MetadataLog | None = None
     """The metadata log, if the metadata are on disk."""
     last_epoch = 0
-    """The largest leader epoch of the partitions that are gone. A snapshot may bring back such a partition."""
+    """The largest leader epoch of all deleted partitions. A snapshot may bring back such a partition."""
 
     def __init__(
         self,

@@ -73,7 +73,7 @@ class FastPath:
         self._largest = self._after_max_ms = self._before_max_ms = self.segment_bytes = self._segment_ms = 0
 
     def weaken(self) -> None:
-        """Keep only a weak reference to the partition, because it is deleted."""
+        """The partition is deleted: keep only a weak reference to it, so that its memory can be freed."""
         self._partition = proxy(self._partition)
 
     def invalidate(self) -> None:

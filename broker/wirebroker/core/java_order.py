@@ -71,8 +71,8 @@ def abs_hash(text: str) -> int:
 
 
 def buckets_for(count: int, capacity: int = SMALLEST) -> int:
-    """Returns the number of buckets of a Java HashMap that was made with this capacity, after `count` keys were put into it one
-    by one."""
+    """Returns the number of buckets of a Java HashMap. The HashMap was made with this capacity, and then `count` keys were put
+    into it one by one."""
     buckets = 1 << max(capacity - 1, 0).bit_length()
     while count * 4 > buckets * 3:
         buckets *= 2
@@ -155,8 +155,8 @@ def set_of_numbers(numbers: Iterable[int]) -> tuple[int, ...]:
 
 
 class TimelineOrder:
-    """The order of the keys of a TimelineHashMap. `put` must be called whenever Kafka puts a key into the table, because this
-    can make the table grow. The table never shrinks."""
+    """The order of the keys of a TimelineHashMap. Call `put` whenever Kafka puts a key into the table, because this can make
+    the table grow. The table never shrinks."""
 
     __slots__ = ("_buckets",)
 

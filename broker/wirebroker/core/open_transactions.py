@@ -1,5 +1,5 @@
-"""The transactions of one partition: open transactions, ended transactions, and transactions that still expect their first
-batch."""
+"""The transactions of one partition: open transactions, ended transactions, and transactions whose first batch is not stored
+yet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class OpenTransactions:
 
     def __init__(self) -> None:
         self._first_offsets: dict[int, int] = {}
-        """The open transactions by producer id, in the order in which they began, which is the order of their offsets."""
+        """The open transactions by producer id, in the order in which they began (this is also the order of their first
+        offsets)."""
         self._aborted: list[AbortedTransaction] = []
         self._unreplicated: list[tuple[int, int]] = []
         """The first offset and the marker's offset of each ended transaction whose marker is not replicated yet."""

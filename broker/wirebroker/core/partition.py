@@ -1,7 +1,7 @@
 """One partition: its log, its producers' state, and the offsets that clients see.
 
-`append` handles every batch of a client: it checks the records, asks the validator for a verdict, and changes the log and
-the producer's state together. The response, the trace and the explanation all read the resulting `Appended`. Most batches
+`append` handles every batch of a client: it checks the records, asks the validator for a verdict, and changes the log and the
+producer's state together. The response, the trace and the explanation are all made from the resulting `Appended`. Most batches
 continue the sequence of their producer. `fast_path` stores such a batch faster, with the same result.
 """
 
@@ -484,8 +484,8 @@ class Partition:
         )  # fmt: skip
 
     def take_over(self, prefix: Prefix) -> None:
-        """Continue from the new leader's state, `prefix`. All records that the new leader lacks are lost, with their effects on
-        producers and transactions."""
+        """Continue from `prefix`, the state of the new leader. All records that the new leader lacks are lost, with their
+        effects on producers and transactions."""
         end = prefix.log_end_offset
         if end < self.log.segments[0].base_offset:
             self.log.start_at(end, prefix.caught_up)

@@ -240,8 +240,8 @@ class Timers:
         return bool(self._work)
 
     def deadline(self) -> int | None:
-        """Returns the time at which the next timer is due, or None without timers. While there is unfinished work, returns
-        0."""
+        """Returns the time at which the next timer is due, or None if there are no timers. While there is unfinished work,
+        returns 0."""
         if self._work:
             return 0
         while self._heap and self._heap[0][2].action is None:

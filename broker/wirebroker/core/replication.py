@@ -4,7 +4,7 @@ A follower normally has a record as soon as the leader has it. So all replicas s
 copied. A replica does not follow while it is frozen or its broker is down. Such a replica has a `Prefix`: its log end offset,
 and the producers' states and the transactions at that offset. If such a replica becomes the leader, the shared log is truncated
 to the replica's log end offset, and the state in the `Prefix` takes effect. So records that only the former leader had are lost
-at the election. In Kafka such records are lost when the former leader returns.
+at the election. In Kafka, such records are lost later: when the former leader returns.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Replication:
         return out, min((when for when in times.values() if when > now), default=NEVER)
 
     def weaken(self) -> None:
-        """Keep only a weak reference to the partition, because it is deleted."""
+        """The partition is deleted: keep only a weak reference to it, so that its memory can be freed."""
         self._partition = proxy(self._partition)
 
     def review(self) -> None:
@@ -354,7 +354,7 @@ class Replication:
         self.since_restart = {node: own for node, own in self.since_restart.items() if own.log_end_offset <= end}
 
     def _followed(self, restarted: Prefix) -> dict[Key, bytes]:
-        """Returns the producers' states of a follower. After its restart the follower had the state `restarted`. Since then the
+        """Returns the producers' states of a follower. `restarted` is the follower's state after its restart. Since then, the
         follower has replicated the leader's log."""
         partition, followed = self._partition, {}
         for key, leaders in partition.producers.items():

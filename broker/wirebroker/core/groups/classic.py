@@ -166,7 +166,7 @@ class Group(AnyGroup):
         """Returns the error if a transactional commit names an unknown member, a fenced member or a wrong generation; else
         NONE.
 
-        Before Kafka 3.0 a commit may name only a member or only a generation.
+        Before Kafka 3.0, a commit may name a member without a generation, or a generation without a member.
         """
         if by.instance_id is not None and self.members.static.get(by.instance_id, by.member_id) != by.member_id:
             return ErrorCode.FENCED_INSTANCE_ID

@@ -123,8 +123,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         return self.subscriptions_without([] if old is None else [old], new)
 
     def subscriptions_without(self, leaving: Iterable[ConsumerMember], joining: ConsumerMember | None = None) -> Subscriptions:
-        """Returns the group's subscriptions as they will be without the members in `leaving`, and with `joining`. Changes
-        nothing."""
+        """Returns the group's subscriptions as they will be when the members in `leaving` are removed and the member `joining`
+        is added. Changes nothing."""
         names, by_regex, regexes = (counts.copy() for counts in self.subscriptions)
         for member in leaving:
             _count(names, member.topics, -1)

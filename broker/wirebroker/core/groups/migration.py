@@ -106,8 +106,8 @@ def make_classic(
     group: ConsumerGroup, leaving: Sequence[ConsumerMember], joining: ConsumerMember | None, rebalance: bool,
     registry: Registry, now: int,
 ) -> ErrorCode:  # fmt: skip
-    """Convert a consumer group to a classic group, without the members `leaving` and with the member `joining`. Returns the
-    error for the client if that fails."""
+    """Convert a consumer group to a classic group. The members in `leaving` are left out, and `joining` (if given) is added.
+    Returns the error for the client if that fails."""
     made = registry.new_classic(group.group_id, now)
     try:
         downgraded(group, leaving, joining, made, registry.cluster)

@@ -158,7 +158,7 @@ class OffsetManager:
     # Expiring
 
     def expire(self, group: AnyGroup, now: int) -> Generator[None, Any, Idle]:
-        """Delete the expired offsets of one group, in slices. Offsets whose tombstones cannot be written stay."""
+        """Delete the expired offsets of one group, in slices. If tombstones cannot be written, their offsets stay."""
         held, until, changed = list(self.offsets.of(group.group_id).items()), NEVER, False
         for i in range(0, len(held), SLICE):
             if i:

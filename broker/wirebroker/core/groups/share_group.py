@@ -155,8 +155,8 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
             self.preparation = replace(self.preparation, initializing=moved)
 
     def subscriptions(self, changed: ShareMember | None = None, without: Iterable[str] = ()) -> Counter[str]:
-        """Returns the number of subscribers of each topic as it will be when `changed` replaces the member with the same id,
-        and the members in `without` are removed."""
+        """Returns the number of subscribers of each topic. In this count, `changed` replaces the member with the same id, and
+        the members in `without` are left out."""
         members = {member_id: each for member_id, each in self.members.items() if member_id not in without}
         if changed is not None:
             members[changed.member_id] = changed

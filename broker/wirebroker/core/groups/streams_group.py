@@ -90,7 +90,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
 
     @property
     def holders(self) -> Holders:
-        """The functions that find the processes that have a given task."""
+        """The functions that find the processes with a given task."""
         standby, warmup = self._others
         return Holders(self._active.get, lambda task: standby.get(task, ()), lambda task: warmup.get(task, ()))
 

@@ -17,7 +17,7 @@ from wirebroker.core.groups.modern import LEAVES_FOR_A_WHILE, MemberState, Moder
 TaskId = tuple[str, int]
 """A task: the id of a subtopology, and the index of a partition."""
 Some = Mapping[TaskId, int]
-"""Tasks, each with the member epoch at which it was assigned, or 0 where the epoch does not matter."""
+"""Tasks. Each task has the member epoch at which it was assigned, or 0 if this epoch does not matter."""
 
 
 class Tasks(NamedTuple):

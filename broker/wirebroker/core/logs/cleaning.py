@@ -299,8 +299,8 @@ def _without_records(header: BatchHeader) -> bytes:
 
 
 def _with_records(header: BatchHeader, kept: Sequence[Record], horizon: int | None) -> Steps[bytes]:
-    """Returns the batch with only the records `kept`. If `horizon` is given, this delete horizon is stored in place of the base
-    timestamp."""
+    """Returns the batch with only the records in `kept`. If `horizon` is given, this delete horizon is stored in place of the
+    base timestamp."""
     base = header.base_timestamp if horizon is None else horizon
     shift = header.base_timestamp - base
     body = bytearray()

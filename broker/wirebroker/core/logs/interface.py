@@ -22,7 +22,7 @@ class Slice(NamedTuple):
 
     @property
     def data(self) -> memoryview:
-        """The batches in one buffer. The property copies batches that lie in several buffers."""
+        """The batches in one buffer. If the batches lie in several buffers, the property copies them."""
         return in_one_buffer(self.records)
 
 
