@@ -71,7 +71,8 @@ def handler_of(key: int) -> Handler:
 
 
 def served_versions(rules: Rules, max_versions: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """Returns the served versions by API key: the versions of the profile's release, up to the user's `max_versions`."""
+    """Returns the served versions for each API key. These are the versions of the profile's release, up to the user's
+    `max_versions`."""
     own, served = release(rules.release), {}
     offered = {KEYS[name]: own.read(KEYS[name]) for name in (*SERVED, *IN_ZOOKEEPER) if KEYS[name] in own.announced}
     if HAS_TELEMETRY.of(own):

@@ -56,7 +56,7 @@ def handle(request: Any, exchange: Exchange) -> Message:
 def refuse(request: Any, code: ErrorCode, exchange: Exchange) -> Message:
     """Respond to the request with this error.
 
-    The responses to LeaderAndIsr and StopReplica have the error a second time, for each partition.
+    The responses to LeaderAndIsr and StopReplica also have the error in each partition.
     """
     if isinstance(request, LeaderAndIsrRequest):
         return _led(code, [(each, code) for each in _states(request)], exchange)
@@ -133,7 +133,7 @@ def _stop_error(topic: str, index: int, epoch: int, exchange: Exchange) -> Error
 
 
 def _replicas(request: StopReplicaRequest) -> Iterator[tuple[str, int, int]]:
-    """Yields the topic and index of each partition, and the leader epoch in the request."""
+    """For each partition in the request, yields the topic, the index and the leader epoch."""
     for one in request.ungrouped_partitions:
         yield one.topic_name, one.partition_index, UNCHECKED
     for topic in request.topics:

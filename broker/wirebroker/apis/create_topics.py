@@ -145,7 +145,7 @@ def _id_before_creation(cluster: Cluster) -> bytes:
 
 
 def _leaders(plan: Plan, cluster: Cluster) -> int:
-    """Returns how many of the planned partitions have a broker that can lead them."""
+    """Returns the number of planned partitions that some broker can lead."""
     assigned = sum(any(map(cluster.alive, replicas)) for replicas in plan.assignment.values())
     return assigned if plan.assignment else plan.partitions
 

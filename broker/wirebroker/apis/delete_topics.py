@@ -64,7 +64,7 @@ def refuses_whole(request: DeleteTopicsRequest, exchange: Exchange) -> bool:
 
 def unclear(requested: list[DeleteTopicState] | list[str], exchange: Exchange) -> Callable[[DeleteTopicState | str], bool]:
     """Returns a function that tells whether `handle` refuses a topic before it looks for the topic. `handle` refuses a topic
-    that has both a name and an id in the request, or neither, and a topic that the request names more than once.
+    with both a name and an id, a topic with neither, and a topic that the request names more than once.
     """
     times = Counter(map(_key, requested))
     zookeeper = exchange.cluster.configs.release.has_zookeeper

@@ -1,7 +1,7 @@
 """DescribeGroups, versions 0–6.
 
-Members' metadata is shown while the group is stable. A missing group, or a consumer group of KIP-848, is "Dead", and from
-version 6 on also gets GROUP_ID_NOT_FOUND.
+Members' metadata is shown while the group is stable. A missing group has the state "Dead", and so has a consumer group of
+KIP-848. From version 6 on, such a group also gets GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations

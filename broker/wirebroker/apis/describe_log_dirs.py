@@ -50,8 +50,8 @@ def handle(request: DescribeLogDirsRequest, exchange: Exchange) -> Steps:
 
 
 def _held(partition: Partition, exchange: Exchange) -> Iterator[tuple[str, DescribeLogDirsPartition]]:
-    """Yields the directory and the entry of this broker's replica; if the replica is moving to another directory, also yields
-    that directory and a second entry. Yields nothing if this broker has no replica of the partition.
+    """Yields the directory and the entry of this broker's replica. If the replica is moving to another directory, also yields
+    this other directory and a second entry. Yields nothing if this broker has no replica of the partition.
     """
     node_id, log_dirs = exchange.node_id, exchange.cluster.log_dirs
     if node_id not in partition.replicas or partition.deleted:

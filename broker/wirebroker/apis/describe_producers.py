@@ -1,8 +1,8 @@
 """DescribeProducers, version 0.
 
 DescribeProducers returns the states of producers on a partition. The states decide which batches are duplicates, and which
-batches leave gaps. Without an open transaction the start of the transaction is −1; the coordinator epoch is −1 before the first
-end marker.
+batches leave gaps. Without an open transaction, the start of the transaction is −1. Before the first end marker, the
+coordinator epoch is −1.
 """
 
 from __future__ import annotations

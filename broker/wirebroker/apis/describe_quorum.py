@@ -2,9 +2,9 @@
 
 All brokers are voters of one quorum. The leader of the quorum is the controller that clients see. wirebroker has no Raft: the
 metadata are in the memory of one process. The high watermark is the end of the metadata log. Without data on disk, the high
-watermark is the number of metadata changes. The timestamps of a running broker are the present time. As in Kafka, a request
-that names anything besides partition 0 of the metadata topic gets UNKNOWN_TOPIC_OR_PARTITION for all its partitions, and a
-successful response has an empty error message.
+watermark is the number of metadata changes. The timestamps of a running broker are the present time. If a request names
+anything besides partition 0 of the metadata topic, all its partitions get UNKNOWN_TOPIC_OR_PARTITION, as in Kafka. As in Kafka,
+a successful response has an empty error message.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """DescribeTopicPartitions, version 0.
 
-DescribeTopicPartitions returns topics in the order of their names, partition by partition, up to the limits of the request and
-of the broker's max.request.partition.size.limit. If partitions remain, `next_cursor` says where the next request should
-continue. An empty list means all topics.
+DescribeTopicPartitions returns the partitions of topics, in the order of the topics' names. The request limits the number of
+partitions, and so does the broker's max.request.partition.size.limit. If partitions remain, `next_cursor` says where the next
+request should continue. An empty list means all topics.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ElectLeaders, versions 0–2.
 
 Election type 0 elects the preferred leader, which is the first replica. Election type 1 elects any live replica of a partition
-without a leader, and may lose records. If the request names null instead of partitions, it means all partitions, and the
-response has only the partitions that needed an election.
+without a leader, and may lose records. Null instead of partitions means all partitions. The response then has only the
+partitions that needed an election.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Fetch, versions 4–18. Releases before 4.0 also serve versions 0–3, and convert the records for them (`apis.fetch_old`).
 
 Fetch returns batches from each partition up to the high watermark, or with read_committed up to the last stable offset. The
-last batch is cut off at the limit of the response, as in Kafka, which sends a part of a log file without regard to batches. The
-response waits until min_bytes are available, max_wait_ms has passed, or a partition has an error. The first batch of the first
-partition with records is sent even if it is larger than the limits (KIP-74). Sessions work as in KIP-227, and topic ids as in
-KIP-516 (from version 13). From version 16 on, a response with an error about the leader names the present leader (KIP-951).
-From version 11 clients may read from any replica (KIP-392); a lagging replica returns only the records that it has. With the
-RackAwareReplicaSelector, if a replica is in the consumer's rack, the leader returns the id of this replica instead of records.
+limit of the response may cut off the last batch. Kafka cuts it off, too: it sends a part of a log file, and does not look at
+the batches. The response waits until min_bytes are available, max_wait_ms has passed, or a partition has an error. The first
+batch of the first partition with records is sent even if it is larger than the limits (KIP-74). Sessions work as in KIP-227,
+and topic ids as in KIP-516 (from version 13). From version 16 on, a response with an error about the leader names the present
+leader (KIP-951). From version 11 clients may read from any replica (KIP-392); a lagging replica returns only the records that
+it has. With the RackAwareReplicaSelector, if a replica is in the consumer's rack, the leader returns the id of this replica
+instead of records.
 """
 
 from __future__ import annotations
@@ -216,9 +217,10 @@ class Fetch:
     """The names of the topics that the request waits for."""
     _waits = False
     _knows_absent = False
-    """Tells whether `_absent` is complete. A partition that is missing later was deleted while the request was handled."""
+    """Tells whether `_absent` is complete. If so, a partition that is missing but not in `_absent` was deleted while the
+    request was handled."""
     behind = False
-    """Tells whether `_is_behind` is true for at least one watched partition. Then the request does not wait
+    """Tells whether `_is_behind` is true for at least one watched partition. If so, the request does not wait
     (DelayedFetch.tryComplete, case F)."""
 
     def __init__(self, request: FetchRequest, exchange: Exchange, context: FetchContext) -> None:
@@ -246,7 +248,7 @@ class Fetch:
         self._available: dict[PartitionKey, int] = {}
         """The available bytes of each partition, up to its limit in the request."""
         self._watched: dict[Partition, tuple[PartitionKey, FetchPartition, int]] = {}
-        """For each partition: its key, its part of the request, and the base offset of the segment that has the requested
+        """For each partition: its key, its part of the request, and the base offset of the segment with the requested
         offset."""
         self._changed: dict[Partition, None] = {}
         """The partitions that changed before the request began to wait."""

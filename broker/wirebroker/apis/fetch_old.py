@@ -37,8 +37,8 @@ _OVERFLOW = struct.Struct(">qi")
 """The layout of a message's first two fields: the offset and the size."""
 DOWN_CONVERSION = "message.downconversion.enable"
 FIRST_OF_STORAGE_ERRORS, FIRST_OF_BATCHES, AT_LEAST_ONE_SINCE, FIRST_OF_MAGIC_1 = 6, 4, 3, 2
-"""From these versions on, Fetch returns KAFKA_STORAGE_ERROR, batches of magic 2, a first batch that exceeds the limits, and
-messages of magic 1."""
+"""The first versions in which Fetch returns (in this order): KAFKA_STORAGE_ERROR, batches of magic 2, a first batch that
+exceeds the limits, and messages of magic 1."""
 
 
 def convert(

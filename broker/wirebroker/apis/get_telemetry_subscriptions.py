@@ -1,8 +1,8 @@
 """GetTelemetrySubscriptions, version 0 (KIP-714).
 
 As in Kafka, the API is announced only with a receiver of clients' metrics (`telemetry`), but it is served even without a
-receiver. A client gets an id, and the metrics of the subscriptions that match the client. A client that asks before its
-interval is over gets THROTTLING_QUOTA_EXCEEDED.
+receiver. A client gets an id, and the names of the metrics that it should push. The names are from the subscriptions that match
+the client. A client that asks before its interval is over gets THROTTLING_QUOTA_EXCEEDED.
 """
 
 from __future__ import annotations

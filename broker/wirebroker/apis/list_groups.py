@@ -14,7 +14,7 @@ IGNORES_CASE_OF_STATES = since("3.8", "ListGroups ignores the case of the states
 TRIMS_STATES = since("4.0", "ListGroups ignores blanks around the states in its filter", "KIP-848")
 
 _FILTERED = {NOT_READY: "not_ready"}
-"""Maps a state to its name in requests, if this name is not the state's name in lower case."""
+"""The names of some states in requests. Every other state has its own name in lower case."""
 
 
 def handle(request: ListGroupsRequest, exchange: Exchange) -> Steps:

@@ -1,8 +1,8 @@
 """OffsetCommit, versions 2–10, and 0–1 of releases before 4.0. Version 0 is in `apis.zookeeper_offsets`.
 
-A member commits with its member id and its generation, or in a consumer group with its epoch (KIP-848, from version 9). Any
-client may commit to a group without members (generation −1). Each partition has its own error code: UNKNOWN_TOPIC_OR_PARTITION
-(from version 10 UNKNOWN_TOPIC_ID) or OFFSET_METADATA_TOO_LARGE.
+A member commits with its member id and its generation. In a consumer group, the member's epoch takes the place of the
+generation (KIP-848, from version 9). Any client may commit to a group without members (generation −1). Each partition has its
+own error code: UNKNOWN_TOPIC_OR_PARTITION (from version 10 UNKNOWN_TOPIC_ID) or OFFSET_METADATA_TOO_LARGE.
 """
 
 from __future__ import annotations

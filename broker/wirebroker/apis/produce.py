@@ -1,5 +1,5 @@
-"""Produce, versions 3–13, and versions 0–2 of releases before 4.0 (4.0 still announces 0–2 for old librdkafka, but closes the
-connection when it gets such a request).
+"""Produce, versions 3–13. Releases before 4.0 also serve versions 0–2. Release 4.0 still announces versions 0–2 for old
+librdkafka, but closes the connection when it gets such a request.
 
 `Partition.append` judges the batch of each partition, and each partition has its own result. Produce never creates a topic.
 From version 13 topics are named by id. A Produce with acks=0 gets no response; if it fails, the broker closes the connection. A

@@ -64,8 +64,8 @@ NOT_FORESEEN = (ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexp
 
 
 def broken_records(request: ProduceRequest, exchange: Exchange) -> str | None:
-    """Returns the rule that the request's record data breaks, if the release closes the connection because of that; else None
-    (ProduceRequest)."""
+    """Some releases close the connection if a request's record data breaks a rule (ProduceRequest). Returns this rule, or None
+    if the connection stays open."""
     release = exchange.cluster.configs.release
     if RESPONDS_TO_CUT_RECORDS.of(release):
         return None

@@ -1,9 +1,9 @@
 """Requests that are always refused: AddRaftVoter (versions 0–1), RemoveRaftVoter (version 0), and requests of a feature at
 level 0.
 
-With kraft.version 0 the quorum is static, and a valid request gets UNSUPPORTED_VERSION. With kraft.version 1 adding a broker of
-the cluster gets DUPLICATE_VOTER, and adding another id gets REQUEST_TIMED_OUT, because only brokers are controllers. No voter
-can be removed (VOTER_NOT_FOUND), because every broker is a controller. The cluster id is checked first
+With kraft.version 0 the quorum is static, and a valid request gets UNSUPPORTED_VERSION. With kraft.version 1, a request to add
+a broker of the cluster gets DUPLICATE_VOTER. A request to add any other id gets REQUEST_TIMED_OUT, because only brokers are
+controllers. No voter can be removed (VOTER_NOT_FOUND), because every broker is a controller. The cluster id is checked first
 (INCONSISTENT_CLUSTER_ID), then the voter's id, its directory and its controller's address (INVALID_REQUEST), as in
 KafkaRaftClient.
 """

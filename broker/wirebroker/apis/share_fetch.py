@@ -234,8 +234,8 @@ class ShareFetch:
         return self._partition(wanted) is not None
 
     def _partition(self, wanted: Wanted) -> Partition | None:
-        """Returns the partition, which Kafka looks for by name. If the topic was deleted and created again, its id is not the
-        id in the session, and the state of the share partition cannot be read."""
+        """Returns the partition of the topic with this name, as Kafka does. If the topic was deleted and created again, its id
+        is not the id in the session, so the state of the share partition cannot be read."""
         return self.exchange.cluster.partition(wanted.topic, wanted.place[1]) if wanted.topic is not None else None
 
     def begin(self, wanted: list[Wanted]) -> Slices:
@@ -447,9 +447,9 @@ class ShareFetch:
             yield from self._take(acquirable, (yield from self._read(acquirable, len(acquirable))), now)
 
     def _fails(self, acquirable: dict[Place, Held]) -> bool:
-        """Fails all reads if max_bytes is negative, as in Kafka, which divides max_bytes among the partitions.
+        """Fails all reads if max_bytes is negative. Kafka fails, too, because it divides max_bytes among the partitions.
 
-        Tells whether the reads failed.
+        Returns True if the reads failed.
         """
         if not acquirable or self.request.max_bytes >= 0:
             return False

@@ -5,8 +5,8 @@ The group coordinator and the partition leaders send these requests to the share
 these roles, and clients may send these requests, too. InitializeShareGroupState begins the state of a share partition, or
 begins it again at another offset. A ReadShareGroupState with a higher leader epoch raises the known leader epoch. From then on,
 requests with an older leader epoch are refused. DeleteShareGroupState also accepts a share partition without state.
-ReadShareGroupStateSummary returns the epochs and the start offset, which is −1 without state, and from version 1 the number of
-completed records.
+ReadShareGroupStateSummary returns the epochs and the start offset, which is −1 without state. From version 1 on, it also
+returns the number of completed records.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """UnregisterBroker, version 0.
 
 A request for a broker that is not registered, or is already unregistered, gets BROKER_ID_NOT_REGISTERED. A stopped broker
-registers again when it starts. A broker that is unregistered while it runs keeps running, but leads no partition and is not in
-the metadata until it restarts.
+registers again when it starts. If a broker is unregistered while it runs, it keeps running. But until it restarts, it leads no
+partition and is not in the metadata.
 """
 
 from __future__ import annotations

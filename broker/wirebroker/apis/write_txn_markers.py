@@ -53,7 +53,7 @@ def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> Steps:
 
 
 def _cannot_be_built(marker: WritableTxnMarker, exchange: Exchange) -> bool:
-    """Tells whether Kafka, which has already written the earlier markers, fails to build the records of this marker."""
+    """Tells whether Kafka fails to build the records of this marker. Kafka has then already written the earlier markers."""
     return NOBODY in (marker.producer_id, marker.producer_epoch) and any(
         not leader_error(exchange.cluster.partition(topic.name, index), exchange.node_id)
         for topic in marker.topics

@@ -96,8 +96,8 @@ def is_loopback(host: str) -> bool:
 
 
 def is_own(address: Address) -> bool:
-    """Tells whether an IP address belongs to this machine. No packet is sent. The socket's source address equals its target
-    address only if the target is this machine."""
+    """Tells whether an IP address belongs to this machine. No packet is sent. A socket has the same address as source and as
+    target only if the target is this machine."""
     host, port = address
     ip = ipaddress.ip_address(host.partition("%")[0])
     ip = getattr(ip, "ipv4_mapped", None) or ip

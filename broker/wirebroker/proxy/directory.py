@@ -81,8 +81,8 @@ class LearnedDirectory:
         return tuple(self._sessions.get((node_id, request.session_id), ()))
 
     def session_offset(self, request: FetchRequest, node_id: int, topic: str, partition: int) -> int:
-        """Returns the offset from which a Fetch reads a partition that is in its session but not in its request, or −1 if the
-        offset is unknown."""
+        """Returns the offset from which a Fetch reads a partition, or −1 if the offset is unknown. The partition is in the
+        session of the Fetch, but not in its request."""
         return self._sessions.get((node_id, request.session_id), {}).get((topic, partition), UNKNOWN_OFFSET)
 
     def group_partitions(self, group_id: str) -> Iterable[tuple[str, int]]:

@@ -180,8 +180,8 @@ class Shadow:
         self.deadlines = Deadlines(most)
 
     def states(self) -> Iterator[tuple[str, int, int, bytes, bool]]:
-        """Yields topic, partition, producer id and packed state of each known producer, and whether the proxy has seen the
-        producer's whole window.
+        """For each known producer, yields the topic, the partition, the producer id, the packed state, and whether the proxy
+        has seen the producer's whole window.
         """
         for (topic, partition, producer_id), known in self._states.items():
             yield topic, partition, producer_id, known.state, known.whole
@@ -241,8 +241,8 @@ class Shadow:
         return Judged(verdict, known.state if known else None, outcome, agrees, fenced_by, outlived)
 
     def _next(self, key: Key, known: _Known, batch: BatchHeader, base_offset: int) -> Judged | None:
-        """The fast path for a stored batch that is the next batch of a producer whose whole window the proxy has seen. Returns
-        None for any other batch.
+        """The fast path for a stored batch, if the batch is the producer's next batch, and the proxy has seen the producer's
+        whole window. Returns None for any other batch.
         """
         _, _, producer_id = key
         if not known.whole or batch.producer_epoch < self._latest.get(producer_id, -1):

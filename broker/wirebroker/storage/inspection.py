@@ -131,8 +131,8 @@ def _offsets_fit(segment: Segment) -> bool:
 def _check_owner(segment: Segment, entries: Sequence[tuple[int, ...]]) -> None:
     """Raises DamagedFile if two entries of the offset index are wrong, because then the index belongs to another log.
 
-    In an entry of a Kafka before version 4, the position is the position of the first batch of an append, and the offset is the
-    offset of the last batch.
+    In an entry of a Kafka before version 4, the position belongs to the first batch of an append, and the offset belongs to the
+    last batch.
     """
     base, path = segment.base_offset, segment.path(OFFSET_INDEX)
     wrong = []

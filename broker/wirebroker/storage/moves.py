@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from wirebroker.core.partition import Partition
 
 FEW_BYTES, ROUNDS = 1 << 20, 10
-"""The files are copied in at most ROUNDS rounds, until a round copies at most FEW_BYTES. Then the partition accepts no writes
-while the rest is copied.
+"""The files are copied in rounds. The last round is round ROUNDS, or an earlier round that copies at most FEW_BYTES. Then the
+partition accepts no writes while the rest is copied.
 """
 
 

@@ -2,9 +2,9 @@
 
 After a clean shutdown the last producer snapshot has the producers' state, and the checkpoint has the end of the log. After a
 crash, the start reads the segments from the recovery point on, checks their batches, rebuilds their indexes and removes a torn
-tail. The start takes the producers' state from the newest snapshot, which has the last batch of each producer, and from the
-later batches. The start also reads as many cleanly closed segments as an `Inspection` allows, and compares the ends of the
-other segments' files.
+tail. The newest snapshot has the last batch of each producer. The start takes the producers' state from this snapshot and from
+the later batches. The start also reads as many cleanly closed segments as an `Inspection` allows. For the other segments, it
+compares only the ends of the files.
 
 The start reads all files before it changes any file. Damage before the tail is an error. (Kafka would cut the log at the
 damage, and lose the undamaged batches after it.)

@@ -185,8 +185,8 @@ class FolderStore(Upkeep):
             raise
 
     def _directory_of(self, topic: Topic, index: int, dirs: Mapping[int, str]) -> LogDirectory:
-        """Returns the log directory for a partition: during a start the directory that has the partition's folder, later the
-        directory of the first replica.
+        """Returns the log directory for a partition. During a start, this is the directory that has the partition's folder.
+        Later it is the directory of the first replica.
         """
         if self._loading is not None:
             return self._loading.directory_of(topic.name, index, topic.topic_id, dirs)
@@ -253,7 +253,7 @@ class FolderStore(Upkeep):
             (result,) = results
             if isinstance(result, Cleaned):
                 log.take_compacted(result)
-                if log.holds(task.segments):  # every further round would do the same
+                if log.holds(task.segments):  # a further round would not change anything, either
                     self._uncleanable.add(log)
                     raise DataError(f"{log.folder} is not compacted any more: a round changed nothing")
             elif log.holds(task.segments):  # otherwise, segments were deleted in the meantime

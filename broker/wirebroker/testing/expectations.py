@@ -415,8 +415,8 @@ def _of_hidden(wanted: Any, hidden: list[tuple[StoredRecord, Fate]]) -> tuple[St
 
 
 def _counterpart(i: int, alone: Sequence[int], pairs: Pairs, count: int) -> int | None:
-    """Returns the index of an unexpected record at the place of the expected record `i`, between the neighbouring pairs.
-    Returns None if there is no such record."""
+    """The expected record `i` is between two neighbouring pairs. Returns the index of an unexpected record between the same
+    pairs. Returns None if there is no such record."""
     after = max((pairs[each] for each in pairs if each < i), default=-1)
     before = min((pairs[each] for each in pairs if each > i), default=count)
     return next((j for j in alone if after < j < before), None)

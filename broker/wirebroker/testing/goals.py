@@ -298,7 +298,7 @@ class Quiet:
 
     def _look(self, engine: Engine) -> object:
         """Returns a value that is different after any change of logs, groups or transactions. The value has the ends of all
-        logs, so offset commits and transactions, which are records in internal topics, change it.
+        logs. So offset commits and transactions change the value, too, because they are records in internal topics.
         """
         topics = engine.cluster.topics
         return len(topics), sum(each.log_end_offset for each in engine.cluster.partitions()), _phases(engine)

@@ -260,7 +260,7 @@ def producers(partition: Partition) -> dict[Key, ProducerEntry]:
 
 
 def evidence(engine: Engine, topics: Iterable[str] | None, now: int) -> tuple[list[StoredPartition], list[ProduceRow]]:
-    """Returns the evidence for an audit of `topics`, or of all topics if `topics` is None: the stored batches and the verdicts.
+    """Returns the stored batches and the verdicts as evidence for an audit. If `topics` is None, the audit covers all topics.
     Raises NoSuchTopic."""
     from wirebroker.audit.stored import snapshot
 
