@@ -48,8 +48,7 @@ def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
             response.members.append(_member(member, target, exchange))
     if len(known) < len(request.group_ids):  # a response that repeats groups may be long, so a thread encodes it
         yield None
-    # As in Kafka, empty ids come first: Kafka refuses an empty id at once, and looks for the groups with the other ids at their
-    # coordinators.
+    # As in Kafka, empty ids come first: Kafka refuses an empty id at once, but asks a coordinator about every other id.
     return ConsumerGroupDescribeResponse(groups=[known[group_id] for group_id in sorted(request.group_ids, key=bool)])
 
 

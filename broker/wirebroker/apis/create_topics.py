@@ -2,8 +2,8 @@
 
 Each topic is checked separately: its name, its settings, then the placement of its partitions. −1 as the number of partitions
 or replicas means the broker's default. If the request assigns the partitions to brokers, both numbers must be −1. A topic named
-twice in the request gets INVALID_REQUEST. From version 5 the response has the topic's settings, from 7 its id. With
-validate_only nothing is created.
+twice in the request gets INVALID_REQUEST. From version 5 on, the response has the topic's settings. From version 7 on, it also
+has the topic's id. With validate_only nothing is created.
 """
 
 from __future__ import annotations

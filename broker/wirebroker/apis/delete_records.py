@@ -35,7 +35,7 @@ UNKNOWN_LOW_WATERMARK = -1
 
 
 class Awaited(NamedTuple):
-    """The result of a partition. It is not final before all live replicas have reached the requested log start offset."""
+    """The result of a partition. The result is final when all live replicas have reached the requested log start offset."""
 
     partition: Partition
     required_offset: int

@@ -1,4 +1,5 @@
-"""DescribeShareGroupOffsets, versions 0–1: the offsets from which share groups read, and from version 1 their lag.
+"""DescribeShareGroupOffsets, versions 0–1: the offsets from which share groups read. Version 1 also returns the lag of the
+groups.
 
 Topics without share state, and unknown topics, have the start offset −1. A request without topics gets all topics that the
 group has used. As in Kafka, a request that names an existing topic creates the topic __share_group_state.

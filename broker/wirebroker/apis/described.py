@@ -35,7 +35,7 @@ def describe(
 
 
 def _find(group_id: str, kind: type[G], exchange: Exchange) -> G | Refusal:
-    """Returns the group if it has this type and this broker coordinates it."""
+    """Returns the group, if the group has this type and this broker is the group's coordinator."""
     groups = exchange.engine.groups
     if error := groups.membership_error(group_id, exchange.node_id):
         return Refusal(error)

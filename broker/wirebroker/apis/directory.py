@@ -31,7 +31,7 @@ class EngineDirectory:
         return self._cluster.topics
 
     def session_partitions(self, request: FetchRequest, node_id: int) -> Iterable[tuple[str, int]]:
-        """Returns the partitions that an incremental Fetch reads because its session holds them."""
+        """Returns the partitions in the session of an incremental Fetch. The Fetch reads all these partitions."""
         if request.session_epoch <= INITIAL_EPOCH:
             return
         for topic, index in self._sessions.held(request, node_id):

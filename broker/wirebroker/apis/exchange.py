@@ -1,4 +1,4 @@
-"""One request from its arrival to its response, and the engine as the request's handler sees it."""
+"""One request from its arrival to its response, and the part of the engine that the request's handler uses."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Admitted(Protocol):
 
 
 class EngineParts(Protocol):
-    """The engine as handlers see it."""
+    """The part of the engine that handlers use."""
 
     cluster: Cluster
     groups: GroupCoordinator

@@ -1,4 +1,5 @@
-"""Fetch, versions 4–18. Releases before 4.0 also serve versions 0–3, and convert the records for them (`apis.fetch_old`).
+"""Fetch, versions 4–18. Releases before 4.0 also serve versions 0–3, and convert the records for these versions
+(`apis.fetch_old`).
 
 Fetch returns batches from each partition up to the high watermark, or with read_committed up to the last stable offset. The
 limit of the response may cut off the last batch. Kafka cuts it off, too: it sends a part of a log file, and does not look at
@@ -557,7 +558,7 @@ class Fetch:
         return end != requested.fetch_offset and partition.segment_base(end) != segment
 
     def has_changed(self) -> bool:
-        """Tells whether the partitions have enough bytes for a response, after some of them have changed since the read."""
+        """Some partitions have changed since the read. Tells whether there are now enough bytes for a response."""
         self._total = sum(self._available.values())
         return any(self._enough_with(partition) for partition in self._changed)
 

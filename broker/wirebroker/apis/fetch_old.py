@@ -44,7 +44,7 @@ exceeds the limits, and messages of magic 1."""
 def convert(
     data: PartitionData, partition: Partition | None, requested: FetchPartition, version: int, release: Release
 ) -> PartitionData:
-    """Returns a partition's result as versions before 10 have it. `partition` is None if this broker has no replica of the
+    """Returns a partition's result in the form of versions before 10. `partition` is None if this broker has no replica of the
     partition.
 
     Before version 3, the caller has left out the first batch if this batch is larger than the limits.

@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs, versions 0–1.
 
-Changes single settings of topics, brokers (the empty name means all brokers), groups and client metrics. A change sets or
-deletes a value, or adds elements to a list or removes them. If one change of a resource is refused, all changes of this
-resource are refused. Only some settings of a broker can change while it runs.
+Changes single settings of topics, brokers (the empty name means all brokers), groups and client metrics. A change sets a value,
+deletes a value, adds elements to a list, or removes elements from a list. If one change of a resource is refused, all changes
+of this resource are refused. Only some settings of a broker can change while it runs.
 """
 
 from __future__ import annotations

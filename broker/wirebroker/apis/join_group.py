@@ -49,7 +49,7 @@ def handle(request: JoinGroupRequest, exchange: Exchange) -> Steps:
 
 
 def _protocols(request: JoinGroupRequest) -> list[tuple[str, bytes]]:
-    """Returns each protocol once, at its first place.
+    """Returns the protocols without repetitions. Each protocol keeps its first place.
 
     Kafka counts a repeated protocol as several votes, and then the group never finishes its rebalance.
     """

@@ -108,7 +108,7 @@ class Access:
         return exchange.engine.authorizer.may(exchange.connection, operation, kind, name, asked=asked)
 
     def operations(self, kind: ResourceType, name: str) -> int:
-        """Returns the operations that the client may perform on a resource, as the bit field of a response."""
+        """Returns the operations that the client may perform on a resource, as a bit field for a response."""
         return self.exchange.engine.authorizer.operations(self.exchange.connection, kind, name)
 
     def cluster_operations(self) -> int:
@@ -235,8 +235,8 @@ def _denied(request: Any, access: Access, may: Callable[[str], bool]) -> Slices[
 
 
 def each(operation: Operation, kind: ResourceType, attribute: str, field: str = "") -> Rule:
-    """The client needs the same right on the resource of each element of a list. The element itself is the resource's name, or
-    its `field` has the name."""
+    """The client needs the same right on the resource of each element of a list. The name of the resource is the element itself
+    or, with `field`, this field of the element."""
 
     def rule(request: Any, access: Access) -> Slices[Any]:
         def name(element: Any) -> str:

@@ -285,7 +285,7 @@ def _refuse(requested: PartitionProduceData, code: int, message: str | None = No
 def _all_refused(
     request: ProduceRequest, code: ErrorCode, exchange: Exchange, message: str | None = None
 ) -> ProduceResponse | Outcome:
-    """Returns a response with the same error for every partition in the request, whether it exists or not."""
+    """Returns a response with the same error for every partition in the request, even for a partition that does not exist."""
     if request.acks == 0:
         return exchange.close(f"a Produce with acks=0 failed ({code.name}), and gets no response that could report it")
 

@@ -1,7 +1,7 @@
 """ShareFetch, versions 1–2: a member of a share group acquires records, and acknowledges other records (KIP-932).
 
-Epoch 0 begins a share session, and epoch −1 ends it. The response tells which of its records are acquired, because it may
-contain other records, too. The response waits until min_bytes can be acquired, max_wait_ms has passed, or a read fails.
+Epoch 0 begins a share session, and epoch −1 ends it. The response tells which of its records are acquired, because it may also
+contain other records. The response waits until min_bytes can be acquired, max_wait_ms has passed, or a read fails.
 Acknowledgements in the request are checked first and written down afterwards, so the fetch does not see their effect. Kafka
 does the same. From version 2 on, a member may limit the records of a response to max_records ("record_limit"), and may renew
 its locks in a request without a fetch.

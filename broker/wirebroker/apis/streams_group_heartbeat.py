@@ -1,8 +1,8 @@
 """StreamsGroupHeartbeat, versions 0–1: join, stay in, and leave a streams group (KIP-1071).
 
 A member chooses its own id. A member joins with epoch 0 and the topology, and leaves with epoch −1. The response has the
-member's epoch, the member's tasks if they have changed, and the reasons why the application cannot run. The broker creates
-missing internal topics before it responds, if the client may create them; Kafka creates them right after the response. The
+member's epoch, the member's tasks if they have changed, and the reasons why the application cannot run. If the client may
+create topics, the broker creates missing internal topics before it responds. Kafka creates them right after the response. The
 response to a later heartbeat tells whether the creation failed. The response of version 1 may ask the member for a description
 of the topology.
 """

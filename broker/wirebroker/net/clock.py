@@ -11,7 +11,7 @@ from typing import Literal
 
 
 class SystemClock:
-    """A clock that runs as fast as the machine's clock, and that `advance` moves forward. If the machine's clock is adjusted,
+    """A clock that runs as fast as the machine's clock. `advance` moves this clock forward. If the machine's clock is adjusted,
     this clock does not change."""
 
     running = True

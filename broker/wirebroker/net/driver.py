@@ -53,7 +53,7 @@ copy."""
 
 
 class State(Enum):
-    """The state of a connection, which determines what it does with complete frames that arrive."""
+    """The state of a connection. It determines what happens to complete frames that arrive."""
 
     IN_LINE = "keeps the frames: the host serves its maximum of connections, and does not serve this connection yet"
     READY = "passes the frames to the machine as they arrive"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Server(Driver["BrokerProtocol"]):
-    """The host as a connection sees it."""
+    """The part of the host that a connection uses."""
 
     engine: Engine
     arena: Arena

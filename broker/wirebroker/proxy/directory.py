@@ -90,7 +90,7 @@ class LearnedDirectory:
         return ()
 
     def learn(self, response: Message) -> None:
-        """Remember the topics that a response names with their ids."""
+        """Remember the name and the id of each topic for which the response has both."""
         for part in parts(response):
             name, topic_id = first(part, "topicName"), first(part, "topicId")
             if name and topic_id and topic_id != ZERO_UUID:

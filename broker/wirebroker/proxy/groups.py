@@ -133,7 +133,7 @@ class PassingGroups:
         """The number of entries that were added since the last count."""
 
     def at(self, now: int) -> Iterator[PassingGroup]:
-        """Yields the groups as they are at the time `now`. Members whose sessions have ended are removed first."""
+        """Yields the groups with their state at the time `now`. Members whose sessions have ended are removed first."""
         for group in self._held.values():
             for member_id in [each.member_id for each in group.members.values() if _is_over(each, now)]:
                 self._gone(group, member_id)
@@ -240,7 +240,7 @@ class PassingGroups:
         return group
 
     def _named(self, parts: Iterable[Any]) -> Assignment:
-        """Returns an assignment in which the topics' names, if known, replace topic ids."""
+        """Returns an assignment with topic names in place of topic ids. An unknown topic keeps its id."""
         made: Assignment = {}
         left = MOST_ASSIGNED
         for part in parts:

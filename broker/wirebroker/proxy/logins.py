@@ -27,7 +27,7 @@ LOGINS = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
 SIGNATURE = b"v="
 """The broker's last SCRAM message begins with these bytes."""
 UNKNOWN = "?"
-"""Stands for a client's user name if the login tokens do not contain the name."""
+"""A placeholder for a client's user name, if the login tokens do not contain the name."""
 
 
 class Logins:

@@ -1,4 +1,4 @@
-"""The trace recorder of a proxy. Like a broker's recorder, it records requests and faults, and in addition shadow verdicts."""
+"""The trace recorder of a proxy. It records requests and faults, as a broker's recorder does, and also shadow verdicts."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def is_read(key: int, version: int) -> bool:
 
 
 class Flow(Enum):
-    """The state of the relay, which determines what it does with the client's requests."""
+    """The state of the relay. It determines what happens to the client's requests."""
 
     PASSING = "passes them on"
     DRAINING = "keeps requests until the responses to earlier requests were forwarded"
@@ -190,8 +190,7 @@ class Relay:
 
     @property
     def is_idle(self) -> bool:
-        """Tells whether the connection is open, and neither bytes from the client nor bytes from the broker nor a request
-        wait."""
+        """Tells whether the connection is open, and nothing waits: no request, and no bytes from the client or the broker."""
         return (
             not (self._client.tail or self._broker.tail or self.flow is not PASSING or self.connection.parked is not None)
             and self.connection.state is not CLOSED

@@ -54,9 +54,9 @@ STORED_NEVERTHELESS = frozenset((ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Err
 """With these errors the leader has stored the batch nevertheless."""
 
 UNSEEN = -2
-"""Stands for a batch's offset if only the batch's last sequence is known."""
+"""A placeholder for a batch's offset, if only the batch's last sequence is known."""
 LAST = BatchHeader(0, 0, -1, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1)
-"""Stands for a producer's last batch if only the batch's last sequence is known."""
+"""A placeholder for a producer's last batch, if only the batch's last sequence is known."""
 
 Outcome = Literal["accepted", "duplicate", "rejected"]
 Predicted = Literal["accepted", "duplicate", "rejected", "unknown"]

@@ -32,8 +32,8 @@ ABORTS_WITHIN_MS = 10_000
 """A coordinator notices a timeout within this many ms (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
 NONE = -1
 OFFSETS_TOPIC, UNKNOWN_PARTITION = "__consumer_offsets", -1
-"""The topic with committed offsets. A transaction that commits offsets also includes a partition of this topic, whose index the
-proxy cannot see.
+"""The topic with committed offsets. A transaction that commits offsets also includes a partition of this topic. The proxy
+cannot see the index of this partition.
 """
 ENDED_BY_BROKER = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED))
 """The errors of an EndTxn after the coordinator has aborted the transaction, because of a timeout or a new producer."""

@@ -1,4 +1,4 @@
-"""Writes changes of the cluster to the metadata log before the broker sends a response that confirms them."""
+"""Writes the changes of the cluster to the metadata log, before the broker confirms the changes in a response."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class LogDirectory:
         """
         self.root = root
         self.path = os.fsencode(os.path.realpath(root)).decode(errors="replace")
-        """The directory's path as responses to clients show it. The path itself may contain bytes that are not UTF-8."""
+        """The directory's path in responses to clients. The path itself may contain bytes that are not UTF-8."""
         self.node_id = node_id
         self.latest_epochs: dict[tuple[str, int], int] = {}
         """The leader epoch of each partition, from the metadata; needed only during the start."""

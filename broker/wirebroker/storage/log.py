@@ -115,9 +115,7 @@ class FolderLog:
                 self._store.failed(failure)
 
     def write_epochs(self) -> None:
-        """Write the leader epochs that have batches. They replace the checkpoint file, unless the file has exactly these
-        epochs. Raises OSError.
-        """
+        """Replace the checkpoint file, unless it has exactly the leader epochs that have batches. Raises OSError."""
         begun = [each for each in self._epochs if each[1] < self.end_offset]
         if begun != self._written_epochs:
             files.replace(self.folder / LEADER_EPOCHS, epochs_text(begun).encode(), durable=False)
@@ -297,7 +295,7 @@ class FolderLog:
                 yield batch
 
     def batches_since(self, timestamp: int, from_offset: int) -> Iterable[memoryview]:
-        """Yields the batches at or after `from_offset` whose largest timestamp is at least `timestamp`."""
+        """From `from_offset` on, yields the batches whose largest timestamp is at least `timestamp`."""
         for segment in list(self.segments[self._segment_of(from_offset) :]):
             if segment.max_timestamp < timestamp:
                 continue
@@ -381,7 +379,7 @@ class FolderLog:
     # Losing
 
     def drop_segments_below(self, offset: int) -> None:
-        """Delete the segments whose records all lie before `offset`, except the active segment."""
+        """Delete each segment that has only records before `offset`, except the active segment."""
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             try:
                 self._discard(self.segments[0])

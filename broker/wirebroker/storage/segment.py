@@ -50,7 +50,7 @@ FULL = -(1 << 64)
 MOST_OPEN = 128
 """The largest number of files that a store keeps open for writing."""
 INDEXES_KEPT = 16
-"""The largest number of closed segments, in all partitions together, whose indexes stay in memory."""
+"""The indexes of at most this many closed segments, in all partitions together, stay in memory."""
 _LARGEST_SPAN = 1 << 30
 """A segment is full when it spans more than this many offsets. This is about half of what the relative offsets in its indexes
 allow."""

@@ -1,8 +1,8 @@
 """The data directory as a whole. A start restores the cluster from the directory, and the broker writes changes of the cluster
 to the directory.
 
-The broker writes a batch when it arrives, and a change of metadata before it sends the response. So acknowledged data is in the
-page cache, and survives the death of the process. With `--sync always`, acknowledged data is on the disk, and survives a
+The broker writes a batch when the batch arrives, and a change of metadata before the response is sent. So acknowledged data is
+in the page cache, and survives the death of the process. With `--sync always`, acknowledged data is on the disk, and survives a
 failure of the machine.
 """
 

@@ -31,7 +31,7 @@ class Job(NamedTuple):
     work: Callable[[], None]
     done: Callable[[], None]
     apart: bool = False
-    """Tells whether the job runs in its own thread because it takes very long. At most one such job runs at a time."""
+    """Tells whether the job takes very long, and so runs in a thread of its own. At most one such job runs at a time."""
     failed: Callable[[], None] = lambda: None
     """A function that is called instead of `done` if `work` raises OSError."""
 

@@ -56,7 +56,7 @@ def _is_alone(item: pytest.Item) -> bool:
     fixtures."""
     function = item.function  # type: ignore[attr-defined]
     found = item.session._fixturemanager.getfixtureinfo(node=item, func=function, cls=None)
-    definitions = found.name2fixturedefs  # Hypothesis makes the same call, which leaves out the arguments of `parametrize`
+    definitions = found.name2fixturedefs  # the same call as in Hypothesis: leaves out the arguments of `parametrize`
     used = set(signature(function).parameters) & definitions.keys()
     return not any(definitions[name][-1].scope == "function" for name in used - {FIXTURE})
 
