@@ -127,8 +127,8 @@ def _responses(requested: list[DeleteTopicState], exchange: Exchange) -> Generat
 
 
 def _in_zookeeper(requested: list[DeleteTopicState], exchange: Exchange) -> Generator[None, Any, list[DeletableTopicResult]]:
-    """Delete topics in the way of brokers with ZooKeeper. With ZooKeeper, a request may name a topic more than once. Returns
-    the results in the order of the request.
+    """Delete topics as a broker with ZooKeeper does. With ZooKeeper, a request may name a topic more than once. Returns the
+    results in the order of the request.
     """
     if any(each.name is not None and each.topic_id != ZERO_UUID for each in requested):
         return [_failed(each.name, each.topic_id, ErrorCode.INVALID_REQUEST) for each in requested]

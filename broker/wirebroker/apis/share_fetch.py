@@ -428,9 +428,9 @@ class ShareFetch:
             yield from self._take(acquirable, reads, now)
 
     def _available(self, acquirable: dict[Place, Held], reads: dict[Place, Read]) -> Generator[None, Any, int]:
-        """Returns how many bytes can be read from the next offsets on. Each partition counts only up to its share of max_bytes.
-        If the last record of a partition is in a later segment, the bytes are enough for a response, as in Kafka's
-        DelayedShareFetch."""
+        """Returns the number of bytes that can be read, beginning at the next offset of each partition. Each partition counts
+        only up to its share of max_bytes. If the last record of a partition is in a later segment, the bytes are enough for a
+        response, as in Kafka's DelayedShareFetch."""
         at_most, total = self._share_of_bytes(len(acquirable)), 0
         for place, held in acquirable.items():
             yield from self._pause()

@@ -85,7 +85,8 @@ def _topic_error(names: Sequence[str]) -> Refusal | None:
 def _create(
     missing: Mapping[str, InternalTopic], told: Sequence[Told], group_id: str, exchange: Exchange
 ) -> Generator[Any, Any, list[Told]]:
-    """Create internal topics. Returns the statuses of the response, with the errors of topics that cannot be created."""
+    """Create internal topics. Returns the statuses of the response. They include the errors of topics that cannot be
+    created."""
     may = exchange.engine.authorizer.may
     forbidden: list[str] = []
     if not may(exchange.connection, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, asked=False):

@@ -31,8 +31,8 @@ def give_up_in_children(owner: HoldsSockets) -> None:
 
 
 def at_home(process: int, what: str) -> None:
-    """Raises RuntimeError in a child that was forked from the process `process`. `what` is the object that runs only in the
-    process `process`."""
+    """Raises RuntimeError in a child that was forked from the process `process`. `what` names the object, which runs only in
+    the process `process`."""
     if os.getpid() != process:
         raise RuntimeError(
             f"{what} runs in process {process}, and this process was forked from it; connect a client to its "

@@ -64,7 +64,7 @@ class Metrics:
             self._sums[where] = self._sums.get(where, 0) + us
 
     def families(self) -> Iterable[Family]:
-        """Returns the metrics in the form for Prometheus."""
+        """Returns the metrics in the format of Prometheus."""
         labels = "api", "client_id", "principal"
         requests = [(dict(zip(labels, who, strict=True)), counts) for who, counts in self._requests.items()]
         yield Family(

@@ -145,7 +145,7 @@ def _versions(cluster: Cluster) -> tuple[int, int, int]:
 
 
 def _in_hash_order(names: Iterable[str]) -> list[str]:
-    """Returns the names of the settings that one request changes, in Kafka's order of writing."""
+    """Returns the names of the settings that one request changes, in the order in which Kafka writes the settings."""
     found = sorted(names)
     return hash_order(found, java_hash, buckets_for(len(found)))
 

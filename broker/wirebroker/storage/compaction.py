@@ -37,8 +37,7 @@ class Cleaned(NamedTuple):
 
 
 def compact(task: Task[Segment], settings: SegmentSettings) -> Cleaned:
-    """Write the compacted segments beside the old segments. Raises OSError. If a batch cannot be read, this is a
-    DamagedFile."""
+    """Write the compacted segments beside the old segments. Raises OSError (DamagedFile if a batch cannot be read)."""
     cleaning = Cleaning(task)
     finish(cleaning.learn())
     made = [_clean(group, cleaning, settings) for group in cleaning.groups(task.segment_bytes)]

@@ -362,7 +362,7 @@ class LogDirectories:
 
     @property
     def paths(self) -> dict[int, list[str]]:
-        """The paths of the log directories, as responses name them, by broker."""
+        """For each broker, the paths of its log directories in responses."""
         return {node_id: [directory.path for directory in held] for node_id, held in self.of.items()}
 
     @property

@@ -197,8 +197,8 @@ class Moves:
     # A start
 
     def finish(self) -> None:
-        """Finish each interrupted move whose copy is complete and whose original folder is gone, by renaming the copy. Remember
-        the other interrupted moves for `resume`.
+        """An interrupted move may have a complete copy, and no original folder any more. Finish each such move: rename the
+        copy. Remember the other interrupted moves for `resume`.
         """
         for directory in self._directories:
             for where, future in directory.futures():

@@ -52,8 +52,8 @@ MOST_OPEN = 128
 INDEXES_KEPT = 16
 """The indexes of at most this many closed segments, in all partitions together, stay in memory."""
 _LARGEST_SPAN = 1 << 30
-"""A segment is full when it spans more than this many offsets. This is about half of what the relative offsets in its indexes
-allow."""
+"""A segment is full when it spans more than this many offsets. The relative offsets in its indexes allow about twice as
+many."""
 
 
 class Recent:
