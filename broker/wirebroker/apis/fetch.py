@@ -320,7 +320,8 @@ class Fetch:
             found.enough = True
 
     def _find(self, key: PartitionKey, requested: FetchPartition) -> tuple[Partition | None, ErrorCode]:
-        """Returns the partition, if it exists, and the reason why this broker cannot read it."""
+        """Returns two values: the partition (None if it cannot be found), and the error if this broker cannot read the
+        partition."""
         cluster = self.cluster
         name, index = key
         if self._follower >= 0 and self._readable is not None and not self._may_read("", self._readable):
@@ -365,7 +366,8 @@ class Fetch:
         return self._follower == self.node_id or self._follower not in partition.replicas
 
     def _may_read(self, topic: str, known: dict[str, bool]) -> bool:
-        """Tells whether the authorizer allows the fetch: a consumer needs READ on the topic, a follower CLUSTER_ACTION."""
+        """Tells whether the authorizer allows the fetch: a consumer needs READ on the topic, and a follower needs
+        CLUSTER_ACTION."""
         if topic not in known:
             exchange, request = self.exchange, self.request
             if from_follower(request):

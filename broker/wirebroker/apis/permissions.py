@@ -146,8 +146,8 @@ class Access:
             self.refused.error_message = MESSAGES[kind]
 
     def divide(self, request: Any, attribute: str, allowed: Callable[[Any], bool]) -> Slices[tuple[Any, list[Any]]]:
-        """Returns the request and the refused elements of a list. The request has only the allowed elements of the list, and is
-        None if no element is allowed."""
+        """Divides the elements of a list in the request. Returns two values: the request with only the allowed elements (None
+        if no element is allowed), and the refused elements."""
         fitting: list[Any] = []
         refused: list[Any] = []
         for each in getattr(request, attribute):
