@@ -58,8 +58,8 @@ OF_OTHER_RELEASES = {"old_style_offsets", "is_default"}
 SIZES = ("total_bytes", "usable_bytes")
 """Fields that are −1 if a broker keeps its logs in memory."""
 NOTHING = (None, -1, 0, "", b"", bytes(16), [])
-"""In a refusal, each `DIFFERS_HERE` field has one of these values. All clusters send the same value, so the test compares
-it."""
+"""If a broker refuses a request, each `DIFFERS_HERE` field of the response has one of these values. All clusters send the same
+value, so the test compares it."""
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, IDEMPOTENT_WRITE = 2, 3, 4, 5, 6, 7, 8, 12
 ANY = {
@@ -124,8 +124,8 @@ OTHERS = {
 
 
 def _single() -> Iterator[tuple[str, list[Plain]]]:
-    """Yields each single right with its name. For each right on topics, also yields this right on one topic together with all
-    rights on groups and transactional ids.
+    """Yields each single right with its name. For each right on topics, also yields a combination: this right on one topic, and
+    all rights on groups and transactional ids.
     """
     for kind, names in NAMED.items():
         for operation in (OPERATIONS | OTHERS)[ResourceType(kind)]:

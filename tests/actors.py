@@ -43,7 +43,7 @@ MEMBER_ID_REQUIRED = 79
 OLD, NEW = 11, 12
 """Versions of Produce. With OLD the client sends AddPartitionsToTxn. With NEW the broker adds the partition itself."""
 Told = dict[str, list[int]]
-"""The partitions that a member owns or is assigned, by topic."""
+"""The partitions that a member owns, or that are assigned to it, by topic."""
 
 
 class Actor:
@@ -58,7 +58,9 @@ class Actor:
         return self.wire.request(request, version)
 
     def code(self, request: Message, version: int) -> int:
-        """Send a request. Returns the error code of the response, or of the only topic, partition or group in it."""
+        """Send a request. Returns the error code of the response. If the response has none, returns the code of its only topic,
+        partition or group.
+        """
         response = self.ask(request, version)
         return int((only(response) if not hasattr(response, "error_code") else response).error_code)
 
@@ -284,8 +286,8 @@ class Reader(Actor):
         return only(self.ask(request, 12))
 
     def values(self, topic: str = "orders", partition: int = 0) -> list[str]:
-        """Returns the values that a consumer would deliver to its application. Skips the records of aborted transactions, which
-        the Fetch response lists.
+        """Returns the values that a consumer would deliver to its application. Skips the records of aborted transactions. The
+        Fetch response lists these transactions.
         """
         values: list[str] = []
         offset, aborting = 0, set[int]()

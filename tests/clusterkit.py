@@ -112,7 +112,7 @@ class Cluster:
         return error_name(response.error_code), response.offset, response.leader_epoch
 
     def epoch_end(self, node: int, topic: str, epoch: int, current: int = -1) -> tuple[str, int, int]:
-        """Sends OffsetForLeaderEpoch. Returns the error, the epoch and its end offset."""
+        """Sends OffsetForLeaderEpoch. Returns the error, the epoch, and the end offset of the epoch."""
         part = {"partition": 0, "current_leader_epoch": current, "leader_epoch": epoch}
         request = plain("OffsetForLeaderEpoch", replica_id=-1, topics=[{"topic": topic, "partitions": [part]}])
         response = only(self.wires[node].request(request, 3))

@@ -21,7 +21,7 @@ PATIENCE = 60.0
 be busy."""
 os.environ.setdefault("WIREBROKER_EXIT_WITH_PARENT", "1")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell starts a command in the background without SIGINT, and the processes of the tests would inherit this.
+    # If a shell starts a command in the background, the command ignores SIGINT. The processes of the tests would inherit this.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 # Hypothesis has no deadline, because the time of an example depends more on the machine than on the code.
 settings.register_profile("wirebroker", deadline=None)

@@ -66,7 +66,7 @@ class Sender(threading.Thread):
     partition: int
     size: int
     acknowledged: dict[int, int] = field(default_factory=dict)
-    """The offset of each acknowledged batch, by its first sequence."""
+    """The offset of each acknowledged batch. The key is the batch's first sequence."""
     next_sequence: int = 0
     producer_id: int = -1
     wrong: str = ""
@@ -260,7 +260,7 @@ def fetch(wire: WireClient, topic: str, partition: int, offset: int, isolation_l
 
 
 def stored(wire: WireClient, partition: int) -> list[tuple[int, int, int, list[bytes | None]]]:
-    """Returns the base offset, the producer id, the first sequence and the values of every batch in a partition."""
+    """For every batch in a partition, returns the base offset, the producer id, the first sequence and the values."""
     found: list[tuple[int, int, int, list[bytes | None]]] = []
     offset = 0
     while True:

@@ -5,7 +5,7 @@ The truth is everything that a broker acknowledged before it stopped: the offset
 record, committed offsets, groups, transactions, producers, topics with their ids and settings, and the bounds of each log.
 
 After kill −9, the broker cannot distinguish damage from an unfinished write at the end of a log. So the last batches of a
-partition may be missing if the broker reports that it cut them off, or if the damaged file ends between two batches.
+partition may be missing in two cases: the broker reports that it cut them off, or the damaged file ends between two batches.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Truth(NamedTuple):
     now: int
     state: dict[str, Any]
     batches: dict[tuple[str, int], list[tuple[int, ...]]]
-    """The base offset, the last offset, the leader epoch and a hash of each batch, by partition."""
+    """For each batch of each partition: the base offset, the last offset, the leader epoch and a hash."""
     next_producer_id: int
 
 
@@ -417,7 +417,7 @@ def start(place: Path, truth: Truth) -> tuple[Truth, list[str]]:
 
 
 def _read_again(engine: Engine, found: Truth) -> None:
-    """Checks that a read from the first or last offset of each batch returns this batch."""
+    """For each batch, checks that a read from its first offset and a read from its last offset return this batch."""
     for partition in engine.cluster.partitions():
         for base, last, _, hashed in found.batches[partition.topic, partition.index]:
             for offset in {max(base, partition.log_start_offset), last}:
@@ -517,7 +517,7 @@ def _intact(damage: Damage, place: Path, rows: list[tuple[int, ...]]) -> int:
 def _explained(damage: Damage, found: Truth, truth: Truth, said: list[str]) -> Outcome | None:
     """Returns "lost a tail" if the broker reports the loss of a file that may be empty or missing after a power cut.
 
-    Without the checkpoint of log start offsets, deleted records may be there again. All other records must be unchanged.
+    Without the checkpoint of log start offsets, the log may have deleted records again. All other records must be unchanged.
     """
     same = _ends_with if damage.path == "log-start-offset-checkpoint" else list.__eq__
     whole = all(same(found.batches.get(where, []), rows) for where, rows in truth.batches.items())

@@ -16,7 +16,9 @@ def default_of(entry: DescribeConfigsResourceResult) -> str | None:
 
 
 def defaults(client: WireClient) -> dict[str, dict[str, str | None]]:
-    """Returns the default of each setting, by the kind of resource and the setting's name. The topic `t` must exist."""
+    """Returns the default of each setting. The keys are the kind of resource and the setting's name. The topic `t` must
+    exist.
+    """
     asked = [DescribeConfigsResource(kind, name, None) for kind, name in RESOURCES.values()]
     response = client.request(DescribeConfigsRequest(resources=asked, include_synonyms=True, include_documentation=False), 4)
     return {

@@ -1,4 +1,4 @@
-"""Lets tests be written as dialogues in which a client sends requests and the broker responds.
+"""With this module, a test can be written as a dialogue: a client sends requests, and the broker responds.
 
     Dialogue(kafka) >> seq(0, 2) << accepted(at=0) >> seq(4) << refused(45) >> seq(3) << accepted(at=3)
 
@@ -100,7 +100,9 @@ def overall(**fields: Any) -> Response:
 
 
 def accepted(at: int) -> Response:
-    """Expects the Produce response for a batch that this request or an earlier request has stored at the offset `at`."""
+    """Expects the Produce response for a batch that is stored at the offset `at`. This request or an earlier request has stored
+    it.
+    """
     return answered(error_code=0, base_offset=at)
 
 
@@ -120,7 +122,7 @@ def connection_to(kafka: Reachable | InProcess, node: int, within: float) -> Con
 
 
 class Dialogue:
-    """A client of one broker of a MockKafka or an InProcess, by default of the first broker."""
+    """A client of one broker (by default the first) of a MockKafka or an InProcess."""
 
     def __init__(
         self, kafka: Reachable | InProcess, node: int = 0, *, within: float = WITHIN, producer_id: int | None = None

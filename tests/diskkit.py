@@ -268,7 +268,7 @@ def _done(job: Job) -> bool:
 
 
 def kept(engine: Engine) -> dict[str, Any]:
-    """Returns the part of a broker's state that clients can have seen, by names such as "topic orders"."""
+    """Returns the part of a broker's state that clients can have seen. The keys are names such as "topic orders"."""
     cluster, groups = engine.cluster, engine.groups
     found: dict[str, Any] = {}
     for topic in cluster.topics.values():

@@ -1,8 +1,8 @@
 """Sends requests with numbers out of range to a real Kafka (`scripts/record-oracle --numbers`) and to wirebroker.
 
 `CASES` has valid requests of every API that has numeric fields. `play` changes one number of a request at a time, and returns
-the responses as plain data, without values that differ between clusters. Each request acts on topics, groups, transactional ids
-and members of its own, because most of the requests change them.
+the responses as plain data, without values that differ between clusters. Each request acts on its own topics, groups,
+transactional ids and members, because most of the requests change these things.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ WAITS_S = 1.2
 WITHIN_S = 20.0
 """The longest wait, in seconds, until a broker is ready for a request."""
 SIZES = {"int8": 1 << 7, "int16": 1 << 15, "uint16": 1 << 16, "int32": 1 << 31, "int64": 1 << 63}
-"""The number types, each with the smallest number that is too large for it."""
+"""The number types. For each type: the smallest number that is too large for this type."""
 BEYOND = {"partition": 2, "isolation_level": 2, "acks": 2, "key_type": 3, "type": 9, "operation": 16, "epoch": 1, "offset": 7}
-"""For fields whose names end in the key: a number just above the valid numbers."""
+"""Each key is the end of a field's name. The value is a number just above the valid numbers of such fields."""
 FLOATS = (-2.0, -1.0, 0.0, 0.5, float("inf"), float("nan"), 1.7e308)
 LEFT_OUT = frozenset({"throttle_time_ms", "total_bytes", "usable_bytes"})
 BLANK = re.compile("host|port|cluster_id|log_dir|token_id|hmac|client_instance_id|.*timestamp.*|.*(append|start)_time_ms")
@@ -145,13 +145,13 @@ class World:
         return name, (made.producer_id, made.producer_epoch)
 
     def transaction(self, group: str = "") -> tuple[str, of.Producer]:
-        """Begins a transaction, and adds a partition of `TXNS` and, if `group` is given, this group's offsets to it."""
+        """Begins a transaction, and adds a partition of `TXNS` to it. If `group` is given, also adds this group's offsets."""
         name, producer = self.producer()
         assert name is not None
         self.accepted(of.add_partitions(name, producer, TXNS), 3)
         if group:
             self.accepted(of.add_offsets(name, producer, group), 3)
-        self.broker.pause(0.002)  # so that the transaction has lasted for some time when a request asks about it
+        self.broker.pause(0.002)  # when a request asks about the transaction, it must have lasted for some time
         return name, producer
 
     def classic_member(self) -> tuple[str, str, int]:
@@ -198,8 +198,8 @@ class World:
         return {"topic_id": self.topic_id(), "partitions": [part]}
 
     def share_state(self, **part: Any) -> Plain:
-        """Creates the state of a share partition. Returns the fields of a request about this partition, which has the fields
-        `part`."""
+        """Creates the state of a share partition. Returns the fields of a request about this partition. The partition in the
+        request has the fields `part`."""
         group, topic_id = self.name("s"), self.topic_id()
         self.find_share_coordinator()
         state = {"group_id": group, "topics": [{"topic_id": topic_id, "partitions": [NEW_STATE]}]}

@@ -77,7 +77,7 @@ def keys() -> dict[str, Any]:
 
 
 def key_set() -> str:
-    """Returns the public keys as a JSON Web Key Set, which also has a key that cannot be used."""
+    """Returns the public keys as a JSON Web Key Set. The set also has a key that cannot be used."""
     found = keys()
 
     def public(kind: Any, name: str, **more: str) -> Plain:
@@ -237,7 +237,9 @@ def _sessions(now: float) -> Attempts:
 
 
 def signed(claims: Any, key: str, algorithm: str, kid: str | None = "", **header: Any) -> str:
-    """Returns a token that is signed with `key`. Its header names this key, the key `kid`, or no key (`kid` is None)."""
+    """Returns a token that is signed with `key`. Its header names this key or, if `kid` is given, the key `kid`. If `kid` is
+    None, the header names no key.
+    """
     named = {} if kid is None else {"kid": kid or key}
     payload = claims if isinstance(claims, bytes) else json.dumps(claims).encode()
     return jwt.PyJWS().encode(payload, keys()[key], algorithm, headers=named | header)

@@ -84,8 +84,8 @@ def _ask(brokers: Brokers, verb: str, rest: list[str]) -> Any:
 
 
 def partitions(brokers: Brokers, topic: str) -> list[dict[str, Any]]:
-    """Returns a topic's partitions. For the partitions after partition 0, returns only the number of replicas, because Kafka
-    chooses these replicas at random.
+    """Returns a topic's partitions. Kafka chooses the replicas of the partitions after partition 0 at random, so for these
+    partitions only the number of replicas is returned.
     """
     request = plain("DescribeTopicPartitions", topics=[{"name": topic}], response_partition_limit=10)
     return [

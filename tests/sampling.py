@@ -29,8 +29,8 @@ ONE_OF = 10
 
 
 class Kind(NamedTuple):
-    """A kind of which there are many tests. `tests` is a regular expression for their node ids, and `code` is a regular
-    expression for the paths of the code that they test."""
+    """A kind of tests. There are many tests of this kind. `tests` is a regular expression for their node ids, and `code` is a
+    regular expression for the paths of the code that they test."""
 
     tests: str
     code: str

@@ -36,7 +36,7 @@ ALTERED = (
     (4, "1", "my.own.setting", "value"), (16, "metrics", "match", "client_id=x"), (16, "metrics", "metrics", "*"),
     (32, "team", "streams.assignor.name", "sticky"), (32, "team", "consumer.session.timeout.ms", "45000"),
 )  # fmt: skip
-"""Settings that can be altered, each with the type and the name of its resource."""
+"""Settings that can be altered. Each setting has the type and the name of its resource."""
 TASKS = [{"subtopology_id": "0", "partitions": [0]}]
 NODES = [
     {"name": f"node-{kind}", "node_type": kind, "source_topics": ["orders"], "sink_topic": "orders", "stores": ["store"],

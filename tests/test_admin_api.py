@@ -331,7 +331,7 @@ def test_resources_that_can_be_described(kind: int, name: str, code: int, senten
 
 
 ORDERS = json.loads(lzma.decompress((Path(__file__).parent / "data/setting-orders.json.xz").read_bytes()))
-"""The names in the responses to DescribeConfigs, in Kafka's order, by release and kind of resource. The broker's internal
+"""For each release and kind of resource: the names in the response to DescribeConfigs, in Kafka's order. The broker's internal
 and unknown settings, which come first, are left out."""
 
 

@@ -121,7 +121,7 @@ def content(names: str) -> list[tuple[str, None, bytes]]:
 
 @pytest.fixture
 def six(broker: MockKafka) -> RawProducer:
-    """A producer that sent six batches at the same time, and lost its connection before it got an ack."""
+    """A producer has sent six batches at the same time, and has lost its connection before it got an ack."""
     producer = RawProducer(broker)
     for name in "ABCDEF":
         producer.wire.send(produce_request("orders", batch(name, producer.pid)), 9)

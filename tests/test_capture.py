@@ -357,7 +357,7 @@ def test_no_password_of_a_setting_is_in_a_capture(version: int) -> None:
 
 
 def captured(*frames: bytes) -> bytes:
-    """Returns a capture of the requests `frames`, each of which arrives in two pieces."""
+    """Returns a capture of the requests `frames`. Each request arrives in two pieces."""
     file = io.BytesIO()
     conversation = capture_in(file).opened(CLIENT, SERVER, 0)
     for frame in frames:

@@ -338,7 +338,7 @@ def test_d3_a_frozen_follower_that_lacks_nothing_stays_in_sync(start: Start) -> 
     cluster.kafka.clock.advance(hours=1)
     assert cluster.kafka.partition("g").in_sync == [1, 2]
     cluster.produce(1, "g", acks=1)
-    cluster.kafka.clock.advance(seconds=16)  # the leader checks for lag every replica.lag.time.max.ms / 2
+    cluster.kafka.clock.advance(seconds=16)  # the leader looks for lagging replicas twice in replica.lag.time.max.ms
     assert cluster.kafka.partition("g").in_sync == [1]
 
 

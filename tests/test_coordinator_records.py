@@ -31,7 +31,7 @@ def test_every_deed_leaves_kafkas_records(profile: ProfileName) -> None:
 
 
 PARTITION, PARTITION_CHANGE = 3, 5
-"""The kinds of records that are about partitions, by their numbers."""
+"""The numbers of those kinds of records that are about partitions."""
 TOPICS = {
     "d1": ("5d5d4525196b4aa8a3a39d7cf46f5e95", 3), "d2": ("6f553c216337418b9d907acfb72b6f56", 2),
     "wide": ("c684af5bce3949918a81661eaebb24ae", 70), "x" * 60: ("a30d207d410d41128dd29bad3af3c3bc", 30),

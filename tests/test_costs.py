@@ -130,7 +130,7 @@ def lists_in(struct: Struct, at: Path = ()) -> Iterator[Path]:
 
 def grown(request: Message, path: Path, count: int, ids: list[bytes]) -> Message:
     """Returns a copy of the request. It has `count` elements in the list at `path`, and one element in each list around it. The
-    elements name different topics, groups, users …, which exist if the broker has at least `count` of each kind."""
+    elements name different topics, groups, users … These exist if the broker has at least `count` of each kind."""
     whole: Any = deepcopy(request)
     around: Any = whole
     for name in path[:-1]:

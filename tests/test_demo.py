@@ -40,7 +40,7 @@ def run(kafka: MockKafka, **parts: Any) -> tuple[int, str]:
 
 
 def seconds_of_children() -> float:
-    """Returns the CPU time of the processes that this process has started and that have ended."""
+    """Returns the CPU time of ended child processes of this process."""
     used = os.times()
     return used.children_user + used.children_system
 

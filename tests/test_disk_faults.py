@@ -51,8 +51,8 @@ ALL_CALLS = bool(os.environ.get("WIREBROKER_ALL_CALLS"))
 class Client:
     """A client that makes every kind of change that a broker writes to disk, and remembers what was acknowledged.
 
-    For each part of the state, `told` has the possible values: the acknowledged value, and later values whose requests got no
-    response.
+    For each part of the state, `told` has the possible values: the acknowledged value, and later values. The requests for the
+    later values got no response.
     """
 
     def __init__(self, place: Path, sync: str, disk: Disk) -> None:
@@ -321,8 +321,8 @@ def committed(cluster: Cluster) -> list[str]:
 
 @pytest.fixture
 def tmp_path(tmp_path: Path) -> Iterator[Path]:
-    """Returns a folder in memory if the machine has one. Each test makes and deletes tens of thousands of files; on a disk,
-    this takes a third of the test's time."""
+    """Returns a folder in memory if the machine has one. Each test makes and deletes tens of thousands of files. On a real
+    disk, this would take a third of the test's time."""
     if not os.access("/dev/shm", os.W_OK):
         yield tmp_path
         return

@@ -3,7 +3,7 @@
 No flag names a fault or an API. The applications run in this process, so a run takes a tenth of a second. Faults that make a
 connection silent are left out, because a client would wait for its own timeout.
 
-No run finds B4, because it needs more than five batches in flight, which no idempotent client allows. B9 and B12 are in
+No run finds B4, because B4 needs more than five batches in flight. No idempotent client allows this. B9 and B12 are in
 test_explore.py.
 """
 

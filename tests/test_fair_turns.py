@@ -1,5 +1,5 @@
-"""No request and no timer keeps other clients waiting. Whatever a client requests, each turn of the engine is short, and the
-response is the same as if the engine had done all the work in one turn.
+"""No request and no timer keeps other clients waiting. For every request, each turn of the engine is short. The response is the
+same as if the engine had done all the work in one turn.
 
 The length of a turn is the number of function calls in it, which is the same on every machine. The requests have 32 KiB. A
 request of one megabyte may have turns with 32 times as many calls: about a million short calls, which take some 100 ms.

@@ -47,7 +47,7 @@ def garbage_of_other_tests() -> None:
 
 
 def run(seed: int) -> None:
-    """Runs one case of the fuzzer, which must find nothing."""
+    """Runs one case of the fuzzer. The fuzzer must find nothing."""
     outcome = Case(seed).run()
     assert outcome.finding is None, f"scripts/fuzz requests --replay {seed}\n{outcome.finding}"
 

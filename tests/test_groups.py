@@ -136,7 +136,7 @@ def test_a_group_that_has_synced_stays_as_it_is(broker: InProcess) -> None:
     one.joined(), two.joined()
     assert one.sync({one.member: b"half", two.member: b"other half"}) == (0, b"half")
     assert two.sync() == (0, b"other half")
-    for _ in range(14):  # this is longer than the rebalance timeout, which is also the time limit for SyncGroup
+    for _ in range(14):  # this is longer than the rebalance timeout; SyncGroup has the same time limit
         broker.clock.advance(seconds=5)
         assert [one.heartbeat(), two.heartbeat()] == [0, 0]
 

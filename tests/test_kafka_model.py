@@ -291,7 +291,7 @@ def test_altered_responses_are_refuted(subject: str, least: float) -> None:
 
 
 def rebalanced(seed: int) -> History:
-    """Returns the history of members that join, confirm, dawdle and leave."""
+    """Returns a history: its members join, confirm their partitions, are sometimes slow, and leave."""
     chance = random.Random(seed)
     settings = {"group.consumer.assignment.interval.ms": 0}
     broker = InProcess(topics={"orders": 6, "bills": 3}, configs=settings, clock="frozen")

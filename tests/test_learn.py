@@ -1,5 +1,5 @@
-"""`wirebroker learn` reads a cluster, and a broker with `--like` resembles it. In some tests, the user has no right to read
-some parts of the cluster."""
+"""`wirebroker learn` reads a cluster. A broker with `--like` then resembles this cluster. In some tests, the user has no right
+to read some parts of the cluster."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def counting() -> Iterator[None]:
 
 
 def garbage_of(work: Callable[[], object]) -> Counter[str]:
-    """Returns the types of the objects that `work` leaves behind, if only the garbage collector can free these objects."""
+    """`work` leaves objects behind that only the garbage collector can free. Returns the types of these objects."""
     gc.collect()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:

@@ -1,4 +1,6 @@
-"""Versions of APIs that Kafka 4.0 removed, as brokers of 2.8.2 (ZooKeeper) and 3.9.2 (KRaft) served them."""
+"""Versions of APIs that Kafka 4.0 removed. The expected responses are those of brokers of 2.8.2 (ZooKeeper) and 3.9.2
+(KRaft).
+"""
 
 from __future__ import annotations
 

@@ -327,7 +327,7 @@ def test_a_group_without_a_coordinator_says_so() -> None:
 
 
 def hostile(row: type[Row], time: int) -> Row:
-    """Returns a row of the type `row` in which every text is hostile."""
+    """Returns a row of the type `row`. Every text in this row is hostile."""
     hints = get_type_hints(row)
     values = {str: HOSTILE, str | None: HOSTILE, int: 7, float: 7.0, bool: True, bool | None: True, tuple[str, ...]: (HOSTILE,)}
     of_fields = {each.name: hints[each.name] for each in fields(row) if each.required}

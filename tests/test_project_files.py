@@ -76,7 +76,9 @@ def test_actions_are_named_by_their_commits() -> None:
 
 
 def test_what_a_push_may_leave_out_exists() -> None:
-    """If a folder is renamed but its pattern is not, changes in the folder no longer make its tests run."""
+    """If a folder is renamed but the pattern for it is not changed, changes in the folder no longer make the folder's tests
+    run.
+    """
     folders = ("broker", "pipeline", "protocol", "scripts", "tests", "tools")
     paths = [path for name in folders for path in (ROOT / name).rglob("*.py")] + [ROOT / "Dockerfile"]
     names = [path.relative_to(ROOT).as_posix() for path in paths]

@@ -156,7 +156,7 @@ def test_the_report_says_which_records_are_committed_aborted_and_open(pytester: 
                 producer.flush()
                 if name != "open":
                     (producer.commit_transaction if name == "committed" else producer.abort_transaction)()
-                del producer  # the traceback would keep the client and the client's threads alive
+                del producer  # the traceback would keep the client alive, and with it the client's threads
             mock_kafka.produce("orders", value="later")
             assert False
         """
@@ -416,7 +416,7 @@ def test_each_example_of_hypothesis_gets_a_broker_of_its_own(pytester: pytest.Py
         @pytest.mark.mock_kafka(topics="orders")
         @pytest.mark.parametrize("turn", range(2))
         def test_examples(mock_kafka, turn, values):
-            seen.append(mock_kafka)  # the system may give the same port to two brokers, so the port is not used
+            seen.append(mock_kafka)  # not its port, which the system may give twice
             for value in values:
                 mock_kafka.produce("orders", value=value)
             assert [record.value for record in mock_kafka.records("orders")] == values

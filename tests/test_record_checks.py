@@ -1,9 +1,9 @@
-"""The checks of a batch that come before the check of its sequence (A17).
+"""The checks of a batch that the broker does before it checks the batch's sequence (A17).
 
 The batches in `ANSWERS` were sent to a broker of Kafka 4.3.1 over the wire. Each row has Kafka's response. If Kafka accepted
 the batch, the row also says how Kafka stored it. Four rows were not recorded: the response follows from the source of Kafka's
-LogValidator. Three of these rows depend on a single millisecond, which a broker with a running clock cannot show. The fourth is
-a transactional batch, which was not sent.
+LogValidator. Three of these rows depend on a single millisecond. They cannot be recorded on a broker whose clock runs. The
+fourth is a transactional batch, which was not sent.
 
 The title "the size before the CRC" means that the size is checked before the CRC.
 """

@@ -44,8 +44,8 @@ def scram(mechanism: int, *, removes: bool) -> Request:
 
 
 def pairs() -> Iterator[tuple[str, list[Request]]]:
-    """For each kind of state, yields its name, and the requests that create and remove such state. Loggers are left out: a
-    logger whose own level was removed inherits a level, so its state is not the same as before."""
+    """For each kind of state, yields its name, and the requests that create and remove such state. Loggers are left out. If a
+    logger's own level is removed, the logger inherits a level, so its state is not the same as before."""
     for kind, name, setting, value in ALTERED:
         where = f"{setting} of {kind} {name!r}"
         yield where, [altered(kind, name, (setting, 0, value)), altered(kind, name, (setting, 1, None))]

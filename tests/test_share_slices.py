@@ -45,8 +45,8 @@ def acknowledged(index: int, kind: int | None) -> Plain:
 
 
 def share_fetch(world: World, epoch: int, topics: list[str], wait_ms: int = 0, kind: int | None = None) -> Message:
-    """Returns a ShareFetch of both partitions of `topics`. Unless `kind` is None or 0, it acknowledges offset 0 with the type
-    `kind`."""
+    """Returns a ShareFetch that reads both partitions of `topics`. Unless `kind` is None or 0, it acknowledges offset 0 with
+    the type `kind`."""
     asked = by_id(world, topics, *(acknowledged(index, kind) for index in (0, 1)))
     limits = {"min_bytes": 1, "max_bytes": 1 << 20, "max_records": 10_000, "batch_size": 500}
     return plain("ShareFetch", **member(epoch), **limits, max_wait_ms=wait_ms, topics=asked, forgotten_topics_data=[])

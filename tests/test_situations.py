@@ -1,4 +1,6 @@
-"""In every situation of tests/situations wirebroker responds as Kafka 4.3.1 and 4.4.0 did (scripts/record-situations)."""
+"""In every situation of tests/situations, wirebroker has the same responses as Kafka 4.3.1 and 4.4.0, which
+scripts/record-situations recorded.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def test_lists_are_played_for_every_api_that_has_them() -> None:
 
 
 def _has_lists(cls: type[Struct]) -> bool:
-    """Tells whether a request has topics, by name or by id, with lists of partitions."""
+    """Tells whether a request has topics (by name or by id) that have lists of partitions."""
     elements = dict(struct_lists(cls))
     if holders(cls, "topicName") or holders(cls, "topicId"):
         partitions = holders(cls, "partition")

@@ -340,5 +340,5 @@ def test_c1_aiokafka_is_fenced(mock_kafka: MockKafka) -> None:
         return "none"
 
     assert "Fenced" in outcome()
-    gc.collect()  # aiokafka leaves a future that warns when the collector frees it; a later test must not see this warning
+    gc.collect()  # aiokafka leaves a future; when the collector frees it, it warns, and a later test must not see this warning
     assert [record.value for record in mock_kafka.records("orders") if not record.control] == [b"kept"]

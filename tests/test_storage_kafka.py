@@ -131,7 +131,9 @@ class Dialogue:
 
 
 def stored(wire: WireClient, topic: str, isolation: int = 1) -> list[tuple[int, bytes | None, bytes | None, int]]:
-    """Returns the offset, key, value and producer id of all records that Fetch returns, and the aborted transactions."""
+    """Returns two values: the offset, key, value and producer id of each record that Fetch returns, and the aborted
+    transactions.
+    """
     found: list[tuple[int, bytes | None, bytes | None, int]] = []
     offset = 0
     while True:
@@ -157,8 +159,8 @@ def stored(wire: WireClient, topic: str, isolation: int = 1) -> list[tuple[int, 
 
 
 def everything(wire: WireClient) -> dict[str, Any]:
-    """Returns the records that a consumer gets from every topic. For a compacted topic, only the last record of each key is
-    returned, because compaction may not have removed the others yet.
+    """Returns the records that a consumer gets from every topic. For a compacted topic, returns only the last record of each
+    key, because compaction may not have removed earlier records yet.
     """
     found: dict[str, Any] = {f"{topic} {isolation}": stored(wire, topic, isolation) for topic in TOPICS for isolation in (0, 1)}
     for name in ("compacted 0", "compacted 1"):

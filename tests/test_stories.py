@@ -230,7 +230,7 @@ def test_an_advertised_address_that_is_wrong_is_named_as_shown() -> None:
 
 
 def without_addresses(log: str) -> list[str]:
-    """Returns the lines of a log, without times, ports and the system's message about an unknown host."""
+    """Returns the lines of a log. Leaves out times, ports, and the system's message about an unknown host."""
     return [re.sub(r"127.0.0.1:\d+|reached: .*; the", "", text) for text in without_times(log)]
 
 

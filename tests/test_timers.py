@@ -101,7 +101,7 @@ ten members, transactions and locks."""
 
 @pytest.fixture
 def fired(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counts how often timers run, by the names of their actions, and how often periodic work begins."""
+    """Counts how often timers run, and how often periodic work begins. The keys are the names of the actions."""
     found = Counter[str]()
     at, begin = Timers.at, Periodic._begin
 

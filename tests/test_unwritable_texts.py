@@ -1,7 +1,7 @@
 """Texts that no record and no response can contain. They are put into every text field of every request that changes state.
 
-Whatever the broker responds, it continues to work: every API that lists or describes still responds, and a reset and a start
-with the same data succeed. If Kafka 4.3.1 also continues after a request, test_unwritable_responses.py expects Kafka's error.
+After any response the broker continues to work: every API that lists or describes still responds. A reset, and a start with the
+same data, succeed. If Kafka 4.3.1 also continues after a request, test_unwritable_responses.py expects Kafka's error.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Client:
         return found
 
     def check(self, when: str, *, all_versions: bool = False) -> None:
-        """Checks that every API that lists or describes responds without UNKNOWN_SERVER_ERROR."""
+        """Checks that all APIs that list or describe respond, and that no response has UNKNOWN_SERVER_ERROR."""
         for api, fields in self._listing():
             for version in self.served(api)[0 if all_versions else -1 :]:
                 if api == "OffsetFetch" and version < 8:

@@ -132,7 +132,7 @@ def lacking(what: str, reason: str) -> NoReturn:
 
 
 def cache_folder() -> Path:
-    """Returns the folder in which scripts keep the files that they have fetched for tests."""
+    """Returns the folder with the files that scripts have fetched for tests."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker"
 
 

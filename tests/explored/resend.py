@@ -1,5 +1,5 @@
 """Sends three records with kafka-python, and waits for each. With the argument "again", the program sends a record again if the
-client has given it up."""
+client has given up this record."""
 
 import os
 import sys

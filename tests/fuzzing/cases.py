@@ -1,4 +1,4 @@
-"""A case of the fuzzer: makes the broker's settings and the requests from a seed, plays them, and returns the result."""
+"""A case of the fuzzer: makes a broker's settings and requests from a seed, sends the requests, and returns the result."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Stranger(Maker):
 
 
 class HostileCase:
-    """Makes a data directory with one to three odd changes of these kinds, and starts a broker on it."""
+    """Makes a data directory, makes one to three odd changes of these kinds to it, and starts a broker on it."""
 
     def __init__(self, seed: int, kinds: Sequence[Callable[[HostileCase], None]] = ()) -> None:
         self.kinds = kinds or STRANGE
@@ -134,7 +134,7 @@ class HostileCase:
         return _plain(self._file())
 
     def _file(self) -> Path:
-        """Chooses a file or folder in the directory that exists or that a broker could create."""
+        """Chooses a file or folder in the directory. It either exists, or a broker could create it."""
         there = sorted(str(path.relative_to(self.data)) for path in self.data.rglob("*"))
         return self.data / self.random.choice((*there, *FILES))
 

@@ -75,7 +75,7 @@ class Known:
         return list(self._pools.get(kind, ()))
 
     def learn(self, request: Message | None, response: Message) -> None:
-        """Remembers the values of a response that later requests can use."""
+        """Remembers those values of a response that later requests can use."""
         self._walk(response)
         if request is not None and getattr(response, "error_code", 0) in (
             0,

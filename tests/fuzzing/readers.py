@@ -239,7 +239,7 @@ class Reader:
 
 
 def _in_file(read: Callable[[Path], object], name: str) -> Callable[[Given], object]:
-    """Returns a function that writes its input to a file `name` and calls `read` with the file."""
+    """Returns a function. It writes its input to a file `name`, and calls `read` with this file."""
 
     def reading(given_: Given) -> object:
         with tempfile.TemporaryDirectory() as folder:

@@ -91,7 +91,7 @@ class RelayCase:
         self.slowest, self.slowest_request = 0.0, ""
 
     def run(self) -> Outcome:
-        """Plays the case, and returns its outcome, which has the finding if there is one."""
+        """Plays the case, and returns its outcome. If there is a finding, the outcome has it."""
         finding = None
         try:
             for _ in range(self.steps):

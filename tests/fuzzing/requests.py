@@ -47,7 +47,7 @@ TEXTS: dict[str, str] = {
     "v3_and_below_transactional_id": "transactional_id", "group_instance_id": "instance", "instance_id": "instance",
     "path": "path",
 }  # fmt: skip
-"""Fields of requests, each with the kind of value that `Known` chooses for it."""
+"""Fields of requests. For each field: the kind of value that `Known` chooses for this field."""
 CHOICES: dict[str, tuple[Any, ...]] = {
     "acks": (-1, -1, -1, 1, 0), "timeout_ms": (0, 100, 5000), "max_wait_ms": (0, 0, 50, 500), "min_bytes": (0, 1, 1, 1000),
     "max_bytes": (1 << 20, 1 << 20, 100), "partition_max_bytes": (1 << 20, 1000, 0), "isolation_level": (0, 1),
@@ -71,7 +71,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "resource_pattern_type": (3, 4), "cluster_id": ("x",), "replica_epoch": (-1, 0),
 }  # fmt: skip
 FITTING = 0.8
-"""The probability that the fields of a request are consistent before some of them are changed."""
+"""The probability that the fields of a request are made consistent, before some of them are changed."""
 LONGEST_REPEAT = 3000
 """The largest number of times that a mutation repeats an element of a list."""
 MOST_SLOTS = 100_000
@@ -108,7 +108,7 @@ class Author:
         self._producer: Producer | None = None
 
     def request(self, key: int, version: int, *, mutations: int) -> Made:
-        """Returns a request of this API and version, in which `mutations` fields are changed."""
+        """Returns a request of this API and version. `mutations` of its fields are changed."""
         for _ in range(10):
             self._member, self._producer = self._somebody(api_name(key))
             message = self._fill(request_class(key), version)

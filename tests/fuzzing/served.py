@@ -178,7 +178,9 @@ class ServedOutcome:
 
 
 class ServedCase:
-    """A server and its clients. For every third seed the server has a data directory, and is killed and restarted halfway."""
+    """A server and its clients. For every third seed the server has a data directory. This server is killed and restarted
+    halfway.
+    """
 
     def __init__(self, seed: int, apis: tuple[str, ...] = (), requests: int = 300, patience: float = TOO_LONG) -> None:
         """The good connection may wait for `patience` seconds."""
@@ -376,7 +378,7 @@ def cleanup_policy(wire: WireClient, topic: str) -> str:
 
 
 def read_all(wire: WireClient, topic: str, index: int) -> tuple[int, int, list[bytes]]:
-    """Returns the start and the end of a partition's log, and its batches."""
+    """Returns the start and the end of a partition's log, and the batches of this log."""
     found: list[bytes] = []
     offset, start = 0, 0
     while True:

@@ -1,8 +1,8 @@
 """Plays the steps of a script on an engine without sockets, and checks the rules that must always hold.
 
-The engine must not raise. A request gets exactly one response, in its version and with its correlation id. Otherwise the engine
-closes the connection with a reason. No request takes longer than `SLOW` seconds of CPU, and no slice longer than `SLICE`. The
-log has every batch that a Produce response acknowledged.
+The engine must not raise. A request gets exactly one response, which has the request's version and correlation id. Otherwise
+the engine closes the connection with a reason. No request takes longer than `SLOW` seconds of CPU, and no slice longer than
+`SLICE`. The log has every batch that a Produce response acknowledged.
 """
 
 from __future__ import annotations
@@ -403,7 +403,7 @@ def folder() -> Path:
 
 
 def served_by(engine: Engine) -> Mapping[int, tuple[int, int]]:
-    """Returns the versions that the brokers accept, by API key."""
+    """For each API key, returns the versions that the brokers accept."""
     return next(iter(engine.cluster.brokers.values())).versions
 
 
@@ -458,7 +458,7 @@ def _rules_that_never_fire() -> list[faults.Rule]:
 
 
 RULES = {"": _no_rules, "idle": _rules_that_never_fire, "active": _rules_that_fire}
-"""The fault rules to load, by the value of `Setting.faults`."""
+"""For each value of `Setting.faults`: the fault rules to load."""
 
 
 def _hangs(_: int, __: FrameType | None) -> None:

@@ -12,8 +12,8 @@ audit uses the other names.
     read_skew         a transaction reads one value of another transaction, but misses a value at an offset that it has passed
     processed_twice   two committed transactions have read the same input for the same group
 
-Only readers of committed records count for G1a, G1b, G1c and read_skew. Values must be unique. Kafka promises no order of the
-transactions of different ids, so G0 compares the transactions of one id.
+Only readers of committed records count for G1a, G1b, G1c and read_skew. Values must be unique. Kafka does not promise an order
+between transactions of different ids, so G0 compares only transactions of the same id.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Observed:
         return committed and send.acknowledged
 
     def reads(self) -> Iterator[tuple[Poll, Send]]:
-        """Yields each transactional value that a reader of committed records has read, with the poll that read it."""
+        """Yields each transactional value that a reader of committed records has read, and the poll that read this value."""
         for poll in self.polls:
             for _, value in poll.records if poll.committed else ():
                 if (send := self.sends.get(value)) is not None and send.transaction is not None:
@@ -136,7 +136,7 @@ def _failed(seen: Observed) -> Iterator[Anomaly]:
 
 
 def _lost(seen: Observed, begins: Mapping[Where, int]) -> Iterator[Anomaly]:
-    """A value counts as lost only if a reader has passed its offset: otherwise, nobody knows whether the value is there."""
+    """A value counts as lost only if a reader has passed its offset. Otherwise, nobody knows whether the value is stored."""
     covered: defaultdict[Where, list[tuple[int, int]]] = defaultdict(list)
     for poll in seen.polls:
         covered[poll.where].append((poll.first, poll.end))

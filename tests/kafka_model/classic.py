@@ -59,7 +59,9 @@ class Group:
     leader: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
     pending: dict[str, int] = field(default_factory=dict)
-    """The member ids that the coordinator has given out, each with the time until which the member must join with it."""
+    """The member ids that the coordinator has given out. For each id: the time until which the member must join with this
+    id.
+    """
     unsynced: set[str] = field(default_factory=set)
     is_known: bool = True
     now: int = 0
@@ -212,7 +214,7 @@ class Groups:
             group.is_known = False
 
     def see(self, exchange: Exchange, following: Exchange | None) -> None:
-        """Applies a request to its group, and checks the responses that came before the following request. Raises Wrong."""
+        """Applies a request to its group, and checks the responses that came before the next request. Raises Wrong."""
         handle = {
             "JoinGroup": self._join, "SyncGroup": self._sync, "Heartbeat": self._heartbeat, "LeaveGroup": self._leave,
             "DescribeGroups": self._describe, "DeleteGroups": self._delete,

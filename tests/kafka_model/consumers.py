@@ -1,7 +1,7 @@
 """A group whose members send ConsumerGroupHeartbeat (KIP-848): epochs never fall, and a partition has one owner.
 
-A member owns the partitions that the last response to it has assigned. After the coordinator has taken back a partition, the
-member still owns it until the member sends a heartbeat that does not list it.
+A member owns the partitions that the last response to the member has assigned. After the coordinator has taken back a
+partition, the member still owns it until the member sends a heartbeat that does not list it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Member:
     former_epoch: int
     heard: int
     patience_ms: int
-    """The coordinator may have removed the member if it has sent no request for this time."""
+    """If a member has sent no request for this time, the coordinator may have removed the member."""
     assigned: Owned = field(default_factory=set)
     leaving: Owned = field(default_factory=set)
     """Partitions that the coordinator has taken back, but that the member has not given up yet."""
@@ -43,7 +43,7 @@ class Consumers:
     def __init__(self) -> None:
         self.held: dict[str, dict[str, Member]] = {}
         self._timeouts: dict[tuple[str, str], int] = {}
-        """The rebalance timeout that each member has sent last, by group and member. A member need not send it again."""
+        """For each group and member: the last rebalance timeout that the member has sent. A member need not send it again."""
 
     def forget(self) -> None:
         self.held.clear()

@@ -160,7 +160,7 @@ class Model:
                 self._append(part, part.batches[0], event, verified)
 
     def _unanswered(self, event: Produce) -> None:
-        """Handles a Produce without a response: nobody knows whether its batches are stored."""
+        """Handles a Produce without a response. Nobody knows whether the batches of this Produce are stored."""
         for part in event.parts:
             for batch in part.batches:
                 if batch.checked:
@@ -426,8 +426,8 @@ def _with_new_id(state: Transaction, given: tuple[Id, int] | None) -> Transactio
 
 
 def _before_verification(producer: Producer, batch: Batch) -> int | None:
-    """Returns the error that the partition finds before it asks the coordinator. Returns 0 if it need not ask the coordinator,
-    and None if it must ask."""
+    """Returns the error that the partition finds before it asks the coordinator. Returns 0 if the partition need not ask the
+    coordinator, and None if it must ask."""
     if batch.epoch < producer.epoch:
         return OLD_EPOCH
     return 0 if producer.is_open and batch.epoch == producer.epoch else None

@@ -1,4 +1,6 @@
-"""Reads the observations of clients from a history of requests: their sends with their transactions, and their polls."""
+"""Turns a history of requests into the observations of its clients: their sends, the transactions of these sends, and their
+polls.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The states in which a broker may be. Each response removes the states in which the broker could not send it."""
+"""The states in which a broker may be. Each response removes the states in which the broker could not send this response."""
 
 from __future__ import annotations
 

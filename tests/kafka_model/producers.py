@@ -80,7 +80,7 @@ class Producer(NamedTuple):
         return Producer(epoch, verification=self.verification)
 
     def restarted(self) -> Producer:
-        """Returns the producer after a restart, which loads only the last batch from a snapshot."""
+        """Returns the producer after a restart. The restart loads only the producer's last batch from a snapshot."""
         return self._replace(window=self.window[:1], verification=None)
 
 

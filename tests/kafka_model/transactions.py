@@ -54,8 +54,8 @@ class Transaction(NamedTuple):
         return self._replace(state=PREPARED[commit], epoch=epoch, last_epoch=last, bumps=bumps)
 
     def fenced(self) -> tuple[Transaction, Transaction]:
-        """Returns the transaction after InitProducerId or the timeout has begun to abort it. Only transaction version 2
-        remembers the former epoch."""
+        """Returns the transaction after InitProducerId or the timeout has begun to abort the transaction. Only transaction
+        version 2 remembers the former epoch."""
         epoch = min(self.epoch + 1, LAST_EPOCH)
         begun = self._replace(state=PREPARED[False], epoch=epoch, last_epoch=self.epoch, bumps=False)
         return begun, begun._replace(last_epoch=-1)
@@ -118,8 +118,8 @@ def _producer_error(state: State, producer_id: Id, epoch: int) -> int:
 
 
 def add(state: State, asked: Add | CommitOffsets, partitions: frozenset[Where], now: int) -> Iterator[tuple[Outcome, State]]:
-    """Applies AddPartitionsToTxn or AddOffsetsToTxn. In transaction version 2, a partition itself sends AddPartitionsToTxn when
-    a client writes to it."""
+    """Applies AddPartitionsToTxn or AddOffsetsToTxn. In transaction version 2, when a client writes to a partition, the
+    partition itself sends AddPartitionsToTxn."""
     code = _producer_error(state, asked.producer_id, asked.epoch)
     if code or state is None:
         yield refused(code), state

@@ -28,7 +28,7 @@ FEATURES = {
 LOGGERS = ["org.apache.kafka", "kafka", "kafka.log.LogCleaner", "kafka.coordinator.transaction.TransactionCoordinator"]
 LOGGED = ["INFO", "WARN", "ERROR", "FATAL", "OFF", "warn", "loud", ""]
 NAMES = {GROUP_RESOURCE: {"@g": 5, "@h": 3, "": 0.3}, TOPIC: {"@t": 3, "@u": 2, "@no": 1}, BROKER: {"1": 3, "9": 1, "x": 1}}
-"""The names of resources by type, with the weights by which they are chosen."""
+"""For each type of resource: its names and their weights. Names with larger weights are chosen more often."""
 GROUP_VALUES = VALUES[GROUP_RESOURCE]
 
 
@@ -85,7 +85,7 @@ class Administration(Asking):
         return Ask(0, "ApiVersions", self._version(3, 4), {"client_software_name": name, "client_software_version": version})
 
     def _of_feature(self) -> Ask:
-        """Returns a request of an API that works only if its feature is enabled."""
+        """Returns a request of an API that requires a feature. The API works only if this feature is enabled."""
         absent: Json = {"group_ids": ["@g"], "include_authorized_operations": False}
         stray: Json = {"group_id": "@g", "member_id": "m", "member_epoch": 5}
         topology: Json = {"group_id": "@g", "member_id": "m", "member_epoch": 5, "endpoint_information_epoch": 0}

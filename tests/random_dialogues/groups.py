@@ -35,7 +35,7 @@ class Groups(Asking):
         self._instance: str | None = None
 
     def ask(self, free: list[int]) -> Ask:
-        """Returns the next request, which is sent on one of these connections.
+        """Returns the next request, for one of these connections.
 
         All dialogues share the group with the empty name. So a dialogue sends this group only requests that do not change its
         state.
@@ -231,7 +231,9 @@ class Groups(Asking):
                 self._invited.append((group, member))
 
     def _forget(self, ask: Ask, response: Json) -> None:
-        """In most cases, forgets a member that has left or is unknown to the broker, so that it sends no more requests."""
+        """In most cases, forgets a member that has left or that the broker does not know. The member then sends no more
+        requests.
+        """
         known = self._members[ask.body.get("group_id", "")]
         member = ask.body.get("member_id")
         gone = response.get("error_code") == UNKNOWN_MEMBER_ID or ask.api == "LeaveGroup"

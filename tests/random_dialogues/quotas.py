@@ -76,7 +76,9 @@ class Quotas(Asking):
         return Ask(0, "DescribeClientQuotas", self._version(0, 1), body)
 
     def _pick_components(self) -> list[tuple[str, int, str | None]]:
-        """Returns a filter with a name of this dialogue, because a wider filter would also find other dialogues' quotas."""
+        """Returns a filter that names an entity of this dialogue, because a wider filter would also find quotas of other
+        dialogues.
+        """
         user, client = self._pick({"@u": 3, "@v": 2}), self._pick({"@c": 3, "@d": 1})
         named = ("client-id", EXACT, client)
         options: dict[int, list[tuple[str, int, str | None]]] = {

@@ -161,7 +161,7 @@ class Player:
         return {number for number, connection in self._connections.items() if connection.awaited}
 
     def send(self, ask: Ask) -> None:
-        """Sends a request. Raises KeyError if a symbol in it stands for an id that this broker has not returned."""
+        """Sends a request. Raises KeyError if a symbol in the request stands for an id that this broker has not returned."""
         self._clock = max(self._clock + _TIMESTAMP_STEP, time.time_ns() // 1_000_000)
         self._count += 1
         self._symbols.date(self._count, self._clock)
@@ -265,8 +265,8 @@ class Replayed:
 def replay(dialogue: Dialogue, address: tuple[str, int], *, within: float = 5.0) -> Replayed:
     """Replay a dialogue up to its first difference. It waits at most `within` seconds for an expected response.
 
-    The replay also ends if this broker chose another group leader than the recorded Kafka. (Kafka chooses by the hash of random
-    ids.)
+    The replay also ends if this broker chooses another group leader than the recorded Kafka. (Kafka chooses by the hash of
+    random ids.)
     """
     with closing(Player(address)) as player:
         player.prepare(dialogue.head)
@@ -317,7 +317,7 @@ def _text(value: Any) -> str:
 
 
 def load(path: Path) -> Iterator[Dialogue]:
-    """Reads the dialogues in a file of JSON lines, which may be compressed."""
+    """Reads the dialogues in a file of JSON lines. The file may be compressed."""
     raw = path.read_bytes()
     text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
     for line in text.splitlines():

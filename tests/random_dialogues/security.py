@@ -21,7 +21,7 @@ RESOURCES = {
     (5, "@a"): 2,
     (6, "x"): 1,
 }
-"""The types and names of resources, with the weights by which they are chosen."""
+"""Resources (their types and names), and their weights. Resources with larger weights are chosen more often."""
 OPERATIONS = {2: 3, 3: 5, 4: 4, 5: 2, 6: 2, 7: 1, 8: 3, 10: 1, 11: 1, 12: 1}
 HOUR_MS = 3_600_000
 NO_TOKEN = "no such token"

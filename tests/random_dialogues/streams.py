@@ -1,4 +1,6 @@
-"""Random dialogues of streams groups: members that join, confirm their tasks and leave, topologies and internal topics."""
+"""Random dialogues of streams groups: members join, confirm their tasks, and leave. Requests also have topologies and internal
+topics.
+"""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 `@t` is the topic, group or transactional id `t` of this dialogue. In a field for a topic id, `@t` is the id of the topic. `$p1`
 is the first returned producer id, `$m2` the second member id, `$s1` the first fetch session, and `$t3` the append time of the
-third request's batches. A field with its default value is left out. A comparison checks only whether times and error messages
-are set, not their values.
+third request's batches. A field with its default value is left out. For times and error messages, a comparison does not check
+the values, only whether they are set.
 """
 
 from __future__ import annotations

@@ -465,7 +465,7 @@ class Transactions(Asking):
         self._look(0.6, [self._fetch, self._describe_producers, self._describe, self._list_offsets])
 
     def _look(self, share: float, readers: list[Callable[[], Ask]]) -> None:
-        """With the probability `share`, the next request reads the result of this request."""
+        """With the probability `share`, makes the next request a request that reads the result of this request."""
         if self._chance(share):
             self._then = self._random.choice(readers)()
 

@@ -19,7 +19,7 @@ EVENTS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The settings of a schedule, which the seed determines."""
+    """The settings of a schedule. The seed determines these settings."""
 
     producers: int
     transactional: int
@@ -47,8 +47,8 @@ def brokers_of(seed: int) -> int:
 
 
 def shape_of(world: World) -> Shape:
-    """Returns the random settings of a schedule. If the broker is restarted, clients have only one batch in flight, because a
-    restarted broker, as in Kafka, knows only the last batch of each producer.
+    """Returns the random settings of a schedule. If the broker is restarted, clients have only one batch in flight. As in
+    Kafka, a restarted broker knows only the last batch of each producer.
     """
     chance = world.random
     if brokers_of(world.seed) > 1:

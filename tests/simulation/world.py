@@ -53,7 +53,7 @@ class Link:
         world.links[self.connection] = self
 
     def send(self, request: Message, version: int, on_response: OnResponse) -> None:
-        """Sends a request. `on_response` is called when the response arrives, which may be never."""
+        """Sends a request. `on_response` is called when the response arrives. This may never happen."""
         self._correlation += 1
         frame = encode_request(self._correlation, "simulated", request, version)[4:]
         self._awaited.append((self._correlation, request.__schema__.key, version, on_response))

@@ -39,7 +39,7 @@ LISTS: dict[str, list[tuple[str, list[int]]] | None] = {
     "deleted": [("deleted", [0]), ("a", [0])],
     "made again": [("again", [0]), ("a", [0])],
 }
-"""Each list has topics with their partitions. The topics a and b have two partitions. The topic `none` does not exist;
+"""Each list has topics with their partitions. The topics `a` and `b` have two partitions. The topic `none` does not exist;
 `deleted` has been deleted; `again` has been deleted and made again, and requests have the id of the deleted topic."""
 NEVER_ANSWERED = {
     "WriteTxnMarkers": ("a partition twice", "a partition twice, apart"),
@@ -261,5 +261,7 @@ def _set_fields(struct: Struct, names: Mapping[bytes, str]) -> Iterator[tuple[st
 
 
 def _is_internal(part: Any) -> bool:
-    """Returns whether this is an internal topic of Kafka, whose number of partitions differs between brokers."""
+    """Returns whether this is an internal topic of Kafka. The number of partitions of internal topics differs between
+    brokers.
+    """
     return str(getattr(part, "name", "")).startswith("__")

@@ -21,7 +21,7 @@ DOUBLES = (
     "\u0660.\u0665",
 )  # fmt: skip
 TRUTHS = ("true", "TRUE", " false ", "FAL\u017fE", "\uff34RUE", "t", "1", "yes", "true\0", "\xa0true", "")
-"""U+017F is the long s, whose upper case is S."""
+"""U+017F is the long s. Its upper case is S."""
 IDS = (
     "1", "+1", "01", "00000000000000001", "\u0661", "+\uff11", "\U0001d7cf", "1_0", "0x1", "1 ", "\xa01", "2", "-2", "\u0968",
     "2147483647", "2147483648", "9999999999", "-2147483648",

@@ -39,7 +39,7 @@ def play(side: Side) -> dict[str, str]:
 
 
 def _response(side: Side, api: str, version: int, fields: Plain, names: Iterable[bytes], client_id: str = "client") -> Any:
-    """Sends a request in which each `PLACE` is replaced by a name."""
+    """Replaces each `PLACE` in a request by a name, and sends the request."""
     following = iter(names)
     with side.link() as wire:
         request = encode_request(1, client_id, plain(api, **fields), version)

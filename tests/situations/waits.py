@@ -463,7 +463,7 @@ def a_new_segment_at_the_end_meanwhile(side: Side) -> str:
 
 
 def in_session(side: Side, first: Any, rest: list[tuple[Part, ...]], isolation: int = 0) -> str:
-    """Returns the responses to a request that begins a session, and to the following requests."""
+    """Sends a request that begins a session, and then the following requests. Returns all responses."""
     with side.link() as wire:
         how, response = side.ask(wire, first, VERSION)
         told = [fetched(how, response, {})]

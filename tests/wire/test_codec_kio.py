@@ -1,8 +1,8 @@
 """For the requests and responses of every API and version in Kafka 4.3.1, the codec writes the same bytes as kio and reads the
 same values.
 
-kio (an independent implementation, one class per version) knows every API that a broker listens to. For some numbers kio has
-its own types (error codes, durations, points in time). So each pair of equal messages contains only numbers that our type and
+kio (an independent implementation, one class per version) knows every API that a broker listens to. For some numbers (error
+codes, durations, points in time) kio has its own types. So each pair of equal messages contains only numbers that our type and
 kio's type can both represent.
 """
 

@@ -26,8 +26,8 @@ LISTS: dict[str, tuple[str, str, str]] = {
     "DescribeTransactions": ("transactional_ids", "transaction_states", "transactional_id"),
     "DescribeShareGroupOffsets": ("groups", "groups", "group_id"),
 }  # fmt: skip
-"""For other APIs: the names of the list in the request and of the list in the response, and the field of an element that has
-its name.
+"""For other APIs: the name of the list in the request, the name of the list in the response, and the field that has an
+element's name.
 """
 
 

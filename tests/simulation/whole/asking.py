@@ -53,7 +53,7 @@ ALIKE = ALIKE_TOPICS | dict.fromkeys(("@b", "@c", "@g", "@h", "@i", "@s"), "@a")
 value.
 """
 MOSTLY = 0.8
-"""The probability that the names of a request that shall be about the same thing are replaced as in `ALIKE`."""
+"""If requests shall be about the same thing, names are replaced as in `ALIKE` with this probability."""
 GROUP_FIELDS = ("group_id", "group_ids", "groups", "groups_names", "coordinator_keys", "key")
 SINCE_STATIC = 5
 """The first version of JoinGroup that supports static members."""
@@ -244,9 +244,9 @@ def _alike(body: Json, names: Mapping[str, str]) -> Json:
 
 
 def _mark(body: Json, subject: str, number: int, *, tombstones: bool) -> None:
-    """Makes the values of records unique: their tags begin with the subject's name and the number of the request. Gives the
-    records keys and makes some of the records tombstones, because some topics are compacted. In a history that is judged, a
-    record is identified by its value, so there are no tombstones."""
+    """Makes the values of records unique: the tag of each batch begins with the subject's name and the number of the request.
+    Gives the records keys and makes some of the records tombstones, because some topics are compacted. In a history that is
+    judged, a record is identified by its value, so there are no tombstones."""
     for topic in body.get("topic_data", ()):
         for part in topic["partition_data"]:
             for batch in part["records"] or ():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Held = dict[str, frozenset[str]]
 EMPTY: dict[Any, Held] = {}
-"""The keys in a new engine's state, for each combination of the settings that determine these keys."""
+"""The keys in a new engine's state. They are kept for each combination of the settings on which they depend."""
 KEPT = (
     "loggers._levels",
     "cluster.producer_ids",

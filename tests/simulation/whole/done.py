@@ -149,7 +149,7 @@ class Done:
             learner(request, response, version)
 
     def perhaps(self, api: str, request: Any) -> None:
-        """Remember that a request got no valid response, so the broker may or may not have carried it out."""
+        """Remember that a request got no valid response. The broker may or may not have carried out this request."""
         if getattr(request, "validate_only", False):
             return
         family = {

@@ -358,7 +358,7 @@ def _acquired(engine: Engine) -> Iterator[tuple[InFlight, str]]:
 
 
 def nobody_left_waits(world: World) -> None:
-    """Checks that no request of a client that has left waits for records. Raises Finding."""
+    """Checks that no request waits for records if its client has left. Raises Finding."""
     engine = world.engine
     if engine.turns.waiting or engine.turns.offloads:
         return  # the request's next slice may notice that the client has left

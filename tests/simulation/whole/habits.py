@@ -1,8 +1,9 @@
 """The requests that clients send by themselves as a consequence of earlier requests and responses.
 
-A library finds its coordinator, joins a group with the id that it got, sends SyncGroup, joins again when other members join or
-leave, goes on with its fetch session, and ends its transactions. A rival repeats requests of another client. Without habits and
-rivals, few groups in a schedule would become stable, and few sessions and transactions would have more than one request.
+A library finds its coordinator, joins a group with the member id from the response, sends SyncGroup, joins again when other
+members join or leave, continues its fetch session, and ends its transactions. A rival repeats requests of another client.
+Without habits and rivals, few groups in a schedule would become stable, and few sessions and transactions would have more than
+one request.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ EPOCHS = ("member_epoch", "session_epoch", "share_session_epoch")
 MOST_DUE, LATEST = 6, 8
 """At most MOST_DUE requests wait to be sent. A rival repeats only one of the last LATEST requests."""
 BY_HABIT, BY_RIVALS = 0.5, 0.1
-"""The probability that a client sends a due request, and the probability that a rival repeats another client's request."""
+"""Two probabilities: that a client sends a due request, and that a rival repeats another client's request."""
 Due = tuple[str, Ask]
 """A subject and its request."""
 

@@ -190,7 +190,7 @@ def _was_removed(world: World, request: Any) -> bool:
 
 
 def _of_member(sent: Sent) -> tuple[str, str, str] | None:
-    """Returns the API, the group and the member of a JoinGroup or SyncGroup of a known member; otherwise None."""
+    """If a known member has sent this JoinGroup or SyncGroup, returns the API, the group and the member; otherwise None."""
     if sent.api not in ("JoinGroup", "SyncGroup") or not sent.request.member_id:
         return None
     return sent.api, sent.request.group_id, sent.request.member_id

@@ -47,7 +47,7 @@ def restarting(world: World, mode: str, restart: Callable[[str], None]) -> None:
 
 
 def as_logged(world: World) -> None:
-    """Checks that after a restart the coordinators have the state that their logs have."""
+    """Checks that after a restart the coordinators have the state that their logs record."""
     engine, shares = world.engine, ShareCoordinator(world.engine.cluster)
     offsets, transactions, groups = OffsetStore(), dict[str, Transaction](), dict[str, Any]()
     for partition in engine.cluster.partitions():
@@ -152,7 +152,7 @@ def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], af
         (producer_id, epoch, _, state, _), (now_id, now_epoch, *_) = before[key], after[key]
         return state in ("PrepareCommit", "PrepareAbort") and producer_id == now_id and epoch <= now_epoch
     if key[0] == "members":  # a classic group that was in a rebalance has the members of its last generation
-        # as in Kafka, a group becomes empty even if the broker cannot write this
+        # as in Kafka, a group becomes empty even if the broker cannot write this change
         unwritten = ("Empty",) if world.disk_had_failed else ()
         return key in before and before[key][0] in ("PreparingRebalance", "CompletingRebalance", *unwritten)
     return False

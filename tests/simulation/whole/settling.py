@@ -28,7 +28,7 @@ def groups_settle(world: World) -> None:
     """Checks that all groups settle. Raises Finding."""
     meddled = {sent.request.group_id for sent in world.history if sent.api in MEDDLING}
     meddled |= {group for group, _ in world.following.outliving}  # the group cannot assign the partitions of a deleted topic
-    meddled |= {  # states of an earlier group with the same id, whose log was deleted
+    meddled |= {  # states of an earlier group with the same id; its log was deleted
         key[0]
         for key, state in world.engine.groups.share_state.states.items()
         if (group := world.engine.groups.groups.get(key[0])) is not None and state.state_epoch > group.generation_or_epoch

@@ -19,7 +19,7 @@ DESCRIBE = {
     "classic": "DescribeGroups", "consumer": "ConsumerGroupDescribe", "share": "ShareGroupDescribe",
     "streams": "StreamsGroupDescribe",
 }  # fmt: skip
-"""The request that describes a group, by the group's type."""
+"""For each type of group: the request that describes such a group."""
 
 
 def shown(world: World) -> dict[Key, Any]:
@@ -118,7 +118,7 @@ def _groups(world: World) -> Iterator[tuple[Key, Any]]:
 
 
 def _members(world: World, node: int, listed: Any) -> tuple[str, dict[str, Any]]:
-    """Returns a group's state and the descriptions of its members by member id."""
+    """Returns two values: a group's state, and the descriptions of its members by member id."""
     field = "groups" if listed.group_type == "classic" else "group_ids"
     told = world.ask(plain(DESCRIBE[listed.group_type], **{field: [listed.group_id]}), 9, node)
     return told.groups[0].group_state, {member.member_id: str(member) for member in told.groups[0].members}

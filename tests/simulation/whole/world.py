@@ -194,7 +194,7 @@ class World:
         self._learn_topics()
 
     def new_engine(self, *, first: bool = False) -> Engine:
-        """Returns an engine with the setting's options, which loads the data directory if there is one. The first engine has
+        """Returns an engine with the setting's options. If there is a data directory, the engine loads it. The first engine has
         the topics that exist at the beginning."""
         setting = self.setting
         topics = TOPICS if setting.judged or setting.seed % COMPACTED_EACH else TOPICS | ALL_COMPACTED
