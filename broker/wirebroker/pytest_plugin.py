@@ -215,8 +215,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _sets(faults: Any) -> list[tuple[str, Any]]:
-    """Returns the sets of faults in a dict or in a list of lists, each with its name. If `faults` is a single set, returns an
-    empty list.
+    """`faults` is a dict or a list of lists. Returns its sets of faults, each with its name. If `faults` is a single set,
+    returns an empty list.
     """
     if isinstance(faults, Mapping):
         return list(faults.items())

@@ -298,8 +298,8 @@ def _unzstd(data: Buffer, limit: int, room: Room) -> Buffer:
 
 
 def _zeroes(size: int) -> bytearray | mmap.mmap:
-    """Returns a buffer of zeroes. The system provides a large buffer as a mapping, because writing so many zeroes would block
-    all other threads."""
+    """Returns a buffer of zeroes. A large buffer is a memory mapping from the system, because writing so many zeroes would
+    block all other threads."""
     if size <= _SMALL_ROOM:
         return bytearray(size)
     if hasattr(mmap, "MAP_PRIVATE"):

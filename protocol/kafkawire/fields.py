@@ -41,8 +41,8 @@ class Node:
     """A number, a text, bytes, or None for null. For a struct or an array, this is the list of the nodes inside."""
 
     def leaves(self) -> Iterator[Node]:
-        """Yields the node itself. For a struct or an array, yields instead all nodes inside that are neither structs nor
-        arrays."""
+        """Yields the node itself. If the node is a struct or an array, yields instead all its inner nodes that are neither
+        structs nor arrays."""
         if isinstance(self.value, list):
             for node in self.value:
                 yield from node.leaves()

@@ -22,7 +22,7 @@ never take effect.
 
 
 class Transactions:
-    """Holds back the records of a transaction, and returns them together at its end, or drops them."""
+    """Holds back the records of a transaction. At the transaction's end, returns all of them together, or drops them."""
 
     def __init__(self) -> None:
         self._pending: list[Message] | None = None

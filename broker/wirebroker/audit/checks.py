@@ -337,8 +337,8 @@ def _transactions(rows: Sequence[BatchRow], sound: set[int], bounds: Bounds) -> 
 
 
 def _may_have_lost_data(before: BatchRow | None, bounds: Bounds) -> bool:
-    """Tells whether retention or compaction may have removed batches of the producer's transaction that came after the
-    producer's last stored batch (`before`)."""
+    """Tells whether retention or compaction may have removed later batches of the producer's transaction. `before` is the
+    producer's last stored batch."""
     if before is None:
         return bounds.log_start > 0 or bounds.cleaned_to > 0
     return before.base_offset < bounds.cleaned_to

@@ -72,7 +72,7 @@ def _next_free(free: list[int], cell: int) -> int:
 
 
 def _next_of_another(owners: Sequence[int]) -> list[int]:
-    """Returns for each cell the next cell with another owner."""
+    """Returns for each cell the nearest later cell with another owner."""
     found = list(range(1, len(owners) + 1))
     for cell in range(len(owners) - 2, -1, -1):
         if owners[cell] == owners[cell + 1]:
@@ -81,5 +81,5 @@ def _next_of_another(owners: Sequence[int]) -> list[int]:
 
 
 def _last_of_another(owners: Sequence[int]) -> list[int]:
-    """Returns for each cell the last earlier cell with another owner."""
+    """Returns for each cell the nearest earlier cell with another owner."""
     return [len(owners) - 1 - cell for cell in reversed(_next_of_another(owners[::-1]))]

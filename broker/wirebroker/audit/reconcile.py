@@ -219,7 +219,7 @@ def _unacknowledged(row: RecordRow, intended: Intended) -> Finding:
 def _lost(missing: Sequence[tuple[Intended, RecordRow | None]], deleted: Mapping[Where, int]) -> Iterator[Finding]:
     """Yields a finding for each record that is not stored.
 
-    If the number of deleted offsets is at least the number of missing records, perhaps all missing records were deleted.
+    If the number of deleted offsets is at least the number of missing records, all missing records may have been deleted.
     """
     groups: dict[tuple[str, int | None], list[tuple[Intended, RecordRow | None]]] = defaultdict(list)
     for each, near in missing:

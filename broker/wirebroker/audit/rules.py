@@ -59,7 +59,7 @@ class Rules:
         return holes < missing
 
     def is_disorder(self, place: Any, place_before: Any) -> Any:
-        """Tells whether a batch has earlier sequences than the batch of its epoch that is stored before it.
+        """Tells whether a batch has earlier sequences than the previous stored batch of the same epoch.
 
         The caller leaves out copies, because they count as duplicates.
         """

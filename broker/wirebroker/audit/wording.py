@@ -138,7 +138,7 @@ class Wording:
         )  # fmt: skip
 
     def disorder(self, row: Any, before: Any) -> Any:
-        """A batch has earlier sequences than the batch of its epoch that is stored before it."""
+        """A batch has earlier sequences than the previous stored batch of the same epoch."""
         return self.text(
             "{batch} stored out of order: at {offsets}, after {numbers} at {before}",
             batch=self.sequences(row, row.base_sequence, row.last_sequence),

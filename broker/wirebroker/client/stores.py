@@ -1,4 +1,5 @@
-"""Reads the key and trust stores of Kafka's settings: PEM, PKCS12 and JKS become the PEM that OpenSSL reads.
+"""Reads the key and trust stores in Kafka's settings. Stores in PEM, PKCS12 and JKS are converted to the PEM that OpenSSL
+reads.
 
 Like Java, this module recognises PKCS12 and JKS from the file's contents, even if the setting `ssl.*.type` names the other of
 these two formats (`keystore.type.compat`).

@@ -229,7 +229,8 @@ class Connections:
     def _open(self, name: str, reads_on: bool = False) -> Iterator[Connection]:
         """Yields the connection with this name, opened if necessary.
 
-        An error closes and forgets the connection, unless `reads_on` is set and the connection still awaits responses.
+        After an error, the connection is closed and forgotten, unless `reads_on` is set and the connection still awaits
+        responses.
         """
         if name not in self._connections:
             self._connections[name] = self.connect(name)

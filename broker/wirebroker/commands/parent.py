@@ -62,7 +62,7 @@ def watch_parent(stop: asyncio.Event) -> None:
 
 
 def _piped() -> bool:
-    """Tells whether standard input is a pipe (or a socket, as Node makes it) that is still open."""
+    """Tells whether standard input is a pipe, or a socket (from Node), that is still open."""
     try:
         mode = os.fstat(STDIN).st_mode
     except OSError:

@@ -281,8 +281,9 @@ def _finite(digits: str) -> float:
 def check_sender(request: Request) -> None:
     """Refuse a request that a browser sends for a page of another site. Raises Problem.
 
-    Any web page can send requests to localhost, but the browser names the page's site in the header Origin. If a site lets its
-    own host name resolve to this machine, Origin matches; `wirebroker.control.hosts` refuses such requests.
+    Any web page can send requests to localhost, but the browser names the page's site in the header Origin. A site can let its
+    own host name resolve to this machine. Then Origin names the same host as the request, but `wirebroker.control.hosts`
+    refuses a host name that is not the control's.
     """
     host = request.headers.get("host", "")
     origin = request.headers.get("origin")

@@ -365,7 +365,8 @@ class ControlledProxy(Controlled):
     def groups(self) -> dict[str, states.Group]:
         self.set_time()
         found = passing.groups(self.host.proxy)
-        # This call also sets a timer, at which the proxy stops following groups unless another request has asked for groups.
+        # The call above also sets a timer. When the timer runs, the proxy stops following groups, unless groups were requested
+        # again.
         self.host.flush()
         return found
 

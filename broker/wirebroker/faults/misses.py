@@ -18,7 +18,7 @@ MOST_REASONS = 50
 """Requests are counted for each combination of an API and the words that did not fit. There are at most this many
 combinations."""
 MOST_VALUES = 20
-"""For each word, at most this many values of requests are remembered."""
+"""At most this many of the requests' values are remembered for each word."""
 SHOWN_VALUES, SHOWN_APIS = 3, 6
 
 Misfit = tuple[str, tuple[object, ...]]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from wirebroker.faults.files import FaultFile
 
 REMEMBERED = 1000
-"""At most this many unloaded rules that never fired are remembered."""
+"""The plan remembers at most this many of the unloaded rules that never fired."""
 NOTHING: Where = frozenset()
 REFUSED_ACKS_0 = "a fault refused a Produce with acks=0, which gets no response that could report the error"
 

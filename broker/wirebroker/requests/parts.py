@@ -25,7 +25,7 @@ forgets, the topics that a member subscribes to, and the replica assignment of a
 
 
 def topic_name(struct: Any, directory: Directory) -> str | None:
-    """Returns the name of the topic that a part of a request or response names, by name or by id."""
+    """Returns the name of the topic in a part of a request or response. The part may have the topic's name or its id."""
     name = first(struct, "topicName")
     if isinstance(name, str):
         return name

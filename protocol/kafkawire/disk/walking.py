@@ -47,8 +47,8 @@ class Damage(NamedTuple):
 
 
 def damage_at(data: memoryview, at: int, next_offset: int) -> str:
-    """Returns the reason why no sound batch with an offset of at least `next_offset` begins at the position `at`, or "" if such
-    a batch begins there."""
+    """Returns "" if a sound batch with an offset of at least `next_offset` begins at the position `at`. Otherwise returns the
+    reason why there is no such batch."""
     left = len(data) - at
     if left < HEADER_SIZE:
         return f"{left} bytes remain, but a batch has at least {HEADER_SIZE}"

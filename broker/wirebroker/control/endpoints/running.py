@@ -112,8 +112,8 @@ def reset(controlled: ControlledBroker, body: Reset) -> Health:
 def take_snapshot(controlled: ControlledBroker) -> Kept:
     """Take a snapshot of the broker's whole state and time. Clients stay connected.
 
-    The broker keeps at most 16 snapshots. The broker takes no snapshot if it has a data directory. It also takes none while a
-    broker is down, a follower does not fetch, or a replica moves.
+    The broker keeps at most 16 snapshots. The broker takes no snapshot if it has a data directory. It also takes no snapshot
+    while a broker is down, a follower does not fetch, or a replica moves.
     """
     number, made = controlled.take_snapshot()
     return Kept(number, made.now)
