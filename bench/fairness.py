@@ -215,7 +215,7 @@ def forget_peak(pid: int) -> None:
 
 
 def report(found: dict[str, Any]) -> str:
-    """Returns a table of the good client's worst waits side by side, and a table of the cost of the rows to each server."""
+    """Returns two tables: the good client's worst waits, and the cost of each row to each server."""
     titles = {row.name: row.title for row in ROWS}
     names = list(dict.fromkeys(name for runs in found["rows"].values() for name in runs))
     waits, costs = [], []

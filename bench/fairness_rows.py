@@ -314,7 +314,7 @@ def write_markers() -> Attack:
 
 
 def join_consumers() -> Attack:
-    """Returns the heartbeat by which the first member joins a consumer group, with 20,000 topics."""
+    """Returns the heartbeat with which the first member joins a consumer group and subscribes to 20,000 topics."""
     joins = ConsumerGroupHeartbeatRequest(
         group_id="consumers", member_id="first", member_epoch=0, rebalance_timeout_ms=60_000, topic_partitions=[],
         subscribed_topic_names=MANY,
@@ -323,7 +323,7 @@ def join_consumers() -> Attack:
 
 
 def join_sharers() -> Attack:
-    """Returns the heartbeat by which the first member joins a share group, with 20,000 topics."""
+    """Returns the heartbeat with which the first member joins a share group and subscribes to 20,000 topics."""
     member_id = base64.urlsafe_b64encode(bytes(range(16))).decode().rstrip("=")
     joins = ShareGroupHeartbeatRequest(group_id="sharers", member_id=member_id, member_epoch=0, subscribed_topic_names=MANY)
     return once(joins, 1)

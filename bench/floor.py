@@ -322,8 +322,9 @@ class Floor(asyncio.BufferedProtocol):
                 sent = 0
 
     def other(self, frame: memoryview, key: int, correlation: int, at: int) -> bytes:
-        """Makes minimal responses to the requests that a client sends only once, in the version that the load generator
-        uses."""
+        """Makes minimal responses to the requests that a client sends only once. The load generator determines the requests'
+        versions.
+        """
         response = SIZE.pack(correlation)
         if key == INIT_PRODUCER_ID:  # version 1
             Floor.producer_ids += 1

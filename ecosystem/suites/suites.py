@@ -96,7 +96,7 @@ class Suite:
     flags: Sequence[str] = ()
     """More flags of `wirebroker serve`."""
     port: int = 0
-    """The port at which the tests expect the first broker, if they do; the other brokers have the next ports."""
+    """The port at which the tests expect the first broker, or 0 for any port. The other brokers have the next ports."""
     advertised: str = ""
     """The first broker advertises this address instead of its own; the other brokers advertise the next ports."""
     listeners: Sequence[str] = ()
@@ -219,7 +219,7 @@ def sarama(address: str, version: str) -> Run:
 
 
 def librdkafka(address: str, version: str) -> Run:
-    """The tests that need a broker, compiled with the library from the source in Confluent's npm package."""
+    """The tests that need a broker. Both the tests and the library are compiled from the source in Confluent's npm package."""
     for name in ("make", "gcc", "g++"):
         tool(name)
     folder = cache() / f"suite-librdkafka-{KAFKA_JAVASCRIPT.rpartition('@')[2]}"

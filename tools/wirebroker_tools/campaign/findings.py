@@ -155,7 +155,7 @@ def _of_loss(result: Result, found: Mapping[Place, Sequence[Asked]]) -> Cause:
 
 
 def _faults(outcome: str, same: Iterable[Result], results: Iterable[Result]) -> str:
-    """Describes the faults of a finding in words. If several faults of one sort broke the application, this names the sort."""
+    """Describes the faults of a finding in words. If several faults of one sort broke the application, the sort is named."""
     tried: dict[tuple[str, str], dict[str, bool]] = {}
     for result in results:
         where = sort_of(result["fault"], result.get("second")), place_of(result)

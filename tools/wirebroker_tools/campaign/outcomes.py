@@ -64,7 +64,7 @@ class Expectation:
     by_client: bool = True
     """whether lanes distinguish clients; false if the clients' ids differ from run to run"""
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
-    """the groups' committed offsets; they are compared only if the records of no topic are compared"""
+    """the groups' committed offsets; they are compared only if no records are compared"""
     notices: list[str] = field(default_factory=list)
     """sentences about differences between the plain runs"""
 

@@ -50,7 +50,7 @@ MEANINGS = {
 
 
 def write_cases(exploration: Exploration, results: Iterable[Result], folder: Path) -> None:
-    """Write each case that broke the application as a fault file and as a test. Note the fault file in the case's result."""
+    """For each case that broke the application, write a fault file and a test. Note the fault file in the case's result."""
     upstream = exploration.application.upstream
     numbers: Counter[str] = Counter()
     for result in results:

@@ -341,7 +341,7 @@ class Selection:
 
 
 def _partitions(row: Row, topic: str | None) -> set[tuple[str | None, int | None]]:
-    """Returns the partitions that a row names, of this topic or of any topic."""
+    """Returns the partitions of this topic that a row names, or all partitions that the row names if `topic` is None."""
     return {(topic, index) for name, index in topics_of(row) if topic in (None, name)}
 
 

@@ -47,7 +47,7 @@ def _features(run: Run, step: Json) -> Json:
 
 
 def _transaction_log(run: Run, step: Json) -> Json:
-    """Returns the version and state of each record of a transactional id in the transaction log."""
+    """Reads the transaction log, and returns the version and the state in each record of a transactional id."""
     return {"records": [list(each) for each in transaction_records(run.client, run.name(step["txid"]))]}
 
 

@@ -1,4 +1,4 @@
-"""The broker for a replay to which no broker's address is given. The broker runs in this process. The replay moves the broker's
+"""The broker of a replay, if the user gives no address of a broker. It runs in this process. The replay moves the broker's
 clock, and restarts the broker.
 """
 

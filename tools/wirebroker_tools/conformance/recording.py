@@ -235,7 +235,8 @@ def compare(scenario: Scenario, observed: list[Json]) -> list[Difference]:
 
 
 def deliberate(difference: Difference) -> bool:
-    """Tells whether this is the only difference that is deliberate. If a Produce has null records, wirebroker returns
-    INVALID_RECORD, Kafka 4.x never responds, and earlier releases return other errors, often twice."""
+    """Tells whether this difference is deliberate. There is only one such difference: if a Produce has null records, wirebroker
+    returns INVALID_RECORD, Kafka 4.x never responds, and earlier releases return other errors, often twice.
+    """
     null_records = difference.step.get("op") == "produce" and difference.step.get("raw_hex", "") is None
     return null_records and str(difference.got.get("error", "")).startswith("87 ")

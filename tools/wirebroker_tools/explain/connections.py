@@ -25,7 +25,8 @@ detector reports it, or the reason already names the cause.
 """
 NODE = re.compile(r"node (\d+) at ")
 NAMED = 20
-"""For each node or question, at most this many reasons, errors and closed connections are remembered."""
+"""For each node and for each search for a coordinator, at most this many reasons, errors and closed connections are remembered.
+"""
 SHOWN = 5
 """A sentence names at most this many clients."""
 SIGN = 5 * SECOND

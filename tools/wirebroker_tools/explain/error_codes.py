@@ -43,7 +43,9 @@ RECOVERED = frozenset(
 )
 """Errors after which a producer may begin again with a new epoch or a new transaction, and then loses nothing."""
 FENCED = frozenset(("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"))
-"""The errors that a producer gets if another producer has its transactional id, or if its transaction has timed out."""
+"""The errors that a producer gets if another producer has the same transactional id, or if the producer's transaction has timed
+out.
+"""
 _OF_GROUPS = frozenset(("GROUP_ID_NOT_FOUND",))
 ANSWERS: Mapping[str, frozenset[str]] = {
     "CreateTopics": frozenset(("TOPIC_ALREADY_EXISTS",)),

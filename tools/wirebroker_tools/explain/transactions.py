@@ -20,7 +20,7 @@ SWEEP = 10 * SECOND
 """A coordinator may abort a transaction up to this many ms after its timeout. The number is the default of
 transaction.abort.timed.out.transaction.cleanup.interval.ms."""
 IDLE = 5 * SECOND
-"""An open transaction is a finding if consumers wait for its end and its producer has sent nothing for this many ms."""
+"""An open transaction is a finding if consumers wait for its end, and if its producer has sent nothing for this many ms."""
 STUCK = 15 * SECOND
 """A partition is a finding if its last stable offset has not moved for this many ms, and no open transaction in the trace
 explains this."""
