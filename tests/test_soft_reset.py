@@ -243,6 +243,19 @@ def test_offsets_of_an_open_transaction_do_not_come_back(tmp_path: Path) -> None
         assert [Reader(kafka).committed_offset(group) for group in ("g", "h")] == [(0, -1), (0, 3)]
 
 
+def test_a_group_has_its_offsets_also_if_the_disk_is_full_after_one_batch(kafka: MockKafka) -> None:
+    """A soft reset deletes the offset of the open transaction, and moves the committed offset, in one batch."""
+    producer = started(kafka, version=NEW)
+    client(kafka).request(find_coordinator("h"), 4)
+    client(kafka).request(tagged("old", 3), 9)
+    client(kafka).request(offset_commit("h", 2), 8)
+    assert producer.send_offsets("h", 1) == 0
+    before = batches_of(kafka, "__consumer_offsets")
+    kafka.reset(soft=True)
+    assert batches_of(kafka, "__consumer_offsets") == before + 1
+    assert Reader(kafka).committed_offset("h") == (0, 3)
+
+
 def test_memory_is_given_back(kafka: MockKafka) -> None:
     for _ in range(3):
         client(kafka).request(tagged("x", 100), 9)
@@ -252,6 +265,11 @@ def test_memory_is_given_back(kafka: MockKafka) -> None:
 
 def topic_ids(kafka: MockKafka) -> dict[str, bytes]:
     return kafka._call(lambda engine: {name: topic.topic_id for name, topic in engine.cluster.topics.items()})
+
+
+def batches_of(kafka: MockKafka, topic: str) -> int:
+    """Returns how many batches the topic has."""
+    return kafka._call(lambda engine: sum(len(list(each.log.batches(0))) for each in engine.cluster.topics[topic].partitions))
 
 
 def ask(kafka: MockKafka, api: str, version: int, **fields: Any) -> Any:

@@ -347,9 +347,8 @@ def _soft_reset(world: World, _: Random) -> Things:
 @act("snapshot")
 def _snapshot(world: World, _: Random) -> Things:
     world.snapshot = take(world.engine, world.now, world)
-    turns, timers = world.engine.turns, world.engine.timers
-    in_progress = turns.waiting or turns.offloads or timers.is_due(world.now)  # this changes something after the snapshot
-    world.kept = shown(world) if world.engine.faults is None and not in_progress else {}
+    settled = not (world.in_progress or world.engine.timers.is_due(world.now))  # nothing changes after the snapshot
+    world.kept = shown(world) if world.engine.faults is None and settled else {}
     return frozenset({CLUSTER})
 
 

@@ -43,7 +43,7 @@ def agree(world: World) -> None:
     for node_id, session_id in engine.fetch_sessions._sessions:
         if node_id not in cluster.live_brokers:
             raise Finding("a fetch session outlives its broker", f"{session_id} of broker {node_id}")
-    if not (engine.turns.waiting or engine.turns.offloads or engine.timers.busy):
+    if not world.in_progress:
         _shares(engine, world.sessions.mixed)
         if not (engine.controller.busy or world.disk_had_failed):
             _written(engine)

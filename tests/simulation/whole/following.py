@@ -141,7 +141,7 @@ class Following:
     def _of_deleted_topics(self, world: World) -> None:
         """Checks that groups have no offsets and no states of deleted topics, not even in open transactions."""
         engine, cluster = world.engine, world.engine.cluster
-        if engine.turns.waiting or engine.turns.offloads or engine.timers.busy:
+        if world.in_progress:
             return
         offsets, states = engine.groups.offsets, engine.groups.share_state.states
         told = {(group, topic) for group in engine.groups.groups for topic, _ in offsets.all_of(group)}
@@ -360,7 +360,7 @@ def _acquired(engine: Engine) -> Iterator[tuple[InFlight, str]]:
 def nobody_left_waits(world: World) -> None:
     """Checks that no request waits for records if its client has left. Raises Finding."""
     engine = world.engine
-    if engine.turns.waiting or engine.turns.offloads:
+    if world.requests_in_progress:
         return  # the request's next slice may notice that the client has left
     waiting: list[Any] = [each for partition in engine.cluster.partitions() for each in partition.waiting]
     for _, _, timer in engine.timers._heap:

@@ -43,6 +43,7 @@ from simulation.whole.watching import Watch
 from wirebroker.common import slices
 from wirebroker.engine.engine import Engine
 from wirebroker.engine.snapshots import Snapshot
+from wirebroker.net.host import STEP_MS
 from wirebroker.requests.connection import CLOSED, Connection
 from wirebroker.requests.effects import AdvanceClock, Close, Effect, Respond, Shaped
 from wirebroker.security.principals import Principal
@@ -84,8 +85,6 @@ LEAVING, LEAVING_SLICED = 0.04, 0.2
 """The probability that a client leaves before its request has a response. The second value is used if requests run in
 slices.
 """
-STEP_MS = 3_600_000
-"""If long work runs in slices, a server moves the clock in steps of this time, and handles requests after each step."""
 LONGEST_SLICED = 24
 """At most this many slices run before a client leaves."""
 
@@ -463,6 +462,16 @@ class World:
 
     # The time
 
+    @property
+    def requests_in_progress(self) -> bool:
+        """Whether a request has slices left, or work for a thread."""
+        return bool(self.engine.turns.waiting or self.engine.turns.offloads)
+
+    @property
+    def in_progress(self) -> bool:
+        """Whether work of a request or of a timer has slices left."""
+        return self.requests_in_progress or self.engine.timers.busy
+
     def advance(self, ms: int) -> None:
         """Let time pass, and pass the responses that the engine sends to their clients."""
         self.say(f"{ms} ms pass")
@@ -470,7 +479,8 @@ class World:
 
     def advance_in_slices(self, ms: int, *, moved: bool) -> None:
         """Let time pass, or move the clock if `moved` is true. Timers that become due in the last hour of this time do not run
-        yet. They run in the next steps, as in a server whose timers take long."""
+        yet. They run in the next steps, as in a server whose timers take long. A server, too, handles requests after each hour
+        of a move."""
         self.say(f"{ms} ms pass")
         self.settle()
         if ms > STEP_MS:

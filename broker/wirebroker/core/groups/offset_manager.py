@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Container, Generator, Iterable
 from typing import Any
 
 from kafkawire.errors import ErrorCode
 from wirebroker.common.java_texts import length
 from wirebroker.common.slices import SLICE
 from wirebroker.core.cluster import GROUP_TOPIC
-from wirebroker.core.groups.commit import Commit, offset_tombstone
+from wirebroker.core.groups.commit import Commit, offset_record, offset_tombstone
 from wirebroker.core.groups.group import AnyGroup, Committer, Where
 from wirebroker.core.groups.offsets import Committed, OffsetStore, TopicPartition
-from wirebroker.core.groups.registry import Registry
+from wirebroker.core.groups.registry import Registry, encoded_batch
 from wirebroker.core.purgatory import NEVER, Idle
 from wirebroker.core.releases.changes import since
 
@@ -133,18 +133,28 @@ class OffsetManager:
         Raises OSError if the write fails.
         """
         for group_id in self.offsets.groups(pending=True):
-            held = dict(self.offsets.of(group_id))
-            pending = {where for where, _ in self.offsets.pending_of(group_id)}
-            error = self.delete(group_id, pending, now)  # this deletes the committed offsets of these partitions, too
-            commit = self.new(group_id, now)
-            for where, committed in held.items():
-                partition = self._cluster.partition(*where)
-                end = partition.log_end_offset if partition is not None else committed.offset
-                if where in pending or committed.offset != end:
-                    commit.add(where, committed._replace(offset=end, leader_epoch=-1, time=now))
-            if error := error or self.commit(commit, commit.batch(), now):
+            pending = dict.fromkeys(where for where, _ in self.offsets.pending_of(group_id))
+            moved = self._at_log_ends(group_id, pending, now)
+            tombstones = [offset_tombstone(group_id, where) for where in pending]  # these delete committed offsets, too
+            records = [offset_record(group_id, where, each, self._cluster.topics) for where, each in moved.items()]
+            # One batch: if the offsets were written after the tombstones, a full disk between the two would lose the offsets.
+            batch = encoded_batch([record.encode() for record in tombstones + records], now) if tombstones or records else b""
+            base, error = self._registry.append(group_id, batch, now)
+            if error:
                 raise OSError(f"the offsets of the group {group_id!r} cannot be written down ({error.name})")
+            self.offsets.commit_all(group_id, moved, base + len(tombstones))
         self.offsets.drop_pending()
+
+    def _at_log_ends(self, group_id: str, pending: Container[TopicPartition], now: int) -> dict[TopicPartition, Committed]:
+        """Returns a group's committed offsets, moved to the ends of the logs. Leaves out the offsets that are there already and
+        are not also `pending` in a transaction."""
+        moved = {}
+        for where, committed in self.offsets.of(group_id).items():
+            partition = self._cluster.partition(*where)
+            end = partition.log_end_offset if partition is not None else committed.offset
+            if where in pending or committed.offset != end:
+                moved[where] = committed._replace(offset=end, leader_epoch=-1, time=now)
+        return moved
 
     def delete(self, group_id: str, where: Iterable[TopicPartition], now: int) -> ErrorCode:
         """Delete committed offsets. If the tombstones of the offsets cannot be written, no offset is deleted, and the error for
