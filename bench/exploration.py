@@ -105,7 +105,7 @@ def _commands() -> tuple[float, float]:
 
 
 def text(found: dict[str, Any]) -> str:
-    """Returns the figures in words."""
+    """Returns a text that shows the figures."""
     middle = {name: median(values) for name, values in found.items()}
     return (
         f"explored test that takes 0.1 s: {middle['runs_per_s']:.1f} runs a second in one worker of pytest, "

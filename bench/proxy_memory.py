@@ -16,7 +16,7 @@ WIREBROKER = str(Path(sys.executable).parent / "wirebroker")
 SETTINGS = ("log.retention.bytes=67108864", "log.segment.bytes=16777216", "log.retention.check.interval.ms=1000")
 """The proxied broker forgets old records, so that its own memory has a limit."""
 CASES = (("off", 1), ("verdicts", 1), ("off", 1000), ("verdicts", 1000))
-"""The cases: a level of the trace and a number of connections."""
+"""Each case has a level of the trace and a number of connections."""
 LONGEST_S = 4 * 3600
 EVERY_S = 2.0
 PARTS = 10

@@ -49,7 +49,7 @@ def _fill(generator: Sequence[str], address: str) -> None:
 
 
 def report(found: dict[str, Any]) -> str:
-    """Returns the figures in words."""
+    """Returns a text that shows the figures."""
     times = found["seconds"]
     return (
         f"Recovery of {found['bytes'] / GIGABYTE:.2f} GiB of 16 KiB batches after kill -9, process start to first Metadata "

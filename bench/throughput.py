@@ -54,8 +54,7 @@ class Case:
 def produce_cases(
     contenders: Sequence[Contender], sizes: Sequence[str], connections: Sequence[int], version: int, share: float
 ) -> Iterator[Case]:
-    """Yields the cases of Produce, one for each batch size and number of connections. `share` is the fraction of the usual
-    load."""
+    """Yields a case of Produce for each batch size and number of connections. `share` is the fraction of the usual load."""
     for size in sizes:
         for count in connections:
             requests = int(REQUESTS[size] * share)
@@ -69,8 +68,8 @@ def produce_cases(
 
 
 def fetch_cases(contenders: Sequence[Contender], connections: Sequence[int], version: int, share: float) -> Iterator[Case]:
-    """Yields the cases of Fetch, one for each number of connections: one request after the other reads a whole partition, at
-    most 1 MiB at a time.
+    """Yields a case of Fetch for each number of connections. Each connection reads its own partition again and again, in
+    successive requests of at most 1 MiB.
     """
     for count in connections:
         load = [

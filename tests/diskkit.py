@@ -71,7 +71,8 @@ class Disk:
         return isinstance(path, (str, os.PathLike)) and os.fspath(path).startswith(self._root)
 
     def step(self, kind: str) -> bool:
-        """Counts a call. Raises OSError if the call must fail. Returns true if only half of the data must be written."""
+        """Counts a call. Raises OSError if the call must fail. Returns True if the call must write only half of its
+        data (a short write)."""
         number = len(self.calls)
         self.calls.append(kind)
         failure = self.failure

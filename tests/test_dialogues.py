@@ -46,8 +46,8 @@ def broker() -> Iterator[OwnBroker]:
 
 @pytest.fixture(scope="module")
 def another_broker() -> Iterator[OwnBroker]:
-    """A broker for mixed dialogues. They need their own broker, because the dialogues about quotas set quotas for the same IP
-    addresses.
+    """A broker for mixed dialogues. The mixed dialogues need their own broker, because the dialogues about quotas set quotas
+    for IP addresses that the mixed dialogues also use.
     """
     with OwnBroker(BASE_SETTINGS) as own:
         yield own
@@ -55,8 +55,8 @@ def another_broker() -> Iterator[OwnBroker]:
 
 @pytest.fixture(scope="module")
 def third_broker() -> Iterator[OwnBroker]:
-    """A broker for dialogues that change feature levels. They need their own broker, because the responses in other dialogues
-    depend on the levels.
+    """A broker for dialogues that change feature levels. These dialogues need their own broker, because the responses in other
+    dialogues depend on the levels.
     """
     with OwnBroker(BASE_SETTINGS) as own:
         yield own

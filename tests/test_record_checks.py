@@ -126,13 +126,14 @@ class Response(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """The batch as it is stored. It has the max timestamp and attributes of the stored header, and the other differences from
-    the sent batch."""
+    """The batch as it is stored. `max_timestamp` and `attributes` are fields of the stored header."""
 
     max_timestamp: int = NOW
     attributes: int = 0
     rewritten: bool = False
+    """Tells whether the broker stores a new batch in place of the sent batch."""
     records: int = 3
+    """The number of stored records; −1 if the test does not read the records, because they are damaged."""
 
 
 TAKEN = Stored()

@@ -307,7 +307,7 @@ TIMERS = {
     "proxy/interest.py Interest._end": BOUNDED,
     "proxy/interest.py Interest.renew": BOUNDED,
 }
-"""The functions that set timers other than periodic timers. The value is the reason why these timers end."""
+"""The functions that set timers other than periodic timers. Each value says why a function's timers end."""
 
 
 class Sites(ast.NodeVisitor):

@@ -135,7 +135,7 @@ class Writer:
 
 
 def ordinary(log: Writer) -> None:
-    """A few producers write batches in random order. Sometimes a segment ends."""
+    """A few producers write batches; each time, the next producer is chosen at random. Sometimes a segment ends."""
     producers = [log.partition * 100 + number for number in range(log.rng.randint(1, 3))]
     for _ in range(log.rng.randint(2, 12)):
         log.data(log.rng.choice(producers))

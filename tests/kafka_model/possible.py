@@ -10,7 +10,8 @@ S = TypeVar("S", bound=Hashable)
 STORED, REPEATED, REFUSED = "stored", "recognised as a retry", "refused"
 DONE = "done"
 MOST = 64
-"""At most this many states are kept. If more states were possible, the model would allow nearly every response."""
+"""The model keeps at most this many states, and drops the others. A response that only a dropped state allows counts as wrong.
+But so many states already allow nearly every response."""
 
 
 class Outcome(NamedTuple):

@@ -108,8 +108,8 @@ def unreadable(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | 
 
 
 def _unknown_codec(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | None] | None:
-    """Returns an error if a batch has an unknown codec and the version is before 7. In these versions Kafka looks for zstd, and
-    fails on an unknown codec."""
+    """Returns an error if a batch has an unknown codec and the version is before 7. In these versions Kafka checks whether
+    a batch uses zstd, and this check fails if the codec is unknown."""
     if version >= OLDEST_VERSION_OF_ZSTD:
         return None
     firsts = [requested.records for data in request.topic_data for requested in data.partition_data]

@@ -1,8 +1,8 @@
 """A Produce request that names a partition more than once. Kafka keeps record data in a map by partition.
 
-If a partition has several record sets, Kafka appends the last record set that is a single readable batch, and responds to this
-batch. If another record set of the partition cannot be read, its error replaces this response, and the appended batch stays
-(KafkaApis.handleProduceRequest).
+If a partition has several record sets, Kafka appends the last record set that is a single readable batch, and the partition's
+response is about this batch. If another record set of the partition cannot be read, its error replaces this response, and the
+appended batch stays (KafkaApis.handleProduceRequest).
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ EXCEPTIONS = {
     "output_disorder": "likely if batches were damaged",
     "commit_jump": "certain if a pipeline has no output for records that the commit passed",
 }
-"""For some kinds: when a finding has another severity than its kind."""
+"""For some kinds: when the severity of a finding differs from the severity of its kind."""
 OF_DIRECTORIES = frozenset(
     {
         "truncated", "replica_divergence", "replica_damage", "replica_behind", "unclean_election",

@@ -76,7 +76,7 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"{given[others[0]]} does nothing with {flag}")
 
     def _flags(self, arg: str) -> Iterable[str]:
-        """Returns the flags that an argument names. The argument may be the beginning of a flag."""
+        """Returns the flags that match an argument. The argument may be the beginning of a flag."""
         actions = [
             each for each in self._actions if any(arg.startswith("--") and flag.startswith(arg) for flag in each.option_strings)
         ]

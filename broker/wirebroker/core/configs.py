@@ -603,7 +603,7 @@ class TopicConfigs(Configs):
         return self.broker.features[ELIGIBLE_REPLICAS] > 0
 
     def source(self, name: str, node: int) -> Source:
-        """Returns the source of the setting's value as the controller reports it. The controller considers every corresponding
+        """Returns the source that the controller reports for the setting's value. The controller considers every corresponding
         broker setting."""
         if name in self.overrides:
             return Source.TOPIC

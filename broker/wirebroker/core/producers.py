@@ -192,7 +192,7 @@ def last_batch_only(state: bytes) -> bytes:
 
 
 def follower_state(mine: bytes | None, leaders: bytes, since: int, window: int) -> bytes | None:
-    """Returns the state of a producer on a follower. `mine` was the follower's state of the producer when the follower's log
+    """Returns a follower's state of a producer. `mine` was the follower's state of the producer when the follower's log
     ended at offset `since`.
 
     `leaders` is the leader's state of the producer; the follower now has the same log as the leader. The follower knows the

@@ -252,8 +252,8 @@ class Timers:
         return bool(self._heap) and self._heap[0][0] <= now
 
     def begin_move(self) -> None:
-        """Remember that a move of the clock begins. The move consists of several runs, and the limits of one run apply to all
-        these runs together. In these runs, work always ends before later timers run."""
+        """Remember that a move of the clock begins. A move consists of several calls of `run`. The limit MOST_AGAIN, which
+        otherwise applies to one call, applies to the whole move. In these calls, work always ends before later timers run."""
         self._again.clear()
         self._moves = True
 

@@ -115,7 +115,7 @@ class StorageJobs:
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self) -> None:
-        """Do the jobs one after the other. A job with `apart`, such as a compaction, runs beside the other jobs."""
+        """Do the jobs one after the other. A job whose `apart` is true, such as a compaction, runs beside the other jobs."""
         jobs = self._store.jobs
         try:
             while jobs:

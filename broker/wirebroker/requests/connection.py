@@ -176,7 +176,7 @@ class Send(NamedTuple):
 
 
 class Unauthenticated(NamedTuple):
-    """Close the connection as after every failed authentication. `cause` is for the log."""
+    """The authentication failed: close the connection, as always in this case. `cause` is for the log."""
 
     cause: str
 

@@ -357,12 +357,12 @@ class LogDirectories:
             yield from held
 
     def at(self, node_id: int, path: str) -> LogDirectory:
-        """Returns the broker's log directory whose path in responses is `path`."""
+        """Returns the broker's log directory that responses name by the path `path`."""
         return next(each for each in self.of[node_id] if each.path == path)
 
     @property
     def paths(self) -> dict[int, list[str]]:
-        """For each broker, the paths of its log directories in responses."""
+        """For each broker, the paths by which responses name its log directories."""
         return {node_id: [directory.path for directory in held] for node_id, held in self.of.items()}
 
     @property

@@ -210,8 +210,9 @@ class FolderLog:
         return sum(segment.size for segment in self.segments)
 
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
-        """Append a batch that takes `records` offsets. Returns the batch's base offset. The metadata must have the leader epoch
-        already, because a start refuses a batch of a later epoch. Raises OSError."""
+        """Append a batch. `records` is the number of offsets that the batch takes. Returns the batch's base offset. The
+        metadata must have the leader epoch already, because a starting broker refuses a batch of a later epoch. Raises
+        OSError."""
         if leader_epoch != self._last_epoch:
             self._store.insist()
             self._last_epoch = leader_epoch

@@ -122,7 +122,7 @@ class Moves:
         self._queue(partition, future, None)
 
     def _queue(self, partition: Partition, future: Path, copy: Copy | None) -> None:
-        """Queue the move as a job with `apart`. Only one such job runs at a time, so the move waits for a running
+        """Queue the move as a job whose `apart` is true. Only one such job runs at a time, so the move waits for a running
         compaction."""
 
         def work() -> None:

@@ -1,4 +1,4 @@
-"""Logs what a start finds and repairs in a data directory."""
+"""Writes log messages about what the broker finds and repairs in its data directory."""
 
 from __future__ import annotations
 

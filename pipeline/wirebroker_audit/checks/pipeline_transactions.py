@@ -185,7 +185,7 @@ class _Transactions:
         return rows.where(is_data & ROW.end.isNull()).select(*PRODUCED).distinct().withColumn("opened", sf.lit(True))
 
     def _since(self) -> int:
-        """Returns a time (ms since the epoch): no commit after this time is missing."""
+        """Returns the time (ms since the epoch) from which on the audit knows all commits."""
         if self.is_whole:
             return 0
         (row,) = collected(self.steps.where("known").agg(sf.min("at_ms").alias("at_ms")))

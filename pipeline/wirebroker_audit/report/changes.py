@@ -17,14 +17,14 @@ from wirebroker_audit.spark.tables import collected, settled, stored
 FINDINGS, SUMMARY = "findings", "summary.json"
 STATES = ("new", "still", "gone")
 LISTED = 20
-"""The report lists at most this many gone findings. All are counted."""
+"""The report lists at most this many findings with the state `gone`. All of them are counted."""
 
 
 def since(findings: DataFrame, report: Path) -> dict[str, Any] | None:
     """Compare the findings with the findings of an earlier report.
 
     Returns the earlier report's `time`, the numbers of `new`, `still` present and `gone` findings, and the list
-    `gone_findings`, which has at most `LISTED` of the gone findings. Returns None if there is no earlier report, or if the
+    `gone_findings`, which has at most `LISTED` of the `gone` findings. Returns None if there is no earlier report, or if the
     findings of that report have no `id`.
     """
     try:

@@ -80,7 +80,7 @@ def _verdict(summary: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _changes(changed: Mapping[str, Any] | None) -> Iterable[str]:
-    """Yields the numbers of new and gone findings since the earlier report, and the gone findings."""
+    """Yields the numbers of `new`, `still` present and `gone` findings since the earlier report, then the `gone` ones."""
     if changed is None or not any(changed[state] for state in STATES):
         return
     new, still, gone = (changed[state] for state in STATES)

@@ -1,8 +1,9 @@
 """Unclean elections, from the records of `__cluster_metadata` that a log directory still has.
 
 An election is unclean if the new leader was neither in sync nor an eligible leader replica (KIP-966). The records that the new
-leader lacks are lost. Kafka marks such a change with the leader recovery state RECOVERING (KIP-704). Older records have no
-mark, so a change also counts if the new leader was not among the replicas in sync.
+leader lacks are lost. Kafka marks such a change with the leader recovery state RECOVERING (KIP-704). Metadata records of older
+releases lack this mark. So a change of leader also counts as an unclean election if the new leader was neither in sync nor
+eligible before the election.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ NO_ACTS = {
     "expire_certificate": "there are no handshakes without sockets",
     "refuse": "the host refuses connections, and the world has no sockets",
 }
-"""The kinds of faults that are not acts. The value is the reason."""
+"""The kinds of faults that are not acts. Each value is the reason why the kind is not an act."""
 
 
 class Doer(EngineBroker, QuotaDeeds, TelemetryDeeds):

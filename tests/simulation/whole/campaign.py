@@ -77,9 +77,9 @@ class Ledger:
         self._path = path
         held = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         self.seeds: list[list[int]] = held.get("seeds", [])
-        """The ranges of seeds. Each range has its first seed, and the seed after its last seed."""
+        """The ranges of seeds whose schedules have no plan. Each range has its first seed, and the seed after its last seed."""
         self.planned: list[list[int]] = held.get("planned", [])
-        """The ranges of seeds of schedules with plans."""
+        """The ranges of seeds whose schedules have a plan."""
         self.requests: int = held.get("requests", 0)
         self.pairs: set[Pair] = set(_unpacked(held.get("kinds", []), held.get("pairs", "")))
 

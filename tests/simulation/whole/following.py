@@ -84,7 +84,7 @@ class Following:
         self._looked = 0
         """The time of the last call of `look`."""
         self._subscribed: dict[tuple[str, tuple[str, int]], tuple[bytes, Engine]] = {}
-        """The committed offsets of groups that subscribe to the offset's topic. The value is the topic's id and the engine."""
+        """The committed offsets of groups that subscribe to the offset's topic. Each value is the topic's id and the engine."""
         self.outliving: set[tuple[str, Any]] = set()
         """The groups that, as in Kafka, have offsets or states of a deleted topic, because the coordinators' logs could not be
         written when the topic was deleted."""

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 MOST_FIRED = 10_000
 """One timer may fire at most this many times in one step. A step moves the clock by at most a month. If long work runs in
-slices, each step leaves the timers of its last hour to the next step. So one step may run all retries of an hour. For example,
-a coordinator that cannot store a marker tries again every half second."""
+slices, the timers that become due in the last hour of a step run only in the next steps (`World.advance_in_slices`). So one
+step may run all retries of an hour. For example, a coordinator that cannot store a marker tries again every half second."""
 CLOSES = (
     "acks=0", "the broker restarts", "was killed", "was stopped", "session has expired", "authenticat", "the fault close",
     "is upgraded",

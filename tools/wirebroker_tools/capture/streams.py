@@ -65,7 +65,7 @@ class Stream:
                 yield Ended(self, "it was reset" if segment.flags & RST else "it was closed", segment.time)
 
     def rest(self, time: int) -> Iterator[Piece]:
-        """Yields the bytes that still wait for segments which never came."""
+        """Yields the bytes that were not passed on, because segments before them never came."""
         for end, side in self.sides.items():
             for data, after_gap, at in side.give_up():
                 yield Piece(self, end, data, after_gap, time, at)
@@ -172,6 +172,6 @@ class Streams:
                 del self._streams[oldest]
 
     def rest(self) -> Iterator[Piece]:
-        """Yields the bytes that still wait for segments which the capture lacks."""
+        """Yields the bytes that were not passed on, because the capture lacks segments before them."""
         for stream in self._streams.values():
             yield from stream.rest(self._time)

@@ -159,7 +159,7 @@ class Replay:
         self._latest: Message | None = None
         """The response that was read last."""
         self._full: dict[tuple[int, int], frozenset[tuple[str, int]]] = {}
-        """The partitions with records in the response to each recorded Fetch, by connection and correlation id."""
+        """For each recorded Fetch, by connection and correlation id: the partitions that have records in its response."""
         self._told = time.monotonic()
 
     def _connect(self, address: tuple[str, int]) -> Connection:

@@ -269,7 +269,7 @@ Run = tuple[list[Row], "Selection"]
 
 
 class Selection:
-    """Tells which rows the flags select. Raises ValueError for flags that can match no row."""
+    """Tells which rows the flags select. Raises ValueError if the flags cannot match any row."""
 
     def __init__(self, options: argparse.Namespace, day: int | None = None) -> None:
         self.options = options

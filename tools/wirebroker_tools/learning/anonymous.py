@@ -1,9 +1,9 @@
 """Hashes the names of a learned cluster.
 
 Within a file, a name has the same hash everywhere. For example, a topic and the ACLs for this topic contain the same hash of
-the topic's name. The key of the hash is not kept. So the hashes of two files cannot be compared, and nobody can find a name by
-hashing guesses. If a name begins with the prefix of a prefixed ACL, the hash of the name begins with the hash of the prefix.
-Apart from this, no hash is a prefix of another hash.
+the topic's name. The key of the hash is not kept. So the hashes in two files cannot be compared with each other, and nobody can
+find a name by guessing names and hashing them. If a name begins with the prefix of a prefixed ACL, the hash of the name begins
+with the hash of the prefix. Apart from this, no hash is a prefix of another hash.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def _unread(learned: Learned) -> dict[str, str]:
 def _differences(
     section: str, one: Mapping[str, Any], other: Mapping[str, Any], partly: tuple[bool, bool]
 ) -> Iterator[Difference]:
-    """Yields the differences between two mappings. A part that only one of the clusters has is one difference.
+    """Yields the differences between two mappings. If only one of the clusters has a part, the whole part is one difference.
 
     `partly` says for each cluster whether its section is incomplete. A part that is missing in an incomplete section is not a
     difference, because the cluster may have the part.

@@ -74,8 +74,8 @@ class Holders(NamedTuple):
     warmup: Callable[[TaskId], Collection[str]]
 
     def in_process(self, process: str, member: StreamsMember | None) -> tuple[Callable[[TaskId], bool], ...]:
-        """Returns one function for each kind of task. The function tells whether this process has a given task as a task of
-        this kind. If `member` is given, the tasks of this member do not count."""
+        """Returns three functions, for active tasks, standby tasks and warmup tasks. Each function tells whether the process
+        has the given task as a task of that kind. If `member` is given, the tasks of this member do not count."""
         own: Tasks = NOTHING if member is None else member.assigned
         return (
             lambda task: self.active(task) == process and task not in own.active,

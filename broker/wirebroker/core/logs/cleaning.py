@@ -4,7 +4,8 @@ A round of compaction reads the closed segments before the first open transactio
 closed after the last round, to learn the last offset of each key. Then it reads all closed segments and drops each record whose
 key has a later record. The offsets of the other records do not change. A round also keeps:
 
-* tombstones, and the markers of transactions without batches: for delete.retention.ms after the first round that read them
+* tombstones, and the markers of transactions that have no batches left: they stay until delete.retention.ms has passed since
+  the first round that read them
 * the last batch of each producer, without its records: at startup the producer's sequences are read from this batch
 * the last batch of the round
 

@@ -100,8 +100,8 @@ class Log(Protocol):
         """The offset up to which the log is compacted. Before this offset, records may be missing."""
 
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
-        """Append a batch that takes `records` offsets. Returns the batch's base offset. Raises OSError if the batch cannot be
-        stored."""
+        """Append a batch. `records` is the number of offsets that the batch takes. Returns the batch's base offset. Raises
+        OSError if the batch cannot be stored."""
 
     def roll(self, now: int) -> None:
         """Close the active segment and begin a new one. An empty active segment stays, and only its time changes."""

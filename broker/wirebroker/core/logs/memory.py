@@ -192,7 +192,7 @@ class MemoryLog:
         return sum(segment.size for segment in self.segments)
 
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
-        """Append a batch that takes `records` offsets. Returns the batch's base offset."""
+        """Append a batch. `records` is the number of offsets that the batch takes. Returns the batch's base offset."""
         base_offset = self.end_offset
         self.active.append(batch, base_offset, leader_epoch, timestamp, owned)
         self.end_offset = base_offset + records
