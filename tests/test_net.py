@@ -25,6 +25,7 @@ from wirebroker.client.wire import ConnectionClosed, WireClient
 from wirebroker.faults.rules import Rule
 from wirebroker.mock import MockKafka
 from wirebroker.net.host import IDLE_CHECKS
+from wirebroker.net.protocol import FIRST_OF_LARGE, BrokerProtocol
 from wirebroker.proxy_kafka import ProxyKafka
 from wirekit import RawProducer, batch, client, dial
 
@@ -135,6 +136,25 @@ def test_large_batches_arrive_whole(kafka: MockKafka, size: int) -> None:
     for i in range(3):
         assert only(wire.response()).base_offset == i
     assert [record.value for record in kafka.records("orders")] == [v.decode("latin1").encode() + b"0" for v in values]
+
+
+def test_of_one_large_batch_after_the_other_only_the_first_bytes_are_copied(
+    kafka: MockKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied, carry = [], BrokerProtocol._carry
+
+    def noted(protocol: BrokerProtocol, data: memoryview, pos: int, end: int) -> None:
+        carry(protocol, data, pos, end)
+        copied.append(end - pos)
+
+    monkeypatch.setattr(BrokerProtocol, "_carry", noted)
+    wire = client(kafka)
+    for i in range(3):
+        wire.send(produce_request("orders", batch(tag="v" * 1_000_000)), 9)
+        assert only(wire.response()).base_offset == i
+    assert client(kafka).request(ApiVersionsRequest(), 0).error_code == 0
+    assert len(copied) == 3
+    assert max(copied[1:]) <= FIRST_OF_LARGE
 
 
 def test_a_slow_reader_is_not_buffered_without_bound(kafka: MockKafka) -> None:

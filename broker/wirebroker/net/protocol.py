@@ -22,6 +22,9 @@ from wirebroker.requests.effects import AdvanceClock
 from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.security.session import Stage
 
+FIRST_OF_LARGE = 4096
+"""If a large frame is expected, this many bytes are read before its size is known."""
+
 if TYPE_CHECKING:
     from wirebroker.core.logs.arena import Arena
     from wirebroker.engine.engine import Engine
@@ -65,6 +68,9 @@ class BrokerProtocol(ClientConnection):
         """Received bytes that are not handled yet: the beginning of a frame, or whole frames while the connection waits."""
         self._large: memoryview | None = None
         self._large_filled = 0
+        self._expects_large = False
+        """Whether the last frame was large. Then the next frame is probably large, too, and its first bytes are read alone,
+        because what is read into the common buffer has to be copied."""
 
     def begin(self) -> None:
         if self._state is IN_LINE:
@@ -87,6 +93,8 @@ class BrokerProtocol(ClientConnection):
             return self._large[self._large_filled :]
         if self._tail:
             self._view[: len(self._tail)] = self._tail
+        elif self._expects_large:
+            return self._view[:FIRST_OF_LARGE]
         return self._view[len(self._tail) :]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -111,6 +119,7 @@ class BrokerProtocol(ClientConnection):
                 self._tail = bytes(self._view[:filled])
                 self._wait()
             else:
+                self._expects_large = False
                 self._take(self._view[:filled], now)
         host.flush()
         if host.watchers:
@@ -158,6 +167,7 @@ class BrokerProtocol(ClientConnection):
         """Handle a large frame, which is now complete. It has a buffer of its own."""
         large, self._large = self._large, None
         if large is not None:
+            self._expects_large = True
             self.give_back()
             try:
                 self._engine.receive(self.connection, large[4:], now, owned=True)
