@@ -146,7 +146,8 @@ def at_rest(world: World) -> None:
     """Checks that no work is in progress. There was enough time to complete all work."""
     engine = world.engine
     for name, transaction in engine.transactions.transactions.items():
-        if transaction.state.ending:
+        partitions = [engine.cluster.partition(*where) for where in transaction.partitions]
+        if transaction.state.ending and not any(each is not None and leaderless(each) for each in partitions):
             raise Finding("a transaction does not end", f"{name}: {transaction.state.value}")
     if engine.cluster.decisions.pending:
         raise Finding("a change of the metadata is pending", str(engine.cluster.decisions._made))
@@ -154,8 +155,8 @@ def at_rest(world: World) -> None:
         raise Finding("a topic is still being created", str(engine.cluster.growing))
     for partition in engine.cluster.partitions():
         if partition.leader == NO_LEADER:
-            if partition.eligible and not {*partition.eligible} & {*partition.replicas}:
-                continue  # as in Kafka, after a reassignment it is possible that no replica is eligible
+            if leaderless(partition):
+                continue
             raise Finding("a partition has no leader", f"{partition.topic}-{partition.index}")
         if partition.high_watermark != partition.log_end_offset:
             told = f"{partition.topic}-{partition.index}: {partition.high_watermark}, expected {partition.log_end_offset}"
