@@ -153,7 +153,7 @@ def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], af
     if key[0] == "producer":  # a start forgets producers whose batches were deleted; an old snapshot may bring back others
         partition = world.engine.cluster.partition(key[1], key[2])
         forgets = partition is not None and partition.log_start_offset > 0
-        return ending or (mode == "kill" and key not in before) or forgets
+        return ending or (mode == "kill" and (key not in before or _had_expired(before[key], after.get(key)))) or forgets
     if key[0] == "transaction" and key in before:
         if key not in after:  # before the restart the broker, like Kafka, listed an id that it could not write
             return bool(before[key][1] == NO_EPOCH)
@@ -164,3 +164,12 @@ def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], af
         unwritten = ("Empty",) if world.disk_had_failed else ()
         return key in before and before[key][0] in ("PreparingRebalance", "CompletingRebalance", *unwritten)
     return False
+
+
+def _had_expired(before: Any, after: Any) -> bool:
+    """Tells whether a producer had expired before the brokers wrote a marker with its epoch. Such a marker leaves no sequence
+    number. As in Kafka, after a kill, a start reads the log again, and so finds the producer's batch before the marker."""
+    if after is None:
+        return False
+    (epoch, sequence, first), (new_epoch, _, new_first) = before, after
+    return sequence == -1 and (epoch, first) == (new_epoch, new_first)
