@@ -103,12 +103,35 @@ def test_plans_meet_what_is_wanted() -> None:
     assert left - steering.left > 1000
 
 
-def test_the_lead_of_a_plan_does_not_change_its_other_steps() -> None:
+def test_the_lead_and_the_rest_of_a_plan_do_not_change_its_other_steps() -> None:
     kinds = ["JoinGroup", "clock: minutes"]
     steps = schedule_of(5, Plan({}, kinds, 7)).steps
     led = schedule_of(5, Plan({}, kinds, 7, ["soft reset", "snapshot"])).steps
     assert [each.kind for each in led[-4:]] == ["soft reset", "snapshot", *kinds]
     assert [*led[:-4], *led[-2:]] == steps
+    rests = [schedule_of(seed, Plan({}, kinds, 7, rest=["Fetch", "Produce"])).steps for seed in (5, 6)]
+    assert [rest[:-2] for rest in rests] == [steps, steps]
+    assert [[each.kind for each in rest[-2:]] for rest in rests] == [["Fetch", "Produce"]] * 2
+    assert rests[0][-2:] != rests[1][-2:]
+
+
+UNJOINED, LATE = "timer: Group.add_pending.<locals>.expire", "timer: Group._complete_late_join"
+DESCRIPTION = "StreamsGroupTopologyDescriptionUpdate"
+
+
+@pytest.mark.parametrize(("seed", "plan", "pair"), [
+    # a member id with which no member joins, and then a group whose members are all static
+    (500_009, Plan(
+        {"static": True, "secured": False, "sliced": False, "traced": False, "warm": True},
+        ["JoinGroup", "clock: hours", "JoinGroup", "SyncGroup", "JoinGroup", "a member's session ends", "clock: seconds"],
+    ), (UNJOINED, LATE, True)),
+    # two groups of the same kind
+    (1, Plan({"alike": False}, [DESCRIPTION] * 12), (DESCRIPTION, DESCRIPTION, False)),
+])  # fmt: skip
+def test_a_plan_meets_a_rare_pair(seed: int, plan: Plan, pair: tuple[str, str, bool]) -> None:
+    schedule, met = schedule_of(seed, plan), Met()
+    run(schedule.setting, schedule.steps, met)
+    assert pair in met.pairs
 
 
 @pytest.mark.parametrize("alike", [False, True])

@@ -59,5 +59,8 @@ class States(Asking):
 
     def _topology(self) -> Ask:
         described: Json = {"subtopologies": [], "global_stores": []}
-        body = {"group_id": "@a", "member_id": "m1", "topology_epoch": 0, "topology_description": described}
+        body = {
+            "group_id": self._pick({"@a": 4, "@b": 1}), "member_id": "m1", "topology_epoch": 0,
+            "topology_description": described,
+        }  # fmt: skip
         return Ask(0, "StreamsGroupTopologyDescriptionUpdate", 0, body)

@@ -57,6 +57,9 @@ MOSTLY = 0.8
 GROUP_FIELDS = ("group_id", "group_ids", "groups", "groups_names", "coordinator_keys", "key")
 SINCE_STATIC = 5
 """The first version of JoinGroup that supports static members."""
+GIVES_ID = 4
+"""The first version of JoinGroup in which a new member first gets a member id, and then must join again with this id, unless
+the member is static."""
 KEYED = 5
 """The number of keys of records. All records with one of these keys are tombstones."""
 FOLLOWING = 4
@@ -175,8 +178,9 @@ class Speaker:
         return replace(ask, body=_shortened(ask.body, chance)) if self._alike else ask
 
     def _as_static(self, ask: Ask, chance: Random) -> Ask:
-        """Makes the new member in a JoinGroup static, unless the version is too old. In plans, the version is never too old."""
-        version = max(ask.version, SINCE_STATIC) if self._planned else ask.version
+        """Makes the new member in a JoinGroup static, unless the version is too old. In plans, only the version GIVES_ID is too
+        old. So a plan can have static members and a member id with which no member has joined yet."""
+        version = max(ask.version, SINCE_STATIC) if self._planned and ask.version != GIVES_ID else ask.version
         if version < SINCE_STATIC:
             return ask
         return replace(ask, version=version, body=ask.body | {name: chance.choice(values) for name, values in STATIC.items()})

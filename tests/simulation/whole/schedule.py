@@ -77,6 +77,8 @@ class Plan(NamedTuple):
     the first step with a different kind."""
     lead: Sequence[str] = ()
     """The kinds of steps that come before the steps of `kinds`. The seeds of these steps depend on the schedule's seed."""
+    rest: Sequence[str] = ()
+    """The kinds of steps that come after the steps of `kinds`. The seeds of these steps, too, depend on the schedule's seed."""
 
 
 def focus_of(seed: int) -> tuple[str, str]:
@@ -103,7 +105,7 @@ def schedule_of(seed: int, plan: Plan | None = None) -> Schedule:
 
 
 def _planned(seed: int, plan: Plan) -> Schedule:
-    of_lead = random.Random(f"lead {seed}")
+    own = random.Random(f"lead {seed}")
     seed = seed if plan.seed is None else plan.seed
     chance = random.Random(f"planned {seed}")
     chosen: dict[str, Any] = {
@@ -113,7 +115,8 @@ def _planned(seed: int, plan: Plan) -> Schedule:
     setting = Setting(seed, **chosen | dict(plan.setting), tries=300, planned=True)
     kinds = [*chance.choices(SETUP_KINDS, k=SETUP), *plan.kinds]
     steps = [Step(kind, chance.getrandbits(32)) for kind in kinds]
-    steps[SETUP:SETUP] = [Step(kind, of_lead.getrandbits(32)) for kind in plan.lead]
+    steps[SETUP:SETUP] = [Step(kind, own.getrandbits(32)) for kind in plan.lead]
+    steps += [Step(kind, own.getrandbits(32)) for kind in plan.rest]
     return Schedule(setting, steps, (plan.kinds[0], plan.kinds[-1]))
 
 

@@ -102,7 +102,7 @@ class Steering:
     def _about_a_timer(self, chance: Random) -> Plan:
         """Returns a plan in which steps set a timer, with wanted kinds before and after the step in which the timer fires. A
         step after the timer is set, such as a restart, may remove the timer. So in about half of the plans, the wanted kinds
-        come before the steps that set the timer."""
+        come before the steps that set the timer. The seeds of the steps after the timer are different in each plan."""
         focus = self._focus({*RARE}, chance)
         timer = TIMERS[focus.removeprefix(PREFIX)]
         setting = {"data": chance.random() < 0.4, "brokers": 1, "secured": True} | dict(NEEDS.get(focus, {}))
@@ -111,14 +111,16 @@ class Steering:
         able, growing = _able(setting), Growing()
         room = max(WITHIN - len(timer.first), 0) if chance.random() < 0.5 else 0
         wanted = {kind: self._wanted[kind][focus] / (1 + self._planned[kind, focus]) for kind in able & STEPS}
-        before = sorted(wanted, key=lambda kind: -wanted[kind] * (0.7 + 0.6 * chance.random()))[: room or WITHIN - 1]
+        chosen = sorted(wanted, key=lambda kind: -wanted[kind] * (0.7 + 0.6 * chance.random()))[: room or WITHIN - 1]
+        before = [*(step for kind in chosen for step in BEFORE.get(kind, ())), *chosen]
         steps = [*before, *timer.first] if room else [*timer.first, *before]
         for step in steps:
             growing.add([step])
         self._note(growing, growing.add([timer.clock, focus]))
-        self._grow(growing, able, "", chance, len(growing.found) + 2 * WITHIN)
+        end = len(growing.found)
+        self._grow(growing, able, "", chance, end + 2 * WITHIN)
         lead = len(before) if room else 0
-        return Plan(setting, growing.found[lead:], timer.seed, growing.found[:lead])
+        return Plan(setting, growing.found[lead:end], timer.seed, growing.found[:lead], growing.found[end:])
 
     def _grow(self, growing: Growing, able: set[str], focus: str, chance: Random, length: int) -> None:
         """Add the kinds with the most new pairs until the plan has `length` steps."""

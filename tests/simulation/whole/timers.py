@@ -38,7 +38,7 @@ TIMERS: dict[str, Timer] = {
     "FolderStore.checkpoint": Timer((), HOURS),
     "FolderStore.compact": Timer((), HOURS),
     "Group._await_heartbeat.<locals>.expire": Timer(("JoinGroup", "JoinGroup", "SyncGroup"), HOURS, 7),
-    "Group._complete_late_join": Timer(("JoinGroup", "SyncGroup", "JoinGroup", "LeaveGroup", "clock: at once"), SECONDS, 49),
+    "Group._complete_late_join": Timer(("JoinGroup", "SyncGroup", "JoinGroup", "a member's session ends"), SECONDS, 23),
     "Group._complete_join": Timer(("JoinGroup", "JoinGroup", "JoinGroup"), MINUTES, 23),
     "Group._sync_expired": Timer(("JoinGroup", "JoinGroup"), MINUTES, 1),
     "Group.add_pending.<locals>.expire": Timer(("JoinGroup",), HOURS, 2),
