@@ -18,6 +18,7 @@ from kafkawire.messages.describe_producers import DescribeProducersRequest, Topi
 from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
 from kafkawire.messages.list_transactions import ListTransactionsRequest
 from requesting import (
+    delete_records,
     end_txn,
     fetch,
     offset_delete,
@@ -213,6 +214,32 @@ def test_c3_an_open_transaction_survives_a_restart_and_can_be_committed(kafka: I
     producer.wire = client(kafka)
     assert producer.end() == 0
     assert Reader(kafka).values() == ["a0"]
+
+
+def test_c3_records_that_a_kill_brings_back_are_still_known_as_aborted() -> None:
+    """After a kill, the log begins where the last checkpoint says. Kafka's index of aborted transactions has the transactions
+    before the log's start, too, until their segment is deleted."""
+    kafka = InProcess(topics=["orders"])
+    partition = kafka.engine.cluster.topics["orders"].partitions[0]
+    producer = started(kafka)
+    for value in "ab":
+        producer.send(value)
+        assert producer.end(commit=value == "b") == 0
+    assert only(client(kafka).request(delete_records(3), 2)).error_code == 0
+    kafka.restart("kill")
+    assert (partition.log_start_offset, Reader(kafka).values()) == (0, ["b0"])
+
+
+def test_c3_aborted_transactions_are_forgotten_with_their_segment(kafka: InProcess) -> None:
+    partition = kafka.engine.cluster.topics["orders"].partitions[0]
+    producer = started(kafka)
+    for value in "ab":
+        producer.send(value)
+        assert producer.end(commit=False) == 0
+    partition.log.roll(kafka.clock.now())
+    for offset, left in ((2, 2), (3, 2), (4, 0)):
+        assert only(client(kafka).request(delete_records(offset), 2)).error_code == 0
+        assert len(partition.transactions.ended_between(0, 10)) == left
 
 
 # Time

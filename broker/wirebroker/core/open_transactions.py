@@ -101,7 +101,7 @@ class OpenTransactions:
         self._aborted[first:end] = left
 
     def forget_below(self, offset: int) -> None:
-        """Forget aborted transactions before `offset`, the new start of the log."""
+        """Forget aborted transactions before `offset`, the base offset of the first segment that is left."""
         del self._aborted[: bisect_left(self._aborted, offset, key=lambda a: a.last_offset)]
 
     def clear(self) -> None:

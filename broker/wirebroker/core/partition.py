@@ -516,6 +516,8 @@ class Partition:
         if offset > self.log_start_offset:
             self._advance_start(offset, now)
         self.log.drop_segments_below(offset)  # also segments that could not be deleted before
+        # Kafka's TransactionIndex belongs to a segment: a kill may bring the records of a kept segment back.
+        self.transactions.forget_below(self.log.segments[0].base_offset)
 
     def _advance_start(self, offset: int, now: int) -> None:
         written, start = self._checkpointed_start
@@ -524,7 +526,6 @@ class Partition:
         else:
             self._checkpointed_start = (written, start)
         self.log_start_offset = offset
-        self.transactions.forget_below(offset)
         if not self.rules.keeps_state_on_log_start_advance:
             gone = [key for key, state in self.producers.items() if last_offset(state) < offset]
             self._deleted = {key: self.producers.pop(key) for key in gone}
