@@ -996,3 +996,29 @@ def test_after_a_kill_the_log_begins_where_the_last_checkpoint_says() -> None:
         Dialogue(broker) >> delete_records(offset, topic="t") << answered(error_code=0)
     broker.restart("kill")
     assert broker.engine.cluster.topics["t"].partitions[0].log_start_offset == 0
+
+
+@pytest.mark.parametrize("leads", ["at once", "later", "after a freeze"])
+def test_a_restarted_replica_without_records_knows_no_open_transaction(leads: str) -> None:
+    """As in Kafka, a broker that starts with an empty log deletes the snapshot of the producers, and so forgets an open
+    transaction. The coordinator still knows the transaction."""
+    broker = InProcess(brokers=3)
+    broker.engine.cluster.create_topic("orders", broker.clock.now(), assignment={0: (1, 2, 3)})
+    producers = (TransactionalProducer(broker, str(number)) for number in range(20))
+    producer = next(each for each in producers if each.init() == 0)  # the first whose coordinator is on broker 1
+    producer.send("a")
+    partition = broker.engine.cluster.topics["orders"].partitions[0]
+    partition.delete_records(1, broker.clock.now())
+    controller, now = broker.engine.controller, broker.clock.now()
+    for node in (2, 3, 1) if leads == "at once" else (1,):
+        controller.broker_down(node, now)
+    controller.broker_up(1, now)
+    if leads == "later":
+        controller.move_leader("orders", 0, 1, now)
+    elif leads == "after a freeze":
+        controller.freeze_replica("orders", 0, 1, now)
+        for node in (2, 3):
+            controller.broker_down(node, now)
+    assert (partition.leader, partition.producers) == (1, {})
+    assert partition.transactions.first_unstable() is None
+    assert partition.last_stable_offset == partition.high_watermark == 1

@@ -124,6 +124,10 @@ class OpenTransactions:
     def restart(self, open_ones: dict[int, int]) -> None:
         """Continue after a restart with the transactions that are open according to the producers' states. Forget
         `verifications`."""
-        self._first_offsets = dict(sorted(open_ones.items(), key=lambda one: one[1]))
+        self.reopen(open_ones)
         self._unreplicated = []
         self.verifications.clear()
+
+    def reopen(self, open_ones: dict[int, int]) -> None:
+        """Replace the open transactions. `open_ones` has their first offsets by producer id."""
+        self._first_offsets = dict(sorted(open_ones.items(), key=lambda one: one[1]))
