@@ -20,6 +20,7 @@ from dialogue import Dialogue, accepted, answered
 from inprocess import InProcess
 from kafkawire.declare import Message
 from kafkawire.errors import error_name
+from kafkawire.primitives import parse_uuid
 from requesting import (
     create_topics,
     delete_records,
@@ -29,6 +30,7 @@ from requesting import (
     join_group,
     list_offsets,
     new_topic,
+    offset_commit,
     plain,
     produce_request,
     sync_group,
@@ -36,7 +38,9 @@ from requesting import (
 from responses import only, sole
 from wirebroker import faults
 from wirebroker.client.wire import ConnectionClosed
+from wirebroker.core.cluster import COORDINATOR_TOPICS
 from wirebroker.core.partition import EndMarker
+from wirebroker.engine.engine import Engine
 from wirebroker.mock import MockKafka
 from wirebroker.trace.layout import line
 from wirekit import batch
@@ -539,6 +543,69 @@ def transaction_state(cluster: Cluster, node: int) -> tuple[int, str]:
     request = plain("DescribeTransactions", transactional_ids=["till"])
     found = cluster.wire(node).request(request, 0).transaction_states[0]
     return found.error_code, found.transaction_state
+
+
+def share_state(group: str, start: int, topic_id: str) -> Message:
+    part = {"partition": 0, "state_epoch": start, "start_offset": start}
+    topics = [{"topic_id": parse_uuid(topic_id), "partitions": [part]}]
+    return plain("InitializeShareGroupState", group_id=group, topics=topics)
+
+
+COORDINATORS: dict[str, tuple[Callable[[str, int, str], Message], int, Callable[[Engine], dict[str, int]]]] = {
+    "group": (lambda name, number, _: offset_commit(name, number), 8, lambda engine: {
+        name: engine.groups.offsets.of(name)["orders", 0].offset for name in engine.groups.groups
+    }),
+    "transaction": (lambda name, *_: init_producer_id(name), 5, lambda engine: {
+        name: known.producer_epoch for name, known in engine.transactions.transactions.items()
+    }),
+    "share": (share_state, 0, lambda engine: {
+        name: state.start_offset for (name, _, _), state in engine.groups.share_state.states.items()
+    }),
+}  # fmt: skip
+"""For each kind of coordinator: a request that writes a record about a name, its version, and the numbers that the coordinator
+then knows, by name."""
+
+
+@pytest.mark.parametrize("how", ["clean move", "unclean election", "truncation", "later start", "later restart"])
+@pytest.mark.parametrize("kind", COORDINATORS)
+def test_d3_a_coordinator_forgets_what_only_lost_records_said(start: Start, kind: str, how: str) -> None:
+    """Kafka's new leader of a coordinators' partition reads its own log."""
+    counts = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+    cluster = start(topics=["orders"], configs={f"{each}.num.partitions": "1" for each in counts})
+    kafka, topic = cluster.kafka, COORDINATOR_TOPICS[kind]
+    topic_id = kafka.topics()["orders"].topic_id
+    asked = find_coordinator(f"old:{topic_id}:0" if kind == "share" else "old", kind=list(COORDINATORS).index(kind))
+    leader = sole(cluster.anyone().request(asked, 6, "admin").coordinators).node_id
+    request, version, known = COORDINATORS[kind]
+
+    def write(name: str, number: int) -> None:
+        cluster.wire(leader).request(request(name, number, topic_id), version)
+
+    write("old", 0)
+    kept = kafka.partition(topic).log_end_offset
+    behind, other = (node for node in (1, 2, 3) if node != leader)
+    if how != "truncation":
+        cluster.kill(behind)
+    write("old", 1)
+    write("new", 0)
+    before = kafka._call(known)
+    assert before == {"old": 1, "new": 0}
+    if how == "clean move":
+        kafka.move_leader(topic, 0, to=other)
+    elif how == "truncation":
+        kafka.truncate(topic, 0, kept)
+    else:
+        for node in (other, leader):
+            cluster.kill(node)
+    if how.startswith("later"):
+        kafka.truncate(topic, 0, kept)
+        assert kafka._call(known) == before  # no broker leads the log yet
+        kafka.start_broker(leader) if how == "later start" else kafka.restart()
+    elif how == "unclean election":
+        kafka.start_broker(behind)
+        assert kafka._call(known) == before  # no broker leads the log yet
+        kafka.elect_leader(topic, 0, unclean=True)
+    assert kafka._call(known) == (before if how == "clean move" else {"old": 0})
 
 
 def test_d3_a_prepared_transaction_is_completed_by_the_next_coordinator(start: Start) -> None:

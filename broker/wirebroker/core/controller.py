@@ -16,6 +16,7 @@ from wirebroker.core.cluster import INTERNAL_TOPICS, Broker, Cluster
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import NEVER, Idle, Periodic
+from wirebroker.core.truncation import truncate
 
 CHANGED = 64
 """The number of partitions that one slice changes."""
@@ -161,6 +162,11 @@ class Controller:
         self._change_all(led_by_others, lambda each: each.replication.elect(alive, now, preferred=True), now)
         return None
 
+    def truncate(self, partition: Partition, offset: int, now: int) -> None:
+        """Delete the end of a partition's log, as an unclean election would. Raises ValueError if the offset is outside the
+        log."""
+        self._change([partition], lambda each: truncate(each, offset, now), now)
+
     def freeze_replica(self, topic: str, index: int, node_id: int, now: int) -> None:
         """Make a follower stop fetching.
 
@@ -244,7 +250,7 @@ class Controller:
 
     # Checks
 
-    def _change(self, partitions: Sequence[Partition], change: Callable[[Partition], None], now: int) -> None:
+    def _change(self, partitions: Sequence[Partition], change: Callable[[Partition], object], now: int) -> None:
         """Make a change to each of these partitions. If a coordinators' partition gets a new leader, tell its coordinators."""
         self.finish()
         self._make(partitions, change, now)
@@ -268,7 +274,7 @@ class Controller:
         self._unfinished = slices()
         self._cluster.timers.work(self._unfinished)
 
-    def _make(self, partitions: Sequence[Partition], change: Callable[[Partition], None], now: int) -> None:
+    def _make(self, partitions: Sequence[Partition], change: Callable[[Partition], object], now: int) -> None:
         moved = []
         for partition in partitions:
             before, in_sync, held = partition.leader_epoch, partition.in_sync, partition.replicas

@@ -16,6 +16,7 @@ from wirebroker.core.configs import keep
 
 if TYPE_CHECKING:
     from wirebroker.core.groups import GroupCoordinator
+    from wirebroker.core.partition import Partition
     from wirebroker.core.transactions import TransactionCoordinator
 
 
@@ -52,13 +53,18 @@ def load_coordinators(cluster: Cluster, groups: GroupCoordinator, transactions: 
     for name in COORDINATOR_TOPICS.values():
         topic = cluster.topics.get(name)
         for partition in topic.partitions if topic is not None else ():
-            batches = partition.log.batches(partition.log_start_offset)
-            try:
-                if name == GROUP_TOPIC:
-                    groups.load(partition.index, batches, now)
-                elif name == SHARE_TOPIC:
-                    groups.share_state.load(partition.index, batches, now)
-                else:
-                    transactions.load(batches, now)
-            except (ProtocolError, ValueError, LookupError, TypeError) as wrong:  # or the fields do not fit together
-                raise DataError(f"{name}-{partition.index} holds a record that cannot be read: {wrong}") from wrong
+            load_coordinator(partition, groups, transactions, now)
+
+
+def load_coordinator(partition: Partition, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
+    """Load the state that one partition of a coordinators' topic holds. Raises DataError for a record that cannot be read."""
+    name, batches = partition.topic, partition.log.batches(partition.log_start_offset)
+    try:
+        if name == GROUP_TOPIC:
+            groups.load(partition.index, batches, now)
+        elif name == SHARE_TOPIC:
+            groups.share_state.load(partition.index, batches, now)
+        else:
+            transactions.load(batches, now)
+    except (ProtocolError, ValueError, LookupError, TypeError) as wrong:  # or the fields do not fit together
+        raise DataError(f"{name}-{partition.index} holds a record that cannot be read: {wrong}") from wrong

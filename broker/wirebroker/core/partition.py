@@ -181,6 +181,8 @@ class Partition:
         self.held_at: int | None = None
         """The high watermark, or None while the high watermark is the end of the log. `Replication.review` computes this
         value."""
+        self.lost_records = False
+        """Tells whether the end of the log was truncated, and no coordinator has read the log again since."""
         self.replication = Replication(self)
         self.fast_path = FastPath(self)
         if (kept := self.log.belongs_to(self)) is not None:
@@ -487,6 +489,7 @@ class Partition:
         """Continue from `prefix`, the state of the new leader. All records that the new leader lacks are lost, with their
         effects on producers and transactions."""
         end = prefix.log_end_offset
+        self.lost_records = self.lost_records or end < self.log_end_offset
         if end < self.log.segments[0].base_offset:
             self.log.start_at(end, prefix.caught_up)
         else:
@@ -499,6 +502,7 @@ class Partition:
 
     def lead_from_here(self, now: int) -> None:
         """The end of the log was truncated: forget the leader epochs that began in the deleted part, and begin a new epoch."""
+        self.lost_records = True
         self.epochs.truncate(self.log_end_offset)
         self.new_leader_epoch(self.leader_epoch + 1)
         self.replication.cut_off(self.log_end_offset)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from kafkawire.errors import ErrorCode
-from wirebroker.common.changes import LeaderRow, ProducerRow
+from wirebroker.common.changes import ProducerRow
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.transactions.coordinator import InitRequest
 from wirebroker.core.transactions.transaction import Transaction
-from wirebroker.core.truncation import truncate as truncate_log
 from wirebroker.deeds.declaring import NO_ID, NO_TOPIC, Deeds, about, deed
 from wirebroker.deeds.errors import NoSuch, NothingToChange
 
@@ -99,12 +98,8 @@ class StateDeeds(Deeds):
         cluster = self._engine.cluster
         if (found := cluster.partition(topic, partition)) is None:
             raise NothingToChange(cluster.no_partition(topic, partition))
-        epoch = found.leader_epoch
         try:
-            end = truncate_log(found, offset, self._now)
+            self._engine.controller.truncate(found, offset, self._now)
         except ValueError as wrong:
             raise NothingToChange(str(wrong)) from None
-        if found.leader_epoch != epoch:
-            cluster.version += 1
-            cluster.report(LeaderRow(topic, partition, found.leader, found.leader_epoch))
-        return end
+        return found.log_end_offset

@@ -31,12 +31,23 @@ from wirebroker.apis.permissions import Access, admit
 from wirebroker.apis.produce_shape import produce_by_shape
 from wirebroker.apis.refused import without_feature
 from wirebroker.common.changes import RestartRow
-from wirebroker.core.cluster import GROUP_TOPIC, SHARE_TOPIC, SHARED_CLUSTER_ID, TRANSACTION_TOPIC, Broker, Cluster, memory_log
+from wirebroker.core.cluster import (
+    GROUP_TOPIC,
+    INTERNAL_TOPICS,
+    SHARE_TOPIC,
+    SHARED_CLUSTER_ID,
+    TRANSACTION_TOPIC,
+    Broker,
+    Cluster,
+    memory_log,
+)
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.controller import Controller
+from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.features import REFUSED_WITHOUT, SHARE
 from wirebroker.core.fetch_sessions import KEEPS_FETCH_EPOCHS, FetchSessions
 from wirebroker.core.groups import GroupCoordinator
+from wirebroker.core.image import load_coordinator
 from wirebroker.core.log_dirs import LogDirs
 from wirebroker.core.maintenance import Maintenance
 from wirebroker.core.profile import Rules
@@ -605,6 +616,9 @@ class Engine:
                 self.cluster.log_dirs.follow(partition)
         self.fetch_sessions.clear()
         self.groups.restart(now)
+        for partition in self.cluster.partitions():
+            if partition.lost_records and partition.topic in INTERNAL_TOPICS:
+                self._coordinator_moved(partition.topic, partition.index, now)
         self.transactions.restart(now)
         self.maintenance = Maintenance(self.cluster, now)
         self.controller.restart(now)
@@ -691,5 +705,13 @@ class Engine:
             self.groups.topic_deleted(topic, topic_id)
 
     def _coordinator_moved(self, topic: str, index: int, now: int) -> None:
-        if topic != SHARE_TOPIC:
-            (self.groups if topic == GROUP_TOPIC else self.transactions).moved(index, now)
+        """Handle a new leader, or the loss of the leader, of a coordinators' partition. If the partition has lost records, the
+        coordinator reads its log again: it forgets what only the lost records said."""
+        coordinator = self.groups if topic == GROUP_TOPIC else self.transactions
+        partition = self.cluster.partition(topic, index)
+        if partition is not None and partition.lost_records and partition.leader != NO_LEADER:
+            partition.lost_records = False
+            (self.groups.share_state if topic == SHARE_TOPIC else coordinator).unload(index)
+            load_coordinator(partition, self.groups, self.transactions, now)
+        elif topic != SHARE_TOPIC:
+            coordinator.moved(index, now)

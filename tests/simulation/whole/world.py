@@ -41,6 +41,8 @@ from simulation.whole.shown import shown
 from simulation.whole.things import CLUSTER, Things, things_of
 from simulation.whole.watching import Watch
 from wirebroker.common import slices
+from wirebroker.core.cluster import INTERNAL_TOPICS, TRANSACTION_TOPIC
+from wirebroker.core.partition import Partition
 from wirebroker.engine.engine import Engine
 from wirebroker.engine.snapshots import Snapshot
 from wirebroker.net.host import STEP_MS
@@ -277,6 +279,10 @@ class World:
 
     # Steps
 
+    def _coordinators_logs(self) -> list[Partition]:
+        topics = self.engine.cluster.topics
+        return [each for name in INTERNAL_TOPICS if name in topics for each in topics[name].partitions]
+
     def play(self, step: Step) -> None:
         """Do one step, and check the conditions that must always hold. Raises Finding."""
         chance = Random(step.seed)
@@ -286,13 +292,18 @@ class World:
             self.clear_faults()
         self._kind = step.kind
         known, trouble = len(self.judging.history) if self.judging else 0, self.in_trouble
+        ends = {each: (each.leader_epoch, each.log_end_offset) for each in self._coordinators_logs()}
         with self.watch.guarding(step.kind, lenient=trouble):
             if step.kind in ACTS:
                 things = self._act(step.kind, chance)
             else:
                 things = self._ask(step.kind, chance)
             self.settle(SLICES)
-        changed = step.kind in ACTS and step.kind not in NO_CHANGE
+        lost = {each.topic for each in self._coordinators_logs() if each in ends and _lost_records(each, *ends[each])}
+        if lost:  # by an unclean election: as in Kafka, the coordinators forget what only these records said
+            self.done.vague.add("offset")
+            self.forgot_transactions = self.forgot_transactions or TRANSACTION_TOPIC in lost
+        changed = lost or (step.kind in ACTS and step.kind not in NO_CHANGE)
         if self.judging and (trouble or changed or self.now - self.began > JUDGED_MS):
             self.judging.stop(known)
             self.judging = None
@@ -725,3 +736,9 @@ def run(setting: Setting, steps: Sequence[Step], met: Met | None = None) -> Worl
     finally:
         world.close()
     return world
+
+
+def _lost_records(partition: Partition, epoch: int, end: int) -> bool:
+    """Tells whether the log has lost records since it had this leader epoch and this end: whether a later epoch begins before
+    this end."""
+    return any(later > epoch and start < end for later, start in partition.epochs.starts)

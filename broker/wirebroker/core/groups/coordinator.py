@@ -114,6 +114,15 @@ class GroupCoordinator:
         self.groups.clear()
         self.offsets.clear()
 
+    def unload(self, index: int) -> None:
+        """Forget the groups and the committed offsets of a partition of __consumer_offsets, because its log must be read
+        again."""
+        self.changes.finish()
+        for group_id in [each for each in self.groups if self.home(each) == index]:
+            self.groups.pop(group_id).unload()
+        for group_id in [each for each in self.offsets.groups(pending=True) if self.home(each) == index]:
+            self.offsets.delete_group(group_id)
+
     def move_time(self, ms: int) -> None:
         """The clock was moved by `ms` (negative if it was moved back). Move all stored times by `ms`, so that timers keep their
         remaining time."""

@@ -113,6 +113,14 @@ class ShareCoordinator:
         self._state_epochs.clear()
         self._needed.clear()
 
+    def unload(self, index: int) -> None:
+        """Forget the states of a partition of __share_group_state, because its log must be read again."""
+        of_log = self._cluster.coordinator_partition
+        for held in (self.states, self._updates, self._leader_epochs, self._state_epochs):
+            for key in [each for each in held if of_log("share", coordinator_key(each)) == index]:
+                del held[key]
+        self._needed.pop(index, None)
+
     @staticmethod
     def _place_error(key: Key) -> Refusal | None:
         return NEGATIVE if key[2] < 0 else None

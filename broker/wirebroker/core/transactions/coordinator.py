@@ -108,14 +108,16 @@ class TransactionCoordinator:
             del self.transactions[each.transactional_id]
 
     def load(self, batches: Iterable[memoryview], now: int) -> None:
-        """Load a partition of __transaction_state, and write the missing markers of prepared transactions.
+        """Load a partition of __transaction_state, and write the missing markers of its prepared transactions.
 
         If the clock was moved forward before a restart, the records have later times than `now`. These times are set to `now`,
         so that an open transaction times out.
         """
+        known = set(self.transactions.values())
         read_transactions(batches, self.transactions)
         self._change_times(lambda time: min(time, now))
-        self._finish_all(now)
+        for transaction in [each for each in self.transactions.values() if each not in known]:
+            self._load(transaction, now)
 
     def move_time(self, ms: int) -> None:
         """The clock was moved by `ms` (negative if it was moved back). Move all stored times by `ms`, so that open transactions
@@ -135,6 +137,12 @@ class TransactionCoordinator:
         self._runs.clear()
         self._retrying.clear()
 
+    def unload(self, index: int) -> None:
+        """Forget the transactional ids of a partition of __transaction_state, because its log must be read again."""
+        for transaction in self._of_log(index):
+            del self.transactions[transaction.transactional_id]
+            self._runs.pop(transaction, None)
+
     def _finish_all(self, now: int) -> None:
         for transaction in self.transactions.values():
             self._load(transaction, now)
@@ -142,11 +150,14 @@ class TransactionCoordinator:
     def moved(self, index: int, now: int) -> None:
         """Handle a new leader, or the loss of the leader, of a partition of __transaction_state. The new leader completes the
         prepared transactions."""
-        of_log = self._cluster.coordinator_partition
-        moved = [each for name, each in self.transactions.items() if of_log("transaction", name) == index]
+        moved = self._of_log(index)
         self._forget_unwritten(moved)
         for transaction in moved:
             self._load(transaction, now)
+
+    def _of_log(self, index: int) -> list[Transaction]:
+        of_log = self._cluster.coordinator_partition
+        return [each for name, each in self.transactions.items() if of_log("transaction", name) == index]
 
     def _load(self, transaction: Transaction, now: int) -> None:
         """Continue with the state that is in the records. The records do not contain the producer's previous epoch. So, as in
@@ -347,6 +358,8 @@ class TransactionCoordinator:
 
     def _finishing(self, transaction: Transaction, now: int) -> Iterator[None]:
         self._runs.pop(transaction, None)
+        if self.transactions.get(transaction.transactional_id) is not transaction:  # the log was lost, or read again
+            return
         coordinator = self._cluster.coordinator("transaction", transaction.transactional_id)
         if not transaction.state.ending or (coordinator is None and transaction.partitions):
             return
