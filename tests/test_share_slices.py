@@ -239,3 +239,18 @@ def test_a_client_that_leaves_during_a_share_fetch_leaves_nothing_behind(slices:
     world.go_on()
     assert not any(partition.waiting for partition in world.engine.cluster.partitions())
     assert not world.engine.shares._waiting
+
+
+def test_a_broker_that_is_killed_at_the_end_of_a_share_fetch_leaves_nothing_behind() -> None:
+    """The fetch has got records, and some of its partitions do not have its callback any more."""
+    world = fetching(100)
+    produce(world, "topic-0", "v")
+    partitions = list(world.engine.cluster.partitions())
+    watched = sum(bool(each.waiting) for each in partitions)
+    while sum(bool(each.waiting) for each in partitions) == watched:
+        assert world.step()
+    assert any(each.waiting for each in partitions)
+    world.engine.kill_broker(1, NOW)
+    world.go_on()
+    assert not any(each.waiting for each in partitions)
+    assert not world.engine.shares._waiting

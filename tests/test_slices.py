@@ -464,6 +464,49 @@ def test_a_broker_that_stops_during_a_long_fetch_leaves_no_client_waiting() -> N
     assert not partition.waiting
 
 
+def test_a_broker_that_is_killed_at_the_end_of_a_long_fetch_leaves_nothing_behind() -> None:
+    """The fetch has got records, and some of its partitions do not have its callback any more."""
+    world = World().driven()
+    world.send(fetch(ALL, max_wait_ms=500), 11)
+    world.go_on()
+    partitions = list(world.engine.cluster.partitions())
+    watched = sum(bool(each.waiting) for each in partitions)
+    produce(world, "topic-250", "v")
+    while sum(bool(each.waiting) for each in partitions) == watched:
+        assert world.step()
+    assert any(each.waiting for each in partitions)
+    world.engine.kill_broker(1, NOW)
+    world.go_on()
+    assert not any(each.waiting for each in partitions)
+
+
+def test_a_long_fetch_whose_client_leaves_before_it_waits_does_not_wait() -> None:
+    world = World().driven()
+    world.send(fetch(ALL, max_wait_ms=500), 11)
+    assert world.engine.turns.waiting
+    world.engine.disconnected(world.connection)
+    world.go_on()
+    assert not any(each.waiting for each in world.engine.cluster.partitions())
+
+
+def test_a_long_produce_whose_client_leaves_before_it_waits_does_not_wait() -> None:
+    world = cluster_of_three().driven()
+    world.engine.cluster.create_topic("large", NOW, partitions=4 * SLICE, replication_factor=3)
+    partitions = world.engine.cluster.topics["large"].partitions
+    led = [index for index, each in enumerate(partitions) if each.leader == 1]
+    held = partitions[led[0]]
+    world.engine.controller.freeze_replica("large", led[0], 2, NOW)
+    connection = world.engine.connect(1, now=NOW)
+    data = [{"index": index, "records": batch(timestamp=NOW)} for index in led]
+    topics = named(["large"], partition_data=data)
+    world.send(plain("Produce", acks=-1, timeout_ms=5000, transactional_id=None, topic_data=topics), 9, connection)
+    assert world.engine.turns.waiting
+    world.engine.disconnected(connection)
+    world.go_on()
+    assert held.high_watermark < held.log_end_offset
+    assert not held.waiting
+
+
 # Groups that subscribe to many topics
 
 

@@ -613,7 +613,11 @@ class Fetch:
             self.exchange.respond(self.response(self.results(found)))
 
     def _respond_late(self) -> Generator[Offload | None, Any, FetchResponse]:
-        yield from self.leave_in_slices()
+        try:
+            yield from self.leave_in_slices()
+        except GeneratorExit:  # the broker stops
+            self.leave()
+            raise
         found = yield from self.read_in_slices()
         return (yield from self.respond_in_slices(found))
 

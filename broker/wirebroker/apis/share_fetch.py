@@ -353,15 +353,18 @@ class ShareFetch:
     # Waiting
 
     def _wait(self) -> Slices:
+        if not self.exchange.alive:
+            return
         now = self.exchange.now
         self._timer = self.exchange.engine.timers.at(now + self.request.max_wait_ms, self._expire)
         self.exchange.abandon = self._abandon
         for held in self._held.values():
-            yield from self._pause()
+            if self._pause():
+                yield None
+                if not self.exchange.alive:  # the client has gone meanwhile, and `_abandon` has ended the wait
+                    return
             held.partition.waiting[self._appended] = None
             self._shares.watch(held.key, self._wake)
-        if not self.exchange.alive:  # the client has gone meanwhile
-            yield from self._leave()
 
     def _appended(self, _: Partition, now: int) -> None:
         self._wake(now)
@@ -385,13 +388,13 @@ class ShareFetch:
         at_once(self._leave())
 
     def _leave(self) -> Slices:
-        self.exchange.abandon = None
         if self._timer is not None:
             self._timer.cancel()
         for held in self._held.values():
             yield from self._pause()
             held.partition.waiting.pop(self._appended, None)
             self._shares.unwatch(held.key, self._wake)
+        self.exchange.abandon = None  # not earlier, because the broker may stop between two slices
 
     # Acquiring
 

@@ -380,7 +380,8 @@ def nobody_left_waits(world: World) -> None:
         if any(getattr(each, "deleted", False) for each in watched):
             raise Finding("a request waits for a deleted partition", str(timer.action))
     for callback in waiting + [each for held in engine.shares._waiting.values() for each in held]:
-        exchange = getattr(getattr(callback, "__self__", None), "exchange", None)
+        request = getattr(callback, "__self__", None)
+        exchange = getattr(request, "exchange", None) or getattr(request, "_exchange", None)
         if exchange is not None and not exchange.alive:
             raise Finding("a request of a client that has left waits for records", str(exchange.request)[:200])
 
