@@ -230,7 +230,7 @@ def test_a_share_fetch_of_many_partitions_ends_in_time(slices: int) -> None:
     assert acquired(b"".join(response.parts)) == []
 
 
-@pytest.mark.parametrize("slices", [2, 20, 100])
+@pytest.mark.parametrize("slices", [2, 20, 50, 100])
 def test_a_client_that_leaves_during_a_share_fetch_leaves_nothing_behind(slices: int) -> None:
     world = fetching(slices)
     world.engine.disconnected(world.connection)
