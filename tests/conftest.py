@@ -43,12 +43,12 @@ def caplog(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 def client_threads() -> set[str]:
     """Returns the names of the main threads of this process's librdkafka clients and kafka-python producers."""
-    tasks = {task.name: task / "comm" for task in Path("/proc/self/task").glob("*")}  # there are none if this is not Linux
-    with suppress(FileNotFoundError, ProcessLookupError):  # a thread has ended meanwhile
-        names = {task: comm.read_text(encoding="utf-8").strip() for task, comm in tasks.items()}
-        native = {f"{name} {task}" for task, name in names.items() if name == "rdk:main"}
-        return native | {each.name for each in threading.enumerate() if each.name.startswith("kafka-python-producer")}
-    return client_threads()
+    found = {each.name for each in threading.enumerate() if each.name.startswith("kafka-python-producer")}
+    for task in Path("/proc/self/task").glob("*"):  # there are none if this is not Linux
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
+            if (task / "comm").read_text(encoding="utf-8").strip() == "rdk:main":
+                found.add(f"rdk:main {task.name}")
+    return found
 
 
 @pytest.fixture(autouse=True)

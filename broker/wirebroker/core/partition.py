@@ -52,6 +52,7 @@ from wirebroker.core.producers import (
     last_offset,
     last_timestamp,
     open_since,
+    open_transactions,
     poison,
     without_batches,
     without_transaction,
@@ -677,7 +678,7 @@ class Partition:
         self.log_start_offset = kept.log_start_offset
         self.producers = dict(kept.producers)
         self.transactions.restore_aborted(kept.aborted)
-        self.transactions.restart({int(key): open_since(s) for key, s in kept.producers.items() if open_since(s) >= 0})
+        self.transactions.restart(open_transactions(kept.producers))
         self.epochs = LeaderEpochs(kept.epoch_starts)
         if not kept.epoch_starts:
             self.epochs.begin(self.leader_epoch, self.log_end_offset)
@@ -691,8 +692,8 @@ class Partition:
                 self.log_start_offset = max(start, self.log.segments[0].base_offset)
                 found = {key: state for key, state in self._deleted.items() if last_offset(state) >= self.log_start_offset}
                 self.producers = found | self.producers
-        survivors = self.producers = self.producers_after_restart(self.producers, self.log_start_offset, self.log_end_offset)
-        self.transactions.restart({int(k): open_since(s) for k, s in survivors.items() if open_since(s) >= 0})
+        self.producers = self.producers_after_restart(self.producers, self.log_start_offset, self.log_end_offset)
+        self.transactions.restart(open_transactions(self.producers))
         self._checkpointed_start = (now, self.log_start_offset)
 
     # Snapshots

@@ -15,6 +15,7 @@ bytes take a fifth of the memory of objects. To commit a new state, the caller r
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -172,6 +173,11 @@ def last_offset(state: bytes) -> int:
 def open_since(state: bytes | None) -> int:
     """Returns the first offset of the producer's open transaction, or −1 if no transaction is open."""
     return int(_HEAD.unpack_from(state)[2]) if state is not None else -1
+
+
+def open_transactions(producers: Mapping[Key, bytes]) -> dict[int, int]:
+    """Returns the first offset of each open transaction by producer id, according to the states of these producers."""
+    return {int(key): first for key, state in producers.items() if (first := open_since(state)) >= 0}
 
 
 def epoch_of(state: bytes) -> int:

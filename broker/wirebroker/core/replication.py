@@ -18,7 +18,7 @@ from msgspec import Struct
 from wirebroker.core.configs import TopicConfigs
 from wirebroker.core.elections import NO_LEADER, Assignment, Circumstances, Registration, elect
 from wirebroker.core.open_transactions import OpenTransactions
-from wirebroker.core.producers import Key, follower_state, open_since
+from wirebroker.core.producers import Key, follower_state, open_transactions
 from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import NEVER
 from wirebroker.core.releases.changes import since
@@ -207,7 +207,7 @@ class Replication:
             prefix.producers = partition.producers_after_restart(
                 prefix.producers, prefix.log_start_offset, prefix.log_end_offset
             )
-            prefix.transactions.reopen(_open_ones(prefix.producers))
+            prefix.transactions.reopen(open_transactions(prefix.producers))
             prefix.forgetful = True
         if partition.leader == NO_LEADER:
             partition.eligible = [each for each in partition.eligible if each != node_id]
@@ -319,7 +319,7 @@ class Replication:
             restarted = self.since_restart.pop(node_id, None)
             if restarted is not None:
                 prefix.producers, prefix.forgetful = self._followed(restarted), True
-                prefix.transactions.reopen(_open_ones(prefix.producers))
+                prefix.transactions.reopen(open_transactions(prefix.producers))
 
     def _catch_up(self, node_id: int) -> None:
         prefix = self.lagging.pop(node_id)
@@ -341,7 +341,7 @@ class Replication:
                 if each not in self.lagging and each != node_id:
                     self.since_restart.setdefault(each, known)
             partition.producers = self._followed(restarted)
-            partition.transactions.reopen(_open_ones(partition.producers))
+            partition.transactions.reopen(open_transactions(partition.producers))
         partition.transactions.verifications.clear()
         for other in self.lagging.values():
             other.caught_up = now
@@ -366,8 +366,3 @@ class Replication:
             if state is not None:
                 followed[key] = state
         return followed
-
-
-def _open_ones(producers: Mapping[Key, bytes]) -> dict[int, int]:
-    """Returns the first offsets of the transactions that are open according to the states of the producers."""
-    return {int(key): first for key, state in producers.items() if (first := open_since(state)) >= 0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkawire.batches import iter_records, read_header, read_marker
 from wirebroker.core.partition import Partition
-from wirebroker.core.producers import Key, advance, end_transaction, last_offset, open_since
+from wirebroker.core.producers import Key, advance, end_transaction, last_offset, open_transactions
 
 
 def truncate(partition: Partition, offset: int, now: int) -> int:
@@ -27,7 +27,7 @@ def truncate(partition: Partition, offset: int, now: int) -> int:
         end = partition.log_end_offset
         kept = {key: state for key, state in partition.producers.items() if key not in cut and last_offset(state) < end}
         partition.producers = replayed(partition, kept)
-        opened = {int(key): open_since(state) for key, state in partition.producers.items() if open_since(state) >= 0}
+        opened = open_transactions(partition.producers)
         partition.transactions.truncate(end, opened)
         partition.lead_from_here(now)
     return partition.log_end_offset

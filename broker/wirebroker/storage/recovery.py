@@ -39,7 +39,16 @@ from kafkawire.disk.walking import ANYWHERE, Damage, Walk, is_cut_short, is_torn
 from kafkawire.primitives import Buffer
 from wirebroker.core.logs.interface import Kept
 from wirebroker.core.open_transactions import OpenTransactions
-from wirebroker.core.producers import Key, advance, end_transaction, last_batch_only, last_offset, last_timestamp, open_since
+from wirebroker.core.producers import (
+    Key,
+    advance,
+    end_transaction,
+    last_batch_only,
+    last_offset,
+    last_timestamp,
+    open_since,
+    open_transactions,
+)
 from wirebroker.core.profile import Rules
 from wirebroker.storage import files
 from wirebroker.storage.inspection import Inspection, check_names, unfit_indexes
@@ -97,8 +106,7 @@ class RecoveredState:
     def load(self, producers: Mapping[Key, bytes]) -> None:
         """Replace the state with the producers in a snapshot."""
         self.producers = dict(producers)
-        open_ones = {int(key): open_since(state) for key, state in producers.items() if open_since(state) >= 0}
-        self.transactions.restart(open_ones)
+        self.transactions.restart(open_transactions(producers))
 
     def follow(self, header: BatchHeader, batch: Buffer) -> None:
         """Apply a batch of the log to the state. Like ProducerAppendInfo for a replica, this method never refuses a batch."""
