@@ -18,6 +18,7 @@ from actors import TransactionalProducer
 from clusterkit import Cluster, Described, Read, Told
 from dialogue import Dialogue, accepted, answered
 from inprocess import InProcess
+from kafkawire.batches import Record, build_batch
 from kafkawire.declare import Message
 from kafkawire.errors import error_name
 from kafkawire.primitives import parse_uuid
@@ -606,6 +607,25 @@ def test_d3_a_coordinator_forgets_what_only_lost_records_said(start: Start, kind
         assert kafka._call(known) == before  # no broker leads the log yet
         kafka.elect_leader(topic, 0, unclean=True)
     assert kafka._call(known) == (before if how == "clean move" else {"old": 0})
+
+
+@pytest.mark.parametrize("kind", COORDINATORS)
+def test_a_coordinator_goes_on_without_a_record_that_it_cannot_read(
+    start: Start, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka, topic = start().kafka, COORDINATOR_TOPICS[kind]
+    unreadable = build_batch([Record(0, 0, (b"\0\0" if kind != "group" else b"\0\1") + b"\0\xff", b"\0\1")])
+
+    def write(engine: Engine) -> None:
+        now = kafka.clock.now()
+        partition = engine.cluster.create_internal_topic(topic, now).partitions[0]
+        assert [partition.append_own(bytearray(unreadable), now) for _ in range(2)] == [0, 0]
+
+    kafka._change(lambda engine, _: write(engine))
+    kafka.truncate(topic, 0, 1)
+    (said,) = [each.getMessage() for each in caplog.records if each.name == "wirebroker"]
+    assert said.startswith(f"the coordinator of {topic}-0 goes on without the records of this log: ")
+    assert kafka.partition(topic).log_end_offset == 1
 
 
 def test_d3_a_prepared_transaction_is_completed_by_the_next_coordinator(start: Start) -> None:

@@ -637,6 +637,12 @@ class Cluster:
         for topic in self.topics.values():
             yield from topic.partitions
 
+    def coordinator_logs(self) -> Iterator[Partition]:
+        """Yields every partition of the coordinators' topics."""
+        for name in COORDINATOR_TOPICS.values():
+            if (topic := self.topics.get(name)) is not None:
+                yield from topic.partitions
+
     def coordinator_partition(self, kind: str, key: str) -> int | None:
         """Returns the index of the coordinators' partition for this key, or None if the coordinators' topic does not exist."""
         topic = self.topics.get(COORDINATOR_TOPICS[kind])

@@ -21,8 +21,8 @@ from wirebroker.core.truncation import truncate
 CHANGED = 64
 """The number of partitions that one slice changes."""
 
-CoordinatorMoved = Callable[[str, int, int], None]
-"""Called after the leader of a coordinators' partition has changed. The arguments are the topic, the index and the time."""
+CoordinatorMoved = Callable[[Partition, int], None]
+"""Called after the leader of a coordinators' partition has changed. The arguments are the partition and the time."""
 
 
 class Controller:
@@ -291,7 +291,7 @@ class Controller:
             leads = (partition.leader, partition.leader_epoch)
             self._cluster.report(LeaderRow(partition.topic, partition.index, *leads))
             if partition.topic in INTERNAL_TOPICS:
-                self._coordinator_moved(partition.topic, partition.index, now)
+                self._coordinator_moved(partition, now)
 
     def _held_by(self, node_id: int) -> list[Partition]:
         return [partition for partition in self._cluster.partitions() if node_id in partition.replicas]

@@ -5,13 +5,14 @@ A data directory and a snapshot contain the image and the logs. They do not cont
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from kafkawire.disk.damage import DataError
 from kafkawire.disk.metadata import BROKER, CLIENT_METRICS, GROUP, Image
 from kafkawire.errors import ProtocolError
 from wirebroker.core.acls import Acl
-from wirebroker.core.cluster import COORDINATOR_TOPICS, GROUP_TOPIC, SHARE_TOPIC, Cluster
+from wirebroker.core.cluster import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, Cluster
 from wirebroker.core.configs import keep
 
 if TYPE_CHECKING:
@@ -47,24 +48,40 @@ def enter_image(cluster: Cluster, image: Image) -> None:
         cluster.configs.features.update((name, image.features.get(name, 0)) for name in cluster.configs.features)
 
 
-def load_coordinators(cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
+class LoggedCoordinator(Protocol):
+    """A coordinator whose state is what the records of its internal topic say."""
+
+    def load(self, index: int, batches: Iterable[memoryview], now: int) -> None:
+        """Load the state from the batches of one partition. Raises an exception for a record that cannot be read."""
+
+    def unload(self, index: int) -> None:
+        """Forget the state of one partition, because its log must be read again."""
+
+    def moved(self, index: int, now: int) -> None:
+        """Handle a new leader, or the loss of the leader, of one partition."""
+
+    def log_deleted(self) -> None:
+        """Forget all state, because the topic is deleted."""
+
+
+Coordinators = Mapping[str, LoggedCoordinator]
+"""The coordinators by the names of their topics."""
+
+
+def coordinators_of(groups: GroupCoordinator, transactions: TransactionCoordinator) -> Coordinators:
+    return {GROUP_TOPIC: groups, TRANSACTION_TOPIC: transactions, SHARE_TOPIC: groups.share_state}
+
+
+def load_coordinators(cluster: Cluster, coordinators: Coordinators, now: int) -> None:
     """Load groups, transactions and share states from the coordinators' topics. Raises DataError for a record that cannot be
     read."""
-    for name in COORDINATOR_TOPICS.values():
-        topic = cluster.topics.get(name)
-        for partition in topic.partitions if topic is not None else ():
-            load_coordinator(partition, groups, transactions, now)
+    for partition in cluster.coordinator_logs():
+        load_coordinator(partition, coordinators[partition.topic], now)
 
 
-def load_coordinator(partition: Partition, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
+def load_coordinator(partition: Partition, coordinator: LoggedCoordinator, now: int) -> None:
     """Load the state that one partition of a coordinators' topic holds. Raises DataError for a record that cannot be read."""
-    name, batches = partition.topic, partition.log.batches(partition.log_start_offset)
     try:
-        if name == GROUP_TOPIC:
-            groups.load(partition.index, batches, now)
-        elif name == SHARE_TOPIC:
-            groups.share_state.load(partition.index, batches, now)
-        else:
-            transactions.load(batches, now)
+        coordinator.load(partition.index, partition.log.batches(partition.log_start_offset), now)
     except (ProtocolError, ValueError, LookupError, TypeError) as wrong:  # or the fields do not fit together
-        raise DataError(f"{name}-{partition.index} holds a record that cannot be read: {wrong}") from wrong
+        raise DataError(f"{partition.topic}-{partition.index} holds a record that cannot be read: {wrong}") from wrong

@@ -11,6 +11,7 @@ are handled one after the other, and their responses are sent in the same order.
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Literal, Unpack
 
 from kafkawire.codec import decode
 from kafkawire.declare import Message
+from kafkawire.disk.damage import DataError
 from kafkawire.errors import EncodeError, ProtocolError, TooManyElements, UnwritableText, error_name
 from kafkawire.frames import KEY_VERSION_CORRELATION, SIZE, RequestHeader, read_request_header
 from kafkawire.messages.produce import ProduceRequest
@@ -32,11 +34,7 @@ from wirebroker.apis.produce_shape import produce_by_shape
 from wirebroker.apis.refused import without_feature
 from wirebroker.common.changes import RestartRow
 from wirebroker.core.cluster import (
-    GROUP_TOPIC,
-    INTERNAL_TOPICS,
-    SHARE_TOPIC,
     SHARED_CLUSTER_ID,
-    TRANSACTION_TOPIC,
     Broker,
     Cluster,
     memory_log,
@@ -47,7 +45,7 @@ from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.features import REFUSED_WITHOUT, SHARE
 from wirebroker.core.fetch_sessions import KEEPS_FETCH_EPOCHS, FetchSessions
 from wirebroker.core.groups import GroupCoordinator
-from wirebroker.core.image import load_coordinator
+from wirebroker.core.image import coordinators_of, load_coordinator
 from wirebroker.core.log_dirs import LogDirs
 from wirebroker.core.maintenance import Maintenance
 from wirebroker.core.profile import Rules
@@ -84,10 +82,13 @@ from wirebroker.trace.broker import BrokerRecorder
 from wirebroker.trace.recorder import names_of
 
 if TYPE_CHECKING:
+    from wirebroker.core.partition import Partition
     from wirebroker.deeds.broker import EngineBroker
     from wirebroker.engine.upgrading import Manner, Upgrading
     from wirebroker.faults.plan import FaultPlan
     from wirebroker.storage.store import FolderStore
+
+logger = logging.getLogger("wirebroker")
 
 TELLS_OWN_VERSIONS = since(
     "2.4", "the response to an ApiVersions request of an unknown version has the known versions", "KIP-511"
@@ -162,6 +163,7 @@ class Engine:
         self.directory = EngineDirectory(self.cluster, self.fetch_sessions, self.groups.offsets)
         self.shares = SharePartitions(self.cluster, self.groups.share_state)
         self.transactions = TransactionCoordinator(self.cluster, self.groups.offsets.end_transaction, now)
+        self.coordinators = coordinators_of(self.groups, self.transactions)
         self.maintenance = Maintenance(self.cluster, now)
         self.controller = Controller(self.cluster, self._coordinator_moved, now)
         self.trace = BrokerRecorder(lambda: self.now)
@@ -170,7 +172,7 @@ class Engine:
         self.throttle = Throttle(self.cluster, self.trace.throttled)
         self.store = store
         if store is not None:
-            store.load(self.cluster, self.groups, self.transactions, now)
+            store.load(self.cluster, self.coordinators, now)
         self.faults: FaultPlan | None = None
         """The fault plan if it has rules, else None."""
         self._seed = seed
@@ -616,9 +618,9 @@ class Engine:
                 self.cluster.log_dirs.follow(partition)
         self.fetch_sessions.clear()
         self.groups.restart(now)
-        for partition in self.cluster.partitions():
-            if partition.lost_records and partition.topic in INTERNAL_TOPICS:
-                self._coordinator_moved(partition.topic, partition.index, now)
+        for partition in self.cluster.coordinator_logs():
+            if partition.lost_records:
+                self._coordinator_moved(partition, now)
         self.transactions.restart(now)
         self.maintenance = Maintenance(self.cluster, now)
         self.controller.restart(now)
@@ -695,23 +697,22 @@ class Engine:
         """Handle the deletion of a topic. If the topic is a coordinator's internal topic, the coordinator forgets its state.
         For any other topic, `groups.forget_topics` will forget the offsets that groups have committed for it.
         """
-        if topic == GROUP_TOPIC:
-            self.groups.log_deleted()
-        elif topic == TRANSACTION_TOPIC:
-            self.transactions.log_deleted()
-        elif topic == SHARE_TOPIC:
-            self.groups.share_state.log_deleted()
+        if (coordinator := self.coordinators.get(topic)) is not None:
+            coordinator.log_deleted()
         else:
             self.groups.topic_deleted(topic, topic_id)
 
-    def _coordinator_moved(self, topic: str, index: int, now: int) -> None:
+    def _coordinator_moved(self, partition: Partition, now: int) -> None:
         """Handle a new leader, or the loss of the leader, of a coordinators' partition. If the partition has lost records, the
         coordinator reads its log again: it forgets what only the lost records said."""
-        coordinator = self.groups if topic == GROUP_TOPIC else self.transactions
-        partition = self.cluster.partition(topic, index)
-        if partition is not None and partition.lost_records and partition.leader != NO_LEADER:
-            partition.lost_records = False
-            (self.groups.share_state if topic == SHARE_TOPIC else coordinator).unload(index)
-            load_coordinator(partition, self.groups, self.transactions, now)
-        elif topic != SHARE_TOPIC:
-            coordinator.moved(index, now)
+        coordinator = self.coordinators[partition.topic]
+        if not partition.lost_records or partition.leader == NO_LEADER:
+            coordinator.moved(partition.index, now)
+            return
+        partition.lost_records = False
+        coordinator.unload(partition.index)
+        try:
+            load_coordinator(partition, coordinator, now)
+        except DataError as damage:
+            log = partition.topic, partition.index
+            logger.error("the coordinator of %s-%d goes on without the records of this log: %s", *log, damage)

@@ -110,7 +110,7 @@ def go_back(engine: Engine, snapshot: Snapshot, before: Engine) -> None:
     cluster.last_epoch = max(before.cluster.last_epoch, *_epochs_gone(cluster, before.cluster))
     ids = cluster.producer_ids
     ids.next_block = max(ids.next_block, before.cluster.producer_ids.next_block)
-    load_coordinators(cluster, engine.groups, engine.transactions, now)
+    load_coordinators(cluster, engine.coordinators, now)
     engine.trace.clear()
 
 

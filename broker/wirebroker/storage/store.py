@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kafkawire.disk.damage import DataError
 from kafkawire.disk.indexes import OFFSET_ENTRY, TIME_ENTRY
@@ -26,7 +25,7 @@ from wirebroker.core import purgatory
 from wirebroker.core.cluster import Cluster, Topic
 from wirebroker.core.configs import TopicConfigs
 from wirebroker.core.features import unsupported
-from wirebroker.core.image import enter_image, load_coordinators
+from wirebroker.core.image import Coordinators, enter_image, load_coordinators
 from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Idle
 from wirebroker.storage import files
@@ -41,10 +40,6 @@ from wirebroker.storage.notes import note
 from wirebroker.storage.recovery import LogSettings
 from wirebroker.storage.segment import SegmentSettings
 from wirebroker.storage.upkeep import INTERVAL, NEVER, Job, Upkeep, nothing, words
-
-if TYPE_CHECKING:
-    from wirebroker.core.groups import GroupCoordinator
-    from wirebroker.core.transactions import TransactionCoordinator
 
 DEFAULT_INTERVAL_MS = 1000
 """The interval in ms between syncs if log.flush.interval.ms is not set."""
@@ -95,14 +90,14 @@ class FolderStore(Upkeep):
         assert self._cluster is not None
         return self._cluster
 
-    def load(self, cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
+    def load(self, cluster: Cluster, coordinators: Coordinators, now: int) -> None:
         """Restore the cluster from the directory. If this raises DataError, no file has changed, except that torn tails may
         have been cut off.
         """
         with _usable(self.root):
-            self._load(cluster, groups, transactions, now)
+            self._load(cluster, coordinators, now)
 
-    def _load(self, cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
+    def _load(self, cluster: Cluster, coordinators: Coordinators, now: int) -> None:
         self._cluster = cluster
         cluster.metadata_log = self.metadata
         self._moves = Moves(self, cluster, self._directories)
@@ -123,7 +118,7 @@ class FolderStore(Upkeep):
         for directory in self._directories:
             directory.opened()
             directory.remove_deleted()
-        load_coordinators(cluster, groups, transactions, now)
+        load_coordinators(cluster, coordinators, now)
         self._changes = Changes(cluster, self._directories, loading.unused)
         self._decide(now)
         if self.metadata.begun():

@@ -41,7 +41,7 @@ from simulation.whole.shown import shown
 from simulation.whole.things import CLUSTER, Things, things_of
 from simulation.whole.watching import Watch
 from wirebroker.common import slices
-from wirebroker.core.cluster import INTERNAL_TOPICS, TRANSACTION_TOPIC
+from wirebroker.core.cluster import TRANSACTION_TOPIC
 from wirebroker.core.partition import Partition
 from wirebroker.engine.engine import Engine
 from wirebroker.engine.snapshots import Snapshot
@@ -279,10 +279,6 @@ class World:
 
     # Steps
 
-    def _coordinators_logs(self) -> list[Partition]:
-        topics = self.engine.cluster.topics
-        return [each for name in INTERNAL_TOPICS if name in topics for each in topics[name].partitions]
-
     def play(self, step: Step) -> None:
         """Do one step, and check the conditions that must always hold. Raises Finding."""
         chance = Random(step.seed)
@@ -292,14 +288,15 @@ class World:
             self.clear_faults()
         self._kind = step.kind
         known, trouble = len(self.judging.history) if self.judging else 0, self.in_trouble
-        ends = {each: (each.leader_epoch, each.log_end_offset) for each in self._coordinators_logs()}
+        ends = {each: (each.leader_epoch, each.log_end_offset) for each in self.engine.cluster.coordinator_logs()}
         with self.watch.guarding(step.kind, lenient=trouble):
             if step.kind in ACTS:
                 things = self._act(step.kind, chance)
             else:
                 things = self._ask(step.kind, chance)
             self.settle(SLICES)
-        lost = {each.topic for each in self._coordinators_logs() if each in ends and _lost_records(each, *ends[each])}
+        logs = [each for each in self.engine.cluster.coordinator_logs() if each in ends]
+        lost = {each.topic for each in logs if _lost_records(each, *ends[each])}
         if lost:  # by an unclean election: as in Kafka, the coordinators forget what only these records said
             self.done.vague.add("offset")
             self.forgot_transactions = self.forgot_transactions or TRANSACTION_TOPIC in lost

@@ -131,13 +131,13 @@ class GroupCoordinator:
             group.change_times(lambda time: time + ms)
         self.streams.failures.clear()
 
-    def load(self, home: int, batches: Iterable[memoryview], now: int) -> None:
-        """Load the groups and the committed offsets from `batches`, which are the batches in the partition `home` of
+    def load(self, index: int, batches: Iterable[memoryview], now: int) -> None:
+        """Load the groups and the committed offsets from `batches`, which are the batches in one partition of
         __consumer_offsets. Raises ProtocolError.
 
         If the clock was moved forward before a restart, the records have later times than `now`. These times are set to `now`.
         """
-        loaded = GroupLog(home, self.offsets, self.changes)
+        loaded = GroupLog(index, self.offsets, self.changes)
         for batch in batches:
             loaded.read(batch)
         for group_id, snapshot in loaded.classic.items():

@@ -113,6 +113,9 @@ class ShareCoordinator:
         self._state_epochs.clear()
         self._needed.clear()
 
+    def moved(self, index: int, now: int) -> None:
+        """Does nothing, because this coordinator holds no state that is not in its log."""
+
     def unload(self, index: int) -> None:
         """Forget the states of a partition of __share_group_state, because its log must be read again."""
         of_log = self._cluster.coordinator_partition

@@ -107,7 +107,7 @@ class TransactionCoordinator:
         for each in [each for each in transactions if each.producer_epoch == NO_EPOCH]:
             del self.transactions[each.transactional_id]
 
-    def load(self, batches: Iterable[memoryview], now: int) -> None:
+    def load(self, index: int, batches: Iterable[memoryview], now: int) -> None:
         """Load a partition of __transaction_state, and write the missing markers of its prepared transactions.
 
         If the clock was moved forward before a restart, the records have later times than `now`. These times are set to `now`,
