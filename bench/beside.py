@@ -86,8 +86,8 @@ def measure(
 
 
 def text(case: throughput.Case) -> str:
-    """Returns one case as text: the figures of this checkout, and the ratios of these figures to the other checkout's figures
-    of the same round.
+    """Returns a line about one case. The line has this checkout's figures and their ratios to the other checkout's figures. A
+    ratio compares figures of the same round.
     """
     fetch = case.mode == "fetch"
     rate, cpu = (

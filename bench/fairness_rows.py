@@ -212,8 +212,8 @@ def once(message: Message, version: int, times: int = 1) -> Attack:
 
 
 def delete_records(unknown: bool) -> Attack:
-    """Returns a DeleteRecords with 300,000 entries. If `unknown`, all entries name different partitions, of which only 3,000
-    exist. Otherwise a hundred entries name each partition.
+    """Returns a DeleteRecords with 300,000 entries. If `unknown` is true, each entry names another partition, and only 3,000
+    of these partitions exist. Otherwise a hundred entries name each partition.
     """
     topics = []
     for number in range(TOPICS):
@@ -267,7 +267,7 @@ def waiting_fetch() -> Attack:
 
 
 def indexes(count: int) -> list[int]:
-    """Returns the numbers of many partitions, of which only three exist."""
+    """Returns the numbers of many partitions. Only three of these partitions exist."""
     return list(range(count))
 
 

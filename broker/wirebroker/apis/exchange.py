@@ -132,11 +132,11 @@ class Exchange(AnyExchange):
         self.delay_ms = 0
         """The time in ms by which the connection's interceptor delays the finished response."""
         self.size = 0
-        """The size of the request in bytes; 0 if there are no quotas."""
+        """The size of the request in bytes. If there are no quotas, 0."""
         self.throttle_ms: int | None = None
-        """The time in ms for which a quota throttles the client after the response; None if this time is not computed yet."""
+        """The number of ms for which a quota throttles the client after the response. None before this number is computed."""
         self.request = request
-        """The decoded request; its records may lie in a buffer that later requests overwrite."""
+        """The decoded request. Its records may lie in a buffer that later requests overwrite."""
         self.matches: Matches | None = None
         """The faults that match the request and its response."""
         self.access: Admitted | None = None

@@ -1,5 +1,4 @@
-"""Fetch, versions 4–18. Releases before 4.0 also serve versions 0–3, and convert the records for these versions
-(`apis.fetch_old`).
+"""Fetch, versions 4–18. `apis.fetch_old` has versions 0–3, which only releases before 4.0 serve, with converted records.
 
 Fetch returns batches from each partition up to the high watermark, or with read_committed up to the last stable offset. The
 limit of the response may cut off the last batch. Kafka cuts it off, too: it sends a part of a log file, and does not look at

@@ -147,9 +147,9 @@ def responses_to(
 def merged(
     refused: dict[TopicName, list[P]], others: list[tuple[TopicName, list[P]]], repeats: bool
 ) -> list[tuple[TopicName, list[P]]]:
-    """Returns the topics of a response. If there are no unknown partitions (`refused`), and `repeats` is true, each topic
-    appears as often as the request names it. Otherwise all partitions of a topic are put together, as in Kafka
-    (OffsetCommitResponse.Builder.merge)."""
+    """Returns the topics of a response. Usually all partitions of a topic are put together, as in Kafka
+    (OffsetCommitResponse.Builder.merge). But if `repeats` is true and no partition is unknown (`refused` is empty), each topic
+    appears as often as the request names the topic."""
     if repeats and not refused:
         return others
     for name, parts in others:

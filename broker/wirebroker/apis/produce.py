@@ -222,8 +222,8 @@ class Awaited(NamedTuple):
 
 
 def _awaited(topic: Topic, response: PartitionProduceResponse, requested: PartitionProduceData) -> list[Awaited]:
-    """Returns a list with the result and the end offset for which the result waits. The list is empty if the result does not
-    wait for replication. After a retry, the end offset is the end of the stored batch."""
+    """Returns a list with the result and an end offset: the result waits until the replicas have this offset. The list is empty
+    if the result does not wait. After a retry, the end offset is the end of the stored batch."""
     partition = topic.partitions[response.index]
     records = requested.records
     header = first_header(records)

@@ -1,9 +1,9 @@
 """The fast path for a Produce request with the same shape as the previous request.
 
 A producer repeats the same request: the header, topic and partition are the same, and only the correlation id and the records
-differ. From its last good Produce, a connection keeps the bytes before the records, and the decoded form of these bytes. If the
-next request begins with the same bytes, the broker decodes nothing, and sends the previous response with new numbers. The batch
-itself is checked, judged and stored as usual. Any other request, and any error, takes the ordinary path.
+differ. After a good Produce, the connection keeps what came before the records, as bytes and decoded. If the next request
+begins with the same bytes, the broker decodes nothing, and sends the previous response with new numbers. The batch itself is
+checked, judged and stored as usual. Any other request, and any error, takes the ordinary path.
 """
 
 from __future__ import annotations

@@ -120,7 +120,8 @@ def _in_order(places: Sequence[Place]) -> list[int]:
 
 
 def _compared(order: Sequence[int], places: Sequence[Place]) -> Iterator[tuple[int, int]]:
-    """Pairs each further copy on a partition with the first copy there, and each of these first copies with the original.
+    """Pairs the copies. On each partition, the first copy belongs to the original, and each further copy belongs to the first
+    copy.
 
     Yields nothing if there is only one copy.
     """

@@ -129,13 +129,14 @@ def buckets_of_copy(count: int) -> int:
 
 
 def set_of_names(names: Iterable[str]) -> list[str]:
-    """Returns these strings, each once, in the order of a HashSet made from them."""
+    """Returns the different strings in the order in which a Java HashSet with these strings has them."""
     once = list(dict.fromkeys(names))
     return hash_order(once, java_hash, buckets_of_copy(len(once)))
 
 
 def topic_ids(names: Iterable[str], topics: Mapping[str, Topic]) -> Generator[None, Any, list[bytes]]:
-    """Returns the ids of those topics in `names` that exist, in the order of a HashSet of the names. Runs in slices."""
+    """Returns the ids of the topics in `names`, in the order in which a Java HashSet has the names. Leaves out topics that do not
+    exist. Runs in slices."""
     in_turn, pause = sorted(names), pauses(TOPICS)
     for name in in_turn:
         java_hash(name)  # `java_hash` remembers the result

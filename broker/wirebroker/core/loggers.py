@@ -29,7 +29,7 @@ STRICT_LOGGERS = since("3.3", "unknown loggers and levels are refused with error
 ROOT = "root"
 OF_THE_QUORUM = tuple(f"org.apache.kafka.{each}" for each in ("controller", "image", "metadata", "raft"))
 SINCE_4_4, BEFORE_4_4 = "4.4", "before-4.4"
-"""If only some releases have a logger, its line in loggers.txt ends with one of these marks."""
+"""The marks at the end of a line of loggers.txt. A line with a mark is a logger that only some releases have."""
 LEVELS = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
 
 

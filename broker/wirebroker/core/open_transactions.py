@@ -91,8 +91,8 @@ class OpenTransactions:
         return self._aborted[first:end]
 
     def keep_aborted(self, start: int, stop: int, left: Iterable[AbortedTransaction]) -> None:
-        """Compaction has removed markers at the offsets from `start` up to `stop`. Forget the aborted transactions of these
-        markers; only the transactions in `left` still have a marker there.
+        """Forget the aborted transactions whose markers compaction has removed. Compaction has worked from offset `start` up to
+        `stop`. There, only the transactions in `left` still have a marker.
 
         If a Fetch response named an aborted transaction without a marker, a consumer would skip all later records of the
         producer.

@@ -64,8 +64,8 @@ def _as_assignments(made: Mapping[str, Backwards]) -> Generator[None, Any, Targe
 
 
 def uniform(group: Group) -> Generator[None, Any, Targets]:
-    """Balance the partitions: as far as possible, the members' numbers of partitions differ by at most one. Move as few
-    partitions as possible."""
+    """Balance the partitions: if possible, no member has two partitions more than another member. Move as few partitions as
+    possible."""
     if not group.members:
         return {}
     if group.same:

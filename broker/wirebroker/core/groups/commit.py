@@ -17,7 +17,7 @@ IDENTIFIES_TRANSACTIONAL_OFFSETS = since("4.4", "offsets of transactions are rec
 OFFSET_VERSION, EXPIRING_OFFSET_VERSION = 4, 1
 NO_TOPIC_ID = bytes(16)
 LEAST_OVERHEAD = 40
-"""The smallest size in bytes of those parts of an offset record that are neither names nor metadata."""
+"""The smallest size in bytes of an offset record without its names and its metadata."""
 
 
 class Commit:

@@ -29,8 +29,8 @@ _LANES = struct.Struct("<8Q")
 
 
 def metadata_hash(facts: Mapping[str, tuple[bytes, int]], cluster: Cluster) -> int:
-    """Returns the hash of topics, or 0 if there are no topics. `facts` has the id and the number of partitions of each topic,
-    by name."""
+    """Returns one hash for all topics in `facts`, or 0 if `facts` is empty. `facts` has, by the topic's name, its id and its
+    number of partitions."""
     if not facts:
         return 0
     hashes = [_topic_hash(name, *facts[name], _racks(name, cluster)) for name in sorted(facts)]

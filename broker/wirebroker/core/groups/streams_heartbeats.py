@@ -107,7 +107,7 @@ class CreationErrors:
             self._held[topic] = (why, now + 2 * self._interval(group_id))
 
     def of(self, topics: Iterable[str], now: int) -> dict[str, str]:
-        """For each of these topics whose creation has recently failed, returns the reason. Leaves out all other topics."""
+        """Returns the reasons, by name, why some of these topics could not be created recently."""
         return {name: self._held[name][0] for name in topics if name in self._held and self._held[name][1] > now}
 
 
