@@ -135,8 +135,8 @@ def set_of_names(names: Iterable[str]) -> list[str]:
 
 
 def topic_ids(names: Iterable[str], topics: Mapping[str, Topic]) -> Generator[None, Any, list[bytes]]:
-    """Returns the ids of the topics in `names`, in the order in which a Java HashSet has the names. Leaves out topics that do not
-    exist. Runs in slices."""
+    """Returns the ids of the topics in `names`, in the order in which a Java HashSet has the names. Topics that do not exist
+    are left out. Runs in slices."""
     in_turn, pause = sorted(names), pauses(TOPICS)
     for name in in_turn:
         java_hash(name)  # `java_hash` remembers the result
