@@ -409,7 +409,7 @@ class Transactions(Asking):
                     self._added(transaction["transactional_id"], result)
 
     def _added(self, named: str, result: Json) -> None:
-        for partition in result["results_by_partition"]:
+        for partition in result.get("results_by_partition", []):
             if "partition_error_code" not in partition:
                 for producer in self._of(named)[-1:]:
                     producer.open = True
