@@ -470,7 +470,7 @@ def authority(tmp_path: Path) -> trustme.CA:
 
 
 def towards_clients(folder: Path, *flags: str) -> ssl.SSLContext:
-    """Returns the TLS context for clients' connections that these flags describe."""
+    """Returns the TLS context that these flags describe, for connections of clients."""
     flags = ("--tls-cert", str(folder / "server.pem"), *flags)
     context = client_tls(build_parser().parse_args(["proxy", "--upstream", "127.0.0.1:1", *flags]))
     assert context is not None

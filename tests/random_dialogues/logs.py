@@ -24,7 +24,7 @@ Place = tuple[str, int]
 
 @dataclass(eq=False)
 class Producer:
-    """The state that an idempotent producer keeps itself."""
+    """What an idempotent producer, not the broker, keeps."""
 
     pid: str | int
     epoch: int

@@ -66,7 +66,7 @@ class Misses:
         return "; ".join(parts)
 
     def _nearest(self, wanted: Mapping[str, object]) -> Iterable[str]:
-        """Describes the requests for which the fewest words did not fit."""
+        """Describes the requests that came closest to the rule: those with the smallest number of words that did not fit."""
         fewest = min((len(words) for _, words in self._reasons), default=0)
         nearest = {key: reason for key, reason in self._reasons.items() if len(key[1]) == fewest}
         for (api, words), reason in sorted(nearest.items(), key=lambda each: -each[1].count)[:2]:

@@ -73,8 +73,8 @@ class StorageJobs:
         return self._syncing or self._pause is not None
 
     def _begin(self, job: Job) -> None:
-        """Sync in the thread. The effects that already wait belong to writes before this sync, and wait for this sync. Later
-        effects wait for the next sync."""
+        """Sync in the thread. Until the sync ends, the effects that are in the queue now wait, because they belong to earlier
+        writes. Later effects wait for the next sync."""
         self._syncing = True
         self._waiting = []
         held = self._engine.take_effects()

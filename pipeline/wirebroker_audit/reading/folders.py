@@ -57,8 +57,8 @@ class PartitionFolder:
     cleaned_until: int
     """compaction may have removed offsets below this offset; −1 if the cleaner never ran"""
     first_segment: int = 0
-    """the first segment's base offset, local or remote. It may be above `log_start`, because Kafka writes no checkpoint when
-    retention deletes whole segments"""
+    """the base offset of the first segment, which may be local or remote. It may be above `log_start`, because Kafka writes no
+    checkpoint when retention deletes whole segments"""
     node: int | None = None
     """the broker's node.id; None without meta.properties"""
     topic_id: bytes | None = None

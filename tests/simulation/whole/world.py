@@ -481,7 +481,7 @@ class World:
         return self.requests_in_progress or self.engine.timers.busy
 
     def advance(self, ms: int) -> None:
-        """Let time pass, and pass the responses that the engine sends to their clients."""
+        """Move the clock forward. The clients get the responses that the engine sends meanwhile."""
         self.say(f"{ms} ms pass")
         self._tick(self.now + ms)
 
