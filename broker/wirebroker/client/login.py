@@ -24,7 +24,7 @@ RENEWED_AT = 0.85
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 10_000_000
 """The smallest and the largest number of SCRAM iterations that a client accepts.
 
-RFC 7677 defines the smallest number. The largest number limits how long a broker can occupy the client.
+RFC 7677 defines the smallest number. Because of the largest number, a broker cannot occupy the client for long.
 """
 
 

@@ -151,8 +151,8 @@ def _in_hash_order(names: Iterable[str]) -> list[str]:
 
 
 def _handed_over(topic: TopicImage, elects_eligible: bool) -> TopicImage:
-    """Returns the state of a topic after its brokers have stopped. As in Kafka, each partition has no leader and a new leader
-    epoch. With `elects_eligible` the last replica in sync becomes an eligible leader replica (KIP-966).
+    """Returns the state of a topic after its brokers have stopped. As in Kafka, each partition loses its leader and gets a new
+    leader epoch. With `elects_eligible` the last replica in sync becomes an eligible leader replica (KIP-966).
     """
     partitions = {}
     for index, each in topic.partitions.items():

@@ -40,7 +40,7 @@ records; unnamed: no row has its key.
 BUCKETS = 60
 """The rows are counted by intervals of time. There are at most this many intervals."""
 WIDTHS = tuple(1000 * seconds for seconds in (1, 5, 15, 60, 300, 900, 3600, 6 * 3600, 86_400, 7 * 86_400, 30 * 86_400))
-"""The lengths that an interval may have, in milliseconds. An interval that must be longer is a multiple of the last length."""
+"""The lengths that an interval may have, in milliseconds. If all are too short, a multiple of the last length is used."""
 _FACTS = StructType(
     [StructField("topic", StringType()), *(StructField(name, LongType()) for name in ("begins", "ends", "compacted"))]
 )

@@ -2,7 +2,7 @@
 
 A *run* is an unbroken stretch of one producer's batches. Each batch continues the sequence, or starts a newer epoch with
 sequence 0. The offsets rise, and no pause is so long that the broker forgets the producer. A marker belongs to the run whose
-transaction it ends. A healthy log has few runs, however many batches and transactions it has, so the checks look at runs first.
+transaction it ends. A healthy log has few runs, even if it has many batches and transactions, so the checks look at runs first.
 
 The function `follows` decides whether a run continues. The *events* of `follows` are batches while a piece is read, and whole
 runs when runs of several pieces are joined. A run may always be divided, because each check has the same findings for two parts

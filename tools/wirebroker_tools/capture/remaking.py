@@ -26,7 +26,7 @@ LEADER_EPOCHS = ("current_leader_epoch", "last_fetched_epoch", "committed_leader
 
 
 class _Around(NamedTuple):
-    """The connection to which a part of a message belongs, and the names of its group, its topic and so on."""
+    """Where a part of a message belongs: the connection, the group, the topic and so on."""
 
     connection: int = -1
     group: str = ""

@@ -1,4 +1,6 @@
-"""Produces inputs steadily: feed.py BOOTSTRAP RATE NAME…
+"""Produces inputs steadily.
+
+    feed.py BOOTSTRAP RATE NAME…
 
 Record n of topic NAME.in has one of 500 keys, the header `id`, and a JSON value. The first n is the present time in ms, so that
 a feed that is started again makes other records. The producer is idempotent. For names that begin with `go` it also uses
