@@ -108,7 +108,7 @@ def _topic(world: World, chance: Random) -> str:
 
 
 def _absent(world: World) -> list[str]:
-    """Returns names of topics that do not exist. If topics that a schedule begins with are deleted, returns only their names."""
+    """Returns the names of deleted topics that the schedule began with. If there are none, returns other unused names."""
     absent = [name for name in NAMES if name not in world.engine.cluster.topics]
     return [name for name in absent if name in ("t", "u")] or absent
 

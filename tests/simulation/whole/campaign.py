@@ -1,5 +1,5 @@
-"""Plays many schedules. Gives cases to workers, finds the smallest failing schedule, and keeps the ledger: the played seeds, and
-the pairs of steps that happened."""
+"""Plays many schedules. Gives cases to workers, finds the smallest failing schedule, and keeps the ledger: the played seeds
+and the pairs of steps that happened."""
 
 from __future__ import annotations
 
