@@ -10,6 +10,9 @@ done       the state that the accepted requests have caused, to compare with `sh
 remembering  the state that brokers keep over a restart
 answering  each response is about the things in its request
 reading    the records that readers get
+sharing    members of share groups keep the records that they have acquired
+permitting clients may do what the ACLs allow, and nothing else
+throttling clients are throttled if they exceed their quotas
 settling   groups whose members send heartbeats become stable
 holding    the conditions that must hold
 agreeing   the parts of the state of an engine agree with each other

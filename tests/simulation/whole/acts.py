@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from diskkit import Failure
 from requesting import plain
-from simulation.whole.remembering import remembers, restarting
+from simulation.whole.agreeing import after_reset
+from simulation.whole.remembering import RESTORE, remembers, restarting
 from simulation.whole.shown import shown
 from simulation.whole.things import CLUSTER, Things, node_thing, topic_thing, txn_thing
 from wirebroker import faults
@@ -338,7 +339,9 @@ def _soft_reset(world: World, _: Random) -> Things:
     world.now = world.began
     world.done.all_unknown()
     soft_reset(world.engine, world.now)
-    world.following.emptied(each for each in world.engine.cluster.topics.values() if not each.internal)
+    topics = [each for each in world.engine.cluster.topics.values() if not each.internal]
+    world.following.emptied(topics)
+    after_reset(world.engine, [partition for topic in topics for partition in topic.partitions])
     return frozenset({CLUSTER})
 
 
@@ -360,7 +363,7 @@ def _restore(world: World, _: Random) -> Things:
     world.forget_links()
     world.done.all_unknown()
     if world.kept:
-        remembers(world, "clean", world.kept)
+        remembers(world, RESTORE, world.kept)
     return frozenset({CLUSTER})
 
 

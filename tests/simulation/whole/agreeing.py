@@ -7,15 +7,18 @@ defect changes only one of the two parts, these checks find the defect immediate
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from fuzzing.script import Finding
 from kafkawire.registry import KEYS
 from wirebroker.apis.refused import without_feature
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC
+from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.features import REFUSED_WITHOUT
+from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.core.groups.modern import ModernGroup
+from wirebroker.core.groups.streams_group import StreamsGroup
 from wirebroker.core.producers import last_offset, open_since
 from wirebroker.core.purgatory import Periodic, name_of
 from wirebroker.core.share.in_flight import InFlight, RecordState
@@ -113,6 +116,22 @@ def _written(engine: Engine) -> None:
             raise Finding("a change of the metadata is not written", str(unwritten)[:500])
 
 
+def after_reset(engine: Engine, partitions: Iterable[Partition]) -> None:
+    """Checks the state after a soft reset: no log has records, and no client lags. Raises Finding."""
+    if engine.controller.slow_until or {*engine.cluster.live_brokers} != {*engine.cluster.brokers}:
+        raise Finding("a soft reset repairs too little", f"{engine.controller.slow_until}, {[*engine.cluster.live_brokers]}")
+    ends = {(each.topic, each.index): each.log_end_offset for each in partitions}
+    for partition in partitions:
+        where = f"{partition.topic}-{partition.index}"
+        if partition.log_start_offset != partition.log_end_offset or partition.transactions.first_unstable() is not None:
+            raise Finding("a soft reset leaves records", f"{where}: {partition.log_start_offset}, {partition.log_end_offset}")
+        if partition.moves or partition.replication.frozen or partition.leader == NO_LEADER:
+            raise Finding("a soft reset repairs too little", f"{where}: {partition.replication.frozen}")
+    for group in engine.groups.offsets.groups(pending=True):
+        offsets = {where: held.offset for where, held in engine.groups.offsets.of(group).items() if where in ends}
+        _same("committed offsets and the ends of logs after a soft reset", offsets, {where: ends[where] for where in offsets})
+
+
 # Coordinators
 
 
@@ -130,6 +149,28 @@ def _groups(engine: Engine) -> None:
             for what, members in (("target", {*group.targets}), ("timer", timed)):
                 if gone := members - group.members.keys():
                     raise Finding(f"a member that is gone has a {what}", f"{name}: {gone}")
+            if not engine.groups.changes.running:
+                _assignments(name, group)
+
+
+def _assignments(name: str, group: Any) -> None:
+    """Checks that no two members have the same partition or task, and that no epoch is later than the group's epoch."""
+    epochs = [member.epoch for member in group.members.values()]
+    if max([group.assignment_epoch, *epochs]) > group.epoch:
+        raise Finding("an epoch is later than the epoch of its group", f"{name}: {group.assignment_epoch}, {epochs}")
+    static = {member_id: member.instance_id for member_id, member in group.members.items() if member.instance_id}
+    if gone := [each for each in group.static_members.items() if static.get(each[1]) != each[0]]:
+        raise Finding("an instance id belongs to no member", f"{name}: {gone}")
+    given: list[Any] = []
+    if isinstance(group, ConsumerGroup):
+        given = [(topic, index) for target in group.targets.values() for topic in target for index in target[topic]]
+        held = [each for member in group.members.values() for each in (member.assigned, member.revoking)]
+        owned = [(topic, index) for each in held for topic in each for index in each[topic]]
+        _same("the owners of partitions", sorted(group._owners), sorted(owned))
+    elif isinstance(group, StreamsGroup):
+        given = [task for target in group.targets.values() for task in target.active]
+    if len(given) != len(set(given)):
+        raise Finding("two members have the same target", f"{name}: {group.targets}")
 
 
 # Times

@@ -71,7 +71,10 @@ COMPACTED = {
 TOPICS: dict[str, dict[str, str]] = {
     "t": {"segment.ms": "60000"}, "u": {"segment.ms": "60000", "retention.ms": "86400000"},
     "c": COMPACTED,
-    "z": {"compression.type": "uncompressed", "message.timestamp.type": "LogAppendTime"},
+    "z": {
+        "compression.type": "uncompressed", "message.timestamp.type": "LogAppendTime", "segment.ms": "60000",
+        "retention.bytes": "300",
+    },
     "n": {"max.message.bytes": "400", "message.timestamp.before.max.ms": "3600000"},
 }  # fmt: skip
 """The topics that exist at first, with their settings. Each has two partitions."""

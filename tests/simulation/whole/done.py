@@ -24,6 +24,8 @@ COMPLETE = frozenset({"topic", "config", "acl", "quota", "scram", "token", "offs
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE = 0, 1
 UNCLEAN = "unclean.leader.election.enable"
+TOKEN_CHECKS_MS = 3_600_000
+"""The interval at which brokers remove expired tokens (delegation.token.expiry.check.interval.ms)."""
 SELDOM = 5
 """If this is n, only every n-th schedule reads the broker settings, because a broker has many settings."""
 
@@ -64,6 +66,8 @@ class Done:
         """The offsets of open transactions, by producer id."""
         self._given: set[int] = set()
         """The producer ids of all producers."""
+        self._most: dict[bytes, int] = {}
+        """For each delegation token, the end of its maximum lifetime."""
         self._added: set[tuple[Any, str]] = set()
         """The producers and groups of the accepted AddOffsetsToTxn requests."""
 
@@ -202,8 +206,24 @@ class Done:
                 if self.facts.get(("topic", topic.name), {ABSENT}) == {ABSENT}:
                     self._topic_unknown(topic.name)
 
-    def _Metadata(self, request: Any, _: Any, __: int) -> None:  # noqa: N802
+    def _Metadata(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
         self._auto("Metadata", request)
+        self._replicas(response)
+
+    def _DescribeTopicPartitions(self, _: Any, response: Any, __: int) -> None:  # noqa: N802
+        self._replicas(response)
+
+    def _replicas(self, response: Any) -> None:
+        """Checks that brokers describe the present leaders and replicas."""
+        for topic in response.topics:
+            for part in topic.partitions:
+                partition = self._world.engine.cluster.partition(topic.name or "", part.partition_index)
+                if partition is None or part.error_code or self._world.setting.sliced:
+                    continue
+                told = part.leader_id, sorted(part.isr_nodes), sorted(part.replica_nodes)
+                expected = partition.leader, sorted(partition.in_sync), sorted(partition.replicas)
+                if told != expected:
+                    raise Finding("not the present replicas of a partition", f"{topic.name} {part}: {told}, {expected}")
 
     # Topics
 
@@ -318,14 +338,23 @@ class Done:
 
     def _CreateDelegationToken(self, _: Any, response: Any, __: int) -> None:  # noqa: N802
         if not response.error_code:
+            self._most[bytes(response.hmac)] = response.max_timestamp_ms
+            self._lives(bytes(response.hmac), response)
             self.set(("token", bytes(response.hmac)), response.expiry_timestamp_ms)
+
+    def _lives(self, hmac: bytes, response: Any) -> None:
+        """Checks that a token expires at the latest at the end of its maximum lifetime."""
+        if response.expiry_timestamp_ms > self._most.get(hmac, response.expiry_timestamp_ms):
+            raise Finding("a token lives too long", f"{response}, at most until {self._most[hmac]}")
 
     def _RenewDelegationToken(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
         if not response.error_code:
+            self._lives(bytes(request.hmac), response)
             self.set(("token", bytes(request.hmac)), response.expiry_timestamp_ms)
 
     def _ExpireDelegationToken(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
         if not response.error_code:
+            self._lives(bytes(request.hmac), response)
             gone = request.expiry_time_period_ms < 0
             self.set(("token", bytes(request.hmac)), ABSENT if gone else response.expiry_timestamp_ms)
 
@@ -445,6 +474,8 @@ class Done:
             if key[0] in self.vague or self._may_differ(key, found):
                 continue
             wanted = self.facts.get(key, {ABSENT})
+            if key[0] == "token" and found != ABSENT and self._world.now > found + TOKEN_CHECKS_MS:
+                yield f"{key}: {found!r}, expected an expired token to be gone"
             if ANY not in wanted and found not in wanted and _plainly(found) not in map(_plainly, wanted):
                 yield f"{key}: {found!r}, expected {sorted(map(repr, wanted))}"
 

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fuzzing.script import Finding
 from kafkawire.batches import DELETE_HORIZON, HEADER_SIZE, iter_records, read_header, read_marker
-from simulation.whole.done import TOPIC
+from simulation.whole.done import BROKER
 from wirebroker.core.cluster import Topic
 from wirebroker.core.elections import NO_LEADER
+from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.share_group import ShareGroup
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import last_offset, last_timestamp
 from wirebroker.core.share.in_flight import InFlight, RecordState
+from wirebroker.core.transactions.transaction import TransactionState
 
 if TYPE_CHECKING:
     from simulation.whole.world import World
@@ -41,6 +43,8 @@ class Ended(NamedTuple):
     commit: bool
 
 
+DELETING = ("OffsetDelete", "DeleteGroups")
+"""Requests that delete committed offsets."""
 EXPIRY_MS = 86_400_000
 """The time after which brokers forget an idle producer (producer.id.expiration.ms)."""
 
@@ -81,10 +85,17 @@ class Following:
     def __init__(self) -> None:
         self._logs: dict[tuple[bytes, int], Followed] = {}
         self._was_faulty = False
-        self._looked = 0
+        self.looked = 0
         """The time of the last call of `look`."""
         self._subscribed: dict[tuple[str, tuple[str, int]], tuple[bytes, Engine]] = {}
         """The committed offsets of groups that subscribe to the offset's topic. Each value is the topic's id and the engine."""
+        self._held: dict[tuple[str, tuple[str, int]], tuple[bytes, Engine, int]] = {}
+        """The committed offsets of classic groups. Each value is the topic's id, the engine, and the last time at which the
+        group had members."""
+        self._sent = 0
+        """The number of requests that had been sent at the last call of `look`."""
+        self._open: dict[tuple[int, int], int] = {}
+        """For each open transaction, by producer id and epoch: the time at which it was first seen."""
         self.outliving: set[tuple[str, Any]] = set()
         """The groups that, as in Kafka, have offsets or states of a deleted topic, because the coordinators' logs could not be
         written when the topic was deleted."""
@@ -100,7 +111,7 @@ class Following:
             for partition in topic.partitions:
                 known = self._logs.setdefault((topic.topic_id, partition.index), Followed())
                 self._follow(partition, known, world.now, falls)
-                self._compacted(partition, known, self._looked)
+                self._compacted(partition, known, self.looked)
                 if not falls and partition.log_start_offset > known.start:
                     self._deleted(world, topic, partition, known)
                 known.start = partition.log_start_offset
@@ -109,9 +120,11 @@ class Following:
                 raise Finding("an acquired record has no lock that ends", member)
         self._of_deleted_topics(world)
         self._of_subscribed_topics(world)
+        self._of_empty_groups(world)
+        self._open_transactions(world)
         timers = world.engine.timers
         if not (timers.busy or timers.is_due(world.now)):  # otherwise a timer may still run, with the time at which it was due
-            self._looked = world.now
+            self.looked = world.now
 
     def _of_subscribed_topics(self, world: World) -> None:
         """Checks that a group keeps its offsets for topics while its members subscribe to these topics."""
@@ -137,6 +150,42 @@ class Following:
             for where in offsets.of(name)
             if wanted(name, where[0])
         }
+
+    def _of_empty_groups(self, world: World) -> None:
+        """Checks that an empty classic group keeps its offsets for the retention time. The time begins when the group becomes
+        empty."""
+        engine, topics = world.engine, world.engine.cluster.topics
+        groups, offsets = engine.groups.groups, engine.groups.offsets
+        keep_ms = 60_000 * engine.configs.integer("offsets.retention.minutes")
+        deleting = any(sent.api in DELETING for sent in world.history[self._sent :]) or world.requests_in_progress
+        for (name, (topic, index)), (topic_id, of, since) in self._held.items():
+            kept = name in groups and (topic, index) in offsets.of(name)
+            deleted = topic not in topics or topics[topic].topic_id != topic_id
+            if not kept and of is engine and world.now - since < keep_ms and not (deleting or deleted):
+                raise Finding("an offset of an empty group expires too early", f"{name} {topic}-{index}, empty since {since}")
+        before, self._held, self._sent = self._held, {}, len(world.history)
+        for name, group in groups.items():
+            if isinstance(group, Group) and group.protocol_type is not None:
+                for where, committed in offsets.of(name).items():
+                    topic_id, of, since = before.get((name, where), (b"", None, self.looked))
+                    occupied = bool(group.members) or of is not engine
+                    if committed.expires is None and where[0] in topics:
+                        self._held[name, where] = topics[where[0]].topic_id, engine, self.looked if occupied else since
+
+    def _open_transactions(self, world: World) -> None:
+        """Checks that transactions time out."""
+        engine, now = world.engine, world.now
+        checks_ms = engine.configs.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms")
+        held = engine.transactions.transactions.values()
+        open_ones = {(each.producer_id, each.producer_epoch): each for each in held if each.state is TransactionState.ONGOING}
+        self._open = {key: min(self._open.get(key, now), now) for key in open_ones}
+        if world.in_progress or engine.timers.is_due(now) or world.in_trouble or world.disk_had_failed:
+            return
+        if any(map(_unwritable, engine.cluster.partitions())):
+            self._open.clear()
+        for key, since in self._open.items():
+            if now - since > open_ones[key].timeout_ms + checks_ms + 1 and not open_ones[key].is_stuck:
+                raise Finding("a transaction does not time out", f"{open_ones[key]}, open since {since}")
 
     def _of_deleted_topics(self, world: World) -> None:
         """Checks that groups have no offsets and no states of deleted topics, not even in open transactions."""
@@ -164,6 +213,16 @@ class Following:
         known = self._logs.get((topic_id, index), Followed())
         found = next((each for each in known.batches if each.latest >= timestamp and each.last >= known.start), None)
         return range(-1, 0) if found is None or found.first >= bound else range(max(found.first, known.start), found.last + 1)
+
+    def newest(self, topic_id: bytes, index: int, bound: int) -> range:
+        """Returns the offsets of the first batch with the largest timestamp, or −1 if this batch is not before `bound`. As in
+        Kafka, a batch before the start of the log may count, too: then all offsets up to the first batch are possible."""
+        known = self._logs.get((topic_id, index), Followed())
+        held = [each for each in known.batches if each.last >= known.start]
+        found = max(held, key=lambda each: each.latest, default=None)
+        if known.start or found is None or found.latest < 0:
+            return range(-1, bound + 1)
+        return range(-1, 0) if found.first >= bound else range(found.first, found.last + 1)
 
     def cut(self, topic_id: bytes, index: int, offset: int) -> None:
         """Remember that a test truncates a log to the batch that contains this offset."""
@@ -314,13 +373,20 @@ class Following:
 
     @staticmethod
     def _deleted(world: World, topic: Topic, partition: Partition, known: Followed) -> None:
-        """Checks that retention deletes nothing too early. Topics whose retention a schedule has changed are not checked."""
+        """Checks that retention deletes nothing too early."""
         begin = max(_asked_to_delete(world, topic.name, partition.index), default=0)
-        changed = [world.done.since.get(("config", TOPIC, topic.name, f"retention.{each}"), 0) for each in ("ms", "bytes")]
+        changed = [
+            when
+            for key, when in world.done.since.items()
+            if key[0] == "config" and "retention" in key[3] and (key[1] == BROKER or key[2] == topic.name)
+        ]
         deletes = any(sent.api == "DeleteRecords" for link in world.links.values() for sent in link.awaited)
-        if deletes or topic.internal or max(changed) > world.began or world.in_trouble or "topic" in world.done.vague:
+        altered = max(changed, default=world.began) >= max(world.following.looked, world.began + 1)
+        if deletes or topic.internal or altered or world.in_trouble or {"topic", "config"} & world.done.vague:
             return
-        keep_ms = partition.configs.integer("retention.ms")
+        keep_ms, keep_bytes = partition.configs.integer("retention.ms"), partition.configs.integer("retention.bytes")
+        if 0 <= keep_bytes <= partition.log.size:
+            return
         for each in known.batches:
             if begin <= each.last < partition.log_start_offset and (keep_ms < 0 or world.now - each.latest <= keep_ms):
                 told = f"{topic.name}-{partition.index}: the batch up to {each.last}"

@@ -26,13 +26,17 @@ from simulation.whole.agreeing import agree
 from simulation.whole.conserving import conserved
 from simulation.whole.done import Key
 from simulation.whole.following import all_leave, leaderless, nobody_left_waits
+from simulation.whole.permitting import permitted, rights
+from simulation.whole.reading import nobody_waits_for_nothing
 from simulation.whole.remembering import remembers, restarting
 from simulation.whole.settling import groups_settle
 from simulation.whole.shown import shown
+from simulation.whole.throttling import limits, throttled
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.groups.modern import ModernGroup
 from wirebroker.core.producers import open_since
 from wirebroker.core.transactions.transaction import TransactionState
+from wirebroker.security.session import Stage
 
 if TYPE_CHECKING:
     from simulation.whole.world import Link, Sent, World
@@ -63,6 +67,8 @@ def after_step(world: World, fired: Counter[str]) -> None:
             raise Finding(f"{name} fires too often", f"{times} times in one step")
     agree(world)
     world.following.look(world)
+    world.sharing.look(world)
+    nobody_waits_for_nothing(world)
     nobody_left_waits(world)
 
 
@@ -80,6 +86,41 @@ def authenticated(world: World, link: Link, response: Any) -> None:
         ends, expected = link.connection.session.expires_at, world.now + lifetime
         if ends != expected:
             raise Finding("a session ends at another time than its client was told", f"{ends}, expected {expected}")
+
+
+def sent(world: World, link: Link, sent: Sent) -> None:
+    """Notes what a client may do when it sends a request."""
+    session = link.connection.session  # a client that has begun to log in again gets an error
+    ends = session.expires_at if session.stage is Stage.DONE else None
+    sent.late = ends is not None and world.now > ends and not sent.api.startswith("Sasl")
+    sent.rights, sent.limits = rights(world, link, sent.api, sent.request), limits(world, link)
+
+
+def served(world: World, link: Link, sent: Sent, size: int) -> None:
+    """Checks a response of `size` bytes. Raises Finding."""
+    if sent.late:
+        raise Finding("a client is served after the end of its session", f"{sent}, which ended at {link.connection.session}")
+    permitted(world, link, sent, sent.response)
+    throttled(world, link, sent, size)
+    if sent.api == "Produce":
+        replicated(world, sent)
+
+
+def replicated(world: World, sent: Sent) -> None:
+    """Checks that enough replicas have the records of a Produce with acks=all. Raises Finding."""
+    topics = world.engine.cluster.topics
+    for told in sent.response.responses if sent.request.acks == -1 and sent.response is not None else ():  # type: ignore[attr-defined]
+        topic = topics.get(told.name) or world.engine.cluster.topics_by_id.get(bytes(told.topic_id))
+        for part in told.partition_responses:
+            partition = topic and topic.partition(part.index)
+            if not partition or part.error_code or part.base_offset < 0:
+                continue
+            where = f"{partition.topic}-{partition.index}: {part}"
+            fewest = min(partition.configs.integer("min.insync.replicas"), len(partition.replicas))
+            if len(partition.in_sync) < fewest:
+                raise Finding("Produce: fewer replicas are in sync than acks=all requires", f"{where}, {partition.in_sync}")
+            if partition.log_end_offset > part.base_offset >= partition.high_watermark:
+                raise Finding("Produce: acknowledged before it is replicated", f"{where}, {partition.high_watermark}")
 
 
 # In the end
@@ -158,6 +199,8 @@ def at_rest(world: World) -> None:
             if leaderless(partition):
                 continue
             raise Finding("a partition has no leader", f"{partition.topic}-{partition.index}")
+        if partition.moves and {*partition.replicas} <= world.engine.cluster.brokers.keys():
+            raise Finding("a reassignment does not end", f"{partition.topic}-{partition.index}: {partition.replicas}")
         if partition.high_watermark != partition.log_end_offset:
             told = f"{partition.topic}-{partition.index}: {partition.high_watermark}, expected {partition.log_end_offset}"
             raise Finding("the high watermark does not reach the end", told)
@@ -254,6 +297,15 @@ def aged(world: World) -> None:
     for name, transaction in world.engine.transactions.transactions.items():
         if transaction.state is TransactionState.ONGOING:
             raise Finding("a transaction has not timed out", name)
+    if writable := not any(map(leaderless, world.engine.cluster.partitions())):
+        present = {name: [*group.members] for name, group in world.engine.groups.groups.items() if group.members}
+        if present:
+            raise Finding("members that send no heartbeats are still there", str(present))
+    offsets = world.engine.groups.offsets
+    for group in offsets.groups() if writable else ():
+        for where, committed in offsets.of(group).items():
+            if committed.expires is None and not offsets.waits(group, where):
+                raise Finding("an expired offset is still there", f"{group} {where}: {committed}")
 
 
 # Restarts

@@ -176,7 +176,8 @@ THEMES: dict[str, tuple[str, ...]] = {
     ),
     "snapshots": (
         "snapshot", "restore", "restore", "soft reset", "Produce", "Fetch", "InitProducerId", "EndTxn", "OffsetCommit",
-        "CreateTopics", "IncrementalAlterConfigs", "CreateAcls", "AlterClientQuotas", "clock: seconds", "clock: hours",
+        "CreateTopics", "IncrementalAlterConfigs", "CreateAcls", "AlterClientQuotas", "reassignments are slow",
+        "clock: seconds", "clock: hours",
     ),
     "upgrades": (
         "upgrade", "upgrade", "UpdateFeatures", "UpdateFeatures", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "ShareFetch",

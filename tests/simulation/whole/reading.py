@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fuzzing.script import Finding
-from kafkawire.batches import iter_batches, read_header
+from kafkawire.batches import BatchHeader, iter_batches, read_header
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchPartition, FetchTopic
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 INITIAL, FINAL = 0, -1
 LARGE = 1 << 20
 """More bytes than all logs of a world have together."""
-EARLIEST, LATEST = -2, -1
+EARLIEST, LATEST, NEWEST = -2, -1, -3
 SINCE_SESSIONS, BY_TOPIC_ID = 7, 13
 """The first versions of Fetch with sessions, and with topic ids."""
 SINCE_EPOCHS = 9
@@ -46,7 +47,7 @@ class Readers:
 
     def sent(self, world: World, sent: Sent) -> None:
         """Note the state of the logs when a request is sent."""
-        if sent.api in ("Fetch", "ListOffsets"):
+        if sent.api in ("Fetch", "ListOffsets", "OffsetForLeaderEpoch"):
             self._before[sent.number] = {(each.topic, each.index): _ends(topic, each) for topic, each in _partitions(world)}
 
     def lost(self, sent: Sent) -> None:
@@ -62,9 +63,11 @@ class Readers:
             self._fetched(world, sent, response, before)
         elif sent.api == "ListOffsets" and sent.at == world.now:
             _listed(world, sent, response, before)
+        elif sent.api == "OffsetForLeaderEpoch" and sent.at == world.now:
+            _ends_of_epochs(world, sent, response, before)
 
     def _fetched(self, world: World, sent: Sent, response: Any, before: dict[tuple[str, int], Ends]) -> None:
-        whole = sent.version < 7 or sent.request.session_epoch in (INITIAL, FINAL)
+        whole = _is_whole(sent)
         asked = self._asked(sent, response, whole)
         told: list[Key] = []
         for topic in response.responses:
@@ -83,6 +86,11 @@ class Readers:
         answers = not (response.error_code or response.throttle_time_ms)  # a throttled client gets no partitions
         if whole and asked is not None and answers and set(told) != asked.keys():
             raise Finding("a Fetch does not get all partitions", f"{sent}: {told}, expected {[*asked]}")
+        for name, index in (asked or {}).keys() - set(told) if answers and not world.engine.cluster.quotas.on else ():
+            known = _topic(world, FetchTopic(topic=name) if isinstance(name, str) else FetchTopic(topic_id=name))
+            ends = known and before.get((known.name, index))
+            if ends and asked and known and not {known.name, "*"} & (world.done.lossy | world.done.falls):
+                _has_no_more(sent, ends, asked[name, index], f"{known.name}-{index}")
 
     def update(self, world: World, node: int, request: Any, version: int, chance: Random) -> None:
         """Changes a request: it then continues a fetch session, and fetches one of the session's partitions without a limit."""
@@ -126,6 +134,30 @@ class Readers:
             for index in topic.partitions:
                 held.pop((_name(topic), index), None)
         return dict(held) if held else None
+
+
+def nobody_waits_for_nothing(world: World) -> None:
+    """Checks that no Fetch waits for records that are there already. Raises Finding."""
+    if world.in_progress or world.in_trouble or world.engine.cluster.quotas.on:
+        return
+    for link in world.links.values():
+        sent = link.awaited[0] if link.awaited and not link.arrived else None
+        if sent is None or sent.api != "Fetch" or not _is_whole(sent) or sent.request.min_bytes > 1:
+            continue
+        for topic, part in ((each, part) for each in sent.request.topics for part in each.partitions):
+            known = _topic(world, topic)
+            partition = known and known.partition(part.partition)
+            if not partition or partition.leader != link.node or min(part.partition_max_bytes, sent.request.max_bytes) < LARGE:
+                continue
+            end = partition.last_stable_offset if sent.request.isolation_level == 1 else partition.high_watermark
+            if partition.log_start_offset <= part.fetch_offset < end:
+                told = f"{sent} of {partition.topic}-{partition.index}: {part}, end {end}"
+                raise Finding("a Fetch waits for records that are there", told)
+
+
+def _is_whole(sent: Sent) -> bool:
+    """Tells whether the request names all partitions that it fetches."""
+    return bool(sent.version < SINCE_SESSIONS or sent.request.session_epoch in (INITIAL, FINAL))
 
 
 class _Part(NamedTuple):
@@ -227,6 +259,36 @@ class _Part(NamedTuple):
                 self._expect(key in told, f"an aborted transaction is not reported at {each.first}")
 
 
+def _has_no_more(sent: Sent, ends: Ends, asked: Any, where: str) -> None:
+    """Checks that a session's partition that a response leaves out has no records for the client."""
+    ready = ends.stable if sent.request.isolation_level == 1 else ends.high
+    if asked.partition_max_bytes >= LARGE <= sent.request.max_bytes and ends.start <= asked.fetch_offset < ready:
+        raise Finding("Fetch: a partition with records is left out", f"{sent} of {where}: {asked}, {ends}")
+
+
+def _ends_of_epochs(world: World, sent: Sent, response: Any, before: dict[tuple[str, int], Ends]) -> None:
+    """Checks at which offsets the leader epochs end."""
+    asked = {(topic.topic, part.partition): part.leader_epoch for topic in sent.request.topics for part in topic.partitions}
+    for topic in response.topics:
+        for part in topic.partitions:
+            where = (topic.topic, part.partition)
+            partition, ends, epoch = world.engine.cluster.partition(*where), before.get(where), asked.get(where, -1)
+            if part.error_code or partition is None or ends is None or epoch < 0 or ends[1:] != _ends_of(partition):
+                continue
+            begins = [(each.partition_leader_epoch, each.base_offset) for each in _headers(partition)]
+            allowed = {next((offset for later, offset in begins if later > epoch), partition.log_end_offset)}
+            if epoch > partition.leader_epoch:
+                allowed = {-1}
+            elif not begins or begins[0][0] > epoch:  # the records at the end of the epoch are deleted
+                allowed = set(range(min(allowed) + 1))
+            if part.end_offset not in allowed:
+                raise Finding("OffsetForLeaderEpoch: a wrong offset", f"{sent} of epoch {epoch}: {part}, {begins}")
+
+
+def _headers(partition: Partition) -> Iterator[BatchHeader]:
+    return map(read_header, partition.log.batches(partition.log_start_offset))
+
+
 def _listed(world: World, sent: Sent, response: Any, before: dict[tuple[str, int], Ends]) -> None:
     asked = {(topic.name, part.partition_index): part for topic in sent.request.topics for part in topic.partitions}
     for topic in response.topics:
@@ -244,6 +306,8 @@ def _listed(world: World, sent: Sent, response: Any, before: dict[tuple[str, int
                 allowed = range(ends.start, ends.start + 1)
             elif wanted.timestamp == LATEST:
                 allowed = range(bound, bound + 1)
+            elif wanted.timestamp == NEWEST and "compact" not in partition.configs.text("cleanup.policy"):
+                allowed = world.following.newest(ends.topic_id, part.partition_index, bound)
             elif wanted.timestamp >= 0 and "compact" not in partition.configs.text("cleanup.policy"):
                 allowed = world.following.at_time(ends.topic_id, part.partition_index, wanted.timestamp, bound)
             else:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from simulation.whole.world import World
 
 
+RESTORE = "restore"
+"""Stands for the mode of a restart if a snapshot is restored."""
 EMPTY = (0, None, ())
 """The state of a classic group whose clients only commit offsets. Such a group has no record."""
 MOVES = ("directory", "replicas", "reassignment")
@@ -131,6 +133,8 @@ def remembers(world: World, mode: str, before: Mapping[Key, Any], unwritten: Con
 def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], after: Mapping[Key, Any]) -> bool:
     if key not in before and any(str(part).startswith("__") for part in key):
         return True  # a start creates the internal topics that were deleted
+    if key[0] == "metadata":  # a restart changes the metadata, and a restore brings back earlier metadata
+        return mode == RESTORE or before.get(key, 0) <= after.get(key, -1)
     if key[0] in MOVES:  # a start completes reassignments
         return ("reassignment", *(key[2:4] if key[0] == "directory" else key[1:3])) in before
     if key[0] in ("group", "members") and key not in after:

@@ -51,7 +51,9 @@ def _topics(world: World) -> Iterator[tuple[Key, Any]]:
             for topic in directory.topics:
                 for part in topic.partitions:
                     yield ("directory", node, topic.name, part.partition_index, part.is_future_key), directory.log_dir
-    for feature in world.ask(plain("ApiVersions", client_software_name="w", client_software_version="1"), 3).finalized_features:
+    versions = world.ask(plain("ApiVersions", client_software_name="w", client_software_version="1"), 3)
+    yield ("metadata", "offset"), versions.finalized_features_epoch
+    for feature in versions.finalized_features:
         yield ("feature", feature.name), feature.max_version_level
 
 

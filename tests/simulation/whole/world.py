@@ -34,11 +34,14 @@ from simulation.whole.done import BROKER, SELDOM, Done, Key
 from simulation.whole.following import Following
 from simulation.whole.kinds import NO_CHANGE
 from simulation.whole.pairs import Met
+from simulation.whole.permitting import Rights
 from simulation.whole.reading import Readers
 from simulation.whole.schedule import Setting, Step
 from simulation.whole.sessions import Sessions
+from simulation.whole.sharing import Sharing
 from simulation.whole.shown import shown
 from simulation.whole.things import CLUSTER, Things, things_of
+from simulation.whole.throttling import Limits
 from simulation.whole.watching import Watch
 from wirebroker.common import slices
 from wirebroker.core.cluster import TRANSACTION_TOPIC
@@ -105,6 +108,12 @@ class Sent:
     at: int
     answered_at: int = -1
     response: Message | None = None
+    size: int = 0
+    """The number of bytes of the request."""
+    late: bool = False
+    """Tells whether the client's session had ended when the request was sent."""
+    rights: Rights | None = None
+    limits: Limits | None = None
 
     @property
     def api(self) -> str:
@@ -171,10 +180,10 @@ class World:
         """The kind of the present step. If a subject has sent a request of another kind than the step's kind, this is the kind
         of the request."""
         self._faulty = 0
-        self._names: dict[bytes, str] = {}
+        self.names: dict[bytes, str] = {}
         """The names of all topics by id, including deleted topics."""
         self.following = Following()
-        self.sessions, self.readers = Sessions(), Readers()
+        self.sessions, self.readers, self.sharing = Sessions(), Readers(), Sharing()
         self.done = Done(self)
         self.met = met or Met()
         self.watch = Watch()
@@ -364,20 +373,22 @@ class World:
             frame = encode_request(sent.number, "c", asked.message, sent.version)[4:]
         except EncodeError:
             return None
+        sent.size = len(frame)
+        holding.sent(self, link, sent)
         self.history.append(sent)
         self.sessions.sent(sent)
         self._kind = sent.api
         self.readers.sent(self, sent)
         link.arrived.append(frame)
         link.awaited.append(sent)
-        self._names |= {topic.topic_id: topic.name for topic in self.engine.cluster.topics.values()}
+        self.names |= {topic.topic_id: topic.name for topic in self.engine.cluster.topics.values()}
         leaving = LEAVING_SLICED if self.setting.sliced else LEAVING
         if not (self.judging or self.setting.planned) and chance.random() < leaving:
             self.settle(chance.randint(0, LONGEST_SLICED))
             if self.links.get(Where(link.number, link.node)) is link:
                 self.say(f"[{link.number}→{node}] leaves")
                 self.leave(Where(link.number, link.node))
-        return things_of(sent.api, asked.message, self._names)
+        return things_of(sent.api, asked.message, self.names)
 
     def _inform(self, request: Any, chance: Random) -> None:
         """Changes a request: in most cases, sets its leader epochs to the present leader epochs. Also replaces the paths of
@@ -638,6 +649,7 @@ class World:
         else:
             self.sessions.answered(sent, sent.response)
             holding.authenticated(self, link, sent.response)
+            holding.served(self, link, sent, len(raw))
             self.readers.answered(self, sent, sent.response)
             complete(sent, sent.response)
         if self.engine.faults is None:
@@ -669,7 +681,6 @@ class World:
         """Repair everything: remove faults, repair the disk, start the brokers that are down, and let all replicas follow."""
         self.clear_faults()
         self.mend()
-        self.engine.controller.slow_until = 0
         self.engine.controller.recover(self.now)
         self.settle()
 

@@ -1,0 +1,82 @@
+"""Follows the records that the members of share groups have acquired: a member keeps its records until it acknowledges or
+releases them, or until its lock ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fuzzing.script import Finding
+from wirebroker.core.share.in_flight import RecordState
+from wirebroker.core.share.partition import SharePartition
+
+if TYPE_CHECKING:
+    from simulation.whole.world import Sent, World
+
+LONGEST_LOCK_MS = "share.record.lock.duration.ms"
+
+
+class Lent(NamedTuple):
+    """An acquired record: the share partition, the member, the end of the lock, and the member's session."""
+
+    share: SharePartition
+    member_id: str
+    until: int
+    session: Any
+
+
+class Sharing:
+    """Follows the acquired records of one world."""
+
+    def __init__(self) -> None:
+        self._lent: dict[tuple[Any, int], Lent] = {}
+        self._sent = 0
+        """The number of requests that had been sent at the last look."""
+        self._awaited: list[Sent] = []
+        """The requests that had no response at the last look."""
+        self._deliveries: dict[Any, int] = {}
+        """For each share partition, the largest number of deliveries that its group has ever allowed."""
+
+    def look(self, world: World) -> None:
+        """Compare the acquired records with those of the last look. Raises Finding."""
+        engine, lent = world.engine, dict[tuple[Any, int], Lent]()
+        awaited = [sent for link in world.links.values() for sent in link.awaited]
+        active = {
+            (sent.request.group_id, sent.request.member_id)
+            for sent in [*world.history[self._sent :], *awaited, *self._awaited]
+            if sent.api in ("ShareFetch", "ShareAcknowledge")
+        }
+        for held in engine.shares:
+            limits, key = held.share.limits, held.key
+            self._deliveries[key] = most = max(limits.deliveries, self._deliveries.get(key, 0))
+            for first, last, record in (each for batch in held.share.batches for each in batch.states()):
+                if record.delivery_count > most:
+                    raise Finding("a record is delivered too often", f"{key} {first}: {record.delivery_count}, at most {most}")
+                if record.state is RecordState.ACQUIRED and record.lock is not None:
+                    session = engine.shares.sessions.get((held.node_id, key[0], record.member_id))
+                    self._lock(world, key, record)
+                    for offset in range(first, last + 1):
+                        lent[key, offset] = Lent(held.share, record.member_id, record.lock.when, session)
+        for (key, offset), before in self._lent.items():
+            held_now, now = engine.shares._held.get(key), lent.get((key, offset))
+            if now is not None and now.member_id == before.member_id:
+                continue
+            same = held_now is not None and held_now.share is before.share
+            session = engine.shares.sessions.get((held_now.node_id, key[0], before.member_id)) if held_now is not None else None
+            stays = same and session is not None and session is before.session and world.now < before.until
+            if stays and (key[0], before.member_id) not in active and not world.in_progress:
+                raise Finding("a member loses its acquired records", f"{key} {offset}: {before.member_id} until {before.until}")
+        self._lent, self._sent, self._awaited = lent, len(world.history), awaited
+
+    @staticmethod
+    def _lock(world: World, key: Any, record: Any) -> None:
+        """Checks that a lock is not longer than the setting allows. The setting may have changed since the lock began."""
+        changed = any(
+            config.name == LONGEST_LOCK_MS
+            for sent in world.history
+            if "AlterConfigs" in sent.api
+            for resource in sent.request.resources
+            for config in resource.configs
+        )
+        longest = world.engine.shares.settings(key[0]).limits.lock_ms
+        if not changed and record.lock.when - world.now > longest:
+            raise Finding("a lock of acquired records is too long", f"{key}: {record.lock.when - world.now} ms, {longest}")
