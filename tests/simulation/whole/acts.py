@@ -40,7 +40,10 @@ if TYPE_CHECKING:
     from wirebroker.core.partition import Partition
 
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
-ACL = "allow User:alice READ TOPIC t"
+ACLS = (
+    "allow User:alice READ TOPIC t", "allow User:alice WRITE TOPIC t", "deny User:alice DELETE TOPIC t",
+    "allow User:alice DESCRIBE TOPIC u",
+)  # fmt: skip
 NAMES = ("t", "u", "n1", "n.2")
 TRANSACTIONS = ("a", "b", "c")
 NEWEST = "kafka-4.4"
@@ -142,7 +145,7 @@ def _transaction(world: World, chance: Random) -> str:
 
 def _acl(world: World, chance: Random) -> str:
     known: list[Acl] = list(world.engine.cluster.acls.ids)
-    return text_of(world.pick(chance, sorted(known, key=str))) if known and chance.random() < 0.7 else ACL
+    return text_of(world.pick(chance, sorted(known, key=str))) if known and chance.random() < 0.5 else chance.choice(ACLS)
 
 
 def _node(world: World, chance: Random) -> int:

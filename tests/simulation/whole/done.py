@@ -354,8 +354,9 @@ class Done:
 
     def _ExpireDelegationToken(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
         if not response.error_code:
-            self._lives(bytes(request.hmac), response)
             gone = request.expiry_time_period_ms < 0
+            if not gone:
+                self._lives(bytes(request.hmac), response)
             self.set(("token", bytes(request.hmac)), ABSENT if gone else response.expiry_timestamp_ms)
 
     # Offsets

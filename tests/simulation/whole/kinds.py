@@ -153,7 +153,7 @@ THEMES: dict[str, tuple[str, ...]] = {
     "security": (
         "CreateAcls", "CreateAcls", "DeleteAcls", "DescribeAcls", "SaslHandshake", "SaslAuthenticate",
         "AlterUserScramCredentials", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "Produce",
-        "Fetch", "Metadata", "clock: hours",
+        "Fetch", "Metadata", "DeleteRecords", "DeleteRecords", "acl: add_acl", "acl: add_acl", "clock: hours",
     ),
     "settings and quotas": (
         "AlterClientQuotas", "AlterClientQuotas", "DescribeClientQuotas", "IncrementalAlterConfigs", "AlterConfigs",
