@@ -93,6 +93,7 @@ def sent(world: World, link: Link, sent: Sent) -> None:
     session = link.connection.session  # a client that has begun to log in again gets an error
     ends = session.expires_at if session.stage is Stage.DONE else None
     sent.late = ends is not None and world.now > ends and not sent.api.startswith("Sasl")
+    sent.faulty = world.engine.faults is not None
     sent.rights, sent.limits = rights(world, link, sent.api, sent.request), limits(world, link)
 
 
@@ -101,7 +102,8 @@ def served(world: World, link: Link, sent: Sent, size: int) -> None:
     if sent.late:
         raise Finding("a client is served after the end of its session", f"{sent}, which ended at {link.connection.session}")
     permitted(world, link, sent, sent.response)
-    throttled(world, link, sent, size)
+    if not sent.faulty:
+        throttled(world, link, sent, size)
     if sent.api == "Produce":
         replicated(world, sent)
 

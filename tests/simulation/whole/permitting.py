@@ -25,7 +25,7 @@ GROUP_READ, TRANSACTION_WRITE = {GROUP: READ}, {TRANSACTION: WRITE}
 CLUSTER_ALTER, CLUSTER_DESCRIBE = {CLUSTER: ALTER}, {CLUSTER: DESCRIBE}
 NEEDED: dict[str, dict[int, int]] = {
     "Produce": {TOPIC: WRITE, TRANSACTION: WRITE}, "Fetch": {TOPIC: READ}, "ListOffsets": {TOPIC: DESCRIBE},
-    "OffsetForLeaderEpoch": {TOPIC: DESCRIBE}, "DeleteRecords": {TOPIC: DELETE}, "CreatePartitions": {TOPIC: ALTER},
+    "DeleteRecords": {TOPIC: DELETE}, "CreatePartitions": {TOPIC: ALTER},
     "DescribeProducers": {TOPIC: READ}, "OffsetCommit": {GROUP: READ, TOPIC: READ}, "JoinGroup": GROUP_READ,
     "SyncGroup": GROUP_READ, "Heartbeat": GROUP_READ, "LeaveGroup": GROUP_READ, "ConsumerGroupHeartbeat": GROUP_READ,
     "ShareGroupHeartbeat": GROUP_READ, "ShareFetch": GROUP_READ, "ShareAcknowledge": GROUP_READ,

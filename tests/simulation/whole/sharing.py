@@ -3,6 +3,7 @@ releases them, or until its lock ends."""
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fuzzing.script import Finding
@@ -11,6 +12,7 @@ from wirebroker.core.share.partition import SharePartition
 
 if TYPE_CHECKING:
     from simulation.whole.world import Sent, World
+    from wirebroker.engine.engine import Engine
 
 LONGEST_LOCK_MS = "share.record.lock.duration.ms"
 
@@ -39,6 +41,7 @@ class Sharing:
     def look(self, world: World) -> None:
         """Compare the acquired records with those of the last look. Raises Finding."""
         engine, lent = world.engine, dict[tuple[Any, int], Lent]()
+        written = {sent.request.group_id for sent in world.history if sent.api == "WriteShareGroupState"}
         awaited = [sent for link in world.links.values() for sent in link.awaited]
         active = {
             (sent.request.group_id, sent.request.member_id)
@@ -49,23 +52,30 @@ class Sharing:
             limits, key = held.share.limits, held.key
             self._deliveries[key] = most = max(limits.deliveries, self._deliveries.get(key, 0))
             for first, last, record in (each for batch in held.share.batches for each in batch.states()):
-                if record.delivery_count > most:
+                released = record.state is RecordState.AVAILABLE and key[0] not in written
+                if record.delivery_count > most - released:
                     raise Finding("a record is delivered too often", f"{key} {first}: {record.delivery_count}, at most {most}")
                 if record.state is RecordState.ACQUIRED and record.lock is not None:
                     session = engine.shares.sessions.get((held.node_id, key[0], record.member_id))
                     self._lock(world, key, record)
                     for offset in range(first, last + 1):
                         lent[key, offset] = Lent(held.share, record.member_id, record.lock.when, session)
-        for (key, offset), before in self._lent.items():
-            held_now, now = engine.shares._held.get(key), lent.get((key, offset))
-            if now is not None and now.member_id == before.member_id:
-                continue
-            same = held_now is not None and held_now.share is before.share
-            session = engine.shares.sessions.get((held_now.node_id, key[0], before.member_id)) if held_now is not None else None
-            stays = same and session is not None and session is before.session and world.now < before.until
-            if stays and (key[0], before.member_id) not in active and not world.in_progress:
-                raise Finding("a member loses its acquired records", f"{key} {offset}: {before.member_id} until {before.until}")
+        if not world.in_progress:
+            self._keeps(engine, lent, active, world.now)
         self._lent, self._sent, self._awaited = lent, len(world.history), awaited
+
+    def _keeps(self, engine: Engine, lent: Mapping[tuple[Any, int], Lent], active: Container[Any], now: int) -> None:
+        """Checks that each member has kept its records, unless it is `active`, its session or its lock has ended, or the share
+        partition is closed."""
+        for (key, offset), before in self._lent.items():
+            held, present = engine.shares._held.get(key), lent.get((key, offset))
+            if present is not None and present.member_id == before.member_id:
+                continue
+            same = held is not None and held.share is before.share
+            session = engine.shares.sessions.get((held.node_id, key[0], before.member_id)) if held is not None else None
+            stays = same and session is not None and session is before.session and now < before.until
+            if stays and (key[0], before.member_id) not in active:
+                raise Finding("a member loses its acquired records", f"{key} {offset}: {before.member_id} until {before.until}")
 
     @staticmethod
     def _lock(world: World, key: Any, record: Any) -> None:

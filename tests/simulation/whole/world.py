@@ -112,6 +112,8 @@ class Sent:
     """The number of bytes of the request."""
     late: bool = False
     """Tells whether the client's session had ended when the request was sent."""
+    faulty: bool = False
+    """Tells whether faults were loaded when the request was sent. A fault can delay the response."""
     rights: Rights | None = None
     limits: Limits | None = None
 
