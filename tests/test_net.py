@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import logging
 import socket
 import ssl
@@ -24,7 +26,8 @@ from wirebroker import faults
 from wirebroker.client.wire import ConnectionClosed, WireClient
 from wirebroker.faults.rules import Rule
 from wirebroker.mock import MockKafka
-from wirebroker.net.host import IDLE_CHECKS
+from wirebroker.net.host import IDLE_CHECKS, Host
+from wirebroker.net.listener import Listener
 from wirebroker.net.protocol import FIRST_OF_LARGE, BrokerProtocol
 from wirebroker.proxy_kafka import ProxyKafka
 from wirekit import RawProducer, batch, client, dial
@@ -237,6 +240,25 @@ def test_several_brokers_lead_their_share(mock_kafka_factory: Callable[..., Mock
                 assert (got.error_code, got.current_leader.leader_id) == (6, partition.leader_id)
                 host, port = response.node_endpoints[0].host, response.node_endpoints[0].port
                 assert f"{host}:{port}" == kafka.bootstrap_servers.split(",")[partition.leader_id - 1]
+
+
+def test_no_client_is_served_before_all_brokers_have_an_address(
+    mock_kafka_factory: Callable[..., MockKafka], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise an early client would learn that a broker has the host "" and the port −1."""
+    early, bind = [], Host._bind
+
+    async def connect_early(host: Host, listener: Listener) -> asyncio.Server:
+        server = await bind(host, listener)
+        with socket.socket() as connecting:
+            early.append(connecting.connect_ex(server.sockets[0].getsockname()))
+        return server
+
+    monkeypatch.setattr(Host, "_bind", connect_early)
+    kafka = mock_kafka_factory(brokers=3)
+    assert early == [errno.ECONNREFUSED] * 3
+    told = client(kafka).request(MetadataRequest(topics=[]), 12).brokers
+    assert [(each.host, each.port) for each in told] == kafka._ports
 
 
 def test_the_broker_responds_quickly_after_the_tests_before(kafka: MockKafka) -> None:

@@ -167,8 +167,8 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
     async def _open(self, host: Host) -> None:
         try:
             name, tls = self._protocol.name, self._certificates()
-            for listener in one_each(host.engine.cluster.brokers, *self._address, None, name, self._protocol, tls):
-                self._ports.append(await host.listen(listener))
+            listeners = one_each(host.engine.cluster.brokers, *self._address, None, name, self._protocol, tls)
+            self._ports += await host.listen(*listeners)
             if self._new_control is not None:
                 self._control = self._new_control(host, self._new_engine)
                 await self._control.listen("127.0.0.1", 0)
@@ -208,7 +208,8 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
     def _listen(self, listener: Listener) -> Address:
         """Open one more listener."""
         assert self._thread is not None
-        return self._thread.await_(self._running.listen(listener))
+        (address,) = self._thread.await_(self._running.listen(listener))
+        return address
 
     def _new_engine(self) -> Engine:
         engine, rules = self._options.new_engine(self._clock.now()), self._rules

@@ -21,7 +21,7 @@ from wirebroker.engine.engine import Engine
 from wirebroker.net.forks import give_up_in_children
 from wirebroker.net.host import Host
 from wirebroker.net.proxy_host import ProxyHost
-from wirebroker.net.sockets import open_server, stop_listening
+from wirebroker.net.sockets import open_server, start_serving, stop_listening
 from wirebroker.tools import installed_tools
 
 try:
@@ -93,6 +93,7 @@ class Control:
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         addresses = [each.getsockname()[0] for each in self._server.sockets]
         self.open_to_others = not all(ipaddress.ip_address(address).is_loopback for address in addresses)
+        await start_serving(self._server, " for the control")
 
     async def close(self) -> None:
         """Close the listener and all connections. Waiting requests get 503."""

@@ -23,7 +23,7 @@ from wirebroker.net.key_sets import SETTING, KeySets
 from wirebroker.net.limits import SLICE
 from wirebroker.net.listener import Address, Listener, reachable
 from wirebroker.net.protocol import BrokerProtocol, Server
-from wirebroker.net.sockets import open_server
+from wirebroker.net.sockets import open_server, start_serving
 from wirebroker.net.tls import TlsError
 from wirebroker.net.tls_transport import TlsTransport
 from wirebroker.requests.effects import Effect
@@ -72,8 +72,22 @@ class Host(Server):
         for protocol in self.clients.values():
             yield protocol.transport.get_extra_info("socket").fileno()
 
-    async def listen(self, listener: Listener) -> Address:
-        """Open a listener of a broker. Returns the listener's bound address. Raises ListenError, TlsError, KeySetError."""
+    async def listen(self, *listeners: Listener) -> list[Address]:
+        """Open listeners of brokers. Returns the listeners' bound addresses. Raises ListenError, TlsError, KeySetError.
+
+        No listener accepts a connection before all of them have an address. Otherwise an early client would learn that a broker
+        has no address.
+        """
+        opened = [(await self._bind(listener), listener) for listener in listeners]
+        for server, _ in opened:
+            await start_serving(server)
+        if self._idle_alarm is None:
+            self.look_for_idle()
+        self.arm()
+        return [(listener.host, server.sockets[0].getsockname()[1]) for server, listener in opened]
+
+    async def _bind(self, listener: Listener) -> asyncio.Server:
+        """Returns a server for the listener. The server does not accept connections yet."""
         node_id, name, host = listener.node_id, listener.name, listener.host
         new_protocol = self._secured(listener) if listener.protocol.tls else lambda: self._protocol(listener)
         if listener.protocol.sasl:
@@ -82,10 +96,7 @@ class Host(Server):
         self._servers.append(server)
         told, told_port = listener.advertised or (reachable(host), port)
         self.engine.cluster.brokers[node_id].addresses[name] = (told, told_port or port)
-        if self._idle_alarm is None:
-            self.look_for_idle()
-        self.arm()
-        return host, port
+        return server
 
     def _protocol(self, listener: Listener) -> asyncio.BufferedProtocol:
         """Creates the protocol for a new connection to a listener."""

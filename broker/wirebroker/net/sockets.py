@@ -7,8 +7,8 @@ import errno
 import os
 import socket
 import sys
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 
 from kafkawire.extras import how_to_install
 
@@ -28,20 +28,34 @@ class ListenError(OSError):
 async def open_server(
     protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, purpose: str = ""
 ) -> tuple[asyncio.Server, int]:
-    """Returns a server on the running loop, and the port at which it listens. Raises ListenError. `purpose` is a part of the
-    error message, and follows the address.
+    """Returns a server on the running loop, and its port. The server refuses connections until `start_serving`. Raises
+    ListenError. `purpose` is a part of the error message, and follows the address.
     """
     loop = asyncio.get_running_loop()
-    try:
-        server = await loop.create_server(protocol, host, port, backlog=AT_ONCE)
+    with _refusals(host, port, purpose):
+        server = await loop.create_server(protocol, host, port, backlog=AT_ONCE, start_serving=False)
         if not server.sockets:  # asyncio skips an address for which it cannot create a socket
             socket.socket().close()
             raise OSError("no socket can be made for this address")
+    return server, server.sockets[0].getsockname()[1]
+
+
+async def start_serving(server: asyncio.Server, purpose: str = "") -> None:
+    """Let a server accept connections. Raises ListenError."""
+    host, port, *_ = server.sockets[0].getsockname()
+    with _refusals(host, port, purpose):
+        await server.start_serving()
         queue_connections(server)
+
+
+@contextmanager
+def _refusals(host: str, port: int, purpose: str) -> Iterator[None]:
+    """Raise ListenError if the system refuses what is done in the context."""
+    try:
+        yield
     except (OSError, OverflowError) as refused:
         advice = "; let the process open more files (ulimit -n), or start fewer brokers" if _is_out_of_files(refused) else ""
         raise ListenError(f"cannot listen on {host}:{port}{purpose}: {reason_of(refused)}{advice}") from refused
-    return server, server.sockets[0].getsockname()[1]
 
 
 def queue_connections(server: asyncio.Server) -> None:
