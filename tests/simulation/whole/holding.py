@@ -20,6 +20,7 @@ from fuzzing.acknowledged import read_log
 from fuzzing.script import Finding
 from kafka_model.judging import judge
 from kafka_model.observing import anomalies_of
+from kafkawire.errors import ErrorCode
 from requesting import plain
 from simulation.whole.acts import DAY, MINUTE, SECOND
 from simulation.whole.agreeing import agree
@@ -54,6 +55,8 @@ CLOSES = (
 WAITS = (SECOND, MINUTE, 11 * MINUTE)
 """The clock moves forward by these times before the check that every request has its response."""
 LONGEST_WAIT = 2**31
+UNREFUSED = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+"""With these results of a Produce, the records were stored."""
 MONTH_MS = 30 * DAY
 
 
@@ -93,6 +96,8 @@ def sent(world: World, link: Link, sent: Sent) -> None:
     session = link.connection.session  # a client that has begun to log in again gets an error
     ends = session.expires_at if session.stage is Stage.DONE else None
     sent.late = ends is not None and world.now > ends and not sent.api.startswith("Sasl")
+    if sent.api == "Produce" and sent.request.acks == -1 and not world.setting.sliced:
+        sent.lacking = frozenset((each.topic, each.index) for each in world.engine.cluster.partitions() if _lacks(each))
     sent.faulty = world.engine.faults is not None
     sent.rights, sent.limits = rights(world, link, sent.api, sent.request), limits(world, link)
 
@@ -108,6 +113,11 @@ def served(world: World, link: Link, sent: Sent, size: int) -> None:
         replicated(world, sent)
 
 
+def _lacks(partition: Partition) -> bool:
+    """Tells whether fewer replicas are in sync than acks=all requires."""
+    return len(partition.in_sync) < min(partition.configs.integer("min.insync.replicas"), len(partition.replicas))
+
+
 def replicated(world: World, sent: Sent) -> None:
     """Checks that enough replicas have the records of a Produce with acks=all. Raises Finding."""
     topics = world.engine.cluster.topics
@@ -115,11 +125,12 @@ def replicated(world: World, sent: Sent) -> None:
         topic = topics.get(told.name) or world.engine.cluster.topics_by_id.get(bytes(told.topic_id))
         for part in told.partition_responses:
             partition = topic and topic.partition(part.index)
+            if partition and part.error_code in UNREFUSED and (partition.topic, partition.index) in sent.lacking:
+                raise Finding("Produce: stored although too few replicas are in sync", f"{sent} {partition.topic}: {part}")
             if not partition or part.error_code or part.base_offset < 0:
                 continue
             where = f"{partition.topic}-{partition.index}: {part}"
-            fewest = min(partition.configs.integer("min.insync.replicas"), len(partition.replicas))
-            if len(partition.in_sync) < fewest:
+            if _lacks(partition):
                 raise Finding("Produce: fewer replicas are in sync than acks=all requires", f"{where}, {partition.in_sync}")
             if partition.log_end_offset > part.base_offset >= partition.high_watermark:
                 raise Finding("Produce: acknowledged before it is replicated", f"{where}, {partition.high_watermark}")

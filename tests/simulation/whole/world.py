@@ -114,6 +114,8 @@ class Sent:
     """Tells whether the client's session had ended when the request was sent."""
     faulty: bool = False
     """Tells whether faults were loaded when the request was sent. A fault can delay the response."""
+    lacking: frozenset[tuple[str, int]] = frozenset()
+    """The partitions that have too few in-sync replicas for acks=all when a Produce is sent."""
     rights: Rights | None = None
     limits: Limits | None = None
 
