@@ -326,6 +326,19 @@ def test_offsets_of_an_empty_group_expire(broker: InProcess) -> None:
     assert nobody.committed() == -1
 
 
+def test_a_group_without_a_coordinator_loses_no_member(broker: InProcess) -> None:
+    member = stable_pair(broker)[1].member
+
+    def expires() -> bool:
+        return broker._call(lambda engine: engine.groups.expire_member(TEAM, member, broker.clock.now()))
+
+    broker.kill_broker(1)
+    assert not expires()
+    assert group_state(broker) is ClassicGroupState.STABLE
+    broker.start_broker(1)
+    assert expires()
+
+
 def test_fetching_all_offsets_of_several_groups(broker: InProcess) -> None:
     ClassicMember(broker).commit(5)
     asked = [

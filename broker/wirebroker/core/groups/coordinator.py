@@ -184,10 +184,11 @@ class GroupCoordinator:
             yield from self.classic.join(requested, joiner, now)
 
     def expire_member(self, group_id: str, member_id: str, now: int) -> bool:
-        """Remove a member as if its session timeout were over. Returns False if the member stays or does not exist."""
+        """Remove a member as if its session timeout were over. Returns False if the member stays or does not exist, or if the
+        group has no coordinator, because only a coordinator removes members."""
         self.changes.finish()
         group = self.groups.get(group_id)
-        if group is None:
+        if group is None or self._cluster.coordinator("group", group_id) is None:
             return False
         if isinstance(group, Group):
             member = group.members.get(member_id)
