@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 ACLS = (
     "allow User:alice READ TOPIC t", "allow User:alice WRITE TOPIC t", "deny User:alice DELETE TOPIC t",
-    "allow User:alice DESCRIBE TOPIC u",
+    "allow User:alice DESCRIBE TOPIC u", "allow User:* READ TOPIC t", "deny User:* WRITE TOPIC t*",
 )  # fmt: skip
 NAMES = ("t", "u", "n1", "n.2")
 TRANSACTIONS = ("a", "b", "c")

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 from fuzzing.script import Finding
 from kafkawire.registry import KEYS
 from wirebroker.apis.refused import without_feature
+from wirebroker.core.acls import EVERYBODY, WILDCARD, Acl, Acls, PatternType, ResourceType
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.features import REFUSED_WITHOUT
+from wirebroker.core.groups.classic import ClassicGroupState, Group
 from wirebroker.core.groups.consumer_group import ConsumerGroup
-from wirebroker.core.groups.modern import ModernGroup
+from wirebroker.core.groups.group import AnyGroup
+from wirebroker.core.groups.modern import SESSION, ModernGroup
 from wirebroker.core.groups.streams_group import StreamsGroup
 from wirebroker.core.producers import last_offset, open_since
 from wirebroker.core.purgatory import Periodic, name_of
@@ -40,7 +43,7 @@ def agree(world: World) -> None:
         if partition.rules != cluster.rules:
             raise Finding("a partition has other rules than the cluster", f"{partition.topic}-{partition.index}")
     _metadata(engine)
-    _groups(engine)
+    _groups(engine, in_progress=world.in_progress)
     _times(engine, world.now)
     _same("the periodic work", sorted(periodic_work(engine)), sorted(world.periodic))
     for node_id, session_id in engine.fetch_sessions._sessions:
@@ -85,6 +88,10 @@ def _replicas(partition: Partition) -> None:
             raise Finding("the offsets of a lagging replica are not in order", f"{where} at {node_id}: {offsets}")
         if node_id in partition.in_sync and prefix.log_end_offset < partition.high_watermark:
             raise Finding("an in-sync replica lacks committed records", f"{where} at {node_id}: {offsets}")
+    lagging = partition.replication.lagging
+    ends = [lagging[each].log_end_offset if each in lagging else partition.log_end_offset for each in partition.in_sync]
+    if partition.leader != NO_LEADER and not partition.replication.too_few and partition.high_watermark < min(ends):
+        raise Finding("the high watermark does not follow the in-sync replicas", f"{where}: {partition.high_watermark}, {ends}")
     if unknown := partition.log_dirs.keys() - {*partition.replicas}:
         raise Finding("a directory of a replica that is not there", f"{where}: {unknown}")
 
@@ -101,10 +108,26 @@ def _metadata(engine: Engine) -> None:
     for key, keyed in cluster.quotas.keyed.items():
         limits = {entity: held[key] for entity, held in cluster.quotas.limits.items() if key in held}
         _same("quotas", keyed._values, limits)
-    _same("names of ACLs", {acl for held in cluster.acls._of.values() for acl in held}, {*cluster.acls})
+    _acls(cluster.acls)
     refused = {key for key, handler in engine._handlers.items() if handler is without_feature}
     expected = {KEYS[name] for feature, names in REFUSED_WITHOUT.items() if not levels[feature] for name in names}
     _same("refused APIs", refused, expected)
+
+
+def _acls(acls: Acls) -> None:
+    """Checks that a search in the ACLs finds what a look at each ACL finds."""
+    _same("names of ACLs", {acl for held in acls._of.values() for acl in held}, {*acls})
+    for kind, name, principal in {(ResourceType(acl.resource_type), acl.name, acl.principal) for acl in acls}:
+        for of in (name, f"{name}2"):
+            about = {acl for acl in acls if acl.resource_type == kind and names(acl, of)}
+            found = {acl for acl in about if acl.principal in (principal, EVERYBODY)}
+            _same("ACLs about a resource", (set(acls.about(kind, of, principal).acls)), found)
+
+
+def names(acl: Acl, name: str) -> bool:
+    """Tells whether the ACL is about the resource with this name."""
+    prefixed = acl.pattern_type == PatternType.PREFIXED
+    return name.startswith(acl.name) if prefixed else acl.name in (name, WILDCARD)
 
 
 def _written(engine: Engine) -> None:
@@ -135,7 +158,7 @@ def after_reset(engine: Engine, partitions: Iterable[Partition]) -> None:
 # Coordinators
 
 
-def _groups(engine: Engine) -> None:
+def _groups(engine: Engine, *, in_progress: bool) -> None:
     cluster, groups = engine.cluster, engine.groups
     if GROUP_TOPIC not in cluster.topics and (groups.groups or groups.offsets.groups()):
         raise Finding("groups outlive their log", str([*groups.groups]))
@@ -143,7 +166,10 @@ def _groups(engine: Engine) -> None:
         raise Finding("transactional ids outlive their log", str([*engine.transactions.transactions]))
     if unknown := {*groups.offsets.groups()} - groups.groups.keys():
         raise Finding("offsets of a group that is not there", str(unknown))
+    logs = cluster.topics[GROUP_TOPIC].partitions if GROUP_TOPIC in cluster.topics else ()
+    coordinated = {each.index for each in logs if each.leader != NO_LEADER}
     for name, group in groups.groups.items():
+        here = groups.home(name) in coordinated and not in_progress  # otherwise a timer's work may have slices left
         if isinstance(group, ModernGroup):
             timed = {member for (_, member), timer in group._timers.items() if member and timer.action is not None}
             for what, members in (("target", {*group.targets}), ("timer", timed)):
@@ -151,6 +177,14 @@ def _groups(engine: Engine) -> None:
                     raise Finding(f"a member that is gone has a {what}", f"{name}: {gone}")
             if not engine.groups.changes.running:
                 _assignments(name, group)
+            if here and (ageless := [each for each in group.members if not group.has_timer(SESSION, each)]):
+                raise Finding("a member has no session timeout", f"{name}: {ageless}")
+        elif here:
+            _classic(group)
+    for _, _, timer in engine.timers._heap:
+        owner = _owner(timer.action)
+        if isinstance(owner, AnyGroup) and groups.groups.get(owner.group_id) is not owner:
+            raise Finding("a group that is gone has a timer", f"{owner.group_id}: {timer.action}")
 
 
 def _assignments(name: str, group: Any) -> None:
@@ -171,6 +205,24 @@ def _assignments(name: str, group: Any) -> None:
         given = [task for target in group.targets.values() for task in target.active]
     if len(given) != len(set(given)):
         raise Finding("two members have the same target", f"{name}: {group.targets}")
+
+
+def _classic(group: Group) -> None:
+    """Checks that no member of a stable group waits, and that each member that does not wait has a session timeout."""
+    for member_id, member in group.members.items():
+        waits = member.joiner is not None or member.syncer is not None
+        if waits and group.state is ClassicGroupState.STABLE:
+            raise Finding("a member waits, although its group is stable", f"{group.group_id}: {member_id}")
+        if not waits and (member.heartbeat is None or member.heartbeat.action is None):
+            raise Finding("a member has no session timeout", f"{group.group_id}: {member_id}")
+
+
+def _owner(action: Any) -> object:
+    """Returns the object whose method has set a timer with this action, or None if the action does not know this object."""
+    action = getattr(getattr(action, "__self__", None), "_task", action)
+    names, cells = getattr(action, "__code__", None), getattr(action, "__closure__", None)
+    held = dict(zip(names.co_freevars, cells, strict=True)) if names and cells else {}
+    return getattr(action, "__self__", held["self"].cell_contents if "self" in held else None)
 
 
 # Times

@@ -41,6 +41,10 @@ VARIED: dict[tuple[str, str], tuple[Any, ...]] = {
     ("CreatePartitions", "timeout_ms"): (0, -1),
 }  # fmt: skip
 """Values of single fields of requests."""
+LONG_WAIT: Json = {"max_wait_ms": 20_000, "min_bytes": MOST}
+BY_WAITING = 0.2
+"""The probability that a Fetch or ShareFetch waits as in LONG_WAIT. With fields that are only drawn from `VARIED`, few requests
+would wait."""
 STATIC: dict[str, tuple[Any, ...]] = {
     "group_instance_id": ("i1", "i2"), "rebalance_timeout_ms": (0, 0, 0, 5000), "session_timeout_ms": (6000, 45_000),
 }  # fmt: skip
@@ -206,6 +210,8 @@ def _varied(ask: Ask, chance: Random) -> Ask:
         for (api, field), values in VARIED.items()
         if api == ask.api and field in ask.body and chance.random() < 0.3
     }
+    if ask.api in ("Fetch", "ShareFetch") and chance.random() < BY_WAITING:
+        changed |= LONG_WAIT
     return replace(ask, body=ask.body | changed)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fuzzing.script import Finding
 from kafkawire.batches import DELETE_HORIZON, HEADER_SIZE, iter_records, read_header, read_marker
 from simulation.whole.done import BROKER
+from wirebroker.apis.delayed import Delayed
 from wirebroker.core.cluster import Topic
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.groups.classic import Group
@@ -450,6 +451,22 @@ def nobody_left_waits(world: World) -> None:
         exchange = getattr(request, "exchange", None) or getattr(request, "_exchange", None)
         if exchange is not None and not exchange.alive:
             raise Finding("a request of a client that has left waits for records", str(exchange.request)[:200])
+
+
+def nobody_waits_in_vain(world: World) -> None:
+    """Checks that no Produce and no DeleteRecords waits for what has already happened. Its response would come only at its
+    timeout. Raises Finding."""
+    if world.in_progress or world.engine.controller.busy:
+        return
+    for link in world.links.values():
+        waits = getattr(getattr(link.connection.parked, "abandon", None), "__self__", None)
+        if not isinstance(waits, Delayed):
+            continue
+        partitions = [each.partition for each in waits._left]
+        gone = all(each.deleted or each.leader != link.connection.node_id for each in partitions)
+        # As in Kafka, the failure of a log directory wakes no request (ReplicaManager.handleLogDirFailure).
+        if all(each.offline_at is None for each in partitions) and (gone or waits._is_complete()):
+            raise Finding("a request waits although its response is complete", str(link.awaited[0] if link.awaited else waits))
 
 
 def all_leave(world: World) -> None:

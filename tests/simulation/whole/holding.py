@@ -26,10 +26,10 @@ from simulation.whole.acts import DAY, MINUTE, SECOND
 from simulation.whole.agreeing import agree
 from simulation.whole.conserving import conserved
 from simulation.whole.done import Key
-from simulation.whole.following import all_leave, leaderless, nobody_left_waits
+from simulation.whole.following import all_leave, leaderless, nobody_left_waits, nobody_waits_in_vain
 from simulation.whole.permitting import permitted, rights
 from simulation.whole.reading import nobody_waits_for_nothing
-from simulation.whole.remembering import remembers, restarting
+from simulation.whole.remembering import offsets_as_logged, remembers, restarting
 from simulation.whole.settling import groups_settle
 from simulation.whole.shown import shown
 from simulation.whole.throttling import limits, throttled
@@ -47,6 +47,8 @@ MOST_FIRED = 10_000
 """One timer may fire at most this many times in one step. A step moves the clock by at most a month. If long work runs in
 slices, the timers that become due in the last hour of a step run only in the next steps (`World.advance_in_slices`). So one
 step may run all retries of an hour. For example, a coordinator that cannot store a marker tries again every half second."""
+LOGS_EACH = 3
+"""After one of this many steps, the offsets and states of the coordinators are compared with their logs, which takes long."""
 CLOSES = (
     "acks=0", "the broker restarts", "was killed", "was stopped", "session has expired", "authenticat", "the fault close",
     "is upgraded",
@@ -73,6 +75,9 @@ def after_step(world: World, fired: Counter[str]) -> None:
     world.sharing.look(world)
     nobody_waits_for_nothing(world)
     nobody_left_waits(world)
+    nobody_waits_in_vain(world)
+    if len(world.log) % LOGS_EACH == 0 and not (world.in_progress or world.disk_failed):
+        offsets_as_logged(world)
 
 
 def closed(world: World, sent: Sent | None, reason: str) -> None:

@@ -55,6 +55,18 @@ def restarting(world: World, mode: str, restart: Callable[[str], None]) -> None:
 
 def as_logged(world: World) -> None:
     """Checks that after a restart the coordinators have the state that their logs record."""
+    engine, (groups, transactions) = world.engine, offsets_as_logged(world)
+    held = engine.groups
+    _same("groups", {name: _group(group) for name, group in held.groups.items()}, dict.fromkeys(held.groups, EMPTY) | groups)
+    if engine.configs.features[TRANSACTION] and not world.setting.release:
+        # at level 0, the records lack some fields, and an upgrade raises the level
+        _same("transactions", _without_times(engine.transactions.transactions), _without_times(transactions))
+
+
+def offsets_as_logged(world: World) -> tuple[dict[str, Any], dict[str, Transaction]]:
+    """Checks that the coordinators have the offsets and the states of share partitions that their logs record. This must hold
+    at every time when no work is in progress. Returns the groups and the transactions in the logs, with which the coordinators
+    need agree only after a restart."""
     engine, shares = world.engine, ShareCoordinator(world.engine.cluster)
     offsets, transactions, groups = OffsetStore(), dict[str, Transaction](), dict[str, Any]()
     for partition in engine.cluster.partitions():
@@ -70,13 +82,10 @@ def as_logged(world: World) -> None:
         elif partition.topic == SHARE_TOPIC:
             shares.load(partition.index, batches, world.now)
     held = engine.groups
-    _same("groups", {name: _group(group) for name, group in held.groups.items()}, dict.fromkeys(held.groups, EMPTY) | groups)
     _same("offsets", held.offsets._groups, offsets._groups)
     _same("offsets of transactions", _pending(held.offsets), _pending(offsets))
-    if engine.configs.features[TRANSACTION] and not world.setting.release:
-        # at level 0, the records lack some fields, and an upgrade raises the level
-        _same("transactions", _without_times(engine.transactions.transactions), _without_times(transactions))
     _same("states of share groups", held.share_state.states, shares.states)
+    return groups, transactions
 
 
 def _pending(offsets: OffsetStore) -> dict[str, Any]:

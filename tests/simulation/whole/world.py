@@ -59,8 +59,11 @@ from wirebroker.testing.options import BrokerOptions
 LOGGER = logging.getLogger("wirebroker")
 START = 1_800_000_000_000
 CONNECTIONS = 5
-USERS = {3: "alice", 4: "admin"}
+ALICE = 3
+USERS = {ALICE: "alice", 4: "admin"}
 """The connections whose users are logged in. Without an authorizer, alice may do everything."""
+BY_ALICE = 0.3
+"""With an authorizer, the probability that alice sends a request, because all other users may do everything."""
 T = TypeVar("T")
 SETTINGS = {
     "offsets.topic.num.partitions": "2", "transaction.state.log.num.partitions": "2", "group.initial.rebalance.delay.ms": "0",
@@ -90,6 +93,8 @@ LEAVING, LEAVING_SLICED = 0.04, 0.2
 """The probability that a client leaves before its request has a response. The second value is used if requests run in
 slices.
 """
+LEAVING_AT_WAIT = 0.5
+"""If requests run in slices, the probability that a client which leaves does so when its request begins to wait."""
 LONGEST_SLICED = 24
 """At most this many slices run before a client leaves."""
 
@@ -343,17 +348,22 @@ class World:
             self.say(kind)
         return things
 
-    def _ask(self, api: str, chance: Random) -> Things | None:
+    def _free(self, api: str, chance: Random) -> list[int]:
+        """Returns the connections that may send a request of this API, in a random order."""
         busy = {link.number for link in self.links.values() if link.awaited}
         free = [number for number in range(CONNECTIONS) if number not in busy]
         if api.startswith("Sasl") and logins.CONNECTION in busy:
-            return None
+            return []
         free += [number for number in self._logged_in() if number not in busy]
         if "Token" in api:
             free = [number for number in free if number in USERS]
+        chance.shuffle(free)
+        return [ALICE] if self.setting.secured and ALICE in free and chance.random() < BY_ALICE else free
+
+    def _ask(self, api: str, chance: Random) -> Things | None:
+        free = self._free(api, chance)
         if not free:
             return None
-        chance.shuffle(free)
         asked = self.speaker.ask(api, chance, free, self.now)
         if asked is None:
             return None
@@ -388,11 +398,23 @@ class World:
         self.names |= {topic.topic_id: topic.name for topic in self.engine.cluster.topics.values()}
         leaving = LEAVING_SLICED if self.setting.sliced else LEAVING
         if not (self.judging or self.setting.planned) and chance.random() < leaving:
-            self.settle(chance.randint(0, LONGEST_SLICED))
+            slices = chance.randint(0, LONGEST_SLICED)
+            if self.setting.sliced and chance.random() < LEAVING_AT_WAIT:
+                self._until_it_waits(link, chance.randint(0, 2))
+            else:
+                self.settle(slices)
             if self.links.get(Where(link.number, link.node)) is link:
                 self.say(f"[{link.number}→{node}] leaves")
                 self.leave(Where(link.number, link.node))
         return things_of(sent.api, asked.message, self.names)
+
+    def _until_it_waits(self, link: Link, more: int) -> None:
+        """Runs slices until a request begins to wait, and then this many more slices."""
+        for _ in range(4 * LONGEST_SLICED):
+            self.settle(1)
+            if getattr(link.connection.parked, "abandon", None) is not None or not self.requests_in_progress:
+                break
+        self.settle(more)
 
     def _inform(self, request: Any, chance: Random) -> None:
         """Changes a request: in most cases, sets its leader epochs to the present leader epochs. Also replaces the paths of
