@@ -59,11 +59,8 @@ from wirebroker.testing.options import BrokerOptions
 LOGGER = logging.getLogger("wirebroker")
 START = 1_800_000_000_000
 CONNECTIONS = 5
-ALICE = 3
-USERS = {ALICE: "alice", 4: "admin"}
+USERS = {3: "alice", 4: "admin"}
 """The connections whose users are logged in. Without an authorizer, alice may do everything."""
-BY_ALICE = 0.3
-"""With an authorizer, the probability that alice sends a request, because all other users may do everything."""
 T = TypeVar("T")
 SETTINGS = {
     "offsets.topic.num.partitions": "2", "transaction.state.log.num.partitions": "2", "group.initial.rebalance.delay.ms": "0",
@@ -358,7 +355,7 @@ class World:
         if "Token" in api:
             free = [number for number in free if number in USERS]
         chance.shuffle(free)
-        return [ALICE] if self.setting.secured and ALICE in free and chance.random() < BY_ALICE else free
+        return free
 
     def _ask(self, api: str, chance: Random) -> Things | None:
         free = self._free(api, chance)
