@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import random
 import re
@@ -77,6 +78,7 @@ class Brokers:
 
     def size(self) -> Size:
         """Returns the present size."""
+        gc.collect()  # the objects of an engine refer to each other, so an engine that has ended would stay for a while
 
         def inside(engine: Engine) -> tuple[int, int]:
             return len(asyncio.all_tasks()), sum(timer.action is not None for *_, timer in engine.timers._heap)
