@@ -97,6 +97,8 @@ class Following:
         """The number of requests that had been sent at the last call of `look`."""
         self._open: dict[tuple[int, int], int] = {}
         """For each open transaction, by producer id and epoch: the time at which it was first seen."""
+        self._periodic: object = None
+        """The periodic checks that ran at the last step."""
         self.outliving: set[tuple[str, Any]] = set()
         """The groups that, as in Kafka, have offsets or states of a deleted topic, because the coordinators' logs could not be
         written when the topic was deleted."""
@@ -182,7 +184,8 @@ class Following:
         self._open = {key: min(self._open.get(key, now), now) for key in open_ones}
         if world.in_progress or engine.timers.is_due(now) or world.in_trouble or world.disk_had_failed:
             return
-        if any(map(_unwritable, engine.cluster.partitions())):
+        restarted, self._periodic = engine.maintenance is not self._periodic, engine.maintenance
+        if restarted or any(map(_unwritable, engine.cluster.partitions())):  # a restart begins the interval of the checks again
             self._open.clear()
         for key, since in self._open.items():
             if now - since > open_ones[key].timeout_ms + checks_ms + 1 and not open_ones[key].is_stuck:
