@@ -33,12 +33,7 @@ from wirebroker.apis.permissions import Access, admit
 from wirebroker.apis.produce_shape import produce_by_shape
 from wirebroker.apis.refused import without_feature
 from wirebroker.common.changes import RestartRow
-from wirebroker.core.cluster import (
-    SHARED_CLUSTER_ID,
-    Broker,
-    Cluster,
-    memory_log,
-)
+from wirebroker.core.cluster import SHARED_CLUSTER_ID, Broker, Cluster, memory_log
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.controller import Controller
 from wirebroker.core.elections import NO_LEADER

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fuzzing.script import Finding
 from kafkawire.entities import holders, parts
+from simulation.whole.agreeing import names
 
 if TYPE_CHECKING:
     from simulation.whole.world import Link, Sent, World
@@ -17,7 +18,6 @@ CODES = {TOPIC: 29, GROUP: 30, CLUSTER: 31, TRANSACTION: 53}
 """The authorization error for each type of resource."""
 ALL, READ, WRITE, DELETE, ALTER, DESCRIBE, ALTER_CONFIGS = 2, 3, 4, 6, 7, 8, 11
 DENY, ALLOW = 2, 3
-LITERAL, PREFIXED = 3, 4
 ALSO_DESCRIBE = (READ, WRITE, DELETE, ALTER)
 """A permission for one of these operations is also a permission to describe."""
 FIELDS = {GROUP: ("group_id", "groups_names"), TRANSACTION: ("transactional_id", "v3_and_below_transactional_id")}
@@ -65,12 +65,7 @@ def rights(world: World, link: Link, api: str, request: Any) -> Rights | None:
 
 
 def _may(world: World, who: str, hosts: Container[str], kind: int, name: str, operation: int) -> bool:
-    about = [
-        acl
-        for acl in world.engine.cluster.acls
-        if acl.resource_type == kind
-        and (name.startswith(acl.name) if acl.pattern_type == PREFIXED else acl.name in (name, "*"))
-    ]
+    about = [acl for acl in world.engine.cluster.acls if acl.resource_type == kind and names(acl, name)]
     mine = [acl for acl in about if acl.principal in (who, "User:*") and acl.host in hosts]
     if any(acl.permission == DENY and acl.operation in (ALL, operation) for acl in mine):
         return False
