@@ -213,7 +213,7 @@ def once(message: Message, version: int, times: int = 1) -> Attack:
 
 def delete_records(unknown: bool) -> Attack:
     """Returns a DeleteRecords with 300,000 entries. If `unknown` is true, each entry names another partition, and only 3,000
-    of these partitions exist. Otherwise a hundred entries name each partition.
+    of these partitions exist. Otherwise the entries name 3,000 partitions, each one a hundred times.
     """
     topics = []
     for number in range(TOPICS):
@@ -267,7 +267,7 @@ def waiting_fetch() -> Attack:
 
 
 def indexes(count: int) -> list[int]:
-    """Returns the numbers of many partitions. Only three of these partitions exist."""
+    """Returns the indexes of `count` partitions, of which only the first three exist."""
     return list(range(count))
 
 

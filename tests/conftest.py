@@ -44,7 +44,7 @@ def caplog(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 def client_threads() -> set[str]:
     """Returns the names of the main threads of this process's librdkafka clients and kafka-python producers."""
     found = {each.name for each in threading.enumerate() if each.name.startswith("kafka-python-producer")}
-    for task in Path("/proc/self/task").glob("*"):  # there are none if this is not Linux
+    for task in Path("/proc/self/task").glob("*"):  # only Linux has this directory
         with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
             if (task / "comm").read_text(encoding="utf-8").strip() == "rdk:main":
                 found.add(f"rdk:main {task.name}")

@@ -132,9 +132,9 @@ class Exchange(AnyExchange):
         self.delay_ms = 0
         """The time in ms by which the connection's interceptor delays the finished response."""
         self.size = 0
-        """The size of the request in bytes. If there are no quotas, 0."""
+        """The size of the request in bytes, or 0 if there are no quotas."""
         self.throttle_ms: int | None = None
-        """The number of ms for which a quota throttles the client after the response. None before this number is computed."""
+        """A quota throttles the client for this many ms after the response. None before the quotas are applied."""
         self.request = request
         """The decoded request. Its records may lie in a buffer that later requests overwrite."""
         self.matches: Matches | None = None

@@ -1,9 +1,10 @@
 """Writes changes of the cluster's metadata. A change is written before any client sees it. If the write fails, the change is
 undone.
 
-Kafka's controller stops when its log cannot be written. wirebroker refuses the request for the change, and continues. Some
-texts do not fit in a record. A change with such a text is refused before it is made, even if there is no data directory. Some
-changes cannot be undone, such as a new leader. Such a change is written as soon as the log can be written again.
+Kafka's controller stops when its log cannot be written. wirebroker refuses the request for the change, and continues. No
+record can hold a text that is too long. A change with such a text is refused before it is made, even if there is no data
+directory. Some changes, such as a new leader, cannot be undone. Such a change is written as soon as the log can be written
+again.
 """
 
 from __future__ import annotations

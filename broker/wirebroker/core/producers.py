@@ -176,7 +176,7 @@ def open_since(state: bytes | None) -> int:
 
 
 def open_transactions(producers: Mapping[Key, bytes]) -> dict[int, int]:
-    """Returns the first offset of each open transaction by producer id, according to the states of these producers."""
+    """For each of these producers with an open transaction, returns the transaction's first offset by producer id."""
     return {int(key): first for key, state in producers.items() if (first := open_since(state)) >= 0}
 
 

@@ -112,7 +112,7 @@ def _topic(world: World, chance: Random) -> str:
 
 
 def _absent(world: World) -> list[str]:
-    """Returns the names of deleted topics that the schedule began with. If there are none, returns other unused names."""
+    """Returns names of topics that do not exist. If topics of the beginning are deleted, returns only their names."""
     absent = [name for name in NAMES if name not in world.engine.cluster.topics]
     return [name for name in absent if name in ("t", "u")] or absent
 

@@ -1,5 +1,7 @@
-"""Checks the rights of clients: a client without a permission gets an error, and a client with all permissions does not get an
-authorization error. The rules are those of Kafka's StandardAuthorizer."""
+"""Checks that a client without a permission gets an error, and that a client with all permissions gets no authorization error.
+
+Kafka's StandardAuthorizer has the same rules.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ CODES = {TOPIC: 29, GROUP: 30, CLUSTER: 31, TRANSACTION: 53}
 ALL, READ, WRITE, DELETE, ALTER, DESCRIBE, ALTER_CONFIGS = 2, 3, 4, 6, 7, 8, 11
 DENY, ALLOW = 2, 3
 ALSO_DESCRIBE = (READ, WRITE, DELETE, ALTER)
-"""A permission for one of these operations is also a permission to describe."""
+"""A client that may do one of these operations may also describe the resource."""
 FIELDS = {GROUP: ("group_id", "groups_names"), TRANSACTION: ("transactional_id", "v3_and_below_transactional_id")}
 GROUP_READ, TRANSACTION_WRITE = {GROUP: READ}, {TRANSACTION: WRITE}
 CLUSTER_ALTER, CLUSTER_DESCRIBE = {CLUSTER: ALTER}, {CLUSTER: DESCRIBE}

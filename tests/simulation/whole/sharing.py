@@ -39,7 +39,7 @@ class Sharing:
         """For each share partition, the largest number of deliveries that its group has ever allowed."""
 
     def look(self, world: World) -> None:
-        """Compare the acquired records with those of the last look. Raises Finding."""
+        """Compare the records that are acquired now with those that were acquired at the last call. Raises Finding."""
         engine, lent = world.engine, dict[tuple[Any, int], Lent]()
         written = {sent.request.group_id for sent in world.history if sent.api == "WriteShareGroupState"}
         awaited = [sent for link in world.links.values() for sent in link.awaited]

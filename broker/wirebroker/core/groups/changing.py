@@ -77,7 +77,7 @@ class Changes:
         del self.running[group_id]
 
     def settled(self, group_ids: Iterable[str]) -> Generator[None, Any, None]:
-        """Runs the slices of these groups' changes until all these changes have ended."""
+        """Finish the changes of these groups, in slices."""
         waits = list(group_ids) if self.running else []
         while (group_id := next((each for each in waits if each in self.running), None)) is not None:
             self._go_on(group_id, self.running[group_id])

@@ -88,8 +88,8 @@ class AnyGroup(ABC):
 
     @abstractmethod
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
-        """Returns NONE if the client `by` may commit offsets of these partitions, else the error. `version` is the version of
-        the OffsetCommit request, or None for a transactional commit.
+        """Returns the error if the client `by` must not commit offsets of these partitions, else NONE. `version` is the version
+        of the OffsetCommit request, or None for a transactional commit.
         """
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:

@@ -194,7 +194,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         return {each: given for each, given in made.items() if each not in held or not self.same_target(given, held[each])}
 
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
-        """Returns NONE if the client `by` may commit offsets of these partitions, else the error.
+        """Returns the error if the client `by` must not commit offsets of these partitions, else NONE.
 
         A commit with an old epoch is accepted for partitions that the member has owned since that epoch, because the response
         with the new epoch may still be in flight.

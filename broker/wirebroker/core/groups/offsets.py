@@ -58,7 +58,7 @@ class OffsetStore:
         return self._groups.get(group_id, {})
 
     def all_of(self, group_id: str) -> list[TopicPartition]:
-        """Returns the partitions for which the group has an offset, perhaps only in an open transaction."""
+        """Returns the partitions for which the group has an offset. Offsets in open transactions count, too."""
         return list(dict.fromkeys([*self.of(group_id), *(where for where, _ in self.pending_of(group_id))]))
 
     def recorded_at(self, group_id: str, where: TopicPartition) -> int:

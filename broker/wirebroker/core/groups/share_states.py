@@ -181,8 +181,8 @@ class ShareStates:
         return refused | {(names[topic_id], index): why for (topic_id, index), why in made.items()}
 
     def delete_offsets(self, group_id: str, names: Sequence[str], now: int) -> Generator[None, Any, Deleted | Refusal]:
-        """Delete, in slices, what a group without members knows about these topics. For each topic, returns its name, its id,
-        and the refusal (None if there is no refusal)."""
+        """Delete, in slices, what a group without members knows about these topics. For each topic, returns its name, its id
+        and why the deletion is refused (None if the topic's offsets are deleted)."""
         group = self._groups.find(group_id)
         if isinstance(group, Refusal):
             return group

@@ -107,7 +107,7 @@ class CreationErrors:
             self._held[topic] = (why, now + 2 * self._interval(group_id))
 
     def of(self, topics: Iterable[str], now: int) -> dict[str, str]:
-        """Returns the reasons, by name, why some of these topics could not be created recently."""
+        """For each of these topics whose creation failed recently, returns the reason by the topic's name."""
         return {name: self._held[name][0] for name in topics if name in self._held and self._held[name][1] > now}
 
 
