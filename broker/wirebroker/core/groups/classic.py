@@ -44,6 +44,9 @@ COMPARES_RETURNING = since(
 CONSUMER = "consumer"
 """The protocol type of consumers, whose metadata the coordinator can read."""
 RECORD_VERSION = 3
+LEAST_LATE_JOIN_MS = 200
+"""If only static members are left, and none of them has joined again, a group waits for at least this many ms before it looks
+again. Kafka waits for the rebalance timeout even if this is 0 ms, so it looks without a pause until the sessions end."""
 NEW_MEMBER_TIMEOUT_MS = 300_000
 """A new member is removed if its first JoinGroup has waited for this time in ms."""
 
@@ -389,7 +392,7 @@ class Group(AnyGroup):
                 self._forget(member)
         here = members.joined()
         if members and not here:  # all members are static, and no member has joined again yet
-            self._phase = self._timers.every(members.rebalance_timeout, now, self._complete_late_join)
+            self._phase = self._timers.every(self._late_join_interval, now, self._complete_late_join)
             return
         if here and (members.leader is None or members[members.leader].joiner is None):
             members.leader = here[0].member_id
@@ -408,6 +411,9 @@ class Group(AnyGroup):
             self._await_heartbeat(member, member.session_timeout, now)
             if joiner is not None:
                 joiner(self.joined(member))
+
+    def _late_join_interval(self) -> int:
+        return max(self.members.rebalance_timeout(), LEAST_LATE_JOIN_MS)
 
     def _complete_late_join(self, now: int) -> Idle:
         if self.members and not self.members.joined():
