@@ -180,6 +180,8 @@ class Done:
         elif api == "TxnOffsetCommit":
             known = self._pending.setdefault(request.producer_id, [])
             known += [Pending(key, value, self._count, False) for key, value in self._commits(request)]
+            for key, _ in self._commits(request):  # an EndTxn without a response may have been noted before, and committed them
+                self.set(key, ANY)
         elif api == "EndTxn":
             for each in self._pending.get(request.producer_id, ()) if request.committed else ():
                 self.add(each.key, each.value)
