@@ -17,6 +17,7 @@ from kafkawire.batches import HEADER_SIZE, Record, build_batch
 from kafkawire.compression import GZIP, ZSTD
 from kafkawire.frames import encode_request
 from requesting import fetch, plain, produce_request
+from wirebroker import faults
 from wirebroker.apis.exchange import Offload, Steps
 from wirebroker.common.slices import SLICE, pauses
 from wirebroker.engine.engine import Engine
@@ -308,6 +309,13 @@ def test_a_long_change_is_acknowledged_only_if_it_is_written(
     turns, turns.wake = engine.turns, lambda: None  # type: ignore[misc]
     disk.failure = Failure(len(disk.calls), stays=True) if full else None
     engine.receive(engine.connect(1), memoryview(bytearray(encode_request(7, "c", request_, version)[4:])), NOW)
+    finish(turns)
+    assert [type(effect) for effect in engine.take_effects()] == [Close if full else Respond]
+    assert engine.store is not None
+    engine.store.abandon()
+
+
+def finish(turns: Turns) -> None:
     while turns.waiting or turns.offloads:
         if turns.offloads:
             unfinished, offload = turns.offloads.popleft()
@@ -315,6 +323,31 @@ def test_a_long_change_is_acknowledged_only_if_it_is_written(
             turns.resume(unfinished)
         else:
             turns.proceed()
-    assert [type(effect) for effect in engine.take_effects()] == [Close if full else Respond]
+
+
+@pytest.mark.parametrize("sliced", [False, True], ids=["at once", "in slices"])
+@pytest.mark.parametrize("partitions", [1, 300])
+@pytest.mark.parametrize("full", [False, True], ids=["room", "full"])
+def test_a_request_that_is_refused_for_an_unwritten_change_does_not_wait(
+    partitions: int, sliced: bool, full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault moves the leaders while a Fetch arrives, which then waits for records. If the disk is full, the new leaders
+    cannot be written, and the connection is closed."""
+    disk = Disk(tmp_path, monkeypatch)
+    topics = {"orders": {"partitions": partitions, "replication_factor": 2}}
+    engine = BrokerOptions(data=tmp_path / "data", brokers=2, topics=topics).new_engine(NOW)
+    turns, turns.wake = engine.turns, (lambda: None) if sliced else None  # type: ignore[misc]
+    engine.plan.add(faults.move_leader(api="Fetch"))
+    disk.failure = Failure(len(disk.calls), stays=True) if full else None
+    parts = [{"partition": index, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for index in range(partitions)]
+    wanted = plain("Fetch", max_wait_ms=1000, min_bytes=1, max_bytes=1 << 20, topics=[{"topic": "orders", "partitions": parts}])
+    engine.receive(engine.connect(1), memoryview(bytearray(encode_request(7, "c", wanted, 12)[4:])), NOW)
+    finish(turns)
+    assert [type(effect) for effect in engine.take_effects()] == [Close] * full
+    waiting = [len(partition.waiting) for partition in engine.cluster.topics["orders"].partitions]
+    assert waiting == [int(not full)] * partitions
+    engine.tick(NOW + 2000)
+    finish(turns)
+    assert [type(effect) for effect in engine.take_effects()] == [Respond] * (not full)
     assert engine.store is not None
     engine.store.abandon()

@@ -297,11 +297,15 @@ class Exchange(AnyExchange):
         """Remember that the client has disconnected: the request does not wait any longer, and no fault rule may match its
         response."""
         self.access = None
+        self.stop_waiting()
+        if self.matches is not None:
+            self.engine.plan.left(self)
+
+    def stop_waiting(self) -> None:
+        """End the request's wait, if there is one, without a response."""
         if (abandon := self.abandon) is not None:
             self.abandon = None
             abandon()
-        if self.matches is not None:
-            self.engine.plan.left(self)
 
     def release(self) -> None:
         """Let the connection go on with its next request, because the parked request gets no response."""

@@ -467,6 +467,8 @@ class Engine:
     def _settled(self, exchange: Exchange) -> bool:
         """Write down what a request has changed. If the write fails, refuse the request and return False."""
         failed = self.cluster.decisions.write_down(exchange.now)
+        if failed is not None:
+            exchange.stop_waiting()
         if isinstance(failed, EncodeError):
             exchange.cannot_say(failed)
         elif isinstance(failed, OSError):

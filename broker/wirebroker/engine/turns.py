@@ -155,8 +155,8 @@ class Turns:
             self._known.add(unfinished)
             self.waiting.appendleft(unfinished)
             self.proceed()
-        elif exchange.abandon is not None and not exchange.alive:  # the request began to wait after its client had left
-            exchange.abandon()
+        elif not exchange.alive:  # the request may have begun to wait after its client had left
+            exchange.stop_waiting()
 
 
 def _sent(exchange: Exchange, response: Message) -> Steps:
