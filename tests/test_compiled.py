@@ -29,7 +29,7 @@ def compiled() -> None:
 
 
 def plain(value: Any) -> Any:
-    """Converts a value: equal results of compiled and pure modules become equal values."""
+    """Converts a result so that `==` can compare a compiled module's result with the pure module's result."""
     if isinstance(value, memoryview | bytearray):
         return bytes(value)
     if isinstance(value, list | tuple):

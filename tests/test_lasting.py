@@ -1,4 +1,4 @@
-"""The files of traces and captures are rotated. After the disk was full, the files are continued."""
+"""The files of traces and captures are rotated. If the disk was full, writing goes on when there is room again."""
 
 from __future__ import annotations
 

@@ -420,7 +420,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         return self._call(read)
 
     def brokers(self) -> dict[int, states.Broker]:
-        """Returns the brokers by id. Each entry tells whether the broker is up, and has its addresses."""
+        """Returns the brokers by id. Each entry has the broker's addresses, and tells whether the broker is up."""
         return self._call(states.brokers)
 
     def reset(self, *, soft: bool = False) -> None:

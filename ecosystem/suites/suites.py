@@ -67,7 +67,8 @@ WORDS |= {"SUCCESSFUL": PASS, "ABORTED": SKIP, "ok": PASS, "ignored": SKIP}
 
 @dataclass(slots=True)
 class Run:
-    """A command that runs tests. `tells` matches an output line with a test's result; its groups are `name` and `word`."""
+    """A command that runs tests. `tells` is a pattern for the output lines that have a test's result; its groups are `name` and
+    `word`."""
 
     words: Sequence[str | Path]
     folder: Path

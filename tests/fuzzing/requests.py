@@ -125,8 +125,8 @@ class Author:
     # Well-formed
 
     def _somebody(self, api: str) -> tuple[Member | None, Producer | None]:
-        """Chooses a member and a producer (or None) that may send this request. In half of the cases, chooses the latest member
-        and producer."""
+        """Chooses a member and a producer that may send this request; None if there is none. In half of the
+        cases, chooses the latest member and producer."""
         members = [each for each in self.known.members if each.classic != api.startswith("ConsumerGroup")]
         producers = [each for each in self.known.producers if each.transactional_id is not None or "Txn" not in api]
         latest = self.random.random() < 0.5

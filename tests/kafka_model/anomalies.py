@@ -85,8 +85,8 @@ class Observed:
                 self.parts[send.transaction].append(send)
 
     def offset_of(self, send: Send) -> int | None:
-        """Returns the offset at which a reader has read the value. If no reader has, returns the offset in the Produce
-        response."""
+        """Returns the offset at which a reader has read the value. If no reader has read it, returns the offset that the
+        Produce response has."""
         read = next((offset for where, offset in self.places[send.value] if where == send.where), None)
         return read if read is not None else send.offset
 

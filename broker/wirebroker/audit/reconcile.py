@@ -54,9 +54,9 @@ def reconcile(
 ) -> list[Finding]:
     """Returns every finding by content.
 
-    `told` are the records (topic, partition, offset) that the checks of batches have already reported as duplicates. `deleted`
-    is the number of offsets that retention or compaction removed from each partition. `notices` receives a sentence for each
-    topic whose contents cannot identify duplicates.
+    `told` holds the records (topic, partition, offset) that the checks of batches have already reported as duplicates.
+    `deleted` is the number of offsets that retention or compaction removed from each partition. `notices` receives a sentence
+    for each topic whose contents cannot identify duplicates.
     """
     stored: dict[Identity, list[RecordRow]] = defaultdict(list)
     hidden: dict[Identity, RecordRow] = {}

@@ -36,7 +36,7 @@ class Rules:
     def distance(self, earlier: Any, later: Any) -> Any:
         """Returns the signed distance between two sequences.
 
-        Sequences count modulo 2³¹, and the distance is measured along the shorter way.
+        Sequences count modulo 2³¹. Of the two ways round, the shorter one is the distance.
         """
         forwards = self.modulo(later - earlier, SEQUENCES)
         return self.choose(forwards >= SEQUENCES // 2, forwards - SEQUENCES, forwards)

@@ -7,7 +7,7 @@ import re
 LONGEST = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _NOT_IN_PATHS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
-"""Java's char values that ZooKeeper refuses. Characters beyond 0xffff consist of two refused values."""
+"""Java's char values that ZooKeeper refuses. Java writes a character beyond 0xffff as two surrogates, which are refused."""
 
 
 def topic_name_error(name: str) -> str | None:

@@ -180,7 +180,7 @@ class Timers:
         self.is_quiet = True
         """A caller can set this to True before some runs. If it is False after these runs, something has changed in them."""
         self.changes = 0
-        """This number rises whenever something may have changed: in a timer, in long work, or in the requests before a run."""
+        """This number rises whenever a timer, long work, or the requests before a run may have changed something."""
         self.resting: dict[Periodic, None] = {}
         """The periodic work that rests until something changes or the run ends."""
         self._name = ""
@@ -252,13 +252,13 @@ class Timers:
         return bool(self._heap) and self._heap[0][0] <= now
 
     def begin_move(self) -> None:
-        """Remember that a move of the clock begins. A move consists of several calls of `run`. The limit MOST_AGAIN, which
+        """Begin a move of the clock. A move consists of several calls of `run`. The limit MOST_AGAIN, which
         otherwise applies to one call, applies to the whole move. In these calls, work always ends before later timers run."""
         self._again.clear()
         self._moves = True
 
     def end_move(self) -> None:
-        """Remember that the move of the clock has ended."""
+        """End the move of the clock."""
         self._moves = False
 
     def run(self, now: int, enough: Callable[[], bool] | None = None) -> None:

@@ -11,8 +11,7 @@ logger = logging.getLogger("wirebroker")
 
 LOG_EVERY_S = 10.0
 OUT_OF_FILES = "socket.accept() out of system resource"
-"""The message of asyncio if it cannot accept a connection. After this message, asyncio waits for a second, and then tries
-again."""
+"""The message that asyncio logs if it cannot accept a connection. Then asyncio waits for a second, and tries again."""
 RETRY_AFTER_CLOSE = "Exception in callback BaseSelectorEventLoop._start_serving("
 """The beginning of asyncio's message if the listener was closed while asyncio was waiting to try again."""
 

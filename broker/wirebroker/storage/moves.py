@@ -213,7 +213,7 @@ class Moves:
                     self._unfinished.append((where, directory))
 
     def resume(self) -> None:
-        """Begin again the interrupted moves that `finish` has remembered. Raises OSError."""
+        """Restart the interrupted moves that `finish` has remembered. Raises OSError."""
         for (topic, index), directory in self._unfinished:
             partition = self._cluster.partition(topic, index)
             if partition is not None:

@@ -36,7 +36,7 @@ _NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")
 _TOKEN = re.compile(r'\s*(?:(\()|(\))|(!=|!~|<=|>=|=|~|<|>)|"([^"]*)"|([^\s()=~<>!"]+))')
 NO_ERROR = "none"
 API_OF = {"produce": "Produce", "shadow": "Produce", "fetch": "Fetch"}
-"""The API of each event that occurs with only one API. The rows of such an event do not name the API."""
+"""For each kind of event that only one API causes: this API. The rows of such an event do not name the API."""
 
 
 def _api(row: Row) -> Iterable[Any]:

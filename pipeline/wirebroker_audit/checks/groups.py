@@ -130,7 +130,7 @@ PASSED_ROWS = 20_000
 def passed_rows(chunks: Iterable[Chunk], groups: frozenset[str]) -> Iterator[pa.RecordBatch]:
     """Yields the offsets that each commit of these groups passed. `chunks` has a partition's batches in the order of the log.
 
-    One row with the group "" has the number of all holes. Each further row with the group "" has a producer whose transaction
+    One row, whose group is "", has the number of all holes. Each further row with the group "" has a producer whose transaction
     has not ended in this partition.
     """
     reader = _Reader(frozenset(), groups)

@@ -176,8 +176,8 @@ def _folders_in(log_dir: Path) -> list[Path]:
 
 
 def _is_log_dir(folder: Path) -> bool:
-    """Tells whether the folder is, or contains, a broker's log directory, although its name could be a partition's name. A
-    copied directory may lack the broker's own files."""
+    """Tells whether a folder with the name of a partition is nevertheless a broker's log directory, or contains one. A copied
+    directory may lack the broker's own files."""
     with suppress(OSError):
         return (folder / META_PROPERTIES).exists() or any(
             each.is_dir() and (_is_partition(each.name) or (each / META_PROPERTIES).exists())

@@ -18,7 +18,7 @@ from wirebroker_tools.explain.error_codes import WRITES, is_final, is_retriable
 
 LOST_RESPONSE, RETRIABLE, FINAL, RECOVERED = "lost response", "retriable error", "fatal error", "recoverable error"
 SORTS = (FINAL, LOST_RESPONSE, RETRIABLE, RECOVERED)
-"""The sorts that have several faults."""
+"""The sorts that each contain several faults."""
 RANKS = (
     FINAL, LOST_RESPONSE, "fence", "expire_member", RETRIABLE, RECOVERED, "delay", "crash_after_write", "expire_producer",
     "lost response, closed", "error after effect", "move_coordinator", "move_leader", "lost request", "late error",

@@ -14,7 +14,7 @@ from wirebroker.trace.layout import DIM, PLAIN, time_of_day
 from wirebroker.trace.rows import FetchRow, ProduceRow, ReplyRow, RequestRow, Row, ShadowRow
 
 FEWEST = 6
-"""At least this many repeated rows are shown as one line."""
+"""If there are at least this many repeated rows, they are shown as one line."""
 MOST_KINDS = 64
 """To recognise repeats, at most this many kinds of rows are remembered."""
 Kind = tuple[object, ...]

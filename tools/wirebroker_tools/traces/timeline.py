@@ -93,9 +93,7 @@ def timelines(rows: Iterable[Row], colour: bool = False, chosen: Callable[[Row],
 
 
 def sendings_in(rows: Sequence[tuple[int, Row]]) -> list[Sending]:
-    """Returns the batches in the numbered rows: all batches that have a verdict, and those batches without a verdict on which a
-    fault fired.
-    """
+    """Returns the batches in the numbered rows that have a verdict, and each other batch on which a fault fired."""
     found: list[Sending] = []
     judged = {_place(row, row) for _, row in rows if isinstance(row, ProduceRow)}
     stopped: dict[tuple[object, ...], int] = {}

@@ -144,7 +144,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         self.facts: TopicFacts = {}
         """The subscribed topics at the last rise of the group's epoch. Kafka keeps a hash of these topics instead."""
         self.recorded_hash = 0
-        """The hash of the subscribed topics in the group's record in the log."""
+        """The hash of the subscribed topics, as it stands in the group's record in the log."""
         self._changes = changes
         self._timers: dict[tuple[str, str], Timer] = {}
         self._member_order = TimelineOrder()

@@ -268,8 +268,8 @@ def _joined(one: Mapping[bytes, Prepared], other: Mapping[bytes, Prepared]) -> d
 
 
 def _initialized(held: Preparation, ended: Mapping[bytes, Prepared], done: Mapping[bytes, Prepared]) -> Preparation:
-    """Returns `held` with two changes: the initialization of the partitions in `ended` has ended, and the partitions in `done`
-    are initialized."""
+    """Returns `held` with two changes: the partitions in `ended` are not being initialized any more, and the partitions in
+    `done` are initialized."""
     left = {}
     for topic_id, each in held.initializing.items():
         known = ended.get(topic_id)
