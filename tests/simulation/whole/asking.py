@@ -260,11 +260,11 @@ def _mark(body: Json, subject: str, number: int, *, tombstones: bool) -> None:
     """Makes the values of records unique: the tag of each batch begins with the subject's name and the number of the request.
     Gives the records keys and makes some of the records tombstones, because some topics are compacted. In a history that is
     judged, a record is identified by its value, so there are no tombstones."""
-    for topic in body.get("topic_data", ()):
+    for place, topic in enumerate(body.get("topic_data", ())):
         for part in topic["partition_data"]:
             for batch in part["records"] or ():
                 if not batch["tag"].startswith(subject):
-                    batch["tag"] = f"{subject}{number}.{part['index']}.{batch['tag']}"
+                    batch["tag"] = f"{subject}{number}.{place}.{part['index']}.{batch['tag']}"
                     batch.setdefault("key", f"k{number % KEYED}")
                     batch["null"] = tombstones and number % KEYED == 0
 

@@ -81,9 +81,12 @@ def _resources(world: World, request: Any, needed: Mapping[int, int]) -> Iterato
     for kind, fields in FIELDS.items():
         for value in (getattr(request, field, None) for field in fields) if kind in needed else ():
             yield from ((kind, each) for each in (value if isinstance(value, list) else [value]) if each)
-    for topic in {topic for topic, _ in _parts(world, request, "")} if TOPIC in needed else ():
-        if topic:
-            yield TOPIC, topic
+    topics = {topic for topic, _ in _parts(world, request, "")} if TOPIC in needed else set()
+    forgotten = getattr(
+        request, "forgotten_topics_data", ()
+    )  # a session forgets these partitions even if they are also fetched
+    for topic in topics - {topic for each in forgotten for topic, _ in _parts(world, each, "")} - {""}:
+        yield TOPIC, topic
 
 
 def _parts(world: World, struct: Any, topic: str) -> Iterator[tuple[str, int | None]]:

@@ -149,10 +149,19 @@ class Link:
 class Judging(Tap):
     """Records the history of an engine until `stop` is called."""
 
-    def stop(self, known: int) -> None:
-        """Stop recording, and keep only the first `known` entries of the history."""
+    def mark(self) -> tuple[int, int]:
+        """Returns the number of entries in the history, and the number of the last request or response."""
+        return len(self.history), self._count
+
+    def stop(self, mark: tuple[int, int]) -> None:
+        """Stop recording, and keep only the requests and responses up to a mark."""
         kept, self.history = self.history, []
-        del kept[known:]
+        entries, last = mark
+        del kept[entries:]
+        for each in kept:
+            if isinstance(each, Exchange) and each.answered > last:
+                each.response, each.answered = None, -1
+        self._waiting.clear()
 
 
 class Where(NamedTuple):
@@ -302,7 +311,7 @@ class World:
         if self._faulty > FAULTY:
             self.clear_faults()
         self._kind = step.kind
-        known, trouble = len(self.judging.history) if self.judging else 0, self.in_trouble
+        mark, trouble = self.judging.mark() if self.judging else (0, 0), self.in_trouble
         ends = {each: (each.leader_epoch, each.log_end_offset) for each in self.engine.cluster.coordinator_logs()}
         with self.watch.guarding(step.kind, lenient=trouble):
             if step.kind in ACTS:
@@ -317,7 +326,7 @@ class World:
             self.forgot_transactions = self.forgot_transactions or TRANSACTION_TOPIC in lost
         changed = lost or (step.kind in ACTS and step.kind not in NO_CHANGE)
         if self.judging and (trouble or changed or self.now - self.began > JUDGED_MS):
-            self.judging.stop(known)
+            self.judging.stop(mark)
             self.judging = None
         fired = self.watch.take_fired()
         done = [] if things is None else [(self._kind, things)]
