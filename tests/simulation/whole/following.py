@@ -11,7 +11,7 @@ from fuzzing.script import Finding
 from kafkawire.batches import DELETE_HORIZON, HEADER_SIZE, iter_records, read_header, read_marker
 from simulation.whole.done import BROKER
 from wirebroker.apis.delayed import Delayed
-from wirebroker.core.cluster import Topic
+from wirebroker.core.cluster import GROUP_TOPIC, Topic
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.share_group import ShareGroup
@@ -90,9 +90,9 @@ class Following:
         """The time of the last call of `look`."""
         self._subscribed: dict[tuple[str, tuple[str, int]], tuple[bytes, Engine]] = {}
         """The committed offsets of groups that subscribe to the offset's topic. Each value is the topic's id and the engine."""
-        self._held: dict[tuple[str, tuple[str, int]], tuple[bytes, Engine, int]] = {}
-        """The committed offsets of classic groups. Each value is the topic's id, the engine, and the last time at which the
-        group had members."""
+        self._held: dict[tuple[str, tuple[str, int]], tuple[bytes, tuple[Engine, bytes], int]] = {}
+        """The committed offsets of classic groups. Each value is the topic's id, the engine with the id of its
+        __consumer_offsets, and the last time at which the group had members."""
         self._sent = 0
         """The number of requests that had been sent at the last call of `look`."""
         self._open: dict[tuple[int, int], int] = {}
@@ -161,19 +161,20 @@ class Following:
         groups, offsets = engine.groups.groups, engine.groups.offsets
         keep_ms = 60_000 * engine.configs.integer("offsets.retention.minutes")
         deleting = any(sent.api in DELETING for sent in world.history[self._sent :]) or world.requests_in_progress
+        log = engine, topics[GROUP_TOPIC].topic_id if GROUP_TOPIC in topics else b""
         for (name, (topic, index)), (topic_id, of, since) in self._held.items():
             kept = name in groups and (topic, index) in offsets.of(name)
             deleted = topic not in topics or topics[topic].topic_id != topic_id
-            if not kept and of is engine and world.now - since < keep_ms and not (deleting or deleted):
+            if not kept and of == log and world.now - since < keep_ms and not (deleting or deleted):
                 raise Finding("an offset of an empty group expires too early", f"{name} {topic}-{index}, empty since {since}")
         before, self._held, self._sent = self._held, {}, len(world.history)
         for name, group in groups.items():
             if isinstance(group, Group) and group.protocol_type is not None:
                 for where, committed in offsets.of(name).items():
-                    topic_id, of, since = before.get((name, where), (b"", None, self.looked))
-                    occupied = bool(group.members) or of is not engine
+                    topic_id, of, since = before.get((name, where), (b"", (engine, b"none"), self.looked))
+                    occupied = bool(group.members) or of != log
                     if committed.expires is None and where[0] in topics:
-                        self._held[name, where] = topics[where[0]].topic_id, engine, self.looked if occupied else since
+                        self._held[name, where] = topics[where[0]].topic_id, log, self.looked if occupied else since
 
     def _open_transactions(self, world: World) -> None:
         """Checks that transactions time out."""
