@@ -792,6 +792,21 @@ def test_retention_keeps_records_that_are_not_replicated(start: Start) -> None:
     assert (state.log_start_offset, state.high_watermark, state.log_end_offset) == (5, 5, 5)
 
 
+def test_a_new_leader_has_no_high_watermark_before_the_log_start(start: Start) -> None:
+    """The frozen replica 2 has the record, but does not learn that the high watermark advances and the record is deleted."""
+    cluster = start(configs={"log.retention.check.interval.ms": 1000})
+    kafka = cluster.kafka
+    create(cluster, "g", 1, 2, 3, retention_ms=40_000, min_insync_replicas=2)
+    kafka.freeze_replica("g", 0, 3)
+    cluster.produce(1, "g", acks=1)
+    kafka.freeze_replica("g", 0, 2)
+    kafka.clock.advance(seconds=60)
+    cluster.kill(1)
+    state = kafka.partition("g")
+    assert (state.leader, state.log_start_offset, state.high_watermark, state.log_end_offset) == (2, 1, 1, 1)
+    assert cluster.fetch(2, "g", 1).high_watermark == 1
+
+
 def test_a_producer_that_is_expired_is_forgotten_by_all_replicas(start: Start) -> None:
     cluster = start()
     create(cluster, "g", 1, 2)
