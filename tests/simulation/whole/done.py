@@ -32,7 +32,7 @@ SELDOM = 5
 
 class Pending(NamedTuple):
     """An offset that a transaction commits: its key, its value, and the number of the response. `sure` tells whether the
-    transaction coordinator certainly knows the group."""
+    transaction coordinator certainly knows the group, and the transaction has certainly not ended."""
 
     key: Key
     value: Any
@@ -183,8 +183,10 @@ class Done:
             for key, _ in self._commits(request):  # an EndTxn without a response may have been noted before, and committed them
                 self.set(key, ANY)
         elif api == "EndTxn":
-            for each in self._pending.get(request.producer_id, ()) if request.committed else ():
+            known = self._pending.get(request.producer_id, [])
+            for each in known if request.committed else ():
                 self.add(each.key, each.value)
+            known[:] = [each._replace(sure=False) for each in known]  # the producer's next transaction may not have them
         elif api == "OffsetDelete":
             for topic in request.topics:
                 for part in topic.partitions:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 ROUNDS = 10
 """The number of heartbeats that each member sends."""
-PAUSE_MS = 2000
-"""The pause in ms between two heartbeats. All pauses together are longer than 10 s, because the topics that match a new
-regular expression are found after 10 s at the latest."""
+PAUSE_MS = 4000
+"""The pause in ms between two heartbeats. All pauses together are longer than 30 s: only after this time does a share group
+repeat the initialization of its partitions, if a restart has interrupted the initialization."""
 MEDDLING = ("InitializeShareGroupState", "WriteShareGroupState")
 """Requests that only brokers should send. As in Kafka, a group cannot initialize states that already have a later epoch."""
 SETTLING = {"consumer": "ConsumerGroupHeartbeat", "share": "ShareGroupHeartbeat"}
