@@ -54,19 +54,25 @@ def _value(transaction: Transaction) -> TransactionLogValue:
 
 
 def read_transactions(batches: Iterable[memoryview], transactions: dict[str, Transaction]) -> None:
-    """Load the batches of a partition of __transaction_state into `transactions`. Raises ProtocolError."""
+    """Load the batches of a partition of __transaction_state into `transactions`. Raises ProtocolError.
+
+    Only the last record of each key is decoded, because a log can have thousands of records of one transactional id.
+    """
+    latest: dict[bytes, bytes] = {}
     for batch in batches:
         if read_header(batch).is_control:
             continue
         for record in iter_records(batch):
-            read = read_record(TRANSACTION_RECORDS, record.key or b"", record.value)
-            if read is None or not isinstance(read.key, TransactionLogKey):
-                continue
-            if isinstance(read.value, TransactionLogValue):
-                transactional_id = read.key.transactional_id
-                transactions[transactional_id] = _transaction(transactional_id, read.value)
+            key = bytes(record.key or b"")
+            if record.value is None:
+                latest.pop(key, None)
             else:
-                transactions.pop(read.key.transactional_id, None)
+                latest[key] = bytes(record.value)
+    for key, value in latest.items():
+        read = read_record(TRANSACTION_RECORDS, key, value)
+        if read is not None and isinstance(read.key, TransactionLogKey) and isinstance(read.value, TransactionLogValue):
+            transactional_id = read.key.transactional_id
+            transactions[transactional_id] = _transaction(transactional_id, read.value)
 
 
 def _transaction(transactional_id: str, value: TransactionLogValue) -> Transaction:
