@@ -200,8 +200,9 @@ class Done:
             self._StreamsGroupHeartbeat(request, None, 0)
             return
         names = [each.name for each in request.topics or () if each.name]
-        for name in names:
-            if self.facts.get(("topic", name), {ABSENT}) == {ABSENT} and request.allow_auto_topic_creation:
+        deleting = any(sent.api == "DeleteTopics" for link in self._world.links.values() for sent in link.awaited)
+        for name in names if request.allow_auto_topic_creation else ():
+            if deleting or self.facts.get(("topic", name), {ABSENT}) == {ABSENT}:
                 self._topic_unknown(name)
 
     def _StreamsGroupHeartbeat(self, request: Any, _: Any, __: int) -> None:  # noqa: N802

@@ -217,7 +217,9 @@ def at_rest(world: World) -> None:
             if leaderless(partition):
                 continue
             raise Finding("a partition has no leader", f"{partition.topic}-{partition.index}")
-        if partition.moves and {*partition.replicas} <= world.engine.cluster.brokers.keys():
+        # As in Kafka, a reassignment that both adds and removes a replica, because it replaced another one, does not end.
+        ends = not {*partition.adding} & {*partition.removing}
+        if partition.moves and ends and {*partition.replicas} <= world.engine.cluster.brokers.keys():
             raise Finding("a reassignment does not end", f"{partition.topic}-{partition.index}: {partition.replicas}")
         if partition.high_watermark != partition.log_end_offset:
             told = f"{partition.topic}-{partition.index}: {partition.high_watermark}, expected {partition.log_end_offset}"
