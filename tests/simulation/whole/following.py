@@ -95,6 +95,8 @@ class Following:
         __consumer_offsets, and the last time at which the group had members."""
         self._sent = 0
         """The number of requests that had been sent at the last call of `look`."""
+        self._in_progress = False
+        """Tells whether a request was in progress at the last call of `look`."""
         self._open: dict[tuple[int, int], int] = {}
         """For each open transaction, by producer id and epoch: the time at which it was first seen."""
         self._periodic: object = None
@@ -160,7 +162,8 @@ class Following:
         engine, topics = world.engine, world.engine.cluster.topics
         groups, offsets = engine.groups.groups, engine.groups.offsets
         keep_ms = 60_000 * engine.configs.integer("offsets.retention.minutes")
-        deleting = any(sent.api in DELETING for sent in world.history[self._sent :]) or world.requests_in_progress
+        deleting = any(sent.api in DELETING for sent in world.history[self._sent :])
+        deleting, self._in_progress = deleting or self._in_progress or world.requests_in_progress, world.requests_in_progress
         log = engine, topics[GROUP_TOPIC].topic_id if GROUP_TOPIC in topics else b""
         for (name, (topic, index)), (topic_id, of, since) in self._held.items():
             kept = name in groups and (topic, index) in offsets.of(name)
