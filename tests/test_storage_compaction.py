@@ -181,6 +181,28 @@ def test_after_a_kill_gaps_are_not_damage_and_after_a_truncation_new_batches_are
         assert [finding for finding in kafka.audit().findings if finding.severity == "certain"] == []
 
 
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("cut", [2, 7])
+def test_a_log_that_is_truncated_between_its_compacted_records_opens_again(
+    cut: int, killed: bool, data: Path, tmp_path: Path
+) -> None:
+    """Compaction leaves the records 5 to 9 of the first ten records. They are one batch, so a cut at 7 removes this batch."""
+    with MockKafka(data=data, configs=SECOND, clock="frozen") as kafka:
+        kafka.create_topic("orders", 1, COMPACTED)
+        for _ in range(2):
+            write(kafka, [(b"k%d" % number, b"v") for number in range(5)])
+        kafka._change(lambda engine, now: engine.cluster.topics["orders"].partitions[0].log.roll(now))
+        compacted(kafka)
+        kafka.truncate("orders", 0, cut)
+        end = partition_of(kafka).log_end_offset
+        assert (end, kafka.records("orders")) == (min(cut, 5), [])
+        copy = shutil.copytree(data, tmp_path / "copy", ignore=shutil.ignore_patterns("*.deleted"))  # as after kill −9
+    with MockKafka(data=copy if killed else data) as kafka:
+        assert (partition_of(kafka).log_end_offset, kafka.records("orders")) == (end, [])
+        write(kafka, [(b"k", b"after")])
+        assert [record.offset for record in kafka.records("orders")] == [end]
+
+
 @pytest.mark.parametrize("what", ["records", "topic"])
 def test_segments_that_are_deleted_before_their_compaction_do_not_end_it(
     what: str, data: Path, caplog: pytest.LogCaptureFixture

@@ -148,12 +148,15 @@ class FolderLog:
 
     def _close_active(self) -> None:
         """Write the indexes of the active segment, and a producer snapshot at the end of the log."""
-        owner = self._owner
-        assert owner is not None
-        self.active.close(owner.transactions.ended_between(self.active.base_offset, self.end_offset))
+        self._write_indexes()
         if self.end_offset:
+            assert self._owner is not None
             path = self.folder / file_name(self.end_offset, SNAPSHOT)
-            files.replace(path, snapshot_bytes(owner.producers), durable=False)
+            files.replace(path, snapshot_bytes(self._owner.producers), durable=False)
+
+    def _write_indexes(self) -> None:
+        assert self._owner is not None
+        self.active.close(self._owner.transactions.ended_between(self.active.base_offset, self.end_offset))
 
     def unsynced(self, end: int) -> list[Segment]:
         """Returns the segments that begin before `end` and have changed since they were last synced."""
@@ -229,13 +232,17 @@ class FolderLog:
             self.active.created = now
             return
         self._close_active()
+        self._begin_segment(now)
+        self._store.rolled(self, self.end_offset)
+
+    def _begin_segment(self, now: int) -> None:
+        """Begin a new active segment at the end of the log."""
         self.active.dirty = True  # the index files of the closed segment are not synced yet
         following = self._segment(self.end_offset, now)
         following.create()
         closed, self.active = self.active, following
         closed.let_go()
         self.segments.append(following)
-        self._store.rolled(self, self.end_offset)
 
     def _segment(self, base_offset: int, now: int) -> Segment:
         return Segment(self.folder, base_offset, now, self._settings.segments, Index())
@@ -419,14 +426,18 @@ class FolderLog:
         position = self.active.find(offset)
         end = max(offset, self.active.base_offset)
         if position < self.active.size:
-            end = read_header(self.active.read(position, HEADER_SIZE)).base_offset
+            end = max(min(offset, read_header(self.active.read(position, HEADER_SIZE)).base_offset), self.active.base_offset)
             self.active.truncate(position, end)
         self.end_offset = end
         self.recovery_point = min(self.recovery_point, end)
+        is_compacted = self.active.base_offset < min(self.cleaned_to, end)
         if self.cleaned_to > end:
             self.directory.set_cleaned(self.where, end)
         snapshots = [each for each in offsets_in(self.folder, SNAPSHOT) if each > end]
         self._store.discard([self.folder / file_name(each, SNAPSHOT) for each in snapshots])
+        if is_compacted:  # a start finds a log's end in the last segment, but the last records of this segment may be missing
+            self._write_indexes()
+            self._begin_segment(self.active.created)
 
     def start_at(self, offset: int, now: int) -> None:
         """Delete all records, and let the log continue at `offset`. Raises OSError."""
