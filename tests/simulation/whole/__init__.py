@@ -9,6 +9,7 @@ shown      the state that the brokers describe
 done       the state that the accepted requests have caused, to compare with `shown`
 remembering  the state that brokers keep over a restart
 answering  each response is about the things in its request
+describing  the values in responses that describe the state
 reading    the records that readers get
 sharing    members of share groups keep the records that they have acquired
 permitting clients may do what the ACLs allow, and nothing else

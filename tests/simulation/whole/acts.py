@@ -21,6 +21,7 @@ from simulation.whole.things import CLUSTER, Things, node_thing, topic_thing, tx
 from wirebroker import faults
 from wirebroker.core.acls import Acl
 from wirebroker.core.cluster import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from wirebroker.core.features import TRANSACTION
 from wirebroker.deeds.acls import AclDeeds
 from wirebroker.deeds.broker import EngineBroker
 from wirebroker.deeds.cluster import ClusterDeeds
@@ -158,7 +159,8 @@ ARGUMENTS: dict[str, Callable[[World, Random], Any]] = {
     "mode": lambda _, chance: chance.choice(["clean", "kill"]), "unclean": lambda _, chance: chance.random() < 0.5,
     "partitions": lambda _, chance: chance.choice([1, 2, 3]), "replication_factor": lambda _, chance: chance.choice([None, 1]),
     "configs": lambda _, chance: chance.choice([None, {"retention.ms": 60_000}, {"cleanup.policy": "compact"}]),
-    "user": lambda _, chance: chance.choice(["alice", None]), "client_id": lambda _, chance: chance.choice([None, "c"]),
+    "user": lambda _, chance: chance.choice(["alice", None, None, "<default>"]),
+    "client_id": lambda _, chance: chance.choice([None, "c", "<default>"]),
     "ip": lambda *_: None, "producer_byte_rate": lambda _, chance: chance.choice([1e9, 1.0]),
     "consumer_byte_rate": lambda _, chance: chance.choice([None, 1.0]),
     "request_percentage": lambda *_: None, "controller_mutation_rate": lambda *_: None,
@@ -394,6 +396,15 @@ def _restarts(world: World, chance: Random) -> Things:
 def _upgrade(world: World, chance: Random) -> Things:
     world.expects_closes = True
     Doer(world.engine).upgrade(NEWEST, _node(world, chance), chance.choice([0, 2000]))(world.now)
+    return frozenset({CLUSTER})
+
+
+@act("the transaction version changes")
+def _transaction_version(world: World, chance: Random) -> Things:
+    if world.engine.faults is not None:
+        raise RuntimeError("faults are loaded")
+    level = {"feature": TRANSACTION, "max_version_level": chance.choice([0, 0, 1, 2]), "upgrade_type": 2}
+    world.ask(plain("UpdateFeatures", feature_updates=[level], timeout_ms=1000), 1)
     return frozenset({CLUSTER})
 
 

@@ -31,6 +31,7 @@ VARIED: dict[tuple[str, str], tuple[Any, ...]] = {
     ("JoinGroup", "rebalance_timeout_ms"): (0, 0, 10, 5000, 300_000, MOST),
     ("JoinGroup", "session_timeout_ms"): (6000, 10_000, 45_000, 1_800_000),
     ("ConsumerGroupHeartbeat", "rebalance_timeout_ms"): (0, 1, MOST),
+    ("ConsumerGroupHeartbeat", "instance_id"): ("i1", "i2"),
     ("StreamsGroupHeartbeat", "rebalance_timeout_ms"): (0, 1, MOST),
     ("Fetch", "max_wait_ms"): LONGEST_WAITS, ("Fetch", "isolation_level"): (0, 1), ("Fetch", "min_bytes"): (0, 1, MOST),
     ("ShareFetch", "max_wait_ms"): (0, 500, 30_000), ("ShareFetch", "min_bytes"): (0, 1, MOST),
@@ -77,7 +78,7 @@ TOPICS: dict[str, dict[str, str]] = {
     "c": COMPACTED,
     "z": {
         "compression.type": "uncompressed", "message.timestamp.type": "LogAppendTime", "segment.ms": "60000",
-        "retention.bytes": "300",
+        "retention.bytes": "300", "retention.ms": "-1",
     },
     "n": {"max.message.bytes": "400", "message.timestamp.before.max.ms": "3600000"},
 }  # fmt: skip
@@ -106,7 +107,7 @@ class Speaker:
         self._habits = Habits()
         self._apart = not self._planned and self._seed % 3 > 0
         """Tells whether the groups of each type have names of their own."""
-        self._alike, self._judged = setting.alike, setting.judged
+        self._alike, self._judged, self._sliced = setting.alike, setting.judged, setting.sliced and not setting.planned
         self._static = setting.static or (not self._planned and self._seed % 2 == 0)
         """Tells whether some new members of classic groups are static."""
 
@@ -174,6 +175,8 @@ class Speaker:
             return None
         if not self._planned:
             ask = _varied(ask, chance)
+        if self._sliced and ask.api in ("OffsetCommit", "TxnOffsetCommit") and chance.random() < 0.4:
+            ask = _lengthened(ask)
         if self._static and ask.api == "JoinGroup" and not ask.body["member_id"]:
             ask = self._as_static(ask, chance)
         if not self._planned:
@@ -213,6 +216,22 @@ def _varied(ask: Ask, chance: Random) -> Ask:
     if ask.api in ("Fetch", "ShareFetch") and chance.random() < BY_WAITING:
         changed |= LONG_WAIT
     return replace(ask, body=ask.body | changed)
+
+
+def _lengthened(ask: Ask) -> Ask:
+    """Adds offsets of further topics to a request that commits offsets. It then runs in many slices."""
+    topics = ask.body["topics"]
+    if not topics or "name" not in topics[0]:
+        return ask
+    more = [
+        {
+            "name": name,
+            "partitions": [part | {"partition_index": index} for index in (0, 1) for part in topics[0]["partitions"][:1]],
+        }
+        for name in ("c", "z", "n")
+        if name not in {topic["name"] for topic in topics}
+    ]
+    return replace(ask, body=ask.body | {"topics": topics + more})
 
 
 def _renamed(body: Any, rename: Callable[[str, str], str], field: str = "") -> Any:

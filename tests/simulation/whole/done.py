@@ -58,6 +58,8 @@ class Done:
         self.falls: set[str] = set()
         """The topics whose high watermarks may fall."""
         self.auto_created: set[str] = set()
+        self.alone = True
+        """Tells whether no other request that changes offsets was on its way together with the present request."""
         self._count = 0
         """The number of responses and deeds."""
         self._changed: dict[Key, int] = {}
@@ -152,7 +154,7 @@ class Done:
         if learner is not None and not getattr(request, "validate_only", False):
             learner(request, response, version)
 
-    def perhaps(self, api: str, request: Any) -> None:
+    def perhaps(self, api: str, request: Any, version: int = -1) -> None:
         """Remember that a request got no valid response. The broker may or may not have carried out this request."""
         if getattr(request, "validate_only", False):
             return
@@ -170,17 +172,17 @@ class Done:
         elif api in ("Metadata", "StreamsGroupHeartbeat"):
             self._auto(api, request)
         else:
-            self._offsets_perhaps(api, request)
+            self._offsets_perhaps(api, request, version)
 
-    def _offsets_perhaps(self, api: str, request: Any) -> None:
+    def _offsets_perhaps(self, api: str, request: Any, version: int) -> None:
         """Remember that offsets may have been committed or deleted."""
         if api == "OffsetCommit":
-            for key, value in self._commits(request):
+            for key, value in self._commits(request, version):
                 self.add(key, value, ABSENT)  # the request may have asked for an expiry
         elif api == "TxnOffsetCommit":
             known = self._pending.setdefault(request.producer_id, [])
-            known += [Pending(key, value, self._count, False) for key, value in self._commits(request)]
-            for key, _ in self._commits(request):  # an EndTxn without a response may have been noted before, and committed them
+            known += [Pending(key, value, self._count, False) for key, value in self._commits(request, version)]
+            for key, _ in self._commits(request, version):  # a lost EndTxn may have been noted before, and committed them
                 self.set(key, ANY)
         elif api == "EndTxn":
             known = self._pending.get(request.producer_id, [])
@@ -372,33 +374,35 @@ class Done:
         found = self._world.engine.cluster.topics_by_id.get(bytes(topic.topic_id))
         return found.name if found is not None else ""
 
-    def _commits(self, request: Any) -> Iterator[tuple[Key, Any]]:
+    def _commits(self, request: Any, version: int) -> Iterator[tuple[Key, Any]]:
+        has_epoch = version >= (2 if hasattr(request, "transactional_id") else 6)
         for topic in request.topics:
             for part in topic.partitions:
                 key = ("offset", request.group_id, self._name(topic), part.partition_index)
-                yield key, (part.committed_offset, part.committed_metadata or "")
+                epoch = part.committed_leader_epoch if has_epoch else -1
+                yield key, (part.committed_offset, epoch, part.committed_metadata or "")
 
-    def _committed(self, request: Any, response: Any) -> Iterator[tuple[Key, Any]]:
+    def _committed(self, request: Any, response: Any, version: int) -> Iterator[tuple[Key, Any]]:
         codes = {(self._name(t), p.partition_index): p.error_code for t in response.topics for p in t.partitions}
-        yield from ((key, value) for key, value in self._commits(request) if not codes.get((key[2], key[3]), -1))
+        yield from ((key, value) for key, value in self._commits(request, version) if not codes.get((key[2], key[3]), -1))
 
     def _commit(self, key: Key, *values: Any) -> None:
         """Remember that an offset is committed. If requests run in slices, the order of the responses is not the order of the
-        requests.
+        requests, unless no other request of this kind was on its way.
         """
-        (self.add if self._world.setting.sliced else self.set)(key, *values)
+        (self.set if self.alone else self.add)(key, *values)
 
     def _OffsetCommit(self, request: Any, response: Any, version: int) -> None:  # noqa: N802
-        for key, value in self._committed(request, response):
+        for key, value in self._committed(request, response, version):
             self._commit(key, value, *([ABSENT] if 2 <= version <= 4 and request.retention_time_ms >= 0 else []))
 
     def _TxnOffsetCommit(self, request: Any, response: Any, version: int) -> None:  # noqa: N802
         if self._world.setting.sliced:
-            for key, _ in self._committed(request, response):
+            for key, _ in self._committed(request, response, version):
                 self.set(key, ANY)
         known = self._pending.setdefault(request.producer_id, [])
         sure = version >= 5 or (request.producer_id, request.group_id) in self._added
-        known += [Pending(key, value, self._count, sure) for key, value in self._committed(request, response)]
+        known += [Pending(key, value, self._count, sure) for key, value in self._committed(request, response, version)]
 
     def _AddOffsetsToTxn(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
         if not response.error_code:
@@ -450,8 +454,10 @@ class Done:
             for topic in group.topics if not group.error_code else ():
                 for part in topic.partitions:
                     key = ("offset", group_id, self._name(topic), part.partition_index)
-                    found = ABSENT if part.committed_offset == -1 else (part.committed_offset, part.metadata or "")
-                    wanted = self.facts.get(key, {ABSENT})
+                    told = part.committed_offset, part.committed_leader_epoch, part.metadata or ""
+                    found, wanted = ABSENT if part.committed_offset == -1 else told, self.facts.get(key, {ABSENT})
+                    if version < 5:  # the response has no leader epoch
+                        wanted = {each if isinstance(each, str) else (each[0], -1, each[2]) for each in wanted}
                     if not part.error_code and key[2] and not ({ANY, found} & wanted or self._may_differ(key, found)):
                         raise Finding("OffsetFetch: not what was committed", f"{key}: {found}, expected {wanted}")
 

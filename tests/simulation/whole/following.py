@@ -75,6 +75,8 @@ class Followed:
     """The offset up to which the log is compacted."""
     latest: dict[bytes, int] = field(default_factory=dict)
     """For each key, the offset of its last record. A key is left out if its last record is a tombstone or in a transaction."""
+    in_sync: set[int] | None = None
+    """The brokers that were in sync or eligible to lead."""
     strangers: set[int] = field(default_factory=set)
     """The brokers that the partition lists as eligible leader replicas, but that have no replica. As in Kafka, such a broker
     may lead with an empty log after a further reassignment."""
@@ -99,6 +101,8 @@ class Following:
         """Tells whether a request was in progress at the last call of `look`."""
         self._open: dict[tuple[int, int], int] = {}
         """For each open transaction, by producer id and epoch: the time at which it was first seen."""
+        self._over: dict[str, int] = {}
+        """For each transactional id that should have expired: the time at which this was first seen."""
         self._periodic: object = None
         """The periodic checks that ran at the last step."""
         self.outliving: set[tuple[str, Any]] = set()
@@ -180,17 +184,24 @@ class Following:
                         self._held[name, where] = topics[where[0]].topic_id, log, self.looked if occupied else since
 
     def _open_transactions(self, world: World) -> None:
-        """Checks that transactions time out."""
+        """Checks that transactions time out, and that transactional ids expire."""
         engine, now = world.engine, world.now
         checks_ms = engine.configs.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms")
         held = engine.transactions.transactions.values()
         open_ones = {(each.producer_id, each.producer_epoch): each for each in held if each.state is TransactionState.ONGOING}
         self._open = {key: min(self._open.get(key, now), now) for key in open_ones}
+        keep_ms = engine.configs.integer("transactional.id.expiration.ms")
+        over = [each.transactional_id for each in held if each.state.may_expire and each.updated + keep_ms <= now]
+        self._over = {name: min(self._over.get(name, now), now) for name in over}
         if world.in_progress or engine.timers.is_due(now) or world.in_trouble or world.disk_had_failed:
             return
         restarted, self._periodic = engine.maintenance is not self._periodic, engine.maintenance
         if restarted or any(map(_unwritable, engine.cluster.partitions())):  # a restart begins the interval of the checks again
             self._open.clear()
+            self._over.clear()
+        often_ms = engine.configs.integer("transaction.remove.expired.transaction.cleanup.interval.ms")
+        if late := [each for each in self._over.items() if now - each[1] > often_ms + 1]:
+            raise Finding("a transactional id does not expire", str(late))
         for key, since in self._open.items():
             if now - since > open_ones[key].timeout_ms + checks_ms + 1 and not open_ones[key].is_stuck:
                 raise Finding("a transaction does not time out", f"{open_ones[key]}, open since {since}")
@@ -261,6 +272,9 @@ class Following:
         if high < known.high and not (falls or known.strangers):
             raise Finding("the high watermark falls", f"{where}: from {known.high} to {high}")
         known.high, known.strangers = high, {*partition.eligible} - {*partition.replicas}
+        if known.in_sync is not None and (early := {*partition.eligible} - known.in_sync):
+            raise Finding("a replica that was not in sync is eligible to lead", f"{where}: {early}, in sync {known.in_sync}")
+        known.in_sync = {*partition.in_sync, *partition.eligible}
         if known.cut is not None and partition.log_end_offset < known.cut:
             raise Finding(
                 "a truncated log loses more than it must", f"{where}: {partition.log_end_offset}, expected {known.cut}"

@@ -194,8 +194,8 @@ def _rival(subject: str, ask: Ask, chance: Random) -> Due:
             for each in ask.body["topic_data"]
         ]  # fmt: skip
         return subject, Ask(0, "DeleteRecords", 2, {"topics": topics, "timeout_ms": 1000})
-    if ask.api == "TxnOffsetCommit" and chance.random() < 0.2:
-        names = [each["name"] for each in ask.body["topics"]]
+    if ask.api in ("OffsetCommit", "TxnOffsetCommit") and chance.random() < 0.2:
+        names = [each["name"] for each in ask.body["topics"] if "name" in each][:1]
         return subject, Ask(0, "DeleteTopics", 5, {"topic_names": names, "timeout_ms": 1000})
     if ask.api == "TxnOffsetCommit" and chance.random() < 0.7:
         topics = [

@@ -314,6 +314,9 @@ def aged(world: World) -> None:
         expires = configs.text("cleanup.policy") == "delete" and 0 <= configs.integer("retention.ms") < MONTH_MS
         if expires and partition.log_start_offset != partition.log_end_offset:
             raise Finding("expired records are still there", f"{where}: {partition.log_start_offset}")
+        most, segments = configs.integer("retention.bytes"), list(partition.log.segments)
+        if configs.text("cleanup.policy") == "delete" and 0 <= most <= sum(each.size for each in segments[1:]):
+            raise Finding("retention by size keeps too many segments", f"{where}: {[each.size for each in segments]}, {most}")
     for name, transaction in world.engine.transactions.transactions.items():
         if transaction.state is TransactionState.ONGOING:
             raise Finding("a transaction has not timed out", name)

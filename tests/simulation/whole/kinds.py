@@ -130,7 +130,7 @@ THEMES: dict[str, tuple[str, ...]] = {
     "transactions": (
         "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "TxnOffsetCommit", "EndTxn", "EndTxn",
         "Produce", "Fetch", "OffsetCommit", "OffsetFetch", "WriteTxnMarkers", "DescribeTransactions", "clock: seconds",
-        "clock: minutes",
+        "clock: minutes", "clock: days", "the transaction version changes",
     ),
     "logs": (
         "Produce", "Produce", "Fetch", "Fetch", "ListOffsets", "DeleteRecords", "OffsetForLeaderEpoch", "DescribeProducers",
@@ -157,7 +157,8 @@ THEMES: dict[str, tuple[str, ...]] = {
     ),
     "settings and quotas": (
         "AlterClientQuotas", "AlterClientQuotas", "DescribeClientQuotas", "IncrementalAlterConfigs", "AlterConfigs",
-        "DescribeConfigs", "Produce", "Fetch", "GetTelemetrySubscriptions", "PushTelemetry", "clock: seconds",
+        "DescribeConfigs", "Produce", "Fetch", "GetTelemetrySubscriptions", "PushTelemetry", "quota: set", "quota: remove",
+        "clock: seconds",
     ),
     "the disk": (
         "start again cleanly", "start again after a kill", "the disk is full", "the disk fails once",

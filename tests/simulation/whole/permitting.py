@@ -111,6 +111,8 @@ def permitted(world: World, link: Link, sent: Sent, response: Any) -> None:
     if getattr(response, "throttle_time_ms", 0):  # a Fetch that is throttled gets no partitions
         return
     told = list(_parts(world, response, ""))
+    if len(told) == 1 and not hasattr(response, "error_code"):  # a request for nothing gets no errors
+        return
     for (kind, name), may in before.held.items():
         codes = [code for topic, code in told if kind != TOPIC or topic in (name, "")]
         if kind == CLUSTER and set(codes) == {None}:  # it cannot tell an error, like a response to a CreateAcls without ACLs

@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fuzzing.script import Finding
-from kafkawire.batches import BatchHeader, iter_batches, read_header
+from kafkawire.batches import BatchHeader, iter_batches, iter_records, read_header
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchPartition, FetchTopic
 
@@ -314,6 +314,25 @@ def _listed(world: World, sent: Sent, response: Any, before: dict[tuple[str, int
                 continue
             if part.offset not in allowed:
                 raise Finding("ListOffsets: a wrong offset", f"{sent} with {wanted}: {part}, expected {allowed}; {ends}")
+            _record_at(partition, wanted.timestamp, part, sent)
+
+
+def _record_at(partition: Partition, asked: int, told: Any, sent: Sent) -> None:
+    """Checks the leader epoch and the timestamp that ListOffsets returns with an offset."""
+    expected = -1, partition.leader_epoch if asked == LATEST else partition.epochs.at(told.offset)
+    if asked not in (EARLIEST, LATEST):
+        expected = -1, -1
+        for raw in partition.log.batches(told.offset) if told.offset >= 0 else ():
+            header = read_header(raw)
+            times = {
+                header.base_offset + each.offset_delta: header.base_timestamp + each.timestamp_delta
+                for each in iter_records(raw)
+            }
+            time = header.max_timestamp if header.is_log_append_time else times.get(told.offset, -1)
+            expected = time, header.partition_leader_epoch
+            break
+    if told.timestamp != expected[0] or (sent.version >= 4 and told.leader_epoch != expected[1]):
+        raise Finding("ListOffsets: a wrong timestamp or leader epoch", f"{sent} of {asked}: {told}, expected {expected}")
 
 
 def _partitions(world: World) -> Any:

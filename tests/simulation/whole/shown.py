@@ -116,7 +116,9 @@ def _groups(world: World) -> Iterator[tuple[Key, Any]]:
         asked = plain("OffsetFetch", groups=[{"group_id": group_id, "topics": None}])
         for topic in world.ask(asked, 8, cluster.coordinator("group", group_id)).groups[0].topics:
             for part in topic.partitions:
-                yield ("offset", group_id, topic.name, part.partition_index), (part.committed_offset, part.metadata or "")
+                yield ("offset", group_id, topic.name, part.partition_index), (
+                    part.committed_offset, part.committed_leader_epoch, part.metadata or "",
+                )  # fmt: skip
 
 
 def _members(world: World, node: int, listed: Any) -> tuple[str, dict[str, Any]]:

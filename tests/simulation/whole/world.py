@@ -25,11 +25,13 @@ from kafkawire.errors import EncodeError, ProtocolError
 from kafkawire.frames import decode_response, encode_request
 from kafkawire.registry import KEYS, api_name
 from random_dialogues import logins
+from random_dialogues.replay import Ask
 from simulation.whole import holding
 from simulation.whole.acts import ACTS, IMPOSSIBLE, NEVER_LACK
 from simulation.whole.agreeing import periodic_work
 from simulation.whole.answering import complete
 from simulation.whole.asking import ALL_COMPACTED, TOPICS, Asked, Speaker
+from simulation.whole.describing import described, look
 from simulation.whole.done import BROKER, SELDOM, Done, Key
 from simulation.whole.following import Following
 from simulation.whole.kinds import NO_CHANGE
@@ -77,6 +79,8 @@ COMPACTED_EACH = 4
 """If this is n, every n-th schedule has more compacted topics."""
 SHORT_RETENTION_EACH = 3
 """If this is n, offsets expire after a minute in every n-th schedule."""
+FEW_DELIVERIES_EACH = 2
+"""If this is n, share groups deliver each record at most twice in every n-th schedule."""
 JUDGED_MS = 3 * 86_400_000
 """After this time in ms, the model of Kafka's rules stops judging."""
 FAULTY = 4
@@ -86,6 +90,8 @@ SLICES = 3
 
 UNWRITTEN = "the change cannot be written"
 """A broker may close a connection if it could not carry out the client's request. The reason then contains this text."""
+CHANGING_OFFSETS = ("OffsetCommit", "TxnOffsetCommit", "EndTxn", "OffsetDelete", "DeleteGroups", "DeleteTopics", "CreateTopics")
+"""Requests after which other offsets may be committed. One whose client left may still be carried out."""
 LEAVING, LEAVING_SLICED = 0.04, 0.2
 """The probability that a client leaves before its request has a response. The second value is used if requests run in
 slices.
@@ -110,6 +116,8 @@ class Sent:
     at: int
     answered_at: int = -1
     response: Message | None = None
+    ended: int = 1 << 30
+    """The number of requests that had been sent when this request got its response."""
     size: int = 0
     """The number of bytes of the request."""
     late: bool = False
@@ -262,6 +270,8 @@ class World:
         configs = SETTINGS | (SECURED if setting.secured else {}) | ({} if setting.data else {"log.dirs": "/a,/b"})
         if setting.seed % SHORT_RETENTION_EACH == 1:
             configs |= {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "5000"}
+        if setting.seed % FEW_DELIVERIES_EACH == 1 and not setting.release:
+            configs |= {"group.share.delivery.count.limit": "2"}
         if setting.brokers > 1 and setting.seed % 3 == 0:  # records wait for a second replica
             configs |= {"min.insync.replicas": "2"}
         return configs
@@ -333,6 +343,7 @@ class World:
         self.met.note(done + [(f"timer: {name}", frozenset({CLUSTER})) for name in fired])
         with self.watch.guarding(step.kind, lenient=True):
             holding.after_step(self, fired)
+            look(self, Random(f"look {step.seed}"))
 
     @property
     def in_trouble(self) -> bool:
@@ -503,7 +514,7 @@ class World:
             del self.links[Where(link.number, link.node)]
         for sent in link.awaited:
             self._unjudged(sent)
-            self.done.perhaps(sent.api, sent.request)
+            self.done.perhaps(sent.api, sent.request, sent.version)
             self.speaker.hear(sent.asked, link.number, None)
 
     def forget_links(self) -> None:
@@ -663,11 +674,11 @@ class World:
         if not link.awaited:
             raise Finding("a response without a request", (raw or b"")[:60].hex())
         sent = link.awaited.popleft()
-        sent.answered_at = self.now
+        sent.answered_at, sent.ended = self.now, len(self.history) - 1
         if raw is None:
             self._unjudged(sent)
             if done:
-                self.done.perhaps(sent.api, sent.request)
+                self.done.perhaps(sent.api, sent.request, sent.version)
             self.speaker.hear(sent.asked, link.number, None)
             return
         try:
@@ -684,11 +695,19 @@ class World:
             holding.served(self, link, sent, len(raw))
             self.readers.answered(self, sent, sent.response)
             complete(sent, sent.response)
+            described(self, link, sent)
         if self.engine.faults is None:
+            self.done.alone = not self.setting.sliced or self._alone(sent)
             self.done.learn(sent.api, sent.request, sent.response, sent.version)
         else:
-            self.done.perhaps(sent.api, sent.request)
+            self.done.perhaps(sent.api, sent.request, sent.version)
         self.speaker.hear(sent.asked, link.number, sent.response)
+
+    def _alone(self, sent: Sent) -> bool:
+        """Tells whether no other request that may change offsets was on its way at the same time as this request."""
+        others = [each for each in self.history[sent.number + 1 :] if each.api in CHANGING_OFFSETS]
+        before = [each for each in self.history[: sent.number] if each.api in CHANGING_OFFSETS and each.ended >= sent.number]
+        return not (others or before)
 
     def _unjudged(self, sent: Sent) -> None:
         self.sessions.lost(sent)
@@ -750,12 +769,18 @@ class World:
         self._log_in(connection, "admin")
         link = Link(-1, node, connection, answers=[])
         self.links[Where(-1, node)] = self._by_connection[connection] = link
+        sent = Sent(-1, Asked("an administrator", Ask(0, api_name(key), version, {}), request), version, node, self.now)
+        self.readers.sent(self, sent)
         link.arrived.append(encode_request(7, "admin", request, version)[4:])
         self.settle()
         self.leave(Where(-1, node))
         if not link.answers:
             raise Finding(f"an administrator's {api_name(key)} is not answered", str(request)[:300])
-        return decode_response(link.answers[0][4:], key, version)[1]
+        sent.response = decode_response(link.answers[0][4:], key, version)[1]
+        if not self.in_trouble:
+            self.readers.answered(self, sent, sent.response)
+            described(self, link, sent)
+        return sent.response
 
 
 def _nothing() -> None:
