@@ -66,6 +66,8 @@ class Consumers:
         code = code_of(response)
         epoch, member_id = asked.get("member_epoch", 0), response.get("member_id") or asked.get("member_id", "")
         known = members.get(member_id)
+        if known is not None and code == UNKNOWN_MEMBER and asked.get("instance_id") not in (None, known.instance):
+            return  # the group does not know the instance id
         if known is not None and epoch > 0 and not self._fits(known, asked, epoch) and code in (0, UNKNOWN_MEMBER):
             raise Wrong(exchange, f"code {FENCED_EPOCH}, because the member has epoch {known.epoch}")
         if code in (UNKNOWN_MEMBER, FENCED_EPOCH, NO_GROUP):
