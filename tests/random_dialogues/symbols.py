@@ -210,7 +210,9 @@ def _batch(told: Json, symbols: Symbols, now: int) -> bytes:
     key = told.get("key")
     sound = build_batch(
         [
-            Record(i, 0, key and key.encode(), None if told.get("null") else f"{told['tag']}{i}".encode())
+            Record(
+                i, i * told.get("step_ms", 0), key and key.encode(), None if told.get("null") else f"{told['tag']}{i}".encode()
+            )
             for i in told.get("offset_deltas") or range(told.get("n", 1))
         ],
         base_timestamp=now + told.get("ts_offset_ms", 0),

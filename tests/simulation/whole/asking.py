@@ -65,8 +65,12 @@ SINCE_STATIC = 5
 GIVES_ID = 4
 """The first version of JoinGroup in which a new member first gets a member id, and then must join again with this id, unless
 the member is static."""
+CONNECT_EACH = 4
+"""In one of this many schedules, classic groups have members whose subscriptions brokers cannot read."""
 KEYED = 5
 """The number of keys of records. All records with one of these keys are tombstones."""
+TIMED = 3
+"""The records of every third request have different timestamps, and some of them are older than records before them."""
 FOLLOWING = 4
 """The next request often comes from the subject of one of the latest FOLLOWING requests. Then both requests concern the same
 things."""
@@ -78,7 +82,7 @@ TOPICS: dict[str, dict[str, str]] = {
     "c": COMPACTED,
     "z": {
         "compression.type": "uncompressed", "message.timestamp.type": "LogAppendTime", "segment.ms": "60000",
-        "retention.bytes": "300", "retention.ms": "-1",
+        "retention.bytes": "150", "retention.ms": "-1",
     },
     "n": {"max.message.bytes": "400", "message.timestamp.before.max.ms": "3600000"},
 }  # fmt: skip
@@ -140,6 +144,8 @@ class Speaker:
             body = ask.body
             if self._alike and chance.random() < MOSTLY:
                 body = _alike(body, ALIKE if self._planned else ALIKE_TOPICS)
+            if self._seed % CONNECT_EACH == 3 and not self._planned and body.get("protocol_type") == "consumer":
+                body = body | {"protocol_type": "connect"}
             if self._apart:
                 body = _apart(body, OWN_GROUPS.get(name, ""))
             return Asked(name, ask, from_json(request_class(KEYS[ask.api]), body, self.symbols, now))
@@ -277,14 +283,16 @@ def _alike(body: Json, names: Mapping[str, str]) -> Json:
 
 def _mark(body: Json, subject: str, number: int, *, tombstones: bool) -> None:
     """Makes the values of records unique: the tag of each batch begins with the subject's name and the number of the request.
-    Gives the records keys and makes some of the records tombstones, because some topics are compacted. In a history that is
-    judged, a record is identified by its value, so there are no tombstones."""
+    Gives the records keys and timestamps, and makes some of the records tombstones, because some topics are compacted. In a
+    history that is judged, a record is identified by its value, so there are no tombstones."""
     for place, topic in enumerate(body.get("topic_data", ())):
         for part in topic["partition_data"]:
             for batch in part["records"] or ():
                 if not batch["tag"].startswith(subject):
                     batch["tag"] = f"{subject}{number}.{place}.{part['index']}.{batch['tag']}"
                     batch.setdefault("key", f"k{number % KEYED}")
+                    if number % TIMED == 0:
+                        batch |= {"step_ms": 1000} | {"ts_offset_ms": -20_000 * (number % KEYED), **batch}
                     batch["null"] = tombstones and number % KEYED == 0
 
 

@@ -132,6 +132,12 @@ def _offsets(world: World, _: int, sent: Sent) -> Told:
     told, expected = {}, {}
     for group in groups:
         name = group.group_id if version >= 8 else request.group_id
+        held_by: Any = world.engine.groups.groups.get(name)
+        asked = next((each for each in getattr(request, "groups", ()) if each.group_id == name), None)
+        if version >= 9 and asked and asked.member_id and not group.error_code and isinstance(held_by, ConsumerGroup):
+            member = held_by.members.get(asked.member_id)
+            told[name, asked.member_id] = asked.member_epoch
+            expected[name, asked.member_id] = member.epoch if member is not None else ABSENT
         for topic in group.topics if not group.error_code else ():
             known = world.engine.cluster.topics_by_id.get(bytes(getattr(topic, "topic_id", b"")))
             where = topic.name or (known.name if known else "")
@@ -467,6 +473,10 @@ def _ask_offsets(world: World, chance: Random, _: int) -> Question | None:
     name, version = chance.choice(names), chance.choice([7, 8, 9])
     held: list[dict[str, Any]] = [{"name": topic, "partition_indexes": [index]} for topic, index in offsets.all_of(name)]
     asked: dict[str, Any] = {"group_id": name, "topics": chance.choice([held, None])}
+    group = world.engine.groups.groups.get(name)
+    if isinstance(group, ConsumerGroup) and group.members and version >= 9:  # in some cases, with an old or a wrong epoch
+        member = chance.choice(list(group.members.values()))
+        asked |= {"member_id": member.member_id, "member_epoch": max(member.epoch - chance.choice([0, 1, -1]), 0)}
     return "OffsetFetch", version, {"require_stable": chance.random() < 0.5} | (asked if version < 8 else {"groups": [asked]})
 
 

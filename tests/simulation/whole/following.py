@@ -92,9 +92,10 @@ class Following:
         """The time of the last call of `look`."""
         self._subscribed: dict[tuple[str, tuple[str, int]], tuple[bytes, Engine]] = {}
         """The committed offsets of groups that subscribe to the offset's topic. Each value is the topic's id and the engine."""
-        self._held: dict[tuple[str, tuple[str, int]], tuple[bytes, tuple[Engine, bytes], int]] = {}
+        self._held: dict[tuple[str, tuple[str, int]], tuple[bytes, tuple[Engine, bytes], int, bool]] = {}
         """The committed offsets of classic groups. Each value is the topic's id, the engine with the id of its
-        __consumer_offsets, and the last time at which the group had members."""
+        __consumer_offsets, the last time at which the group had members, and whether it has members whose subscriptions brokers
+        cannot read, so that its offsets do not expire."""
         self._sent = 0
         """The number of requests that had been sent at the last call of `look`."""
         self._in_progress = False
@@ -169,19 +170,24 @@ class Following:
         deleting = any(sent.api in DELETING for sent in world.history[self._sent :])
         deleting, self._in_progress = deleting or self._in_progress or world.requests_in_progress, world.requests_in_progress
         log = engine, topics[GROUP_TOPIC].topic_id if GROUP_TOPIC in topics else b""
-        for (name, (topic, index)), (topic_id, of, since) in self._held.items():
+        for (name, (topic, index)), (topic_id, of, since, stays) in self._held.items():
             kept = name in groups and (topic, index) in offsets.of(name)
             deleted = topic not in topics or topics[topic].topic_id != topic_id
-            if not kept and of == log and world.now - since < keep_ms and not (deleting or deleted):
+            gone = not kept and of == log and not (deleting or deleted)
+            if gone and stays and name in groups and not groups[name].is_empty:
+                raise Finding("an offset expires although its group has members", f"{name} {topic}-{index}")
+            if gone and world.now - since < keep_ms:
                 raise Finding("an offset of an empty group expires too early", f"{name} {topic}-{index}, empty since {since}")
         before, self._held, self._sent = self._held, {}, len(world.history)
         for name, group in groups.items():
             if isinstance(group, Group) and group.protocol_type is not None:
                 for where, committed in offsets.of(name).items():
-                    topic_id, of, since = before.get((name, where), (b"", (engine, b"none"), self.looked))
+                    topic_id, of, since, _ = before.get((name, where), (b"", (engine, b"none"), self.looked, False))
                     occupied = bool(group.members) or of != log
                     if committed.expires is None and where[0] in topics:
-                        self._held[name, where] = topics[where[0]].topic_id, log, self.looked if occupied else since
+                        stays = bool(group.members) and group.protocol_type != "consumer"
+                        since = self.looked if occupied else since
+                        self._held[name, where] = topics[where[0]].topic_id, log, since, stays
 
     def _open_transactions(self, world: World) -> None:
         """Checks that transactions time out, and that transactional ids expire."""

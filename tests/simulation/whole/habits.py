@@ -27,6 +27,8 @@ EPOCHS = ("member_epoch", "session_epoch", "share_session_epoch")
 """The epoch fields in which −1 ends a session or a membership."""
 MOST_DUE, LATEST = 6, 8
 """At most MOST_DUE requests wait to be sent. A rival repeats only one of the last LATEST requests."""
+IN_ORDER = 4
+"""The number of batches of one producer after which the first batch is sent again. Brokers remember five batches."""
 BY_HABIT, BY_RIVALS = 0.5, 0.1
 """Two probabilities: that a client sends a due request, and that a rival repeats another client's request."""
 Due = tuple[str, Ask]
@@ -43,6 +45,8 @@ class Habits:
         self._latest: deque[Due] = deque(maxlen=LATEST)
         self._joined: dict[str, dict[str, Due]] = {}
         """For each group: the last JoinGroup of each member."""
+        self._burst: list[Due] = []
+        """The batches of one producer, in order."""
         self._sharing: set[tuple[str, str]] = set()
         """The groups and members of share groups that have fetched."""
 
@@ -86,7 +90,26 @@ class Habits:
             self._join_again(ask.body["group_id"])
         else:
             self._due.extend((subject, each) for each in _following(ask, told))
+            self._continue(subject, ask)
             self._later.update((key, (subject, end)) for key, end in _ends(ask))
+
+    def _continue(self, subject: str, ask: Ask) -> None:
+        """Lets one producer send several batches, one after the other, and then the first of them again."""
+        batches = [*_batches(ask)] if ask.api == "Produce" and not ask.body["transactional_id"] else []
+        if len(batches) != 1 or batches[0].get("seq", -1) < 0 or len(self._burst) > IN_ORDER:
+            return
+        batch, last = batches[0], next(_batches(self._burst[-1][1])) if self._burst else None
+        if last is not None and (batch.get("pid"), batch["seq"]) != (last.get("pid"), last["seq"] + last.get("n", 1)):
+            return
+        self._burst.append((subject, ask))
+        if len(self._burst) > IN_ORDER:
+            self._due.append(self._burst[0])
+            return
+        topic = ask.body["topic_data"][0]
+        part = topic["partition_data"][0]
+        following = {**batch, "seq": batch["seq"] + batch.get("n", 1), "tag": f"b{len(self._burst)}."}
+        data = [topic | {"partition_data": [part | {"records": [following]}]}]
+        self._due.append((subject, replace(ask, body=ask.body | {"topic_data": data})))
 
     def _heard_join(self, subject: str, ask: Ask, told: Json) -> None:
         group, member, error = ask.body["group_id"], told.get("member_id", ""), told.get("error_code")
@@ -184,7 +207,8 @@ def _batches(ask: Ask) -> Iterator[Json]:
 
 def _rival(subject: str, ask: Ask, chance: Random) -> Due:
     """Returns the request that another client sends after this request. It repeats the request, commits the same offsets
-    without a transaction, ends the session or the membership, or deletes the written records or the topic."""
+    without a transaction, ends the session or the membership, deletes the written records, the offsets or the topic, or commits
+    with an old generation."""
     leaving = next((name for name in EPOCHS if name in ask.body), None)
     if ask.api == "Produce" and chance.random() < (0.6 if ask.body["transactional_id"] else 0.2):
         topics = [
@@ -203,6 +227,17 @@ def _rival(subject: str, ask: Ask, chance: Random) -> Due:
             for topic in ask.body["topics"]
         ]
         return subject, Ask(0, "OffsetCommit", 8, {"group_id": ask.body["group_id"], "topics": topics})
+    if ask.api == "OffsetCommit" and chance.random() < 0.4:
+        topics = [
+            {"name": each["name"], "partitions": [{"partition_index": part["partition_index"]} for part in each["partitions"]]}
+            for each in ask.body["topics"]
+            if "name" in each
+        ]
+        return subject, Ask(0, "OffsetDelete", 0, {"group_id": ask.body["group_id"], "topics": topics})
+    if ask.api in ("SyncGroup", "Heartbeat") and chance.random() < 0.5:  # the member has missed a rebalance
+        member = {name: ask.body[name] for name in ("group_id", "member_id")}
+        late = {"generation_id_or_member_epoch": max(ask.body["generation_id"] - 1, 0)}
+        return subject, Ask(0, "OffsetCommit", 7, member | late | {"topics": [{"name": "@t", "partitions": [OFFSET]}]})
     if ask.api == "JoinGroup" and ask.body["member_id"] and chance.random() < 0.3:
         return subject, Ask(0, "LeaveGroup", 2, {name: ask.body[name] for name in ("group_id", "member_id")})
     if leaving is not None and chance.random() < 0.3:
