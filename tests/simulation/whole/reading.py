@@ -10,6 +10,7 @@ from fuzzing.script import Finding
 from kafkawire.batches import BatchHeader, iter_batches, iter_records, read_header
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchPartition, FetchTopic
+from wirebroker.security.session import Stage
 
 if TYPE_CHECKING:
     from simulation.whole.world import Sent, World
@@ -143,6 +144,8 @@ def nobody_waits_for_nothing(world: World) -> None:
     for link in world.links.values():
         sent = link.awaited[0] if link.awaited and not link.arrived else None
         if sent is None or sent.api != "Fetch" or not _is_whole(sent) or sent.request.min_bytes > 1:
+            continue
+        if link.connection.session.stage is not Stage.DONE:  # a client that has begun to log in again waits for its refusal
             continue
         for topic, part in ((each, part) for each in sent.request.topics for part in each.partitions):
             known = _topic(world, topic)
