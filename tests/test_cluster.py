@@ -807,6 +807,21 @@ def test_a_new_leader_has_no_high_watermark_before_the_log_start(start: Start) -
     assert cluster.fetch(2, "g", 1).high_watermark == 1
 
 
+def test_a_frozen_replica_has_no_last_stable_offset_before_its_log_start(start: Start) -> None:
+    cluster = start()
+    create(cluster, "g", 1, 2)
+    kafka = cluster.kafka
+    part = kafka._call(lambda engine: engine.cluster.topics["g"].partitions[0])
+    data = batch(0, 3, pid=1, epoch=0, timestamp=kafka.clock.now(), transactional=True)
+    part.start_verification(1, 0, 0, True, kafka.clock.now())
+    assert part.append(memoryview(data), kafka.clock.now(), 12, verified=True).error_code == 0
+    cluster.delete_records(1, "g", 2)
+    assert cluster.deleted(1) == ("NONE", 2)
+    kafka.freeze_replica("g", 0, 2)
+    for node in (1, 2):
+        assert cluster.fetch(node, "g", 2, committed=True)[1:3] == (3, 2)
+
+
 def test_a_producer_that_is_expired_is_forgotten_by_all_replicas(start: Start) -> None:
     cluster = start()
     create(cluster, "g", 1, 2)

@@ -24,7 +24,7 @@ from kafkawire.primitives import format_uuid
 from requesting import delete_records, plain
 from responses import sole
 from wirebroker.mock import MockKafka
-from wirebroker.storage import moves
+from wirebroker.storage import files, moves
 from wirebroker.storage.log import FolderLog
 from wirekit import client
 
@@ -237,6 +237,24 @@ def test_a_swap_that_fails_in_the_middle_is_taken_back(places: list[Path], monke
         kafka.produce("orders", value=b"b")
         assert values(kafka) == [b"a", b"b"]
     assert len([each for each in places if (each / ORDERS).is_dir()]) == 1
+
+
+def test_a_move_is_complete_although_a_sync_after_it_fails(places: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    sync = files.sync
+
+    def fails(path: Path) -> None:
+        if path == places[1] and (path / ORDERS).is_dir():
+            raise OSError(5, "Input/output error")
+        sync(path)
+
+    with MockKafka(data=places, topics=["orders"]) as kafka:
+        kafka.produce("orders", value=b"a")
+        monkeypatch.setattr(files, "sync", fails)
+        move(kafka, places[1])
+        monkeypatch.undo()
+        where = kafka._call(lambda engine: engine.cluster.log_dirs.of(engine.cluster.topics["orders"].partitions[0], 1))
+        assert where == str(places[1].resolve())
+        assert values(kafka) == [b"a"]
 
 
 def test_a_directory_that_cannot_be_written_to_takes_no_partition(dirs: list[Path]) -> None:

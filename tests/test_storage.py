@@ -137,6 +137,23 @@ def test_d6_a_topic_that_is_deleted_leaves_nothing(data: Path) -> None:
         assert [record.sequence for record in kafka.records("orders")] == [7]
 
 
+def test_d6_after_a_kill_a_topic_of_a_deleted_topics_name_begins_at_offset_0(data: Path, tmp_path: Path) -> None:
+    with MockKafka(data=data, topics=["orders"], clock="frozen") as kafka:
+        for _ in range(3):
+            kafka.produce("orders", value=b"a")
+        client(kafka).request(delete_records(3), 2)
+        kafka.clock.advance(seconds=70)  # the checkpoint contains the log start
+        assert "orders 0 3" in (data / "log-start-offset-checkpoint").read_text()
+        kafka.delete_topic("orders")
+        kafka.create_topic("orders")
+        kafka.produce("orders", value=b"b")
+        copy = after_kill(data, tmp_path / "copy")
+        kafka.restart("kill")
+        assert [record.offset for record in kafka.records("orders")] == [0]
+    with MockKafka(data=copy) as kafka:
+        assert [record.offset for record in kafka.records("orders")] == [0]
+
+
 def test_a_start_with_the_same_seed_gives_none_of_the_ids_of_an_earlier_start(data: Path, tmp_path: Path) -> None:
     ids: dict[Path, list[str]] = {data: [], tmp_path / "other": []}
     for place, given in ids.items():
@@ -437,6 +454,22 @@ def test_a_crash_in_the_middle_of_rolling_and_deleting_leaves_nothing_behind(dat
         assert kafka.records("orders") == before
     assert not list(copy.rglob("*delete*"))
     assert (folder / f"{10:020d}.timeindex").stat().st_size
+
+
+def test_a_restart_finds_a_file_that_a_job_removes_at_the_same_time(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unlink = Path.unlink
+
+    def second(path: Path, missing_ok: bool = False) -> None:
+        unlink(path, missing_ok=missing_ok)
+        unlink(path, missing_ok=missing_ok)
+
+    with MockKafka(data=data, topics=["orders"]) as kafka:
+        kafka.produce("orders", value=b"a")
+        (data / "orders-0" / f"{7:020d}.index.deleted").write_bytes(b"")
+        monkeypatch.setattr(Path, "unlink", second)
+        kafka.restart("kill")
+        monkeypatch.undo()
+        assert kafka._call(lambda engine: engine.store is not None and not engine.store.is_failing)
 
 
 # Bad input
@@ -839,6 +872,18 @@ def test_with_sync_always_a_segment_is_on_the_disk_before_later_batches_are_answ
         assert kafka._call(lambda engine: append(engine, 1)) == of(1) | of(2) | {"orders-0"}
 
 
+def test_with_sync_always_the_first_batch_after_retention_is_on_the_disk_before_it_is_answered(data: Path, disk: Disk) -> None:
+    configs = {"log.retention.ms": 40_000, "log.retention.check.interval.ms": 1000}
+    with MockKafka(data=data, topics=["orders"], sync="always", configs=configs, clock="frozen") as kafka:
+        producer = RawProducer(kafka)
+        producer.send(0)
+        kafka.clock.advance(seconds=60)
+        client(kafka).request(plain("ListGroups"), 4)  # this returns after a sync; the new segment is still empty
+        disk.synced.clear()
+        assert producer.send(1).base_offset == 1
+        assert data / "orders-0" / f"{1:020d}.log" in disk.synced
+
+
 def test_with_sync_always_a_topic_is_on_the_disk_with_its_folders(data: Path, disk: Disk) -> None:
     with MockKafka(data=data, sync="always") as kafka:
         disk.synced.clear()
@@ -973,6 +1018,37 @@ def test_d2_records_that_a_failover_cut_off_do_not_come_back_from_the_directory(
         assert producer.send(4).base_offset == 4
         epochs = kafka._call(lambda engine: engine.cluster.topics["orders"].partitions[0].epochs.starts)
         assert [start for _, start in epochs] == sorted({start for _, start in epochs})
+
+
+@pytest.mark.parametrize("where", ["memory", "directory"])
+def test_d2_after_a_kill_a_new_leader_has_the_log_start_of_its_own_replica(data: Path, tmp_path: Path, where: str) -> None:
+    """The former leader's log start was in a checkpoint, and is after the end of the new leader's log."""
+    with MockKafka(data=data if where == "directory" else None, brokers=2, clock="frozen") as kafka:
+        unclean = {"unclean.leader.election.enable": "true"}
+        kafka.create_topic("orders", partitions=1, replication_factor=2, configs=unclean)
+        kafka.produce("orders", value=b"a")
+        kafka.freeze_replica("orders", 0, 2)
+        for _ in range(2):
+            RawProducer(kafka).send(0, 1, acks=1)
+        for start in (3, 4):
+            kafka.clock.advance(seconds=70)
+            kafka._change(lambda engine, now, to=start: engine.cluster.topics["orders"].partitions[0].delete_records(to, now))
+        if where == "directory":
+            kafka._change(lambda engine, _: engine.store.checkpoint() if engine.store is not None else None)
+        kafka.kill_broker(1)
+        kafka.elect_leader("orders", 0, unclean=True)
+
+        def offsets() -> tuple[int, int, int]:
+            state = kafka.partition("orders")
+            return state.log_start_offset, state.high_watermark, state.log_end_offset
+
+        assert offsets() == (0, 1, 1)
+        copy = after_kill(data, tmp_path / "copy") if where == "directory" else None
+        kafka.restart("kill")
+        assert offsets() == (0, 1, 1)
+    if copy is not None:
+        with MockKafka(data=copy, brokers=2) as kafka:
+            assert offsets() == (0, 1, 1)
 
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])

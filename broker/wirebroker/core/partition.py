@@ -496,6 +496,9 @@ class Partition:
         else:
             self.log.truncate_to(end)
         self.log_start_offset = max(prefix.log_start_offset, self.log.segments[0].base_offset)
+        self.log.lower_start(self.log_start_offset)
+        written, start = self._checkpointed_start
+        self._checkpointed_start, self._deleted = (written, min(start, self.log_start_offset)), {}
         self.producers = dict(prefix.producers)
         self.transactions = prefix.transactions.copy()
         self.epochs = LeaderEpochs(prefix.epoch_starts)

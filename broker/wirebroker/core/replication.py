@@ -53,7 +53,7 @@ class Prefix(Struct):
     def last_stable_offset(self) -> int:
         """The offset up to which read_committed consumers may read from this replica."""
         unstable = self.transactions.first_unstable()
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        return self.high_watermark if unstable is None else min(max(unstable, self.log_start_offset), self.high_watermark)
 
 
 class Replicated(Protocol):

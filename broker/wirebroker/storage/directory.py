@@ -93,6 +93,10 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     return True
 
 
+def _positive(offsets: Offsets) -> Offsets:
+    return {where: offset for where, offset in offsets.items() if offset > 0}
+
+
 class LogDirectory:
     """A log directory of the broker `node_id`. A new directory gets the cluster id `cluster_id`."""
 
@@ -209,9 +213,18 @@ class LogDirectory:
         return self._recovery_points.get(METADATA, 0)
 
     def forget(self, where: tuple[str, int]) -> None:
-        """Remove a deleted partition from the checkpoints, because a new partition with the same name begins at offset 0."""
+        """Remove a deleted partition from the checkpoints, because a new partition with the same name begins at offset 0.
+        Raises OSError."""
+        self.lower_start(where, 0)
         for offsets in (self._recovery_points, self._log_starts, self.cleaned):
             offsets.pop(where, None)
+
+    def lower_start(self, where: tuple[str, int], offset: int) -> None:
+        """If the checkpoint says that the partition's log starts after `offset`, write immediately that it starts at `offset`.
+        Raises OSError."""
+        if self._log_starts.get(where, 0) > offset:
+            self._write(LOG_STARTS, _positive(self._log_starts | {where: offset}))
+            self._log_starts[where] = offset
 
     def checkpoint(
         self, recovery_points: Offsets, log_starts: Offsets, high_watermarks: Offsets | None, *, durable: bool = False,
@@ -225,7 +238,7 @@ class LogDirectory:
         self._recovery_points |= recovery_points
         self._log_starts |= log_starts
         for name, offsets in (
-            (LOG_STARTS, {where: offset for where, offset in self._log_starts.items() if offset > 0}),
+            (LOG_STARTS, _positive(self._log_starts)),
             (HIGH_WATERMARKS, high_watermarks),
             (CLEANED, self.cleaned),
             (RECOVERY_POINTS, self._recovery_points),  # written last: if this file has a CRC, all files have one

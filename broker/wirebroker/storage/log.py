@@ -114,6 +114,16 @@ class FolderLog:
             except OSError as failure:
                 self._store.failed(failure)
 
+    def lower_start(self, offset: int) -> None:
+        """See `Log.lower_start`. Without this, a start after a crash would refuse a log that ends before its start offset."""
+        self._change_checkpoints(lambda: self.directory.lower_start(self.where, offset))
+
+    def _change_checkpoints(self, change: Callable[[], None]) -> None:
+        try:
+            change()
+        except OSError as failure:
+            self._store.failed(failure)
+
     def write_epochs(self) -> None:
         """Replace the checkpoint file, unless it has exactly the leader epochs that have batches. Raises OSError."""
         begun = [each for each in self._epochs if each[1] < self.end_offset]
@@ -197,7 +207,7 @@ class FolderLog:
         self.release()
         self.segments = [self.active]
         self._store.forget(self)
-        self.directory.forget(self.where)
+        self._change_checkpoints(lambda: self.directory.forget(self.where))
         try:
             gone = self.folder.rename(self.folder.with_name(deleted_folder_name(*self.where, self._store.unique())))
         except OSError as failure:

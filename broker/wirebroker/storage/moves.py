@@ -154,8 +154,10 @@ class Moves:
             if failure.errno == errno.EXDEV and copy is None:
                 self._queue(partition, future, Copy(log.folder, future))
                 return
-            self._give_up(partition)
-            raise
+            if log.directory is not target:
+                self._give_up(partition)
+                raise
+            self._store.failed(failure)  # the folder is in the new directory; only a write after this has failed
         self._end(partition, future)
         self._dirs.moved(partition, target.node_id, target.path)
         self._changed()

@@ -155,7 +155,7 @@ def _finish_swaps(folder: Path, found: Iterable[str]) -> None:
     names = [name for name in found if (folder / name).is_file()]
     for name in names:
         if name.endswith(UNFINISHED):
-            (folder / name).unlink()
+            (folder / name).unlink(missing_ok=True)  # a job of this process may remove the file first
     swaps = [name.removesuffix(SWAP) for name in names if name.endswith(SWAP)]
     for base in [offset_of(name, LOG) for name in swaps if name.endswith(LOG)]:
         assert base is not None

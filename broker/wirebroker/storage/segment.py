@@ -201,7 +201,7 @@ class Segment:
             self._cut_back()
             self._settings.failed(failure)
             raise
-        if not self.dirty:
+        if not self.dirty or not self.size:  # an empty segment is not synced, but its log may count as synced
             self.touched()
         self.note(base_offset + _delta_of(batch, _DELTA_AT)[0], size, timestamp)
 

@@ -154,5 +154,8 @@ class Log(Protocol):
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
         """Store the leader epochs after they have changed."""
 
+    def lower_start(self, offset: int) -> None:
+        """The partition's log start offset has become `offset`. If the log has stored a later offset, replace it."""
+
     def delete(self) -> None:
         """Delete the log."""

@@ -363,6 +363,9 @@ class MemoryLog:
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
         """Does nothing, because the partition keeps the leader epochs in memory."""
 
+    def lower_start(self, offset: int) -> None:
+        """Does nothing, because the partition keeps the log start offset in memory."""
+
     def delete(self) -> None:
         """Free the memory of all batches now: rows of the trace may refer to the deleted partition for a long time."""
         self.start_at(self.end_offset, self.active.created)
