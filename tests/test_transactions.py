@@ -33,7 +33,7 @@ from wirebroker.core.transactions.states import PREVIOUS, TransactionState
 from wirebroker.mock import MockKafka
 from wirekit import batch, client
 
-OUT_OF_ORDER, INVALID_EPOCH, INVALID_STATE, CONCURRENT, UNSTABLE, FENCED = 45, 47, 48, 51, 88, 90
+OUT_OF_ORDER, INVALID_EPOCH, INVALID_STATE, UNKNOWN_ID, CONCURRENT, UNSTABLE, FENCED = 45, 47, 48, 49, 51, 88, 90
 
 
 @pytest.fixture
@@ -500,14 +500,55 @@ def test_d4_admin_clients_see_transactions_and_their_producers(kafka: InProcess)
 # While a transaction ends
 
 
-@pytest.mark.parametrize(("commit", "code"), [(True, CONCURRENT), (False, INVALID_STATE)], ids=["the same", "the other"])
-def test_the_end_of_an_ending_transaction_is_awaited_or_refused(kafka: InProcess, commit: bool, code: int) -> None:
-    producer = started(kafka, version=OLD)
-    assert producer.add() == 0
+def ending(kafka: InProcess, version: int, epoch: int = 0) -> TransactionalProducer:
+    """Returns a producer whose transaction is being committed. The marker cannot be written."""
+    producer = started(kafka, version=version)
+    producer.epoch = kafka.engine.transactions.transactions["till"].producer_epoch = epoch
+    assert version == NEW or producer.add() == 0
     assert producer.send("v").error_code == 0
-    kafka.engine.cluster.topics["orders"].partitions[0].go_offline(1)  # the marker cannot be written
+    kafka.engine.cluster.topics["orders"].partitions[0].go_offline(1)
     assert producer.end() == 0
-    assert producer.end(commit=commit) == code
+    return producer
+
+
+@pytest.mark.parametrize("commit", [True, False], ids=["the same", "the other"])
+@pytest.mark.parametrize("version", [OLD, NEW], ids=["v1", "v2"])
+def test_the_end_of_an_ending_transaction_is_awaited(kafka: InProcess, version: int, commit: bool) -> None:
+    """In version 2 the producer's next end comes with its new epoch, perhaps before the markers are written."""
+    assert ending(kafka, version).end(commit=commit) == CONCURRENT
+
+
+@pytest.mark.parametrize("version", [OLD, NEW], ids=["v1", "v2"])
+def test_the_init_of_any_producer_awaits_an_ending_transaction(kafka: InProcess, version: int) -> None:
+    producer = ending(kafka, version)
+    assert producer.init(current=(producer.pid + 5, 3)) == CONCURRENT
+
+
+@pytest.mark.parametrize(("release", "code"), [("4.0", CONCURRENT), ("3.9", UNKNOWN_ID)])
+def test_a_producer_with_its_next_id_awaits_the_end_of_its_transaction(release: str, code: int) -> None:
+    """The epochs of the former id are exhausted. From 4.0 on, the producer gets its next id before the markers are written."""
+    kafka = InProcess(topics={"orders": 2}, profile=f"kafka-{release}")
+    bumps = code == CONCURRENT
+    producer = ending(kafka, NEW if bumps else OLD, epoch=32766)
+    if not bumps:
+        producer.pid, producer.epoch = producer.pid + 1, 0
+    assert (producer.pid, producer.epoch) == (1, 0)
+    assert producer.add(partition=1) == code
+    if bumps:
+        assert producer.send("w", partition=1).error_code == code
+        assert producer.end(commit=False) == code
+
+
+def test_a_producer_with_the_last_epoch_is_fenced_in_the_same_epoch() -> None:
+    """No epoch is left, so the abort keeps the last epoch. Then the producer gets a new id."""
+    kafka = InProcess(topics={"orders": 1}, features={"transaction.version": 1})
+    producer = started(kafka, version=OLD)
+    producer.epoch = kafka.engine.transactions.transactions["till"].producer_epoch = 32767
+    former = producer.pid
+    assert producer.add() == 0
+    assert producer.init() == CONCURRENT
+    assert producer.init() == 0
+    assert (producer.pid, producer.epoch) == (former + 1, 0)
 
 
 def test_c1_a_producer_whose_epochs_are_exhausted_may_repeat_its_init(kafka: InProcess) -> None:

@@ -80,10 +80,10 @@ def init(state: State, asked: Init) -> Iterator[tuple[Outcome, State]]:
         yield Outcome(DONE, (None, 0)), Transaction(asked.producer_id, 0, timeout_ms=asked.timeout_ms)
         return
     current = asked.current
-    if current is not None and not _may_be(state, *current):
-        yield refused(fenced_for(asked.version, 4)), state
-    elif state.is_ending:
+    if state.is_ending:
         yield refused(CONCURRENT), state
+    elif current is not None and not _may_be(state, *current):
+        yield refused(fenced_for(asked.version, 4)), state
     elif state.state == ONGOING:
         yield from ((refused(CONCURRENT), fenced) for fenced in state.fenced())
     else:
@@ -121,7 +121,9 @@ def add(state: State, asked: Add | CommitOffsets, partitions: frozenset[Where], 
     """Applies AddPartitionsToTxn or AddOffsetsToTxn. In transaction version 2, when a client writes to a partition, the
     partition itself sends AddPartitionsToTxn."""
     code = _producer_error(state, asked.producer_id, asked.epoch)
-    if code or state is None:
+    if state is not None and state.is_ending:
+        yield refused(CONCURRENT), state
+    elif code or state is None:
         yield refused(code), state
     else:
         since = state.since if state.state == ONGOING else now
@@ -145,6 +147,9 @@ def end(state: State, asked: End) -> Iterator[tuple[Outcome, State]]:
     if state is None:
         yield refused(UNKNOWN_ID), state
         return
+    if bumps and state.is_ending:
+        yield refused(CONCURRENT), state
+        return
     overflowed = bumps and asked.producer_id == state.former_id and asked.epoch == EXHAUSTED and state.epoch == 0
     again = overflowed or (bumps and asked.epoch + 1 == state.epoch)
     if asked.producer_id != state.producer_id and not overflowed:
@@ -158,7 +163,7 @@ def end(state: State, asked: End) -> Iterator[tuple[Outcome, State]]:
 def _fits(state: Transaction, epoch: int, bumps: bool, again: bool) -> bool:
     if not bumps or state.state in (ONGOING, EMPTY):
         return epoch == state.epoch
-    return again or (epoch == state.epoch and not state.is_ending)
+    return again or epoch == state.epoch
 
 
 def _ended(state: Transaction, asked: End, bumps: bool, again: bool) -> tuple[Outcome, State]:
@@ -166,7 +171,7 @@ def _ended(state: Transaction, asked: End, bumps: bool, again: bool) -> tuple[Ou
     if state.state == ONGOING:
         return _prepared(state, asked, bumps)
     if state.is_ending:
-        return refused(CONCURRENT if asked.commit == state.commits else INVALID_STATE), state
+        return refused(CONCURRENT), state
     if not bumps or again:
         same = state.state == COMPLETE[asked.commit]
         return (Outcome(DONE, told) if same else refused(INVALID_STATE)), state

@@ -22,12 +22,21 @@ from wirebroker.core.purgatory import NEVER, Idle
 from wirebroker.core.releases.changes import since
 from wirebroker.core.transactions.log import read_transactions, transaction_batch
 from wirebroker.core.transactions.states import TransactionState
-from wirebroker.core.transactions.transaction import BUMPS_EPOCH, NO_EPOCH, NO_ID, TopicPartition, Transaction, is_exhausted
+from wirebroker.core.transactions.transaction import (
+    BUMPS_EPOCH,
+    LAST_EPOCH,
+    NO_EPOCH,
+    NO_ID,
+    TopicPartition,
+    Transaction,
+    is_exhausted,
+)
 
 KNOWS_ABORTABLE = since("3.8", "a verifying AddPartitionsToTxn has error 120 instead of 48", "KIP-890")
 FENCES_NEWER_EPOCHS = since("2.6", "EndTxn with a newer epoch is refused and changes nothing", "KIP-588")
 FENCES_TIMED_OUT = since("2.6", "InitProducerId with the epoch of a timed-out transaction is refused")
 FORGETS_START = since("4.1", "DescribeTransactions shows no start time after InitProducerId")
+AWAITS_END_FIRST = since("4.0", "while a transaction ends, partitions of any producer id get error 51", "KIP-890")
 
 CompleteOffsets = Callable[[int, int, bool], None]
 """A callback that is called after a marker was written to __consumer_offsets. Its arguments are the index of the partition, the
@@ -211,10 +220,10 @@ class TransactionCoordinator:
         return producer
 
     def _reinit(self, known: Transaction, requested: InitRequest, now: int) -> ProducerResult:
+        if known.is_busy:
+            return ProducerResult(ErrorCode.CONCURRENT_TRANSACTIONS)
         if requested.current is not None and not _may_be(known, *requested.current):
             return ProducerResult(ErrorCode.PRODUCER_FENCED)
-        if known.state.ending or known.is_stuck:
-            return ProducerResult(ErrorCode.CONCURRENT_TRANSACTIONS)
         if known.state is TransactionState.ONGOING:
             return ProducerResult(self._fence(known, now) or ErrorCode.CONCURRENT_TRANSACTIONS)
         after = known.copy()
@@ -265,9 +274,10 @@ class TransactionCoordinator:
         client_version: int, now: int,
     ) -> ErrorCode:  # fmt: skip
         """Add partitions to the producer's transaction. The transaction begins when the first partition is added."""
+        known = self.transactions.get(transactional_id)
+        if known is not None and known.is_busy and AWAITS_END_FIRST.of(self._cluster.configs.release):
+            return ErrorCode.CONCURRENT_TRANSACTIONS  # the producer may already use the id that it gets after the end
         transaction, error = self._of_producer(transactional_id, producer_id, producer_epoch)
-        if (known := self.transactions.get(transactional_id)) is not None and known.is_stuck:
-            return ErrorCode.CONCURRENT_TRANSACTIONS
         if transaction is None or error:
             return error
         if transaction.state is TransactionState.ONGOING and transaction.partitions.issuperset(partitions):
@@ -301,8 +311,7 @@ class TransactionCoordinator:
             return None, ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if transaction.producer_epoch != producer_epoch:
             return None, ErrorCode.PRODUCER_FENCED
-        busy = transaction.state.ending or transaction.is_stuck
-        return transaction, ErrorCode.CONCURRENT_TRANSACTIONS if busy else ErrorCode.NONE
+        return transaction, ErrorCode.CONCURRENT_TRANSACTIONS if transaction.is_busy else ErrorCode.NONE
 
     # Ends
 
@@ -332,7 +341,7 @@ class TransactionCoordinator:
         after = transaction.copy()
         after.prepare(requested.commit, version, following, now)
         if requested.fences and not bumps:
-            after.producer_epoch = requested.producer_epoch
+            after.producer_epoch = min(requested.producer_epoch, LAST_EPOCH)
             after.last_producer_epoch = NO_EPOCH if FENCES_TIMED_OUT.of(release) else transaction.producer_epoch
         if error := self._change(transaction, after, now):
             return ProducerResult(error)
@@ -540,7 +549,7 @@ def _judge_end(transaction: Transaction, requested: EndRequest, fences: bool) ->
     """
     bumps = requested.transaction_version >= BUMPS_EPOCH
     state, epoch = transaction.state, transaction.producer_epoch
-    if bumps and transaction.is_stuck:
+    if bumps and transaction.is_busy:  # the producer may already use the epoch or the id that it gets after the end
         return ErrorCode.CONCURRENT_TRANSACTIONS
     overflowed = (
         bumps and not requested.fences and requested.producer_id == transaction.previous_producer_id
@@ -552,13 +561,10 @@ def _judge_end(transaction: Transaction, requested: EndRequest, fences: bool) ->
     takes_newer = not fences and requested.producer_epoch > epoch
     if not takes_newer and not _epoch_fits(transaction, requested, again):
         return ErrorCode.PRODUCER_FENCED
-    if transaction.is_stuck:
+    if transaction.is_busy:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if state is TransactionState.ONGOING:
         return None
-    if state.ending:
-        same = requested.commit == (state is TransactionState.PREPARE_COMMIT)
-        return ErrorCode.CONCURRENT_TRANSACTIONS if same else ErrorCode.INVALID_TXN_STATE
     ended_so = (TransactionState.COMPLETE_COMMIT if requested.commit else TransactionState.COMPLETE_ABORT) is state
     if not bumps or again:
         return ErrorCode.NONE if ended_so else ErrorCode.INVALID_TXN_STATE
@@ -571,4 +577,4 @@ def _epoch_fits(transaction: Transaction, requested: EndRequest, again: bool) ->
         return requested.producer_epoch >= epoch
     if requested.transaction_version < BUMPS_EPOCH or transaction.state in (TransactionState.ONGOING, TransactionState.EMPTY):
         return requested.producer_epoch == epoch
-    return again or (requested.producer_epoch == epoch and not transaction.state.ending)
+    return again or requested.producer_epoch == epoch

@@ -58,6 +58,12 @@ class Transaction(Struct, eq=False):
             setattr(self, name, getattr(other, name))
 
     @property
+    def is_busy(self) -> bool:
+        """Tells whether a change of the state is in progress (Kafka's pendingState). While a transaction ends, Kafka prepares
+        the change to the complete state as soon as the end is decided."""
+        return self.state.ending or self.is_stuck
+
+    @property
     def exhausted(self) -> bool:
         """Tells whether the producer needs a new id for its next epoch."""
         return is_exhausted(self.producer_epoch)
