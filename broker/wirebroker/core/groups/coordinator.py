@@ -90,9 +90,16 @@ class GroupCoordinator:
 
     def _restart(self, group: AnyGroup, now: int) -> None:
         if isinstance(group, Group):
-            group.restart(now)
+            self._restart_classic(group, now)
         else:
             self._modern[group.kind].restart(group, now)
+
+    def _restart_classic(self, group: Group, now: int) -> None:
+        """If the group now has more members than it may have, its members must join again, and the last to join are refused
+        (GroupMetadataManager.onLoaded)."""
+        group.restart(now)
+        if len(group.members) > self._cluster.configs.integer("group.max.size"):
+            group.prepare_rebalance(now)
 
     def moved(self, index: int, now: int) -> None:
         """Handle a new leader, or the loss of the leader, of a partition of __consumer_offsets. The new leader loads the
@@ -143,7 +150,7 @@ class GroupCoordinator:
         for group_id, snapshot in loaded.classic.items():
             group = self._registry.create_classic(group_id, now)
             group.snapshot = snapshot
-            group.restart(now)
+            self._restart_classic(group, now)
         for kind in MODERN:
             for made in loaded.modern.values():
                 if isinstance(made, kind):
