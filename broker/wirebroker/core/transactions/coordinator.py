@@ -36,7 +36,9 @@ KNOWS_ABORTABLE = since("3.8", "a verifying AddPartitionsToTxn has error 120 ins
 FENCES_NEWER_EPOCHS = since("2.6", "EndTxn with a newer epoch is refused and changes nothing", "KIP-588")
 FENCES_TIMED_OUT = since("2.6", "InitProducerId with the epoch of a timed-out transaction is refused")
 FORGETS_START = since("4.1", "DescribeTransactions shows no start time after InitProducerId")
-AWAITS_END_FIRST = since("4.0", "while a transaction ends, partitions of any producer id get error 51", "KIP-890")
+AWAITS_END_FIRST = since(
+    "4.0", "while a transaction ends, AddPartitionsToTxn gets error 51 even with another producer id or epoch", "KIP-890"
+)
 
 CompleteOffsets = Callable[[int, int, bool], None]
 """A callback that is called after a marker was written to __consumer_offsets. Its arguments are the index of the partition, the
