@@ -16,6 +16,7 @@ from kafkawire.registry import KEYS
 from requesting import Plain, named, plain
 from test_slices import ALL, World, deletion, produce
 from wirebroker.core.groups.share_group import ShareGroup
+from wirebroker.core.share.in_flight import RecordState
 from wirebroker.requests.effects import Respond
 from wirekit import NOW
 
@@ -254,3 +255,29 @@ def test_a_broker_that_is_killed_at_the_end_of_a_share_fetch_leaves_nothing_behi
     world.go_on()
     assert not any(each.waiting for each in partitions)
     assert not world.engine.shares._waiting
+
+
+@pytest.mark.parametrize("slices", [1, 2])
+def test_a_lock_that_ends_before_a_write_fails_leaves_no_record_acquired(slices: int) -> None:
+    """A member's acknowledgements are checked in several slices, and written in later slices."""
+    world = World().driven()
+    world.ask(starts(ALL), 0)
+    for name in BROUGHT:
+        produce(world, name, "v")
+    world.engine.take_effects()
+    world.ask(share_fetch(world, 0, ALL), 1)
+    world.ask(share_fetch(world, 1, []), 1)
+    world.send(plain("ShareAcknowledge", **member(2), topics=by_id(world, BROUGHT, acknowledged(0, 1))), 1)
+    for _ in range(slices):
+        world.step()
+    for log in world.engine.cluster.topics["__share_group_state"].partitions:
+        log.fail_next_write(1000)
+    world.engine.tick(NOW + 31_000, lambda: False)
+    world.response()
+    records = [
+        (held.share, record) for held in world.engine.shares for batch in held.share.batches for *_, record in batch.states()
+    ]
+    assert len(records) > len(BROUGHT) // 2
+    assert {record.state for _, record in records} == {RecordState.AVAILABLE}
+    assert {share.next_fetch_offset() for share, _ in records} == {0}
+    assert {share.completed for share, _ in records} == {0}

@@ -339,9 +339,20 @@ class SharePartition:
         self._count_completed(record, first, last)
 
     def _undo(self, changed: Iterable[Undo]) -> None:
+        """Undo changes. If a record's lock has ended meanwhile, the record is not acquired again (InFlightState)."""
+        most = self.limits.deliveries
         for record, state, member_id, first, last, _ in changed:
+            record.moving = False
+            if record.lock is None:  # archived meanwhile
+                continue
             self._count_completed(record, first, last, -1)
-            record.state, record.member_id, record.moving = state, member_id, False
+            record.state, record.member_id = state, member_id
+            if record.lock.action is None:
+                lasts = record.delivery_count < most
+                record.state, record.member_id = RecordState.AVAILABLE if lasts else RecordState.ARCHIVED, NOBODY
+                record.unlock()
+                self._count_completed(record, first, last)
+                self.looks_for_next |= record.available
 
     def release(self, member_id: str) -> list[Undo]:
         """Release all records that the member has acquired, because its session has ended. Returns the changes. The caller
