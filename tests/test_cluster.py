@@ -807,6 +807,23 @@ def test_a_new_leader_has_no_high_watermark_before_the_log_start(start: Start) -
     assert cluster.fetch(2, "g", 1).high_watermark == 1
 
 
+def test_leader_epochs_before_the_log_start_are_forgotten(start: Start) -> None:
+    """As in Kafka's LeaderEpochFileCache.truncateFromStart."""
+    cluster = start()
+    create(cluster, "g", 1, 2)
+    for leader in (1, 2, 1):
+        if cluster.describe("g").leader != leader:
+            cluster.kafka.move_leader("g", to=leader)
+        cluster.produce(leader, "g", 5)
+    assert [cluster.epoch_end(1, "g", epoch)[1:] for epoch in range(3)] == [(0, 5), (1, 10), (2, 15)]
+    cluster.delete_records(1, "g", 7)
+    assert cluster.deleted(1) == ("NONE", 7)
+    assert [cluster.epoch_end(1, "g", epoch)[1:] for epoch in range(3)] == [(0, 7), (1, 10), (2, 15)]
+    cluster.delete_records(1, "g", 12)
+    assert cluster.deleted(1) == ("NONE", 12)
+    assert [cluster.epoch_end(1, "g", epoch)[1:] for epoch in range(3)] == [(0, 12), (1, 12), (2, 15)]
+
+
 def test_a_frozen_replica_has_no_last_stable_offset_before_its_log_start(start: Start) -> None:
     cluster = start()
     create(cluster, "g", 1, 2)

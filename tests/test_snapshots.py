@@ -172,6 +172,20 @@ def test_a_consumer_that_lives_on_notices_that_records_are_gone(kafka: MockKafka
     consumer.close()
 
 
+def test_a_restored_log_is_compacted_as_soon_as_before(mock_kafka_factory: Start) -> None:
+    kafka = mock_kafka_factory(clock="frozen")
+    kafka.create_topic("kept", 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "segment.ms": "1000"})
+    for _ in range(3):
+        kafka.produce("kept", key=b"k", value=b"v")
+    kafka.clock.advance(seconds=5)
+    kafka.produce("kept", key=b"q", value=b"v")
+    snapshot = kafka.snapshot()
+    kafka.restore(snapshot)
+    assert [record.offset for record in kafka.records("kept")] == [0, 1, 2, 3]
+    kafka.clock.advance(seconds=20)  # log.cleaner.backoff.ms has passed, but not log.retention.check.interval.ms
+    assert [record.offset for record in kafka.records("kept")] == [2, 3]
+
+
 @pytest.mark.parametrize("goes", ["a topic is deleted", "a snapshot lacks the topic", "a snapshot lacks a partition"])
 def test_a_partition_that_comes_back_has_a_later_leader_epoch(kafka: MockKafka, goes: str) -> None:
     early = kafka.snapshot()

@@ -29,11 +29,13 @@ from requesting import create_topic, delete_records, end_txn, init_producer_id, 
 from responses import only, sole
 from wirebroker.commands.cli import main
 from wirebroker.core.logs.memory import MemoryLog
+from wirebroker.core.truncation import truncate
 from wirebroker.engine.engine import Engine
 from wirebroker.mock import MockKafka
 from wirebroker.storage import files
 from wirebroker.storage.locking import DirectoryLock
 from wirebroker.storage.log import FolderLog
+from wirebroker.storage.metadata import MetadataLog
 from wirebroker_tools.conformance.own_broker import OwnBroker
 from wirebroker_tools.conformance.recording import load
 from wirebroker_tools.conformance.replay import replay
@@ -288,6 +290,30 @@ def test_a_change_of_the_leader_is_written_although_a_waiting_request_writes_the
         assert written is not None
         (orders,) = (topic for topic in written.image.topics.values() if topic.name == "orders")
         assert [{*orders.partitions[index].in_sync} for index in (0, 1)] == [{2, 3}, {2, 3}]
+
+
+def test_no_batch_has_a_leader_epoch_that_the_metadata_lack(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The producer's first request to the new leader is a retry, which is not written, so it succeeds."""
+
+    def fails(log: MetadataLog, *args: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with MockKafka(data=data, brokers=2, trace="off") as kafka:
+        kafka.create_topic("orders", partitions=1, replication_factor=2)
+        producer = RawProducer(kafka)
+        producer.send(0)
+        monkeypatch.setattr(MetadataLog, "append", fails)
+        kafka.kill_broker(1)
+        producer.wire = client(kafka, 1)
+        assert producer.send(0).base_offset == 0
+        assert producer.send(1).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        copy = after_kill(data, tmp_path / "copy")
+        monkeypatch.undo()
+        assert producer.send(1).base_offset == 1
+    with MockKafka(data=copy, brokers=2) as kafka:
+        assert len(kafka.records("orders")) == 1
 
 
 def test_a_reassignment_in_progress_is_in_the_metadata_and_completed_at_the_start(data: Path) -> None:
@@ -952,6 +978,23 @@ def test_with_sync_interval_it_is_put_there_again_and_again(data: Path, disk: Di
         kafka.clock.advance(seconds=1)
         kafka.wait_until(lambda: kafka._call(lambda engine: log_of(kafka).recovery_point) == 1)
         assert folder in disk.synced
+
+
+def test_a_log_that_is_truncated_during_a_sync_does_not_count_as_synced_beyond_its_end(data: Path) -> None:
+    with MockKafka(data=data, topics=["orders"]) as kafka:
+        for _ in range(3):
+            kafka.produce("orders", value=b"a")
+
+        def truncated(engine: Engine) -> tuple[int, int]:
+            job = None if engine.store is None else engine.store.sync_now()
+            assert job is not None
+            job.work()
+            truncate(engine.cluster.topics["orders"].partitions[0], 1, engine.now)
+            job.done()
+            return log.recovery_point, log.end_offset
+
+        log = log_of(kafka)
+        assert kafka._call(truncated) == (1, 1)
 
 
 def test_without_sync_only_closed_segments_are_put_there(data: Path, disk: Disk) -> None:

@@ -121,6 +121,8 @@ class FastPath:
             if base_time + high != latest or now - base_time - low > self._before_max_ms:
                 return -1
         log = partition.log
+        if log.last_epoch != partition.leader_epoch:  # `Log.append` makes sure that the metadata have a new epoch
+            return -1
         base = log.end_offset
         advanced = advance_in_order(state, epoch, sequence, delta, base, latest, self._window)
         if advanced is None:

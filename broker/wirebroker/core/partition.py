@@ -468,6 +468,8 @@ class Partition:
             return epoch, self.log_end_offset
         if epoch > self.leader_epoch or epoch == -1:
             return -1, -1
+        if epoch < self.epochs.at(self.log_start_offset):  # Kafka has forgotten earlier epochs (truncateFromStart)
+            return epoch, self.log_start_offset
         return self.epochs.end_of(epoch, self.log_end_offset)
 
     # Leaders

@@ -111,6 +111,8 @@ def go_back(engine: Engine, snapshot: Snapshot, before: Engine) -> None:
     ids = cluster.producer_ids
     ids.next_block = max(ids.next_block, before.cluster.producer_ids.next_block)
     load_coordinators(cluster, engine.coordinators, now)
+    for partition in cluster.partitions():
+        engine.maintenance.compaction.consider(partition)
     engine.trace.clear()
 
 

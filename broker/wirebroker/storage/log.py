@@ -84,7 +84,7 @@ class FolderLog:
     def belongs_to(self, owner: Owner) -> Kept | None:
         """Set the partition that owns the log. Returns the partition's state, which was read from the files."""
         self._owner = owner
-        self._last_epoch = -1
+        self.last_epoch = -1
         kept, self._kept = self._kept, None
         return kept
 
@@ -174,7 +174,7 @@ class FolderLog:
 
     def synced_up_to(self, offset: int) -> None:
         """Remember that all batches before `offset` are synced, so that a recovery can begin at `offset`."""
-        self.recovery_point = max(self.recovery_point, offset)
+        self.recovery_point = max(self.recovery_point, min(offset, self.end_offset))  # the log may have been truncated since
 
     def sync(self, segments: Iterable[Segment]) -> None:
         """Sync these segments. Any thread may call this method. If the files are moved during the sync, they are synced again.
@@ -226,9 +226,9 @@ class FolderLog:
         """Append a batch. `records` is the number of offsets that the batch takes. Returns the batch's base offset. The
         metadata must have the leader epoch already, because a starting broker refuses a batch of a later epoch. Raises
         OSError."""
-        if leader_epoch != self._last_epoch:
+        if leader_epoch != self.last_epoch:
             self._store.insist()
-            self._last_epoch = leader_epoch
+            self.last_epoch = leader_epoch
         base_offset = self.end_offset
         self.active.append(batch, base_offset, leader_epoch, timestamp, owned)
         self.end_offset = base_offset + records

@@ -88,6 +88,9 @@ class Log(Protocol):
     end_offset: int
     """The offset of the next record."""
 
+    last_epoch: int
+    """The leader epoch of the last batch that `append` has stored since the start, or −1."""
+
     largest_segment: int
     """A segment has at most this size in bytes, even if segment.bytes is larger."""
 

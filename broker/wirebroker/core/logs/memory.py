@@ -177,10 +177,11 @@ class CleanedSegment(Segment):
 class MemoryLog:
     """A log in memory: segments in the order of their offsets. No offset is missing from `cleaned_to` to `end_offset`."""
 
-    __slots__ = ("active", "cleaned_to", "end_offset", "largest_segment", "segments")
+    __slots__ = ("active", "cleaned_to", "end_offset", "largest_segment", "last_epoch", "segments")
 
     def __init__(self, base_offset: int = 0, now: int = 0, largest_segment: int = ANY_SIZE) -> None:
         self.end_offset = base_offset
+        self.last_epoch = -1
         self.largest_segment = largest_segment
         self.cleaned_to = 0
         self.active = Segment(base_offset, now)
@@ -195,6 +196,7 @@ class MemoryLog:
         """Append a batch. `records` is the number of offsets that the batch takes. Returns the batch's base offset."""
         base_offset = self.end_offset
         self.active.append(batch, base_offset, leader_epoch, timestamp, owned)
+        self.last_epoch = leader_epoch
         self.end_offset = base_offset + records
         return base_offset
 
