@@ -278,7 +278,8 @@ def _ends_of_epochs(world: World, sent: Sent, response: Any, before: dict[tuple[
             partition, ends, epoch = world.engine.cluster.partition(*where), before.get(where), asked.get(where, -1)
             if part.error_code or partition is None or ends is None or epoch < 0 or ends[1:] != _ends_of(partition):
                 continue
-            begins = [(each.partition_leader_epoch, each.base_offset) for each in _headers(partition)]
+            start = partition.log_start_offset  # may be within a batch
+            begins = [(each.partition_leader_epoch, max(each.base_offset, start)) for each in _headers(partition)]
             allowed = {next((offset for later, offset in begins if later > epoch), partition.log_end_offset)}
             if epoch > partition.leader_epoch:
                 allowed = {-1}
