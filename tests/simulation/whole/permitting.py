@@ -81,26 +81,31 @@ def _resources(world: World, request: Any, needed: Mapping[int, int]) -> Iterato
     for kind, fields in FIELDS.items():
         for value in (getattr(request, field, None) for field in fields) if kind in needed else ():
             yield from ((kind, each) for each in (value if isinstance(value, list) else [value]) if each)
-    topics = {topic for topic, _ in _parts(world, request, "")} if TOPIC in needed else set()
-    forgotten = getattr(
-        request, "forgotten_topics_data", ()
-    )  # a session forgets these partitions even if they are also fetched
-    for topic in topics - {topic for each in forgotten for topic, _ in _parts(world, each, "")} - {""}:
+    topics = set(_topics(world, request)) if TOPIC in needed else set()
+    # A session forgets these partitions even if the request also fetches them.
+    forgotten = {topic for each in getattr(request, "forgotten_topics_data", ()) for topic in _topics(world, each)}
+    for topic in topics - forgotten - {""}:
         yield TOPIC, topic
 
 
-def _parts(world: World, struct: Any, topic: str) -> Iterator[tuple[str, int | None]]:
-    """Yields the topic and the error code of each part of a message. The error code is None if the part has no field for it."""
+def _topics(world: World, struct: Any) -> Iterator[str]:
+    yield from (topic for topic, _ in _parts(world, struct, "", 0))
+
+
+def _parts(world: World, struct: Any, topic: str, version: int) -> Iterator[tuple[str, int | None]]:
+    """Yields the topic and the error code of each part of a message. The error code is None if the part has no field for it in
+    this version."""
     cls = type(struct)
     for field in holders(cls, "topicName"):
         if isinstance(name := getattr(struct, field), str) and name:
             topic = name
     for field in holders(cls, "topicId"):
         topic = world.names.get(bytes(getattr(struct, field) or b""), topic)
-    codes = [getattr(struct, field.name) for field in cls.__wire__ if field.name.endswith("error_code")]
+    fields = [field for field in cls.__wire__ if field.name.endswith("error_code") and field.present(version)]
+    codes = [getattr(struct, field.name) for field in fields]
     yield topic, next(filter(None, codes), 0 if codes else None)
     for part in parts(struct):
-        yield from _parts(world, part, topic)
+        yield from _parts(world, part, topic, version)
 
 
 def permitted(world: World, link: Link, sent: Sent, response: Any) -> None:
@@ -110,13 +115,11 @@ def permitted(world: World, link: Link, sent: Sent, response: Any) -> None:
         return
     if getattr(response, "throttle_time_ms", 0):  # a Fetch that is throttled gets no partitions
         return
-    told = list(_parts(world, response, ""))
-    if len(told) == 1 and not hasattr(response, "error_code"):  # a request for nothing gets no errors
+    told = list(_parts(world, response, "", sent.version))
+    if all(code is None for _, code in told):  # the response cannot tell an error, as the response to a request for nothing
         return
     for (kind, name), may in before.held.items():
         codes = [code for topic, code in told if kind != TOPIC or topic in (name, "")]
-        if kind == CLUSTER and set(codes) == {None}:  # it cannot tell an error, like a response to a CreateAcls without ACLs
-            continue
         if not may and not any(codes):
             raise Finding(f"{sent.api}: a client does what it may not do", f"{before.who}: {(kind, name)}, {response}")
     for kind in {kind for kind, _ in before.held}:
