@@ -409,6 +409,10 @@ def test_a_fault_file_is_loaded_whole_or_not_at_all(kafka: MockKafka, control: C
     assert [each["description"] for each in loaded["faults"]] == ["throttle(ms=3)", "lose_ack(then=disconnect)"]
     file = control.send("GET", "/faults/file").body
     assert file == kafka.faults.as_toml()
+    for wrong, named in (('kind = "lose_akc"', "lose_akc"), ('kind = "observe"\nnode = 99', "there is no node 99")):
+        refused = control.refused("POST", "/faults/file", f'seed = 9\n[[fault]]\nkind = "observe"\n[[fault]]\n{wrong}'.encode())
+        assert named in refused["detail"]
+        assert control.send("GET", "/faults/file").body == file, "neither the rules nor the seed have changed"
     problem = control.refused("POST", "/faults/file", b'[[fault]]\nkind = "delay"\nms = 3\n\n[[fault]]\nkind = "lose_akc"\n')
     assert problem["detail"] == "the file:6: there is no kind 'lose_akc'; did you mean 'lose_ack'?"
     assert "this is not TOML" in control.refused("POST", "/faults/file", b"[[fault")["detail"]

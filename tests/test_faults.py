@@ -33,10 +33,11 @@ from kafkawire.messages.describe_cluster import DescribeClusterRequest, Describe
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from requesting import fetch, find_coordinator, heartbeat, init_producer_id, join_group
+from requesting import fetch, find_coordinator, heartbeat, init_producer_id, join_group, named, plain
 from responses import sole
 from wirebroker import faults
 from wirebroker.client.wire import WireClient
+from wirebroker.engine.engine import FEW_ELEMENTS
 from wirebroker.faults import NotFired
 from wirebroker.mock import MockKafka
 from wirekit import RawProducer, batch, client
@@ -430,6 +431,72 @@ def test_requests_held_back_from_a_killed_broker_are_lost(mock_kafka_factory: An
     assert values(kafka) == []
     assert (slow.fired, failing.fired) == (1, 0)
     Dialogue(kafka, leader - 1) >> tagged("new") << accepted(at=0)
+
+
+def test_requests_that_wait_for_a_slow_write_are_lost_when_their_broker_is_killed(mock_kafka_factory: Any) -> None:
+    kafka = mock_kafka_factory(topics={"orders": 1}, brokers=2)
+    leader = kafka.partition("orders").leader
+    kafka.faults.add(faults.slow_write(60_000, nth=1))
+    failing = kafka.faults.add(faults.fail_write(nth=2))
+    elsewhere = Dialogue(kafka, 2 - leader)
+    dialogues = []
+    for tag in ("slow", "behind", "elsewhere"):
+        dialogues.append((elsewhere if tag == "elsewhere" else Dialogue(kafka, leader - 1)) >> tagged(tag))
+        kafka.wait_until(lambda: kafka.faults.rules[0].seen == len(dialogues))
+    kafka.kill_broker(leader)
+    assert values(kafka) == []
+    assert failing.fired == 0
+    elsewhere << refused(NOT_LEADER)
+
+
+@pytest.mark.parametrize("crash", [{"nth": 1}, {"nth": 2}], ids=str)
+def test_requests_that_wait_for_a_slow_write_are_lost_when_it_or_another_of_them_crashes_the_broker(
+    mock_kafka: MockKafka, crash: dict[str, int]
+) -> None:
+    slow = mock_kafka.faults.add(faults.slow_write(60_000, nth=1))
+    mock_kafka.faults.add(faults.crash_after_write(**crash))
+    for number, tag in enumerate("abc", 1):
+        Dialogue(mock_kafka) >> tagged(tag)
+        mock_kafka.wait_until(lambda number=number: slow.seen == number)
+    mock_kafka.clock.advance(minutes=1)
+    assert values(mock_kafka) == [b"a0", b"b0"][: crash["nth"]]
+
+
+def test_a_slow_write_that_another_rule_refuses_delays_nothing(mock_kafka: MockKafka) -> None:
+    """The requests that wait for the slow write of another request continue to wait for it."""
+    mock_kafka.faults.add(faults.slow_write(60_000, topic="orders", partition=0))
+    error = mock_kafka.faults.add(faults.error("NOT_LEADER_OR_FOLLOWER", topic="orders", partition=0, api="Produce", nth=3))
+    dialogues = []
+    for number, tag in enumerate("ab", 1):
+        dialogues.append(Dialogue(mock_kafka) >> tagged(tag))
+        mock_kafka.wait_until(lambda number=number: error.seen == number)
+    parts = [PartitionProduceData(index=index, records=batch(tag="c")) for index in (0, 1)]
+    data = [TopicProduceData(name="orders", partition_data=parts)]
+    Dialogue(mock_kafka) >> ProduceRequest(acks=-1, timeout_ms=5000, topic_data=data) << each(error_code=[0, NOT_LEADER])
+    mock_kafka.clock.advance(minutes=1)
+    dialogues[0] << accepted(at=0)
+    mock_kafka.clock.advance(minutes=1)
+    dialogues[1] << accepted(at=1)
+
+
+def test_a_write_that_another_rule_refuses_does_not_crash_the_broker(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.crash_after_write(nth=1))
+    mock_kafka.faults.add(faults.error("NOT_LEADER_OR_FOLLOWER", api="Produce", nth=1))
+    Dialogue(mock_kafka) >> tagged("a") << refused(NOT_LEADER) >> tagged("b") << accepted(at=0)
+
+
+@pytest.mark.parametrize(
+    "rule", [faults.restart(api="OffsetFetch"), faults.upgrade("kafka-4.3", api="OffsetFetch")], ids=lambda rule: rule.kind
+)
+def test_a_fault_restarts_the_broker_at_a_request_that_a_thread_decodes(mock_kafka_factory: Any, rule: faults.Rule) -> None:
+    rule.seen = rule.fired = 0
+    kafka = mock_kafka_factory(topics={"orders": 1}, profile="kafka-4.1", trace="all")
+    kafka.faults.add(rule)
+    many = plain("OffsetFetch", group_id="team", topics=named(map(str, range(FEW_ELEMENTS)), partition_indexes=[0]))
+    Dialogue(kafka) >> (many, 7) << CLOSED
+    assert [row.mode for row in kafka.trace.events("restart")] == ["clean"]
+    assert rule.fired == 1
+    Dialogue(kafka) >> tagged("a") << accepted(at=0)
 
 
 # What counts

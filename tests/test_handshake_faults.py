@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 
 import kafka as kafka_python
 import pytest
@@ -15,7 +15,7 @@ from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
 from test_tls import ask, context
 from wirebroker import MockKafka, faults
-from wirebroker.client.wire import Connection, NoResponse, address_of
+from wirebroker.client.wire import Connection, ConnectionClosed, NoResponse, address_of
 from wirebroker.faults import FaultError
 from wirebroker.net.sockets import AT_ONCE
 
@@ -81,6 +81,20 @@ def test_a_handshake_that_stalls_can_be_given_up(secured: MockKafka) -> None:
         secured.wait_until(lambda: rule.fired == 1)
     secured.clock.advance(milliseconds=5000)
     secured.faults.clear()
+    assert ask(secured, context(secured))
+
+
+@pytest.mark.parametrize("act", [MockKafka.restart, MockKafka.reset], ids=["restart", "reset"])
+@pytest.mark.parametrize("ms", [5000, None])
+def test_a_handshake_that_stalls_ends_when_the_broker_restarts_or_is_reset(
+    secured: MockKafka, act: Callable[[MockKafka], None], ms: int | None
+) -> None:
+    rule = secured.faults.add(faults.stall_handshake(ms, times=1))
+    with greeted(secured) as connection:
+        secured.wait_until(lambda: rule.fired == 1)
+        act(secured)
+        with suppress(ConnectionResetError):
+            assert connection.recv(1) == b""
     assert ask(secured, context(secured))
 
 
@@ -152,6 +166,24 @@ def test_a_login_stalls_by_the_clock(login: tuple[MockKafka, Connection]) -> Non
     kafka.clock.advance(milliseconds=1)
     assert client.response().error_code == 0
     assert [row.outcome for row in kafka.trace.events("authentication")] == ["succeeded"]
+
+
+@pytest.mark.parametrize("api", ["SaslHandshake", "SaslAuthenticate"])
+def test_a_client_whose_login_fails_gets_the_delayed_response_before_the_connection_closes(
+    login: tuple[MockKafka, Connection], api: str
+) -> None:
+    kafka, client = login
+    rule = kafka.faults.add(faults.delay(5000, after=True, api=api))
+    if api == "SaslHandshake":
+        client.send(SaslHandshakeRequest(mechanism="OTHER"), 1)
+    else:
+        client.request(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"), 2)
+    kafka.wait_until(lambda: rule.fired == 1)
+    kafka.clock.advance(milliseconds=5000)
+    assert client.response().error_code == (33 if api == "SaslHandshake" else 58)
+    with pytest.raises(ConnectionClosed):
+        client.response()
 
 
 def test_a_login_stalls_for_ever(login: tuple[MockKafka, Connection]) -> None:

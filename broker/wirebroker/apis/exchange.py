@@ -115,7 +115,9 @@ class EngineParts(Protocol):
 class Exchange(AnyExchange):
     """A request that the engine handles."""
 
-    __slots__ = ("abandon", "access", "delay_ms", "engine", "matches", "request", "size", "throttle_ms", "traced")
+    __slots__ = (
+        "abandon", "access", "delay_ms", "ends_by", "engine", "matches", "request", "size", "throttle_ms", "traced",
+    )  # fmt: skip
 
     def __init__(
         self, engine: EngineParts, connection: Connection, api_key: int, version: int, correlation_id: int,
@@ -131,6 +133,8 @@ class Exchange(AnyExchange):
         self.frame = frame
         self.delay_ms = 0
         """The time in ms by which the connection's interceptor delays the finished response."""
+        self.ends_by = ""
+        """The reason why the connection is closed after the response, or "" if it stays open."""
         self.size = 0
         """The size of the request in bytes, or 0 if there are no quotas."""
         self.throttle_ms: int | None = None
@@ -271,6 +275,8 @@ class Exchange(AnyExchange):
             engine.effects.append(Respond(self.connection, parts))
         if self.throttle_ms:
             self.mute(self.throttle_ms)
+        if self.ends_by:
+            self.close(self.ends_by)
 
     def _send_later(self, response: Message, parts: list[Buffer]) -> None:
         ms, self.delay_ms = self.delay_ms, 0

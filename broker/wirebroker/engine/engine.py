@@ -178,6 +178,8 @@ class Engine:
         self.connections: set[Connection] = set()
         self.new_interceptor: Callable[[Connection], Interceptor | None] | None = None
         """Creates the interceptor of a new connection. See `wirebroker.requests.connection`."""
+        self.at_restart: list[Callable[[], object]] = []
+        """The functions that a restart calls after it has closed all connections. They close what the engine does not know."""
         self.at_soft_reset: list[Callable[[int], None]] = []
         """The functions that a soft reset calls with the current time. These functions restore the topics and settings with
         which the broker was started.
@@ -435,8 +437,10 @@ class Engine:
 
         def end(_: int) -> None:
             if response is not None:
+                exchange.ends_by = cause
                 exchange.respond(response)
-            exchange.close(cause)
+            if exchange.connection.parked is not exchange:  # otherwise the response is delayed
+                exchange.close(cause)
 
         delay = self.configs.integer("connection.failed.authentication.delay.ms")
         if delay:
@@ -595,6 +599,8 @@ class Engine:
         self.shares.restart()
         for connection in sorted(self.connections, key=lambda each: each.number):
             self.close(connection, "the broker restarts")
+        for close in self.at_restart:
+            close()
         self.timers.clear()
         self.cluster.deleting.clear()
         self.throttle.restarted()

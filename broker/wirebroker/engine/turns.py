@@ -65,6 +65,8 @@ class Turns:
         self.offloads: deque[tuple[Unfinished, Offload]] = deque()
         """The pieces of work that are to run in a thread, each with the request that waits for this piece."""
         self._known: set[Unfinished] = set()
+        self._running: Unfinished | None = None
+        """The request whose slice is running now. A fault may stop the broker during a slice."""
 
     def begin(self, exchange: Exchange, steps: Steps) -> Message | Outcome:
         """Run the first slice of a request. Returns the request's outcome, or PARKED if there are more slices.
@@ -106,9 +108,12 @@ class Turns:
     def proceed(self) -> None:
         """Run the next slice of the first request in the queue. Exceptions of the handler are raised."""
         unfinished = self.waiting.popleft()
+        self._running = unfinished
         try:
             offload = unfinished.step()
-            if self._settled(unfinished.exchange):
+            if unfinished not in self._known:  # the slice has stopped the broker
+                unfinished.steps.close()
+            elif self._settled(unfinished.exchange):
                 self._queue(unfinished, offload)
             else:
                 self._known.discard(unfinished)
@@ -123,6 +128,8 @@ class Turns:
         except BaseException:
             self._known.discard(unfinished)
             raise
+        finally:
+            self._running = None
 
     def resume(self, unfinished: Unfinished) -> None:
         """Continue a request after its offloaded work was done with `Unfinished.do`. Does nothing if the request was dropped
@@ -136,7 +143,7 @@ class Turns:
         self._known -= gone
         self.waiting = deque(each for each in self.waiting if each not in gone)
         self.offloads = deque(each for each in self.offloads if each[0] not in gone)
-        for unfinished in gone:
+        for unfinished in gone - {self._running}:
             unfinished.steps.close()
 
     def _queue(self, unfinished: Unfinished, offload: Offload | None) -> None:

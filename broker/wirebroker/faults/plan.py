@@ -61,6 +61,13 @@ class _Held(Struct, eq=False):
     others: int = 0
 
 
+class _Waiting(Struct, eq=False):
+    """A request that waits until a slow write in one of its partitions is done."""
+
+    exchange: Planned
+    go_on: Continue
+
+
 class FaultPlan:
     """The fault rules of one host. Plans with the same `seed` make the same random choices."""
 
@@ -71,8 +78,10 @@ class FaultPlan:
         self._random = random.Random(seed)
         self._held: list[_Held] = []
         """The delayed requests and responses, oldest first."""
-        self._waiting: dict[TopicPartition, list[Continue]] = {}
+        self._waiting: dict[TopicPartition, list[_Waiting]] = {}
         """For each partition with a slow write in progress, the requests that wait for this write."""
+        self._released: deque[_Waiting] = deque()
+        """The requests whose wait is over, and which continue now, one after the other. One of them may stop the broker."""
         self._at_unload: dict[Hashable, list[Callable[[], None]]] = {}
         self._seen_parts: dict[Connection, set[Rule]] = {}
         """If only a part of a request has arrived on a connection: the rules that have matched this part, by connection."""
@@ -100,6 +109,10 @@ class FaultPlan:
 
         Raises FaultError if the host accepts no rules, or if the host is a proxy and the rule acts inside a broker.
         """
+        self._check(rule)
+        return self._load(rule)
+
+    def _check(self, rule: Rule) -> None:
         if self.host.refuses_faults:
             raise FaultError("kind", self.host.refuses_faults)
         if rule.needs_broker and self.host.fault_broker is None:
@@ -108,7 +121,6 @@ class FaultPlan:
             raise FaultError("principal", "a proxy cannot see the principals of clients; load the rule in the broker")
         if self.host.fault_broker is not None:
             rule.check_broker(self.host.fault_broker)
-        return self._load(rule)
 
     def _load(self, rule: Rule) -> Rule:
         if rule not in self.rules:
@@ -118,10 +130,15 @@ class FaultPlan:
         return rule
 
     def load(self, file: FaultFile) -> list[Rule]:
-        """Load the rules of a fault file and return them. If the file has a seed, later random choices use this seed."""
+        """Load the rules of a fault file and return them. If the file has a seed, later random choices use this seed.
+
+        Raises FaultError as `add` does. Then no rule of the file is loaded.
+        """
+        for rule in file.rules:
+            self._check(rule)
         if file.seed is not None:
             self.reseed(file.seed)
-        return [self.add(rule) for rule in file.rules]
+        return [self._load(rule) for rule in file.rules]
 
     def remove(self, rule: Rule) -> None:
         """Unload a rule, let the requests that it delays continue, and end its lasting effects. Does nothing if the rule is not
@@ -182,20 +199,36 @@ class FaultPlan:
     def restarted(self) -> None:
         """Forget the delayed requests, which are lost because the brokers restart."""
         for held in self._held:
-            self.take_back(_matches(held.exchange).before)
+            self._lose(held.exchange)
         self._held.clear()
+        self._lose_waiting(None)
         self._waiting.clear()
         self._seen_parts.clear()
 
     def killed(self, node_id: int) -> None:
-        """Forget the delayed requests to a broker that was killed."""
+        """Forget the delayed requests to a broker that was killed, and let the requests to other brokers that wait for them
+        continue."""
+        self._lose_waiting(node_id)
         for held in [each for each in self._held if each.exchange.node_id == node_id]:
             matches = _matches(held.exchange)
             self._forget(held)
-            self.take_back(matches.before)
+            self._lose(held.exchange)
             if held.rule is matches.slow_rule:
-                for go_on in self._end_slow_write(matches.slow):
-                    go_on(self.host.now)
+                self._end_slow_write(matches.slow)
+        self._release(self.host.now)
+
+    def _lose_waiting(self, node_id: int | None) -> None:
+        """Forget the requests to a broker, or to all brokers, that wait for a slow write or have just waited for one."""
+        for waiting in (*self._waiting.values(), self._released):
+            for each in [each for each in waiting if node_id in (None, each.exchange.node_id)]:
+                waiting.remove(each)
+                self._lose(each.exchange)
+
+    def _lose(self, exchange: Planned) -> None:
+        """Subtract the firings of the rules that have not acted on a request yet, because the request is lost."""
+        matches = _matches(exchange)
+        self.take_back(matches.before, [matched for matched, _ in matches.failing])
+        matches.failing = []
 
     def left(self, exchange: Planned) -> None:
         """Forget the rules for the response of an exchange, because the client no longer waits for the response."""
@@ -348,7 +381,8 @@ class FaultPlan:
         before = next((each for each in sorted(wanted) if each in self._waiting), None)
         if before is not None:
             self._park(request, exchange)
-            self._waiting[before].append(lambda later: self._resume(request, exchange, later, self._admit))
+            go_on = partial(self._resume, request, exchange, go_on=self._admit)
+            self._waiting[before].append(_Waiting(exchange, go_on))
         elif matches.slow and matches.slow_rule is not None:
             for each in matches.slow:
                 self._waiting[each] = []
@@ -359,16 +393,20 @@ class FaultPlan:
 
     def _written(self, request: Message, exchange: Planned, now: int) -> None:
         """Handle a request whose slow write is done, and then, in order, the requests that waited for this write."""
-        waiting = self._end_slow_write(_matches(exchange).slow)
+        self._end_slow_write(_matches(exchange).slow)
         self._resume(request, exchange, now, self._admit)
-        for go_on in waiting:
-            go_on(now)
+        self._release(now)
 
-    def _end_slow_write(self, slow: dict[TopicPartition, int]) -> list[Continue]:
-        """End the slow writes in the partitions `slow`. Returns the requests that waited for these writes."""
-        waiting = [each for partition in slow for each in self._waiting.pop(partition)]
+    def _end_slow_write(self, slow: dict[TopicPartition, int]) -> None:
+        """End the slow writes in the partitions `slow`. The requests that waited for these writes are released."""
+        for partition in slow:
+            self._released += self._waiting.pop(partition)
         slow.clear()
-        return waiting
+
+    def _release(self, now: int) -> None:
+        """Let the released requests continue."""
+        while self._released:
+            self._released.popleft().go_on(now)
 
     def _handle(self, request: Message, exchange: Planned) -> None:
         """Handle the request, and then the requests that waited for it."""
@@ -507,6 +545,7 @@ class _Injection(Injection):
 
     def respond(self, response: Message) -> Outcome:
         self.plan.take_back(self.matches.before)
+        self.matches.crashes = False  # nothing is written
         self.exchange.respond(response)
         return Outcome.PARKED
 
@@ -521,6 +560,7 @@ class _Injection(Injection):
             if names_topics(refused, directory) and not named_in(request, directory) <= only:
                 matches.refused = join(refused, matches.refused) if matches.refused else refused
                 matches.gone |= only
+                matches.slow = {where: ms for where, ms in matches.slow.items() if where not in only}
                 return part_of(request, lambda *where: where not in only, directory)
         if matches.facts.acks == 0:
             return exchange.close(REFUSED_ACKS_0)

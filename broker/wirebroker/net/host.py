@@ -274,6 +274,7 @@ class Host(Server):
         closed."""
         for protocol in list(self.clients.values()):
             protocol.transport.abort()
+        self._handshake_turns.abort()
         self.limits.close()
         for node_id, broker in self.engine.cluster.brokers.items():
             engine.cluster.brokers[node_id].addresses.update(broker.addresses)
@@ -337,6 +338,7 @@ class Host(Server):
         self.engine = self.machine = engine
         engine.turns.wake = self._wake_turns
         engine.timers.in_slices = True
+        engine.at_restart.append(self._handshake_turns.abort)
         engine.authenticator.key_sets = self._key_sets
         engine.throttle.stopwatch = perf_counter_ns
 

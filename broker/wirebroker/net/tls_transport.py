@@ -102,9 +102,13 @@ class HandshakeTurns:
             transport.abort()
 
     def close(self) -> None:
-        """Close the connections whose handshake is not complete."""
+        """End all handshakes, because the listeners are closed."""
         if self._alarm is not None:
             self._alarm.cancel()
+        self.abort()
+
+    def abort(self) -> None:
+        """Close the connections whose handshake is not complete."""
         for each in list(self.unfinished):
             each.abort()
 
