@@ -492,7 +492,7 @@ def test_a_fault_restarts_the_broker_at_a_request_that_a_thread_decodes(mock_kaf
     rule.seen = rule.fired = 0
     kafka = mock_kafka_factory(topics={"orders": 1}, profile="kafka-4.1", trace="all")
     kafka.faults.add(rule)
-    many = plain("OffsetFetch", group_id="team", topics=named(map(str, range(FEW_ELEMENTS)), partition_indexes=[0]))
+    many = plain("OffsetFetch", group_id="team", topics=named(map(str, range(2 * FEW_ELEMENTS)), partition_indexes=[0]))
     Dialogue(kafka) >> (many, 7) << CLOSED
     assert [row.mode for row in kafka.trace.events("restart")] == ["clean"]
     assert rule.fired == 1
