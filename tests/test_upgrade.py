@@ -152,6 +152,15 @@ def test_a_topic_may_keep_a_setting_that_the_release_does_not_have(tmp_path: Pat
 # Features and downgrades
 
 
+def test_a_setting_that_the_new_release_refuses_cannot_be_described() -> None:
+    with MockKafka(profile=OLD) as kafka:
+        metrics = {"resource_type": 16, "resource_name": "s", "configs": [{"name": "metrics", "value": ","}]}
+        assert only(ask(kafka, "AlterConfigs", 2, resources=[metrics])).error_code == 0
+        kafka.upgrade(NEW)
+        (told,) = ask(kafka, "DescribeConfigs", 4, resources=[{"resource_type": 16, "resource_name": "s"}]).results
+        assert (told.error_code, told.error_message, told.configs) == (ErrorCode.UNKNOWN_SERVER_ERROR, None, [])
+
+
 def test_features_wait_until_somebody_finalizes_them() -> None:
     heartbeat = {"group_id": "g", "member_id": "m", "member_epoch": 0, "subscribed_topic_names": ["orders"]}
     with MockKafka(profile=OLD, topics="orders") as kafka:

@@ -24,7 +24,7 @@ from wirebroker.common.java_texts import parse_integer
 from wirebroker.common.slices import pauses
 from wirebroker.core.acls import has_settings
 from wirebroker.core.config_resources import SHOWS_CLIENT_METRICS, ResourceType, describe_client_metrics, describe_group
-from wirebroker.core.configs import Entry, Source, TopicConfigs
+from wirebroker.core.configs import ConfigError, Entry, Source, TopicConfigs
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.quorum import LISTENER, VOTERS, endpoint
 from wirebroker.core.refusals import Refusal
@@ -62,7 +62,10 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
     shown = Shown(request.include_synonyms, request.include_documentation)
     for resource in resources:
         yield from pause()
-        found = _entries(resource, exchange)
+        try:
+            found = _entries(resource, exchange)
+        except ConfigError:  # an earlier release has stored a value that is not valid in this release
+            found = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
         chooses = SHOWS_CLIENT_METRICS.of(release) or resource.resource_type != ResourceType.CLIENT_METRICS
         if not isinstance(found, Refusal) and resource.configuration_keys and chooses:
             wanted = set(resource.configuration_keys)

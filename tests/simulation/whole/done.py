@@ -498,6 +498,8 @@ class Done:
             return key[1].startswith("__") or "-" in key[1] or key[1] in self.auto_created
         if key[0] == "config" and key[1] == BROKER:  # an upgrade sets min.insync.replicas
             return self._world.setting.seed % SELDOM > 0 or bool(self._world.setting.release)
+        if key[0] == "config" and key[1] == METRICS and self._world.setting.release:
+            return True  # after an upgrade, the value may not be valid any more; then no setting of the resource is described
         if key[0] == "config":
             return key[1] == TOPIC and (key[2] in self.auto_created or "-" in key[2] or key[2].startswith("__"))
         if key[0] == "offset":
