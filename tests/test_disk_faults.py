@@ -34,6 +34,7 @@ from requesting import (
 )
 from responses import only, sole
 from wirebroker.core.cluster import Cluster
+from wirebroker.engine.engine import Engine
 from wirekit import batch
 
 RETRIABLE = {
@@ -413,6 +414,28 @@ def test_every_call_fails_once(count: tuple[str, list[str]], tmp_path: Path, par
 @pytest.mark.parametrize("part", range(3) if ALL_CALLS else (0,))
 def test_a_disk_that_is_full_from_any_call_on(count: tuple[str, list[str]], tmp_path: Path, part: int) -> None:
     fail_each(count, range(part, len(count[1]), 6), part, tmp_path, gives_up=True, stays=True)
+
+
+# Syncs
+
+
+def test_records_that_replace_cut_records_do_not_count_as_synced(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "data", "never", START)
+    broker.ask(create_topic("orders"), 7)
+    broker.ask(produce_request("orders", batch()), 9)
+    broker.ask(produce_request("orders", batch(count=2)), 9)
+    broker.store.close(START)
+    broker = Broker(tmp_path / "data", "never", START)
+    partition = broker.engine.cluster.topics["orders"].partitions[0]
+    broker.engine.controller.truncate(partition, 1, START)
+    assert [only(broker.ask(produce_request("orders", batch()), 9)).base_offset for _ in range(2)] == [1, 2]
+    broker.store.abandon()
+
+    def recovery_point(engine: Engine) -> int:
+        log: Any = engine.cluster.topics["orders"].partitions[0].log
+        return int(log.recovery_point)
+
+    assert opened_again(tmp_path / "data", START, recovery_point) == 1
 
 
 # Restarts within the process

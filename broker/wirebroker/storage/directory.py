@@ -265,6 +265,12 @@ class LogDirectory:
         self.cleaned[where] = offset
         self._write(CLEANED, self.cleaned)
 
+    def cut(self, where: tuple[str, int], offset: int) -> None:
+        """A partition's log was cut at `offset`. If the checkpoint has a later recovery point, replace this point immediately,
+        because new batches before it are not synced (LogManager.truncateTo)."""
+        if self._recovery_points.get(where, 0) > offset:
+            self.checkpoint({where: offset}, {}, None)
+
     def opened(self) -> None:
         """Mark the directory as in use: unless the broker later stops cleanly, the next start recovers the directory's logs."""
         (self.root / CLEAN_SHUTDOWN).unlink(missing_ok=True)

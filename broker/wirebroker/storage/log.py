@@ -448,6 +448,7 @@ class FolderLog:
         if is_compacted:  # a start finds a log's end in the last segment, but the last records of this segment may be missing
             self._write_indexes()
             self._begin_segment(self.active.created)
+        self._checkpoint_cut()
 
     def start_at(self, offset: int, now: int) -> None:
         """Delete all records, and let the log continue at `offset`. Raises OSError."""
@@ -458,3 +459,10 @@ class FolderLog:
         self.active.create()
         self.segments = [self.active]
         self.end_offset = self.recovery_point = offset
+        self._checkpoint_cut()
+
+    def _checkpoint_cut(self) -> None:
+        try:
+            self.directory.cut(self.where, self.recovery_point)
+        except OSError as failure:
+            self._store.failed(failure)
