@@ -401,8 +401,8 @@ def _upgrade(world: World, chance: Random) -> Things:
 
 @act("the transaction version changes")
 def _transaction_version(world: World, chance: Random) -> Things:
-    if world.engine.faults is not None:
-        raise RuntimeError("faults are loaded")
+    if world.engine.faults is not None or world.disk_failed:
+        raise RuntimeError("faults are loaded, or the disk refuses")
     level = {"feature": TRANSACTION, "max_version_level": chance.choice([0, 0, 1, 2]), "upgrade_type": 2}
     world.ask(plain("UpdateFeatures", feature_updates=[level], timeout_ms=1000), 1)
     return frozenset({CLUSTER})

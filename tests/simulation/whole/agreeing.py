@@ -192,9 +192,6 @@ def _assignments(name: str, group: Any) -> None:
     epochs = [member.epoch for member in group.members.values()]
     if max([group.assignment_epoch, *epochs]) > group.epoch:
         raise Finding("an epoch is later than the epoch of its group", f"{name}: {group.assignment_epoch}, {epochs}")
-    static = {member_id: member.instance_id for member_id, member in group.members.items() if member.instance_id}
-    if gone := [each for each in group.static_members.items() if static.get(each[1]) != each[0]]:
-        raise Finding("an instance id belongs to no member", f"{name}: {gone}")
     given: list[Any] = []
     if isinstance(group, ConsumerGroup):
         given = [(topic, index) for target in group.targets.values() for topic in target for index in target[topic]]

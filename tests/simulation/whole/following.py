@@ -75,6 +75,7 @@ class Followed:
     """The offset up to which the log is compacted."""
     latest: dict[bytes, int] = field(default_factory=dict)
     """For each key, the offset of its last record. A key is left out if its last record is a tombstone or in a transaction."""
+    leader_epoch: int = 0
     in_sync: set[int] | None = None
     """The brokers that were in sync or eligible to lead."""
     strangers: set[int] = field(default_factory=set)
@@ -278,7 +279,11 @@ class Following:
         if high < known.high and not (falls or known.strangers):
             raise Finding("the high watermark falls", f"{where}: from {known.high} to {high}")
         known.high, known.strangers = high, {*partition.eligible} - {*partition.replicas}
-        if known.in_sync is not None and (early := {*partition.eligible} - known.in_sync):
+        elections = (
+            partition.leader_epoch - known.leader_epoch
+        )  # after several, the replicas in sync before the last are unknown
+        known.leader_epoch = partition.leader_epoch
+        if elections <= 1 and known.in_sync is not None and (early := {*partition.eligible} - known.in_sync):
             raise Finding("a replica that was not in sync is eligible to lead", f"{where}: {early}, in sync {known.in_sync}")
         known.in_sync = {*partition.in_sync, *partition.eligible}
         if known.cut is not None and partition.log_end_offset < known.cut:
@@ -333,9 +338,12 @@ class Following:
 
     @staticmethod
     def _producers(partition: Partition, known: Followed, where: str, now: int) -> None:
-        """Checks that the partition forgets only producers that have been idle for a long time."""
+        """Checks that the partition forgets only producers that have been idle for a long time. If the clock was moved back,
+        nobody knows how long."""
         keep_ms = partition.configs.broker.producer_expiration_ms
-        gone = {key: last for key, last in known.producers.items() if key not in partition.producers and now - last < keep_ms}
+        gone = {
+            key: last for key, last in known.producers.items() if key not in partition.producers and 0 <= now - last < keep_ms
+        }
         if gone:
             raise Finding("a producer is forgotten", f"{where}: {gone}")
         known.producers = {key: min(last_timestamp(state), now) for key, state in partition.producers.items()}
@@ -385,7 +393,7 @@ class Following:
             first = known.open.pop(header.producer_id, None)
             if first is not None and (marker := read_marker(next(iter(iter_records(raw))))) is not None:
                 known.ended.append(Ended(header.producer_id, first, header.base_offset, marker.commit))
-        elif header.producer_id >= 0:
+        elif header.producer_id >= 0 and header.producer_epoch >= 0:  # without an epoch, Kafka checks no sequence
             if header.is_transactional:
                 known.open.setdefault(header.producer_id, header.base_offset)
             key = (header.producer_id, header.producer_epoch, header.base_sequence, bytes(raw[HEADER_SIZE:]))

@@ -107,7 +107,7 @@ class Habits:
             return
         topic = ask.body["topic_data"][0]
         part = topic["partition_data"][0]
-        following = {**batch, "seq": batch["seq"] + batch.get("n", 1), "tag": f"b{len(self._burst)}."}
+        following = {**batch, "seq": (batch["seq"] + batch.get("n", 1)) % 2**31, "tag": f"b{len(self._burst)}."}
         data = [topic | {"partition_data": [part | {"records": [following]}]}]
         self._due.append((subject, replace(ask, body=ask.body | {"topic_data": data})))
 
