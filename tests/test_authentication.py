@@ -358,6 +358,33 @@ def test_a_session_ends_by_a_rule(secured: MockKafka) -> None:
     assert (PLAIN, "expired", "User:alice") in events(secured)
 
 
+def another_mechanism(connection: Connection) -> None:
+    log_in(connection)
+    connection.request(plain("SaslHandshake", mechanism=SCRAM_SHA_256), 1)
+    connection.send(plain("SaslAuthenticate", auth_bytes=b""), 2)
+
+
+def no_login(connection: Connection) -> None:
+    connection.send(produce_request("orders", batch(), acks=0), 9, awaits_response=False)
+
+
+def wrong_bare_token(connection: Connection) -> None:
+    connection.request(plain("SaslHandshake", mechanism=PLAIN), 0)
+    token = b"\0alice\0wrong"
+    connection.send_bytes(SIZE.pack(len(token)) + token)
+
+
+@pytest.mark.parametrize("fail", [another_mechanism, no_login, wrong_bare_token])
+@pytest.mark.parametrize("delay_ms", [0, 20])
+def test_a_failure_without_a_response_closes_the_connection(delay_ms: int, fail: Callable[[Connection], None]) -> None:
+    configs = {"connection.failed.authentication.delay.ms": delay_ms, "connections.max.reauth.ms": 60_000}
+    with MockKafka(security="sasl_plaintext", users=USERS, topics={"orders": 1}, configs=configs) as kafka:
+        connection = dial(kafka)
+        fail(connection)
+        with pytest.raises(ConnectionClosed):
+            connection.frame()
+
+
 def test_a_client_authenticates_again_after_its_session_was_ended(secured: MockKafka) -> None:
     secured.faults.add(faults.expire_session(api="Metadata", times=1))
     connection = dial(secured)

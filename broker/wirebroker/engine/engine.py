@@ -439,7 +439,7 @@ class Engine:
             if response is not None:
                 exchange.ends_by = cause
                 exchange.respond(response)
-            if exchange.connection.parked is not exchange:  # otherwise the response is delayed
+            if response is None or exchange.connection.parked is not exchange:  # otherwise the response is delayed
                 exchange.close(cause)
 
         delay = self.configs.integer("connection.failed.authentication.delay.ms")
