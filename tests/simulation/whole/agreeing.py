@@ -43,7 +43,7 @@ def agree(world: World) -> None:
         if partition.rules != cluster.rules:
             raise Finding("a partition has other rules than the cluster", f"{partition.topic}-{partition.index}")
     _metadata(engine)
-    _groups(engine, in_progress=world.in_progress)
+    _groups(engine, in_progress=world.in_progress, upgraded=bool(world.setting.release))
     _times(engine, world.now)
     _same("the periodic work", sorted(periodic_work(engine)), sorted(world.periodic))
     for node_id, session_id in engine.fetch_sessions._sessions:
@@ -158,7 +158,7 @@ def after_reset(engine: Engine, partitions: Iterable[Partition]) -> None:
 # Coordinators
 
 
-def _groups(engine: Engine, *, in_progress: bool) -> None:
+def _groups(engine: Engine, *, in_progress: bool, upgraded: bool) -> None:
     cluster, groups = engine.cluster, engine.groups
     if GROUP_TOPIC not in cluster.topics and (groups.groups or groups.offsets.groups()):
         raise Finding("groups outlive their log", str([*groups.groups]))
@@ -177,6 +177,7 @@ def _groups(engine: Engine, *, in_progress: bool) -> None:
                     raise Finding(f"a member that is gone has a {what}", f"{name}: {gone}")
             if not engine.groups.changes.running:
                 _assignments(name, group)
+                _instances(name, group, upgraded)
             if here and (ageless := [each for each in group.members if not group.has_timer(SESSION, each)]):
                 raise Finding("a member has no session timeout", f"{name}: {ageless}")
         elif here:
@@ -185,6 +186,14 @@ def _groups(engine: Engine, *, in_progress: bool) -> None:
         owner = _owner(timer.action)
         if isinstance(owner, AnyGroup) and groups.groups.get(owner.group_id) is not owner:
             raise Finding("a group that is gone has a timer", f"{owner.group_id}: {timer.action}")
+
+
+def _instances(name: str, group: Any, upgraded: bool) -> None:
+    """Checks that each instance id belongs to a member. Before Kafka 4.4, a member that gets another instance id also keeps its
+    former one, perhaps beyond an upgrade."""
+    static = {member_id: member.instance_id for member_id, member in group.members.items() if member.instance_id}
+    if not upgraded and (gone := [each for each in group.static_members.items() if static.get(each[1]) != each[0]]):
+        raise Finding("an instance id belongs to no member", f"{name}: {gone}")
 
 
 def _assignments(name: str, group: Any) -> None:

@@ -279,9 +279,8 @@ class Following:
         if high < known.high and not (falls or known.strangers):
             raise Finding("the high watermark falls", f"{where}: from {known.high} to {high}")
         known.high, known.strangers = high, {*partition.eligible} - {*partition.replicas}
-        elections = (
-            partition.leader_epoch - known.leader_epoch
-        )  # after several, the replicas in sync before the last are unknown
+        # After several elections in one step, it is unknown which replicas were in sync before the last election.
+        elections = partition.leader_epoch - known.leader_epoch
         known.leader_epoch = partition.leader_epoch
         if elections <= 1 and known.in_sync is not None and (early := {*partition.eligible} - known.in_sync):
             raise Finding("a replica that was not in sync is eligible to lead", f"{where}: {early}, in sync {known.in_sync}")
