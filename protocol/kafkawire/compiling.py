@@ -16,7 +16,7 @@ FORMATS = {
 """The types of fixed size, each with its letter in the formats of the struct module."""
 
 LONGEST_STRING = 0x7FFF
-"""The size limit of a string in bytes. In flexible versions, too, although their length field has room for larger numbers."""
+"""The size limit of a string in bytes. It holds in flexible versions, too, although their length field allows larger sizes."""
 
 
 def fits(text: str) -> bool:

@@ -1,10 +1,10 @@
 """Writes changes of the cluster's metadata. A change is written before any client sees it. If the write fails, the change is
 undone.
 
-Kafka's controller stops when its log cannot be written. wirebroker refuses the request for the change, and continues. No
-record can hold a text that is too long. A change with such a text is refused before it is made, even if there is no data
-directory. Some changes, such as a new leader, cannot be undone. Such a change is written as soon as the log can be written
-again.
+Kafka's controller stops when its log cannot be written. wirebroker refuses the request for the change, and continues. A
+record cannot hold a text that is too long or that has half of a surrogate pair. A change with such a text is refused before it
+is made, even if there is no data directory. Some changes, such as a new leader, cannot be undone. Such a change is written as
+soon as the log can be written again.
 """
 
 from __future__ import annotations

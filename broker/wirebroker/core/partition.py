@@ -504,9 +504,8 @@ class Partition:
         self.producers = dict(prefix.producers)
         self.transactions = prefix.transactions.copy()
         self.epochs = LeaderEpochs(prefix.epoch_starts)
-        self.held_at = max(
-            min(prefix.high_watermark, end), self.log_start_offset
-        )  # retention has deleted replicated records only
+        # The new leader may know an older high watermark. Retention has deleted only records that were replicated.
+        self.held_at = max(min(prefix.high_watermark, end), self.log_start_offset)
 
     def lead_from_here(self, now: int) -> None:
         """The end of the log was truncated: forget the leader epochs that began in the deleted part, and begin a new epoch."""

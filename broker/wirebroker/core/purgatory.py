@@ -252,8 +252,8 @@ class Timers:
         return bool(self._heap) and self._heap[0][0] <= now
 
     def begin_move(self) -> None:
-        """Begin a move of the clock. A move consists of several calls of `run`. The limit MOST_AGAIN, which
-        otherwise applies to one call, applies to the whole move. In these calls, work always ends before later timers run."""
+        """Begin a move of the clock, which consists of several calls of `run`. The limit MOST_AGAIN, which otherwise applies to
+        one call, applies to the whole move. In these calls, work always ends before later timers run."""
         self._again.clear()
         self._moves = True
 

@@ -347,7 +347,7 @@ class ClientSide(ClientConnection):
         return not (self.congested or broker.congested or self.reserved or broker.reserved)
 
     def balance(self) -> None:
-        """Read from the client. While the client's next request has to wait, or the broker does not read, do nothing."""
+        """Read from the client. Stop reading while the client's next request has to wait or the broker does not read."""
         broker, has_room = self._broker, self.reserve(_large(self.relay.whole_request))
         self.read(broker is not None and not broker.congested and not self.relay.holds_client and has_room)
 

@@ -109,18 +109,16 @@ class FolderLog:
         """
         self._epochs = list(starts)
         if self._epochs[: len(self._written_epochs)] != self._written_epochs:
-            try:
-                self.write_epochs()
-            except OSError as failure:
-                self._store.failed(failure)
+            self._try(self.write_epochs)
 
     def lower_start(self, offset: int) -> None:
         """See `Log.lower_start`. Without this, a start after a crash would refuse a log that ends before its start offset."""
-        self._change_checkpoints(lambda: self.directory.lower_start(self.where, offset))
+        self._try(lambda: self.directory.lower_start(self.where, offset))
 
-    def _change_checkpoints(self, change: Callable[[], None]) -> None:
+    def _try(self, write: Callable[[], None]) -> None:
+        """Write something beside the batches. If this fails, the log goes on, and the store logs the failure."""
         try:
-            change()
+            write()
         except OSError as failure:
             self._store.failed(failure)
 
@@ -207,7 +205,7 @@ class FolderLog:
         self.release()
         self.segments = [self.active]
         self._store.forget(self)
-        self._change_checkpoints(lambda: self.directory.forget(self.where))
+        self._try(lambda: self.directory.forget(self.where))
         try:
             gone = self.folder.rename(self.folder.with_name(deleted_folder_name(*self.where, self._store.unique())))
         except OSError as failure:
@@ -462,7 +460,4 @@ class FolderLog:
         self._checkpoint_cut()
 
     def _checkpoint_cut(self) -> None:
-        try:
-            self.directory.cut(self.where, self.recovery_point)
-        except OSError as failure:
-            self._store.failed(failure)
+        self._try(lambda: self.directory.cut(self.where, self.recovery_point))
