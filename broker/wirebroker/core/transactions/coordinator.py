@@ -345,11 +345,10 @@ class TransactionCoordinator:
         if requested.fences and not bumps:
             after.producer_epoch = min(requested.producer_epoch, LAST_EPOCH)
             after.last_producer_epoch = NO_EPOCH if FENCES_TIMED_OUT.of(release) else transaction.producer_epoch
+        after.is_abandoned = not fences and requested.producer_epoch != after.producer_epoch
         if error := self._change(transaction, after, now):
             return ProducerResult(error)
-        if (
-            not fences and requested.producer_epoch != transaction.producer_epoch
-        ):  # as in Kafka, the error is found only after the new state was written; so the markers are never written
+        if transaction.is_abandoned:
             return ProducerResult(ErrorCode.INVALID_PRODUCER_EPOCH)
         self._finish(transaction, now)
         if not bumps:
@@ -563,6 +562,8 @@ def _judge_end(transaction: Transaction, requested: EndRequest, fences: bool) ->
     takes_newer = not fences and requested.producer_epoch > epoch
     if not takes_newer and not _epoch_fits(transaction, requested, again):
         return ErrorCode.PRODUCER_FENCED
+    if transaction.is_abandoned and requested.commit != (state is TransactionState.PREPARE_COMMIT):
+        return ErrorCode.INVALID_TXN_STATE
     if transaction.is_busy:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if state is TransactionState.ONGOING:

@@ -46,6 +46,9 @@ class Transaction(Struct, eq=False):
     is_stuck: bool = False
     """Tells whether the transactional id is blocked until its coordinator moves to another broker. In Kafka an id is blocked if
     the coordinator must write a record that level 0 of transaction.version does not allow."""
+    is_abandoned: bool = False
+    """Tells whether the transaction was prepared by an EndTxn with a newer epoch. Before Kafka 2.6, the coordinator finds this
+    error only after it has written the prepared state. So it never writes the markers, and no change is in progress."""
 
     def copy(self) -> Transaction:
         """Returns a copy, like Kafka's TxnTransitMetadata. The caller changes the copy and writes it down. Then `become` makes
