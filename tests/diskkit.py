@@ -55,6 +55,8 @@ class Disk:
         self.failure: Failure | None = None
         self.failed = 0
         self._descriptors: set[int] = set()
+        self._synced: dict[int, int] = {}
+        """For each synced file, by inode: the number of bytes that it had at the last sync."""
         self._rest_fails = False
         for name in ("fsync", "fdatasync", "ftruncate"):
             self._patch_descriptor(monkeypatch, name)
@@ -66,6 +68,10 @@ class Disk:
     def repair(self) -> None:
         """Ends the failure, so that later calls succeed."""
         self.failure, self._rest_fails = None, False
+
+    def synced(self, path: Path) -> int:
+        """Returns how many bytes of a file would survive a failure of the machine."""
+        return self._synced.get(path.stat().st_ino, 0)
 
     def _mine(self, path: Any) -> bool:
         return isinstance(path, (str, os.PathLike)) and os.fspath(path).startswith(self._root)
@@ -100,7 +106,11 @@ class Disk:
         def call(fd: int, *rest: Any) -> Any:
             if fd in self._descriptors:
                 self.step(name)
-                if name in ("fsync", "fdatasync"):
+                known = os.fstat(fd)
+                if name == "ftruncate":
+                    self._synced[known.st_ino] = min(self._synced.get(known.st_ino, 0), rest[0])
+                else:
+                    self._synced[known.st_ino] = known.st_size
                     return None  # tests do not simulate power cuts, so a real sync is not needed
             return real(fd, *rest)
 
@@ -140,9 +150,12 @@ class Disk:
 
         def open_(path: Any, flags: int, *rest: Any, **options: Any) -> int:
             writes = flags & (os.O_WRONLY | os.O_RDWR) and self._mine(path)
+            creates = writes and not os.path.exists(path)
             if writes:
-                self.step("open" if os.path.exists(path) else "create")
+                self.step("create" if creates else "open")
             fd = opened(path, flags, *rest, **options)
+            if creates:
+                self._synced.pop(os.fstat(fd).st_ino, None)
             self._descriptors.discard(fd)
             if self._mine(path):  # a folder is also opened, to sync it
                 self._descriptors.add(fd)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import errno
 import inspect
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from diskkit import Failure
+from kafkawire.batches import read_header
 from requesting import plain
 from simulation.whole.agreeing import after_reset
 from simulation.whole.remembering import RESTORE, remembers, restarting
@@ -75,6 +76,9 @@ ABOUT: dict[str, str] = {}
 IMPOSSIBLE = (ValueError, LookupError, RuntimeError, OSError)
 NEVER_LACK = frozenset({"snapshot", "restore", "soft reset", "upgrade", "running: restart"})
 """These acts need no topic, no group and no other part of the cluster. So a LookupError in such an act is a defect."""
+STARTS = frozenset({"running: restart", "start again cleanly", "start again after a kill"})
+"""In these acts, brokers start. An OSError in such an act is a defect, because the disk is well, or because a restart within
+the process goes on although the disk has failed."""
 
 
 def act(name: str, about: str = CLUSTER) -> Callable[[Act], Act]:
@@ -105,6 +109,12 @@ def _partition(world: World, chance: Random) -> tuple[str, int]:
     return world.pick(chance, used) if used and chance.random() < 0.7 else (_topic(world, chance), chance.choice([0, 1]))
 
 
+def _log(world: World, chance: Random) -> tuple[str, int]:
+    """Returns a topic and a partition. In some cases, it is a log of coordinators that has records."""
+    logs = [(each.topic, each.index) for each in world.engine.cluster.coordinator_logs() if each.log_end_offset]
+    return world.pick(chance, logs) if logs and chance.random() < 0.4 else _partition(world, chance)
+
+
 def _topic(world: World, chance: Random) -> str:
     known = [name for name in world.engine.cluster.topics if not name.startswith("__")]
     if world.setting.alike and chance.random() < 0.8:
@@ -123,15 +133,25 @@ def _offset(world: World, chance: Random) -> int:
     return chance.randint(0, max(ends, default=0))
 
 
-def _segment(world: World, chance: Random) -> dict[str, Any]:
-    """Returns the place where a segment starts, but not the first segment of a log. In some cases, or if there is no such
-    segment, returns an empty dict.
+def _border(world: World, chance: Random) -> dict[str, Any]:
+    """Returns a place where something in a log begins or ends: a segment, but not the first, the visible records, or one of
+    the last batches of a coordinators' log. In some cases, or if there is no such place, returns an empty dict.
     """
+    kind = chance.random()
+    found: list[tuple[Partition, int]] = []
     logs = [each for each in world.engine.cluster.partitions() if not each.topic.startswith("__")]
-    begins = [(each, segment.base_offset) for each in logs for segment in list(each.log.segments)[1:]]
-    if not begins or chance.random() < 0.3:
+    if kind < 0.4:
+        found = [(each, segment.base_offset) for each in logs for segment in list(each.log.segments)[1:]]
+    elif kind < 0.6:
+        begins = [each for each in logs if each.log_start_offset]
+        found = [(each, offset) for each in begins for offset in (each.log_start_offset, each.last_stable_offset)]
+    elif kind < 0.8:
+        cut = world.engine.cluster.partition(*_log(world, chance))
+        batches = [*cut.log.batches(cut.log_start_offset)] if cut is not None else []
+        found = [(cut, max(read_header(each).base_offset, cut.log_start_offset)) for each in batches[-6:] if cut is not None]
+    if not found:
         return {}
-    partition, offset = chance.choice(begins)
+    partition, offset = chance.choice(found)
     return {"topic": partition.topic, "partition": partition.index, "offset": offset}
 
 
@@ -225,7 +245,7 @@ def _deed(name: str, owner: str, parameters: list[inspect.Parameter]) -> Act:
         if {"topic", "partition"} <= given.keys():
             given["topic"], given["partition"] = _partition(world, chance)
         if name == "truncate":
-            given |= _segment(world, chance)
+            given |= _border(world, chance)
         positional = [given[each.name] for each in parameters if each.kind is not each.KEYWORD_ONLY]
         named = {each.name: given[each.name] for each in parameters if each.kind is each.KEYWORD_ONLY}
         world.say(f"{owner}.{name} {given}")
@@ -283,7 +303,7 @@ def _faults_end(world: World, _: Random) -> Things:
 
 @act("a partition goes offline", "topic")
 def _goes_offline(world: World, chance: Random) -> Things:
-    (topic, index), node = _partition(world, chance), _node(world, chance)
+    (topic, index), node = _log(world, chance), _node(world, chance)
     partition = world.engine.cluster.partition(topic, index)
     if partition is not None and chance.random() < 0.7:
         node = partition.leader
@@ -295,7 +315,7 @@ def _goes_offline(world: World, chance: Random) -> Things:
 
 @act("a write fails")
 def _write_fails(world: World, chance: Random) -> Things:
-    partition = world.engine.cluster.partition(*_partition(world, chance))
+    partition = world.engine.cluster.partition(*_log(world, chance))
     if partition is not None:
         partition.fail_next_write()
         world.at_repair.append(lambda: partition.fail_next_write(0))
@@ -388,8 +408,66 @@ def _start_again_killed(world: World, _: Random) -> Things:
 def _restarts(world: World, chance: Random) -> Things:
     world.expects_closes = True
     world.done.unknown_after("restart", {})
-    restarting(world, chance.choice(["clean", "kill"]), lambda mode: Doer(world.engine).restart(mode))  # type: ignore[arg-type]
+    restarts: Any = Doer(world.engine).restart
+    mode = chance.choice(["clean", "kill"])
+    if world.disk_failed and chance.random() < 0.7:
+        restarts(mode)  # while the disk fails, the brokers need not remember everything
+    else:
+        restarting(world, mode, restarts)
     return frozenset({CLUSTER})
+
+
+@act("a broker starts again", "broker")
+def _broker_again(world: World, chance: Random) -> Things:
+    """One broker is killed and started at once. Then, in some cases, it leads its partitions."""
+    node, doer, leads = _node(world, chance), Doer(world.engine), chance.random() < 0.6
+    _kill(world, [node])
+    _start(world, [node])
+    for partition in list(world.engine.cluster.partitions()) if leads else ():
+        if node in partition.in_sync and node != partition.leader:
+            doer.move_leader(partition.topic, partition.index, to=node)
+    return frozenset({node_thing(node)})
+
+
+@act("an unclean election", "topic")
+def _unclean(world: World, chance: Random) -> Things:
+    """A replica that lacks records leads, because the brokers with these records are down. If no replica lacks records, one
+    broker is killed, so that a later election can be unclean."""
+    cluster = world.engine.cluster
+    if len(cluster.brokers) == 1:
+        raise RuntimeError("there is only one broker")
+    behind = [
+        (partition, node)
+        for partition in cluster.partitions()
+        for node, prefix in partition.replication.lagging.items()
+        if prefix.log_end_offset < partition.log_end_offset
+    ]
+    if not behind:
+        _kill(world, [_node(world, chance)])
+        return frozenset({CLUSTER})
+    partition, node = chance.choice(behind)
+    others = [each for each in partition.replicas if each != node and each in cluster.live_brokers]
+    world.done.unknown_after("elect_leader", {"topic": partition.topic, "unclean": True})
+    world.say(f"broker {node} leads {partition.topic}-{partition.index}")
+    _kill(world, others)
+    _start(world, [node])
+    Doer(world.engine).elect_leader(partition.topic, partition.index, unclean=True)
+    _start(world, others)
+    return frozenset({topic_thing(partition.topic)})
+
+
+def _kill(world: World, nodes: Iterable[int]) -> None:
+    world.expects_closes = True
+    world.done.unknown_after("kill_broker", {})
+    for node in nodes:
+        Doer(world.engine).kill_broker(node)
+        world.engine.controller.finish()
+
+
+def _start(world: World, nodes: Iterable[int]) -> None:
+    for node in nodes:
+        Doer(world.engine).start_broker(node)
+        world.engine.controller.finish()
 
 
 @act("upgrade")
@@ -422,6 +500,7 @@ def _internal_deleted(world: World, chance: Random) -> Things:
     world.done.perhaps("DeleteTopics", None)
     world.ask(plain("DeleteTopics", topics=[{"name": name}], topic_names=[name], timeout_ms=1000), 6)
     world.forgot_transactions = world.forgot_transactions or name == TRANSACTION_TOPIC
+    world.following.forget_offsets()
     return frozenset({topic_thing(name), CLUSTER})
 
 

@@ -7,10 +7,12 @@ defect changes only one of the two parts, these checks find the defect immediate
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from fuzzing.script import Finding
+from kafkawire.batches import read_header
 from kafkawire.registry import KEYS
 from wirebroker.apis.refused import without_feature
 from wirebroker.core.acls import EVERYBODY, WILDCARD, Acl, Acls, PatternType, ResourceType
@@ -22,12 +24,14 @@ from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.core.groups.group import AnyGroup
 from wirebroker.core.groups.modern import SESSION, ModernGroup
 from wirebroker.core.groups.streams_group import StreamsGroup
-from wirebroker.core.producers import last_offset, open_since
+from wirebroker.core.offset_lookup import MAX_TIMESTAMP
+from wirebroker.core.producers import Key, last_offset, open_since
 from wirebroker.core.purgatory import Periodic, name_of
 from wirebroker.core.share.in_flight import InFlight, RecordState
 from wirebroker.storage.changes import _versions
 
 if TYPE_CHECKING:
+    from diskkit import Disk
     from simulation.whole.world import World
     from wirebroker.core.partition import Partition
     from wirebroker.core.share.partitions import Held
@@ -76,8 +80,42 @@ def _offsets(partition: Partition) -> None:
     states = partition.producers
     if late := [key for key, state in states.items() if max(last_offset(state), open_since(state)) >= end]:
         raise Finding("a producer's state is about records after the end", f"{where}: {late}, end {end}")
-    opened = {key: first for key, state in states.items() if (first := open_since(state)) >= 0}
-    _same("the open transactions of a log", dict(partition.transactions._first_offsets), opened)
+    _same("the open transactions of a log", partition.transactions._first_offsets, _open_ones(states))
+
+
+def _open_ones(producers: Mapping[Key, bytes]) -> dict[Key, int]:
+    return {key: first for key, state in producers.items() if (first := open_since(state)) >= 0}
+
+
+def searches(partition: Partition) -> None:
+    """Checks that a search for a time finds what a look at each batch finds. Raises Finding."""
+    start, segments = partition.log_start_offset, partition.log.segments
+    stored = [read_header(each) for each in partition.log.batches(segments[0].base_offset)]
+    for segment, following in zip_longest(segments, segments[1:]):
+        end = partition.log_end_offset if following is None else following.base_offset
+        latest = max((each.max_timestamp for each in stored if segment.base_offset <= each.base_offset < end), default=-1)
+        _same("the largest timestamp of a segment", segment.max_timestamp, latest)
+    newest = max(stored, key=lambda each: each.max_timestamp, default=None)
+    told = partition.offset_for(MAX_TIMESTAMP).offset
+    # As in Kafka, an empty batch that compaction leaves keeps its timestamp (DefaultRecordBatch.writeEmptyHeader).
+    seen = newest is not None and newest.max_timestamp >= 0 and newest.last_offset < partition.high_watermark
+    if newest is not None and seen and not partition.log.cleaned_to:
+        _same("the newest record", range(newest.base_offset, newest.last_offset + 1).count(told), 1)
+    headers = [each for each in stored if each.last_offset >= start]
+    for timestamp in {each.max_timestamp for each in headers}:
+        found = [read_header(each).base_offset for each in partition.log.batches_since(timestamp, start)]
+        _same("a search for a time", found, [each.base_offset for each in headers if each.max_timestamp >= timestamp])
+
+
+def durable(disk: Disk, partitions: Iterable[Partition]) -> None:
+    """Checks that the recovery point of each log is not after what is synced: a start that recovers the log does not check the
+    batches before this point. Raises Finding."""
+    for partition in partitions:
+        log: Any = partition.log
+        for segment in log.segments:
+            if segment.base_offset < log.recovery_point and disk.synced(segment.path()) < segment.find(log.recovery_point):
+                where = f"{partition.topic}-{partition.index}"
+                raise Finding("a recovery point is after what is synced", f"{where}: {log.recovery_point}, {segment.path()}")
 
 
 def _replicas(partition: Partition) -> None:
@@ -86,6 +124,7 @@ def _replicas(partition: Partition) -> None:
         offsets = (prefix.log_start_offset, prefix.high_watermark, prefix.log_end_offset, partition.log_end_offset)
         if list(offsets) != sorted(offsets):
             raise Finding("the offsets of a lagging replica are not in order", f"{where} at {node_id}: {offsets}")
+        _same("the open transactions of a lagging replica", prefix.transactions._first_offsets, _open_ones(prefix.producers))
         if node_id in partition.in_sync and prefix.log_end_offset < partition.high_watermark:
             raise Finding("an in-sync replica lacks committed records", f"{where} at {node_id}: {offsets}")
     lagging = partition.replication.lagging

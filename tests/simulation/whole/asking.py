@@ -46,6 +46,10 @@ LONG_WAIT: Json = {"max_wait_ms": 20_000, "min_bytes": MOST}
 BY_WAITING = 0.2
 """The probability that a Fetch or ShareFetch waits as in LONG_WAIT. With fields that are only drawn from `VARIED`, few requests
 would wait."""
+SEVERAL_BATCHES = 0.5
+"""The probability that a WriteShareGroupState has several batches."""
+DELETED_MEANWHILE = 0.3
+"""The probability that another client deletes a topic while a long request about this topic is in progress."""
 STATIC: dict[str, tuple[Any, ...]] = {
     "group_instance_id": ("i1", "i2"), "rebalance_timeout_ms": (0, 0, 0, 5000), "session_timeout_ms": (6000, 45_000),
 }  # fmt: skip
@@ -182,7 +186,7 @@ class Speaker:
         if not self._planned:
             ask = _varied(ask, chance)
         if self._sliced and ask.api in ("OffsetCommit", "TxnOffsetCommit") and chance.random() < 0.4:
-            ask = _lengthened(ask)
+            ask = self._lengthened(name, ask, chance)
         if self._static and ask.api == "JoinGroup" and not ask.body["member_id"]:
             ask = self._as_static(ask, chance)
         if not self._planned:
@@ -192,6 +196,24 @@ class Speaker:
         if ask.api == "Metadata" and ask.version and chance.random() < 0.5:
             ask.body["topics"] = None
         return replace(ask, body=_shortened(ask.body, chance)) if self._alike else ask
+
+    def _lengthened(self, name: str, ask: Ask, chance: Random) -> Ask:
+        """Adds offsets of further topics to a request that commits offsets. It then runs in many slices. In some cases, a rival
+        deletes one of the topics meanwhile."""
+        topics = ask.body["topics"]
+        if not topics or "name" not in topics[0]:
+            return ask
+        more = [
+            {
+                "name": other,
+                "partitions": [part | {"partition_index": index} for index in (0, 1) for part in topics[0]["partitions"][:1]],
+            }
+            for other in ("c", "z", "n")
+            if other not in {topic["name"] for topic in topics}
+        ]
+        if chance.random() < DELETED_MEANWHILE:
+            self._habits.delete_meanwhile(name, chance.choice(topics + more)["name"])
+        return replace(ask, body=ask.body | {"topics": topics + more})
 
     def _as_static(self, ask: Ask, chance: Random) -> Ask:
         """Makes the new member in a JoinGroup static, unless the version is too old. In plans, only the version GIVES_ID is too
@@ -221,23 +243,23 @@ def _varied(ask: Ask, chance: Random) -> Ask:
     }
     if ask.api in ("Fetch", "ShareFetch") and chance.random() < BY_WAITING:
         changed |= LONG_WAIT
+    if ask.api == "WriteShareGroupState" and chance.random() < SEVERAL_BATCHES:
+        changed["topics"] = [_with_batches(topic, chance) for topic in ask.body["topics"]]
     return replace(ask, body=ask.body | changed)
 
 
-def _lengthened(ask: Ask) -> Ask:
-    """Adds offsets of further topics to a request that commits offsets. It then runs in many slices."""
-    topics = ask.body["topics"]
-    if not topics or "name" not in topics[0]:
-        return ask
-    more = [
-        {
-            "name": name,
-            "partitions": [part | {"partition_index": index} for index in (0, 1) for part in topics[0]["partitions"][:1]],
-        }
-        for name in ("c", "z", "n")
-        if name not in {topic["name"] for topic in topics}
-    ]
-    return replace(ask, body=ask.body | {"topics": topics + more})
+def _with_batches(topic: Json, chance: Random) -> Json:
+    """Returns the topic of a WriteShareGroupState with further batches after the first batch of each partition. These batches
+    may have the same state as the batch before them, and may begin within this batch."""
+    parts = []
+    for part in topic["partitions"]:
+        batches: list[Json] = list(part["state_batches"])
+        for _ in range(chance.randint(1, 2) if batches else 0):
+            first = max(batches[-1]["last_offset"] + chance.choice([0, 1, 1, 2]), 0)
+            states = {"delivery_state": chance.choice([0, batches[-1]["delivery_state"]])}
+            batches.append(batches[-1] | states | {"first_offset": first, "last_offset": first + chance.randrange(3)})
+        parts.append(part | {"state_batches": batches})
+    return topic | {"partitions": parts}
 
 
 def _renamed(body: Any, rename: Callable[[str, str], str], field: str = "") -> Any:

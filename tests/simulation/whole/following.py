@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fuzzing.script import Finding
-from kafkawire.batches import DELETE_HORIZON, HEADER_SIZE, iter_records, read_header, read_marker
+from kafkawire.batches import DELETE_HORIZON, HEADER_SIZE, BatchHeader, iter_records, read_header, read_marker
 from simulation.whole.done import BROKER
 from wirebroker.apis.delayed import Delayed
 from wirebroker.core.cluster import GROUP_TOPIC, Topic
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.groups.classic import Group
+from wirebroker.core.groups.offsets import Committed, TopicPartition
 from wirebroker.core.groups.share_group import ShareGroup
 from wirebroker.core.partition import Partition
-from wirebroker.core.producers import last_offset, last_timestamp
+from wirebroker.core.producers import epoch_of, last_offset, last_timestamp
 from wirebroker.core.share.in_flight import InFlight, RecordState
 from wirebroker.core.transactions.transaction import TransactionState
 
@@ -67,6 +68,8 @@ class Followed:
     ended: list[Ended] = field(default_factory=list)
     producers: dict[Any, int] = field(default_factory=dict)
     """For each producer that the partition knows, the time of its last batch."""
+    producer_epochs: dict[Any, int] = field(default_factory=dict)
+    """For each of these producers, its epoch."""
     forgotten: int = 0
     """Batches before this offset may be stored a second time, because a test has made brokers forget producers."""
     cut: int | None = None
@@ -91,6 +94,9 @@ class Following:
         self._was_faulty = False
         self.looked = 0
         """The time of the last call of `look`."""
+        self._planned = 0
+        """A round of compaction that ends after the last call of `look` was planned at this time or later. A thread compacts a
+        log, and if the jobs of threads wait, the round was perhaps planned before that call."""
         self._subscribed: dict[tuple[str, tuple[str, int]], tuple[bytes, Engine]] = {}
         """The committed offsets of groups that subscribe to the offset's topic. Each value is the topic's id and the engine."""
         self._held: dict[tuple[str, tuple[str, int]], tuple[bytes, tuple[Engine, bytes], int, bool]] = {}
@@ -99,8 +105,13 @@ class Following:
         cannot read, so that its offsets do not expire."""
         self._sent = 0
         """The number of requests that had been sent at the last call of `look`."""
-        self._in_progress = False
-        """Tells whether a request was in progress at the last call of `look`."""
+        self._in_progress = self._deleting = False
+        """Whether a request was in progress at the last call of `look`, and whether one may have deleted offsets since then."""
+        self._committed: dict[tuple[str, TopicPartition], tuple[bytes, tuple[Engine, bytes], Committed]] = {}
+        """All committed offsets. Each value has the id of the topic for which the offset was committed, and the engine with the
+        id of its __consumer_offsets."""
+        self._pending = set[tuple[str, TopicPartition]]()
+        """The offsets in open transactions, by group."""
         self._open: dict[tuple[int, int], int] = {}
         """For each open transaction, by producer id and epoch: the time at which it was first seen."""
         self._over: dict[str, int] = {}
@@ -122,20 +133,24 @@ class Following:
             for partition in topic.partitions:
                 known = self._logs.setdefault((topic.topic_id, partition.index), Followed())
                 self._follow(partition, known, world.now, falls)
-                self._compacted(partition, known, self.looked)
+                self._compacted(partition, known, self._planned)
                 if not falls and partition.log_start_offset > known.start:
                     self._deleted(world, topic, partition, known)
                 known.start = partition.log_start_offset
         for record, member in _acquired(world.engine):
             if record.lock is None or record.lock.action is None:
                 raise Finding("an acquired record has no lock that ends", member)
+        deleting = any(sent.api in DELETING for sent in world.history[self._sent :])
+        self._deleting = deleting or self._in_progress or world.requests_in_progress
+        self._in_progress, self._sent = world.requests_in_progress, len(world.history)
         self._of_deleted_topics(world)
         self._of_subscribed_topics(world)
         self._of_empty_groups(world)
+        self._of_late_commits(world)
         self._open_transactions(world)
         timers = world.engine.timers
         if not (timers.busy or timers.is_due(world.now)):  # otherwise a timer may still run, with the time at which it was due
-            self.looked = world.now
+            self._planned, self.looked = self.looked if world.jobs_wait else world.now, world.now
 
     def _of_subscribed_topics(self, world: World) -> None:
         """Checks that a group keeps its offsets for topics while its members subscribe to these topics."""
@@ -168,9 +183,7 @@ class Following:
         engine, topics = world.engine, world.engine.cluster.topics
         groups, offsets = engine.groups.groups, engine.groups.offsets
         keep_ms = 60_000 * engine.configs.integer("offsets.retention.minutes")
-        deleting = any(sent.api in DELETING for sent in world.history[self._sent :])
-        deleting, self._in_progress = deleting or self._in_progress or world.requests_in_progress, world.requests_in_progress
-        log = engine, topics[GROUP_TOPIC].topic_id if GROUP_TOPIC in topics else b""
+        deleting, log = self._deleting, self._log_of_groups(world)
         for (name, (topic, index)), (topic_id, of, since, stays) in self._held.items():
             kept = name in groups and (topic, index) in offsets.of(name)
             deleted = topic not in topics or topics[topic].topic_id != topic_id
@@ -179,7 +192,7 @@ class Following:
                 raise Finding("an offset expires although its group has members", f"{name} {topic}-{index}")
             if gone and world.now - since < keep_ms:
                 raise Finding("an offset of an empty group expires too early", f"{name} {topic}-{index}, empty since {since}")
-        before, self._held, self._sent = self._held, {}, len(world.history)
+        before, self._held = self._held, {}
         for name, group in groups.items():
             if isinstance(group, Group) and group.protocol_type is not None:
                 for where, committed in offsets.of(name).items():
@@ -189,6 +202,37 @@ class Following:
                         stays = bool(group.members) and group.protocol_type != "consumer"
                         since = self.looked if occupied else since
                         self._held[name, where] = topics[where[0]].topic_id, log, since, stays
+
+    def _of_late_commits(self, world: World) -> None:
+        """Checks that a group keeps an offset for the retention time after the commit, unless a request deletes the offset or
+        its topic. If an offset was in an open transaction, it is unknown to which of two topics with the same name it belongs.
+        """
+        engine, topics, log = world.engine, world.engine.cluster.topics, self._log_of_groups(world)
+        offsets, before = engine.groups.offsets, self._committed
+        keep_ms = 60_000 * engine.configs.integer("offsets.retention.minutes")
+        for (name, where), (topic_id, of, committed) in before.items():
+            there = where[0] in topics and topics[where[0]].topic_id == topic_id
+            if self._deleting or not there or of != log or where in offsets.of(name):
+                continue
+            if committed.expires is None and 0 <= world.now - committed.time < keep_ms:
+                raise Finding("an offset is lost soon after its commit", f"{name} {where}: {committed}")
+        self._committed = {}
+        for name in offsets.groups():
+            for where, committed in offsets.of(name).items():
+                known = before.get((name, where))
+                topic_id = topics[where[0]].topic_id if where[0] in topics else b""
+                if known is not None and known[2] == committed:
+                    topic_id = known[0]
+                elif (name, where) in self._pending:
+                    topic_id = b""
+                self._committed[name, where] = topic_id, log, committed
+        self._pending = {(name, where) for name in offsets.groups(pending=True) for where, _ in offsets.pending_of(name)}
+
+    @staticmethod
+    def _log_of_groups(world: World) -> tuple[Engine, bytes]:
+        """Returns the engine, and the id of its __consumer_offsets."""
+        topics = world.engine.cluster.topics
+        return world.engine, topics[GROUP_TOPIC].topic_id if GROUP_TOPIC in topics else b""
 
     def _open_transactions(self, world: World) -> None:
         """Checks that transactions time out, and that transactional ids expire."""
@@ -261,6 +305,12 @@ class Following:
             known.producers.clear()
             known.forgotten = known.position
 
+    def forget_offsets(self) -> None:
+        """Remember that a log of coordinators has lost records or is deleted, and so groups may have lost offsets."""
+        self._subscribed.clear()
+        self._held.clear()
+        self._committed.clear()
+
     def forget_leaders(self) -> None:
         """Remember that some changes of leaders are lost, because they could not be written."""
         for known in self._logs.values():
@@ -303,6 +353,7 @@ class Following:
             known.ended.clear()
             known.sent.clear()
             known.producers.clear()
+            known.producer_epochs.clear()
             known.latest.clear()
             known.cleaned = partition.log.cleaned_to
         if partition.log_end_offset > known.position:
@@ -346,10 +397,12 @@ class Following:
         if gone:
             raise Finding("a producer is forgotten", f"{where}: {gone}")
         known.producers = {key: min(last_timestamp(state), now) for key, state in partition.producers.items()}
+        known.producer_epochs = {key: epoch_of(state) for key, state in partition.producers.items()}
 
     @staticmethod
     def _compacted(partition: Partition, known: Followed, since: int) -> None:
-        """After a round of compaction, checks which records the log still has. The round was at the time `since` or later."""
+        """After a round of compaction, checks which records the log still has. The round was planned at the time `since` or
+        later."""
         start, end = partition.log_start_offset, partition.log.cleaned_to
         where = f"{partition.topic}-{partition.index}"
         if end < known.cleaned:
@@ -376,8 +429,8 @@ class Following:
         if gone := [each for each in lasts_of - lasts if start <= each[1] < end]:
             raise Finding("compaction removes the last batch of a producer", f"{where}: {gone}")
 
-    @staticmethod
-    def _appended(partition: Partition, where: str, known: Followed, raw: memoryview, now: int) -> None:
+    @classmethod
+    def _appended(cls, partition: Partition, where: str, known: Followed, raw: memoryview, now: int) -> None:
         header = read_header(raw)
         if (epoch := partition.epochs.at(header.base_offset)) != header.partition_leader_epoch:
             raise Finding("the leader epochs of a log are not those of its batches", f"{where}: {epoch}, {header}")
@@ -399,12 +452,23 @@ class Following:
             earlier = known.sent.setdefault(key, batch)
             if where.startswith("__"):
                 return  # all transactional batches of the group coordinator have the sequence 0
+            cls._epoch_begins(partition, where, known, header, now)
             if (
                 earlier is not batch
                 and now - max(earlier.latest, 0) < EXPIRY_MS
                 and earlier.first >= max(known.start, known.forgotten)
             ):
                 raise Finding("a batch is stored twice", f"{where}: at {earlier.first} and at {batch.first}, {header}")
+
+    @staticmethod
+    def _epoch_begins(partition: Partition, where: str, known: Followed, header: BatchHeader, now: int) -> None:
+        """Checks that a producer with a new epoch begins at the sequence 0. If the partition has forgotten the producer, it may
+        begin at any sequence."""
+        key, epoch = header.producer_id, known.producer_epochs.get(header.producer_id, -1)
+        remembers = 0 <= now - known.producers.get(key, -EXPIRY_MS) < partition.configs.broker.producer_expiration_ms
+        if remembers and 0 <= epoch < header.producer_epoch and header.base_sequence:
+            raise Finding("a new epoch does not begin at the first sequence", f"{where}: epoch {epoch}, then {header}")
+        known.producer_epochs[key] = header.producer_epoch
 
     @staticmethod
     def _deleted(world: World, topic: Topic, partition: Partition, known: Followed) -> None:

@@ -58,6 +58,10 @@ class Habits:
             return self._later.pop(next(iter(self._later)))
         return _rival(*chance.choice(self._latest), chance) if self._latest and chance.random() < BY_RIVALS else None
 
+    def delete_meanwhile(self, subject: str, topic: str) -> None:
+        """Let a rival delete a topic as soon as possible."""
+        self._due.appendleft((subject, Ask(0, "DeleteTopics", 5, {"topic_names": [topic], "timeout_ms": 1000})))
+
     def sent(self, subject: str, ask: Ask) -> None:
         """Remember that a request is sent. After a new member's JoinGroup, all other members of the group join again. A new
         member of a share group sends a heartbeat."""

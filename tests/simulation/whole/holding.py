@@ -23,7 +23,7 @@ from kafka_model.observing import anomalies_of
 from kafkawire.errors import ErrorCode
 from requesting import plain
 from simulation.whole.acts import DAY, MINUTE, SECOND
-from simulation.whole.agreeing import agree
+from simulation.whole.agreeing import agree, durable, searches
 from simulation.whole.conserving import conserved
 from simulation.whole.done import Key
 from simulation.whole.following import all_leave, leaderless, nobody_left_waits, nobody_waits_in_vain
@@ -76,6 +76,8 @@ def after_step(world: World, fired: Counter[str]) -> None:
     nobody_waits_for_nothing(world)
     nobody_left_waits(world)
     nobody_waits_in_vain(world)
+    if world.disk is not None and len(world.log) % LOGS_EACH == 1:
+        durable(world.disk, world.engine.cluster.partitions())
     if len(world.log) % LOGS_EACH == 0 and not (world.in_progress or world.disk_failed):
         offsets_as_logged(world)
 
@@ -105,6 +107,14 @@ def sent(world: World, link: Link, sent: Sent) -> None:
         sent.lacking = frozenset((each.topic, each.index) for each in world.engine.cluster.partitions() if _lacks(each))
     sent.faulty = world.engine.faults is not None
     sent.rights, sent.limits = rights(world, link, sent.api, sent.request), limits(world, link)
+
+
+def acknowledged(world: World) -> None:
+    """Checks that everything that a broker has written is synced before a response, if `sync` is "always". Raises Finding."""
+    for partition in world.engine.cluster.partitions() if world.setting.sync == "always" else ():
+        segment: Any = partition.log.segments[-1]
+        if world.disk is not None and segment.size > world.disk.synced(segment.path()):
+            raise Finding("acknowledged before it is synced", f"{segment.path()}: {segment.size}")
 
 
 def served(world: World, link: Link, sent: Sent, size: int) -> None:
@@ -148,6 +158,7 @@ def finish(world: World) -> None:
     """Checks the conditions that must hold in the end. Raises Finding."""
     guarding = world.watch.guarding
     with guarding("repairing", lenient=True):
+        world.jobs_wait = False
         world.repair()
         world.expects_closes = False
         grows(world)
@@ -286,6 +297,7 @@ def logs(world: World) -> None:
                 raise Finding("deleted records are back", f"{log.name} begins at {log.start}, expected {start}")
             if not done.lossy & {topic.name, "*" if world.setting.brokers > 1 else ""}:
                 done.acknowledged.check(topic.topic_id, partition.index, log)
+            searches(partition)
             # as in Kafka, the check for retention deletes a segment that was before the log's start when it was closed
             following = [each for each in list(partition.log.segments)[1:2] if world.now - each.created > waits]
             if following and following[0].base_offset <= partition.log_start_offset:

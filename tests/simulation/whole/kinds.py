@@ -104,6 +104,7 @@ ACT_WEIGHTS = {
     "running: restart": 0.5, "cluster: start_broker": 1.0, "cluster: kill_broker": 0.4, "cluster: move_leader": 0.4,
     "cluster: freeze_replica": 0.5, "an internal topic is deleted": 0.2, "state: truncate": 0.4,
     "start again cleanly": 0.3, "start again after a kill": 0.3, "the disk is full": 0.3, "the disk fails once": 0.3,
+    "a broker starts again": 0.3, "an unclean election": 0.3,
 }  # fmt: skip
 """The weights of acts. The weight of every other act is 0.12."""
 WEIGHTS: dict[str, float] = {api: OFTEN.get(api, SELDOM.get(api, 1)) for api in ASKED} | {
@@ -146,6 +147,15 @@ THEMES: dict[str, tuple[str, ...]] = {
         "cluster: freeze_replica", "cluster: freeze_replica", "cluster: move_leader", "cluster: kill_broker",
         "cluster: start_broker", "ElectLeaders", "Fetch", "state: truncate", "clock: at once",
     ),
+    "lost records": (
+        "an unclean election", "an unclean election", "a broker starts again", "state: truncate", "state: truncate", "Produce",
+        "OffsetCommit", "JoinGroup", "ConsumerGroupHeartbeat", "InitProducerId", "AddPartitionsToTxn", "TxnOffsetCommit",
+        "EndTxn", "ShareAcknowledge", "DeleteRecords", "cluster: start_broker", "ListOffsets", "clock: seconds",
+    ),
+    "records that come back": (
+        "Produce", "Produce", "AddPartitionsToTxn", "EndTxn", "DeleteRecords", "DeleteRecords", "running: restart",
+        "start again after a kill", "a broker starts again", "state: truncate", "Fetch", "Fetch", "clock: at once",
+    ),
     "topics": (
         "CreateTopics", "DeleteTopics", "CreatePartitions", "Metadata", "DescribeTopicPartitions", "Produce", "Fetch",
         "OffsetCommit", "an internal topic is deleted", "ConsumerGroupHeartbeat", "ShareFetch", "clock: seconds",
@@ -164,6 +174,16 @@ THEMES: dict[str, tuple[str, ...]] = {
         "start again cleanly", "start again after a kill", "the disk is full", "the disk fails once",
         "the disk is well again", "Produce", "OffsetCommit", "EndTxn", "AddPartitionsToTxn", "JoinGroup", "SyncGroup",
         "IncrementalAlterConfigs", "CreateTopics", "clock: seconds",
+    ),
+    "settings on a disk": (
+        "the disk is full", "the disk fails once", "CreateAcls", "CreateAcls", "DeleteAcls", "AlterClientQuotas",
+        "AlterUserScramCredentials", "CreateTopics", "IncrementalAlterConfigs", "the disk is well again", "running: restart",
+        "start again after a kill", "cluster: kill_broker", "cluster: start_broker", "Fetch", "clock: seconds", "clock: days",
+    ),
+    "states of share groups": (
+        "ShareGroupHeartbeat", "ShareFetch", "ShareAcknowledge", "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
+        "DeleteShareGroupOffsets", "DeleteGroups", "DeleteTopics", "InitializeShareGroupState", "WriteShareGroupState",
+        "WriteShareGroupState", "a write fails", "the disk is full", "the disk is well again", "clock: at once",
     ),
     "failures": (
         "a partition goes offline", "a partition goes offline", "a write fails", "the disk is well again", "Produce",

@@ -3,15 +3,15 @@ coordinators' logs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Container, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import astuple, replace
 
 from fuzzing.script import Finding
 from simulation.whole.done import ABSENT, Key
 from simulation.whole.shown import shown
-from wirebroker.core.cluster import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from wirebroker.core.cluster import COORDINATOR_TOPICS, GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.features import TRANSACTION
 from wirebroker.core.groups.loading import GroupLog
@@ -23,6 +23,7 @@ from wirebroker.core.transactions.transaction import NO_EPOCH, Transaction
 
 if TYPE_CHECKING:
     from simulation.whole.world import World
+    from wirebroker.core.partition import Partition
 
 
 RESTORE = "restore"
@@ -53,14 +54,23 @@ def restarting(world: World, mode: str, restart: Callable[[str], None]) -> None:
         remembers(world, mode, before, unwritten)
 
 
-def as_logged(world: World) -> None:
-    """Checks that after a restart the coordinators have the state that their logs record."""
+def as_logged(world: World, read: Collection[Partition] | None = None) -> None:
+    """Checks that after a restart the coordinators have the state that their logs record. If `read` is given, the coordinators
+    have read only these logs again."""
     engine, (groups, transactions) = world.engine, offsets_as_logged(world)
-    held = engine.groups
-    _same("groups", {name: _group(group) for name, group in held.groups.items()}, dict.fromkeys(held.groups, EMPTY) | groups)
+    cluster = engine.cluster
+    logs = {(each.topic, each.index) for each in (cluster.coordinator_logs() if read is None else read)}
+
+    def of(kind: Literal["group", "transaction"], held: Mapping[str, Any]) -> dict[str, Any]:
+        topic = COORDINATOR_TOPICS[kind]
+        return {name: held[name] for name in held if (topic, cluster.coordinator_partition(kind, name)) in logs}
+
+    held = of("group", engine.groups.groups)
+    _same("groups", {name: _group(group) for name, group in held.items()}, dict.fromkeys(held, EMPTY) | of("group", groups))
     if engine.configs.features[TRANSACTION] and not world.setting.release:
         # at level 0, the records lack some fields, and an upgrade raises the level
-        _same("transactions", _without_times(engine.transactions.transactions), _without_times(transactions))
+        known = of("transaction", engine.transactions.transactions)
+        _same("transactions", _without_times(known), _without_times(of("transaction", transactions)))
 
 
 def offsets_as_logged(world: World) -> tuple[dict[str, Any], dict[str, Transaction]]:

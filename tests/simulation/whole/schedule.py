@@ -126,8 +126,8 @@ def _drawn(setting: Setting, chance: random.Random) -> list[str]:
     upgrades = bool(setting.release)
     several = setting.brokers > 1
     fits = {
-        "the disk": setting.data, "replicas": several, "transactions on replicas": several, "security": setting.secured,
-        "upgrades": upgrades,
+        "the disk": setting.data, "settings on a disk": setting.data, "lost records": several, "replicas": several,
+        "transactions on replicas": several, "security": setting.secured, "upgrades": upgrades,
     }  # fmt: skip
     themes = chance.sample([each for each in THEMES if fits.get(each, True)], k=chance.choice([0, 1, 1, 2]))
     themes += [each for each, fit in fits.items() if fit and chance.random() < 0.4]
@@ -145,7 +145,8 @@ def _drawn(setting: Setting, chance: random.Random) -> list[str]:
 def _setting(seed: int, chance: random.Random) -> Setting:
     data, sliced, judged = chance.random() < 0.2, chance.random() < 0.2, chance.random() < 0.35
     return Setting(
-        seed, brokers=chance.choice([1, 1, 3]), data=data, sync=chance.choice(["never", "always"]) if data else "never",
+        seed, brokers=chance.choice([1, 3] if data else [1, 1, 3]), data=data,
+        sync=chance.choice(["never", "always"]) if data else "never",
         secured=chance.random() < 0.3, sliced=sliced, warm=chance.random() < 0.7,
         traced=chance.random() < 0.15, judged=judged and not sliced,
         release=chance.choice(["kafka-3.9", "kafka-4.0"]) if chance.random() < 0.05 else "", alike=chance.random() < 0.3,

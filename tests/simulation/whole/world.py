@@ -27,7 +27,7 @@ from kafkawire.registry import KEYS, api_name
 from random_dialogues import logins
 from random_dialogues.replay import Ask
 from simulation.whole import holding
-from simulation.whole.acts import ACTS, IMPOSSIBLE, NEVER_LACK
+from simulation.whole.acts import ACTS, IMPOSSIBLE, NEVER_LACK, STARTS
 from simulation.whole.agreeing import periodic_work
 from simulation.whole.answering import complete
 from simulation.whole.asking import ALL_COMPACTED, TOPICS, Asked, Speaker
@@ -38,15 +38,17 @@ from simulation.whole.kinds import NO_CHANGE
 from simulation.whole.pairs import Met
 from simulation.whole.permitting import Rights
 from simulation.whole.reading import Readers
+from simulation.whole.remembering import as_logged
 from simulation.whole.schedule import Setting, Step
 from simulation.whole.sessions import Sessions
 from simulation.whole.sharing import Sharing
 from simulation.whole.shown import shown
 from simulation.whole.things import CLUSTER, Things, things_of
 from simulation.whole.throttling import Limits
-from simulation.whole.watching import Watch
+from simulation.whole.watching import Watch, place
 from wirebroker.common import slices
 from wirebroker.core.cluster import TRANSACTION_TOPIC
+from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.partition import Partition
 from wirebroker.engine.engine import Engine
 from wirebroker.engine.snapshots import Snapshot
@@ -81,6 +83,8 @@ SHORT_RETENTION_EACH = 3
 """If this is n, offsets expire after a minute in every n-th schedule."""
 FEW_DELIVERIES_EACH = 2
 """If this is n, share groups deliver each record at most twice in every n-th schedule."""
+JOBS_WAIT_EACH = 2
+"""If this is n, the jobs of threads wait in every n-th schedule."""
 JUDGED_MS = 3 * 86_400_000
 """After this time in ms, the model of Kafka's rules stops judging."""
 FAULTY = 4
@@ -220,6 +224,8 @@ class World:
             self._patch.setattr(Inspection, "takes", lambda *_: False)
         self._folder: Path | None = folder() if setting.data else None
         self.disk = None if self._folder is None else Disk(self._folder, self._patch)
+        self.jobs_wait = setting.seed % JOBS_WAIT_EACH == 0
+        """Tells whether the jobs of threads run only before the next step. A kill may come first."""
         self._profile = setting.release
         self.engine = self.new_engine(first=True)
         self.periodic = periodic_work(self.engine)
@@ -321,6 +327,8 @@ class World:
         if self._faulty > FAULTY:
             self.clear_faults()
         self._kind = step.kind
+        if step.kind not in STARTS:
+            self.run_jobs()
         mark, trouble = self.judging.mark() if self.judging else (0, 0), self.in_trouble
         ends = {each: (each.leader_epoch, each.log_end_offset) for each in self.engine.cluster.coordinator_logs()}
         with self.watch.guarding(step.kind, lenient=trouble):
@@ -330,10 +338,14 @@ class World:
                 things = self._ask(step.kind, chance)
             self.settle(SLICES)
         logs = [each for each in self.engine.cluster.coordinator_logs() if each in ends]
-        lost = {each.topic for each in logs if _lost_records(each, *ends[each])}
+        lost = [each for each in logs if _lost_records(each, *ends[each])]
         if lost:  # by an unclean election: as in Kafka, the coordinators forget what only these records said
             self.done.vague.add("offset")
-            self.forgot_transactions = self.forgot_transactions or TRANSACTION_TOPIC in lost
+            self.forgot_transactions = self.forgot_transactions or any(each.topic == TRANSACTION_TOPIC for each in lost)
+            self.following.forget_offsets()
+        moved = [each for each in logs if each in lost or (each.leader_epoch != ends[each][0] and each.leader != NO_LEADER)]
+        if moved and not self.in_progress:
+            as_logged(self, moved)
         changed = lost or (step.kind in ACTS and step.kind not in NO_CHANGE)
         if self.judging and (trouble or changed or self.now - self.began > JUDGED_MS):
             self.judging.stop(mark)
@@ -357,6 +369,7 @@ class World:
             things = ACTS[kind](self, chance)
         except IMPOSSIBLE as why:
             wrong = isinstance(why, EncodeError | ProtocolError) or (isinstance(why, LookupError) and kind in NEVER_LACK)
+            wrong = wrong or (isinstance(why, OSError) and kind in STARTS)
             if wrong or kind.startswith("clock: "):
                 raise
             self.say(f"{kind}: impossible, {type(why).__name__} {why}")
@@ -620,6 +633,14 @@ class World:
         moves = 0
         for effect in engine.take_effects():
             moves += self._effect(effect)
+        if not self.jobs_wait:
+            self.run_jobs()
+        if moves:
+            self._tick(self.now + moves)
+
+    def run_jobs(self) -> None:
+        """Runs the jobs that the server gives to threads."""
+        store = self.engine.store
         while store is not None and store.jobs:
             try:
                 store.run_jobs()
@@ -627,8 +648,6 @@ class World:
                 raise
             except OSError as failure:  # the later jobs still run, as in the server (`StorageJobs`)
                 store.failed(failure)
-        if moves:
-            self._tick(self.now + moves)
 
     def _sync(self) -> None:
         """If `sync` is "always", syncs the logs, and closes the connections whose records cannot be synced."""
@@ -661,6 +680,7 @@ class World:
             self.leave(Where(link.number, link.node))
         elif isinstance(effect, Respond | Shaped):
             if effect.parts:
+                holding.acknowledged(self)
                 self._answered(link, b"".join(effect.parts))
         elif isinstance(effect, Close):
             sent = link.awaited[0] if link.awaited else None
@@ -772,7 +792,12 @@ class World:
         sent = Sent(-1, Asked("an administrator", Ask(0, api_name(key), version, {}), request), version, node, self.now)
         self.readers.sent(self, sent)
         link.arrived.append(encode_request(7, "admin", request, version)[4:])
-        self.settle()
+        try:
+            self.settle()
+        except Finding:
+            raise
+        except Exception as error:  # an act that is impossible raises an exception, too
+            raise Finding(f"raised: {place(error)}", f"{request}\n{error!r}") from error
         self.leave(Where(-1, node))
         if not link.answers:
             raise Finding(f"an administrator's {api_name(key)} is not answered", str(request)[:300])
