@@ -659,7 +659,7 @@ class World:
             job.work()
         except OSError:
             job.failed()
-            for connection in {effect.connection for effect in held if isinstance(effect, Respond)}:
+            for connection in {effect.connection for effect in held}:
                 engine.close(connection, "it cannot be synced")
             held = [effect for effect in held if isinstance(effect, Close)]
         else:
