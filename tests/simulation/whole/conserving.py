@@ -34,8 +34,8 @@ KEPT = (
 """If the path of some state contains one of these texts, the state may stay. It is one of these: levels of loggers; numbers
 that only grow; numbers of replicas in log directories, which are 0 in the end; versions after an upgrade; or state that is
 removed when tokens, client metrics or streams groups are used next."""
-OF_TRANSACTIONS = ("groups.commits.offsets._pending", "groups.commits.offsets._waiting")
-"""The paths to the offsets of open transactions."""
+OF_TRANSACTIONS = ("groups.commits.offsets._pending", "groups.commits.offsets._waiting", "transactions.transactions")
+"""The paths to the offsets of open transactions, and to the transactions."""
 IN_BRACKETS = re.compile(r"\[.*?\]")
 NOTHING = frozenset[str]()
 
@@ -57,7 +57,7 @@ def conserved(world: World) -> None:
         if (world.disk_had_failed or world.following.outliving) and "share_state" in way:
             continue  # as in Kafka, the broker does not repeat a failed deletion of share state
         if world.forgot_transactions and way.startswith(OF_TRANSACTIONS):
-            continue  # as in Kafka, a transaction that its coordinator has forgotten never ends
+            continue  # as in Kafka, a transaction never ends if its coordinator has forgotten it or begins to end it again
         if more := left[way] - empty.get(way, NOTHING):
             raise Finding("left behind: " + IN_BRACKETS.sub("[…]", way), f"{way}: {sorted(more)[:10]}")
 

@@ -282,7 +282,9 @@ class Following:
         such batch."""
         known = self._logs.get((topic_id, index), Followed())
         found = next((each for each in known.batches if each.latest >= timestamp and each.last >= known.start), None)
-        return range(-1, 0) if found is None or found.first >= bound else range(max(found.first, known.start), found.last + 1)
+        if found is None or max(found.first, known.start) >= bound:  # the start may be within the batch
+            return range(-1, 0)
+        return range(max(found.first, known.start), found.last + 1)
 
     def newest(self, topic_id: bytes, index: int, bound: int) -> range:
         """Returns the offsets of the first batch with the largest timestamp, or −1 if this batch is not before `bound`. As in

@@ -343,7 +343,7 @@ class World:
             self.done.vague.add("offset")
             self.forgot_transactions = self.forgot_transactions or any(each.topic == TRANSACTION_TOPIC for each in lost)
             self.following.forget_offsets()
-        moved = [each for each in logs if each in lost or (each.leader_epoch != ends[each][0] and each.leader != NO_LEADER)]
+        moved = [each for each in logs if each.leader_epoch != ends[each][0] and each.leader != NO_LEADER]
         if moved and not self.in_progress:
             as_logged(self, moved)
         changed = lost or (step.kind in ACTS and step.kind not in NO_CHANGE)
