@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -19,6 +21,7 @@ from responses import only
 from wirebroker import faults
 from wirebroker.core.setting_definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from wirebroker.mock import MockKafka
+from wirebroker.net.host import Host
 from wirebroker.trace.layout import line
 from wirekit import RawProducer, batch, client
 
@@ -163,3 +166,20 @@ def test_a_request_sees_what_a_late_timer_should_have_done(clock: Any, looks: st
             with urlopen(f"{kafka.control_url}/groups") as response:
                 (group,) = json.load(response)["groups"]
             assert group["state"] == "Empty"
+
+
+@pytest.mark.parametrize("kind", ["reset", "soft reset", "restore"])
+def test_a_reset_ends_a_move_of_the_clock(kind: str, mock_kafka_factory: Callable[..., MockKafka]) -> None:
+    kafka = mock_kafka_factory(clock="frozen")
+    snapshot, began = kafka.snapshot(), kafka.clock.now()
+
+    async def move_and_reset(host: Host) -> None:
+        move = asyncio.ensure_future(host.advance_beside(8 * DAY))
+        while kafka.clock.now() == began:
+            await asyncio.sleep(0)
+        kafka.restore(snapshot) if kind == "restore" else kafka.reset(soft=kind == "soft reset")
+        await move
+
+    assert kafka._loop is not None
+    asyncio.run_coroutine_threadsafe(move_and_reset(kafka._running), kafka._loop).result(10)
+    assert kafka.clock.now() == began

@@ -59,6 +59,8 @@ class Host(Server):
         self._key_sets = KeySets()
         self._advances: set[asyncio.Task[None]] = set()
         """The tasks that move the clock forward because of faults."""
+        self._set_back = 0
+        """How many times the clock has been set back. A move of the clock ends when the clock is set back."""
         self.after_replacement: Callable[[], object] | None = None
         """A function that is called after an engine was replaced. The objects of an engine refer to each other, so only the
         garbage collector frees the former engine. If the process seldom runs the collector, this function should run it."""
@@ -236,11 +238,12 @@ class Host(Server):
         task.add_done_callback(self._advances.discard)
 
     async def advance_beside(self, ms: int, go_on: Callable[[], bool] = lambda: True) -> None:
-        """Move the clock forward by `ms`, but stop when `go_on()` is false. Clients are served after each step, and while
-        threads work. A step is one hour. If nothing has changed in a step, the next step is twice as long."""
+        """Move the clock forward by `ms`, but stop when `go_on()` is false, or when a reset sets the clock back. Clients are
+        served after each step, and while threads work. A step is one hour. If nothing has changed in a step, the next step is
+        twice as long."""
         self.engine.timers.begin_move()
-        step = STEP_MS
-        while ms > 0 and go_on():
+        step, set_back = STEP_MS, self._set_back
+        while ms > 0 and go_on() and self._set_back == set_back:
             self.engine.timers.is_quiet = True
             await self._advance_step(min(ms, step))
             ms -= step
@@ -299,14 +302,14 @@ class Host(Server):
             raise RuntimeError(
                 f"this broker keeps its data in {self.engine.store.root}; a reset would delete the data, use a soft reset"
             )
-        self.clock.reset()
+        self._reset_clock()
         self.replace(new_engine())
 
     def reset_softly(self) -> None:
         """Set the clock back, and remove the state that a test has left in the broker. Clients stay connected. Raises
         OSError."""
         before = self.clock.now()
-        self.clock.reset()
+        self._reset_clock()
         now = self.clock.now()
         self.engine.move_time(now - before)
         try:
@@ -314,6 +317,10 @@ class Host(Server):
         finally:
             self.arm()
             self.changed()
+
+    def _reset_clock(self, to: int | None = None) -> None:
+        self.clock.reset(to)
+        self._set_back += 1
 
     def begin_test(self, name: str) -> None:
         """Reset the broker softly, and mark the beginning of a test in the trace. Raises OSError."""
@@ -329,7 +336,7 @@ class Host(Server):
 
     def restore(self, snapshot: Snapshot, new_engine: Callable[[], Engine]) -> None:
         """Go back to a snapshot of this host, with a new engine. All connections are closed."""
-        self.clock.reset(snapshot.now)
+        self._reset_clock(snapshot.now)
         engine = new_engine()
         go_back(engine, snapshot, self.engine)
         self.replace(engine)
