@@ -714,8 +714,8 @@ def test_every_endpoint_takes_an_empty_object_as_no_body(control: ControlClient)
         if endpoint.takes == JSON and endpoint.media != EVENTS:
             path = re.sub(r"{\w+}", "9", endpoint.shown_path)
             path += "?timeout=0" if (endpoint.method, path.endswith("/wait")) == ("GET", True) else ""
-            bare, empty = (control.raw(endpoint.method, path, body) for body in (None, {}))
-            assert (empty.status, empty.media) == (bare.status, bare.media), path
+            bare, empty, blank = (control.raw(endpoint.method, path, body) for body in (None, {}, b" \r\n"))
+            assert (empty.status, empty.media) == (bare.status, bare.media) == (blank.status, blank.media), path
             assert empty.status != 400, empty.body
 
 
@@ -1030,7 +1030,10 @@ def test_bytes_that_are_not_http_close_their_connection(garbage: bytes, control:
     with socket.create_connection((host, int(port)), 10) as connection:
         connection.sendall(garbage + b"\r\n\r\n")
         answered = b"".join(iter(lambda: connection.recv(4096), b""))
-    assert answered.startswith(b"HTTP/1.1 400 ")
+    head, _, body = answered.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert f"content-type: {PROBLEM}".encode() in head
+    assert json.loads(body)["status"] == 400
     assert control.ask("GET", "/health")["status"] == "ok"
 
 

@@ -223,6 +223,10 @@ def test_other_languages_compare_records_over_http(mock_kafka: MockKafka) -> Non
         assert control.refused("POST", "/topics/orders/records/assert", {"records": [{"value": wrong}]})["field"] == field
     assert control.refused("POST", "/topics/oders/records/assert", {"records": []})["status"] == 404
     assert control.refused("POST", "/topics/orders/records/assert", {"records": [{}] * 1001})["field"] == "records"
+    deep = b'{"a":' * 600 + b"1" + b"}" * 600
+    mock_kafka.produce("deep", value=deep)
+    asked = control.refused("POST", "/topics/deep/records/assert", b'{"records": [{"value": {"json": ' + deep + b"}}]}")
+    assert asked["detail"] == "the expected JSON is nested too deeply to be compared"
 
 
 @pytest.mark.mock_kafka(control=True)

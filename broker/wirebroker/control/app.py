@@ -240,8 +240,8 @@ class _Slowly(json.JSONDecoder):
 
 
 async def _read(body: bytes, reading: asyncio.Lock) -> Any:
-    """Returns the JSON value in the body. An empty body means an empty object. Only one large body is read at a time. Raises
-    Problem."""
+    """Returns the JSON value in the body. An empty or blank body means an empty object. Only one large body is read at a time.
+    Raises Problem."""
     if len(body) <= MOST_AT_ONCE:
         return _parsed(body, json.JSONDecoder)
     async with reading:
@@ -250,7 +250,7 @@ async def _read(body: bytes, reading: asyncio.Lock) -> Any:
 
 def _parsed(body: bytes, decoder: type[json.JSONDecoder]) -> Any:
     try:
-        text = (body or b"{}").decode(json.detect_encoding(body))
+        text = (body if body.strip() else b"{}").decode(json.detect_encoding(body))
         value = decoder(parse_constant=_no_number, parse_int=_whole, parse_float=_finite).decode(text)
         if "\\u" in text:
             for part in json.JSONEncoder(ensure_ascii=False).iterencode(value):

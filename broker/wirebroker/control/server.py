@@ -16,6 +16,7 @@ from kafkawire.extras import how_to_install
 from wirebroker.control.controlled import ControlledBroker, ControlledProxy, Readable
 from wirebroker.control.endpoint import Endpoint
 from wirebroker.control.hosts import Hosts
+from wirebroker.control.problems import Problem
 from wirebroker.control.table import endpoints_of
 from wirebroker.engine.engine import Engine
 from wirebroker.net.forks import give_up_in_children
@@ -25,11 +26,12 @@ from wirebroker.net.sockets import open_server, start_serving, stop_listening
 from wirebroker.tools import installed_tools
 
 try:
+    import h11
     from uvicorn import Config
     from uvicorn.protocols.http.h11_impl import H11Protocol
     from uvicorn.server import ServerState
 
-    from wirebroker.control.app import app
+    from wirebroker.control.app import app, problem_response
 except ImportError as missing:
     raise ImportError(
         f"the HTTP control needs more packages ({missing}); {how_to_install('control')}", name=missing.name
@@ -136,6 +138,14 @@ class _Protocol(H11Protocol):
             self.send_400_response("This is the HTTP control and not a Kafka broker.")
         else:
             super().data_received(data)
+
+    def send_400_response(self, msg: str) -> None:
+        """Respond with a problem document, as everywhere else. uvicorn's own response is a text."""
+        problem = problem_response(Problem(400, msg), {"connection": "close"})
+        head = h11.Response(status_code=problem.status_code, headers=problem.raw_headers, reason=b"Bad Request")
+        for part in (head, h11.Data(data=bytes(problem.body)), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(part))
+        self.transport.close()
 
     def _should_upgrade(self) -> bool:
         """Always returns False. uvicorn's own method would log a warning about Java's HTTP client, which offers HTTP/2, but

@@ -225,6 +225,8 @@ async def compare(controlled: ControlledBroker, topic: str, body: Expectation) -
         await asyncio.to_thread(goal.verdict, stored)  # in a thread, so the broker continues to serve its clients
     except Difference as different:
         raise Problem(409, str(different)) from None
+    except RecursionError:
+        raise Problem(422, "the expected JSON is nested too deeply to be compared", "records") from None
     return Compared(len(stored))
 
 
