@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,3 +46,21 @@ def test_a_full_disk_is_one_sentence(command: str, inputs: dict[str, str], capsy
     complaint = capsys.readouterr().err
     assert complaint.strip().endswith(f"{FULL}: No space left on device"), complaint
     assert complaint.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["releases list", "releases diff 2.8 4.3"], ids=["short", "long"])
+@pytest.mark.parametrize(("output", "code", "complaint"), [
+    (FULL, 2, b"wirebroker releases: No space left on device"), ("a closed pipe", 0, b""),
+])  # fmt: skip
+def test_an_output_that_cannot_be_written(command: str, output: str, code: int, complaint: bytes) -> None:
+    if output == FULL:
+        if not Path(FULL).exists():
+            pytest.skip(f"there is no {FULL} here")
+        written = os.open(FULL, os.O_WRONLY)
+    else:
+        read, written = os.pipe()
+        os.close(read)
+    with os.fdopen(written, "wb") as stdout:
+        run = [sys.executable, "-m", "wirebroker", *command.split()]
+        ended = subprocess.run(run, stdout=stdout, stderr=subprocess.PIPE, check=False)
+    assert (ended.returncode, ended.stderr.strip()) == (code, complaint)

@@ -9,12 +9,14 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from copy import copy
 from importlib import import_module
 from math import inf
 from typing import Any
 
 from wirebroker.commands.arguments import Parser, seconds, whole_number
+from wirebroker.common.complaints import complain
 from wirebroker.testing.option_table import defaults, flags
 from wirebroker.tools import installed_tools
 
@@ -361,12 +363,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.enable()
     try:
         code: int = run(parsed)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader has closed the output, as `head` does in `… | head`
-        sys.stderr.close()
-        return 0
+        code = 0
+    except OSError as failure:  # for example, the disk of the output is full
+        complain(words[0], f"{failure.strerror or failure}{f' ({failure.filename})' if failure.filename else ''}")
+        code = 2
+    else:
+        return code
+    _discard_output()
     return code
+
+
+def _discard_output() -> None:
+    """Discard the output that could not be written. At its end, Python would try to write it again, and would change the exit
+    code to 120."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":
