@@ -250,6 +250,7 @@ def test_the_users_of_bitnami_and_the_topics_of_wurstmeister() -> None:
         ({"WIREBROKER_LIKE": "gone.toml"}, [], "WIREBROKER_LIKE"),
         ({"WIREBROKER_UPGRADE_TO": "kafka-3.1"}, [], "WIREBROKER_UPGRADE_TO: wirebroker has no profile of Kafka 3.1"),
         ({"WIREBROKER_UPGRADE_AFTER": "5"}, [], "WIREBROKER_UPGRADE_AFTER does nothing without --upgrade-to"),
+        ({"WIREBROKER_WARM": "enabled"}, [], "WIREBROKER_WARM: 'enabled' is not true or false"),
         ({"WIREBROKER_CONFIG": "wrong"}, [], "WIREBROKER_CONFIG wrong: this is not NAME=VALUE"),
         ({"WIREBROKER_CONFIG": "a=b"}, ["--config", "wrong"], "--config or WIREBROKER_CONFIG wrong: this is not NAME=VALUE"),
     ],

@@ -34,6 +34,8 @@ A Kafka test double that speaks the real wire protocol and responds as a release
 """
 LEAST_MEMORY_MIB = 512
 """The smallest memory of Spark in MiB. Spark does not start with less than 450 MiB."""
+SWITCHES = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("", "0", "false", "no", "off"), False)
+"""The values of the environment variable of a flag that takes no value."""
 EXIT_CODES = "exit codes: 0 success, 1 a difference or a finding, 2 the command could not run"
 
 
@@ -214,7 +216,9 @@ def _mirrored(action: argparse.Action, text: str) -> Any:
         in_lines = any(flag.in_lines for flag in flags().values() if flag.dest == action.dest)
         return [each.strip() for each in text.splitlines() if each.strip()] if in_lines else text.split()
     if action.nargs == 0:
-        return text.lower() in ("1", "true", "yes")
+        if (word := text.strip().lower()) not in SWITCHES:
+            raise argparse.ArgumentTypeError(f"{text!r} is not true or false")
+        return SWITCHES[word]
     if action.choices is not None and text not in action.choices:
         raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(action.choices)}")
     return action.type(text) if callable(action.type) else text
