@@ -42,6 +42,7 @@ from wirebroker.net.thread import LoopThread
 from wirebroker.security.mechanisms import SERVED
 from wirebroker.security.protocols import protocol_named
 from wirebroker.testing.client_settings import Access, Library, MechanismName, client_settings
+from wirebroker.testing.goals import RecordsExpected
 from wirebroker.testing.option_table import Options
 from wirebroker.testing.options import CHOICES
 from wirebroker.testing.topic_specs import Topics
@@ -304,6 +305,19 @@ def test_wait_for_records_says_how_many_came() -> None:
             kafka.wait_for_records("orders", 2, timeout=0.01)
 
 
+def test_a_wait_reads_a_restored_log_from_its_start() -> None:
+    with MockKafka(topics=["orders"]) as kafka:
+        snapshot = kafka.snapshot()
+        goal = RecordsExpected("orders", ["new", "newer"], None, in_order=True, committed=True)
+        kafka.produce("orders", value="old")
+        assert not kafka._call(goal.reached)
+        kafka.restore(snapshot)
+        for value in ("new", "newer"):
+            kafka.produce("orders", value=value)
+        assert kafka._call(goal.reached)
+        goal.verdict(kafka._call(goal.result))
+
+
 def test_reset_closes_the_connections_and_empties_the_broker() -> None:
     with MockKafka(topics={"orders": 1}, trace="all") as kafka:
         before = kafka.bootstrap_servers
@@ -402,6 +416,7 @@ def test_one_seed_makes_ids_repeatable() -> None:
         ({"topics": "a:cleanup.policy=compat"}, ValueError, "topics: a: Invalid value .*compat"),
         ({"topics": {"bad/name": 1}}, ValueError, "characters other than"),
         ({"topics": {"orders": 0}}, ValueError, "topics: 'orders' needs at least 1 partition, not 0"),
+        ({"topics": "a:10001"}, ValueError, "topics: 'a' can have at most 10000 partitions, not 10001"),
     ],
 )
 def test_a_wrong_setting_says_what_is_wrong(settings: dict[str, object], error: type[Exception], message: str) -> None:
@@ -417,6 +432,20 @@ def test_max_versions_caps_what_is_offered() -> None:
         assert offered[0] == 8
         with pytest.raises(ConnectionClosed):
             client(kafka).request(produce_request("orders", batch()), 9)
+
+
+@pytest.mark.parametrize(("call", "error", "message"), [
+    (lambda kafka: kafka.records(None), KeyError, "there is no topic None"),
+    (lambda kafka: kafka.create_topic("wide", 10_001), ValueError, "a topic has at least 1 and at most 10000 partitions"),
+    (lambda kafka: kafka.faults.add(faults.lose_ack), TypeError, "add a rule such as faults.lose_ack"),
+    (lambda kafka: kafka.faults.add([faults.lose_ack()]), TypeError, "add a rule such as faults.lose_ack"),
+    (lambda kafka: kafka.faults["lost"], KeyError, "^no loaded rule has the name 'lost'$"),
+], ids=["no topic", "too wide", "a class", "a list", "no rule"])  # fmt: skip
+def test_a_wrong_argument_says_what_is_wrong(
+    call: Callable[[MockKafka], object], error: type[Exception], message: str, mock_kafka: MockKafka
+) -> None:
+    with pytest.raises(error, match=message):
+        call(mock_kafka)
 
 
 def test_a_broker_that_is_not_running_says_so() -> None:

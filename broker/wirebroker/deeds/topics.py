@@ -58,8 +58,8 @@ class TopicDeeds(Deeds):
             raise ValueError(error)
         if name in cluster.topics or name in cluster.growing:
             raise TopicExists(f"Topic '{name}' already exists.")
-        if partitions is not None and partitions < 1:
-            raise ValueError(f"a topic needs at least 1 partition, not {partitions}")
+        if partitions is not None and not 1 <= partitions <= MOST_PARTITIONS:
+            raise ValueError(f"a topic has at least 1 and at most {MOST_PARTITIONS} partitions, not {partitions}")
         brokers = len(cluster.brokers)
         if replication_factor is not None and not 1 <= replication_factor <= brokers:
             raise ValueError(f"{brokers} broker{'s' * (brokers > 1)} cannot hold {replication_factor} replicas of {name!r}")

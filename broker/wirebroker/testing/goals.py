@@ -59,7 +59,8 @@ class Reader:
 
     def __init__(self, topic: str, partition: int | None, *, committed: bool, most: int) -> None:
         self.topic, self.partition, self._committed, self._most = topic, partition, committed, most
-        self._of: bytes | None = None
+        self._of: tuple[Engine, bytes] | None = None
+        """The engine and the id of the topic that the records are from. After a reset, another engine has the topic."""
         self._next: dict[int, tuple[int, int]] = {}
         """For each partition, the log start offset, and the offset at which the next call continues."""
         self._found: dict[int, list[StoredRecord]] = {}
@@ -74,8 +75,8 @@ class Reader:
         topic = engine.cluster.topics.get(self.topic)
         if topic is None:
             return True
-        if topic.topic_id != self._of:
-            self._of, self._next, self._found = topic.topic_id, {}, {}
+        if (of := (engine, topic.topic_id)) != self._of:
+            self._of, self._next, self._found = of, {}, {}
         left = MOST_AT_ONCE
         for each in self._partitions(topic):
             left -= self._read(each, min(left, self._most - sum(map(len, self._found.values()))))

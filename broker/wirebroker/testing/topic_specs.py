@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.names import topic_name_error
+from wirebroker.deeds.topics import MOST_PARTITIONS
 
 __tracebackhide__ = True  # pytest shows the caller's line
 
@@ -46,6 +47,8 @@ class TopicSpec(Struct, frozen=True):
         for what, count in (("partition", self.partitions), ("replica", self.replication_factor)):
             if count is not None and (type(count) is not int or count < 1):
                 raise ValueError(f"{self.name!r} needs at least 1 {what}, not {count!r}")
+        if self.partitions is not None and self.partitions > MOST_PARTITIONS:
+            raise ValueError(f"{self.name!r} can have at most {MOST_PARTITIONS} partitions, not {self.partitions}")
         if not isinstance(self.configs, Mapping):
             raise ValueError(f"the configs of {self.name!r} must be a dict of Kafka's topic settings, not {self.configs!r}")
 

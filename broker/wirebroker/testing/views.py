@@ -82,7 +82,7 @@ class Faults:
         """Load a rule, which acts from the next request on. Returns the rule, so that a test can read the rule's count
         `fired`.
         """
-        checked_rules(rule)
+        checked_rules([rule])
         return self._awaitable([self._kafka._change(lambda host, _: host.plan.add(rule))])[0]
 
     def remove(self, rule: Rule) -> None:
@@ -142,7 +142,7 @@ def checked_rules(given: Rule | Sequence[Rule]) -> list[Rule]:
     """Returns the given rule or rules as a list. Raises TypeError if something else is given."""
     rules: list[Rule] = list(given) if isinstance(given, list | tuple) else [given]  # type: ignore[list-item]
     for rule in rules:
-        if not hasattr(rule, "needs_broker"):
+        if not isinstance(rule, Rule):
             raise TypeError(f"add a rule such as faults.lose_ack(topic='orders'), not {rule!r}")
     return rules
 

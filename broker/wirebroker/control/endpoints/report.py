@@ -10,8 +10,6 @@ import msgspec
 from wirebroker.control.controlled import ControlledBroker
 from wirebroker.control.endpoints import records
 from wirebroker.control.forms import Form, about
-from wirebroker.control.problems import Problem
-from wirebroker.deeds.topics import MOST_PARTITIONS
 from wirebroker.testing import failure_report, states
 from wirebroker.testing.operations import Fate, provide
 from wirebroker.testing.topic_specs import topic_specs
@@ -70,8 +68,6 @@ def begin_test(controlled: ControlledBroker, body: NewTest) -> Mark:
     If an earlier test has left a topic with too few partitions, the missing partitions are added.
     """
     topics = topic_specs(body.topics)
-    if any(each.partitions is not None and each.partitions > MOST_PARTITIONS for each in topics.values()):
-        raise Problem(422, f"a topic has at most {MOST_PARTITIONS} partitions", "topics")
     controlled.host.begin_test(body.name)
     provide(controlled.engine, topics)
     controlled.changed()
