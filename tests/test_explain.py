@@ -818,7 +818,7 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert out.startswith("nothing is wrong in 1 rows")
     assert "--trace-level exchanges" in err
     path.write_bytes(b"\xff\xfe not a row\n")
-    for wrong in (path, tmp_path / "absent", "http://127.0.0.1:1", "ftp://x"):
+    for wrong in (path, tmp_path / "absent", "http://127.0.0.1:1", "http://127.0.0.1:x", "ftp://x"):
         assert main(["explain", str(wrong)]) == 2
         assert str(wrong) in capsys.readouterr().err
 

@@ -204,6 +204,7 @@ def test_an_address_is_asked_again_for_a_missing_key_once_a_minute() -> None:
     [
         ("file:///nowhere/keys.json", "No such file"), ("ftp://x/keys", "does not begin with http://"),
         ("http://127.0.0.1:1/keys", "cannot be read"),
+        ("http://127.0.0.1:x/keys", "cannot be read"),
     ],
 )  # fmt: skip
 def test_keys_that_cannot_be_read_stop_the_start(url: str, problem: str) -> None:

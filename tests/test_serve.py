@@ -705,7 +705,8 @@ def test_a_misspelt_variable_is_named_with_the_right_one(serve: Start) -> None:
 
 
 def test_a_program_reads_one_line_when_the_broker_is_ready(serve: Start) -> None:
-    process = serve("--port", "0", "--brokers", "2", "--control", "0", "--ready", "json")
+    tls = ("--listener", "TLS=SSL://127.0.0.1:0", "--tls", "auto")
+    process = serve("--port", "0", "--brokers", "2", "--control", "0", "--ready", "json", *tls)
     assert process.stdout is not None
     ready = json.loads(process.stdout.readline())
     assert list(ready) == ["bootstrap", "control", "version"]

@@ -7,7 +7,7 @@ import atexit
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,13 +24,16 @@ _HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
 """The characters that a host may have in Kafka's SocketServerConfigs."""
 
 
-def listeners(arguments: argparse.Namespace, settings: Mapping[str, str], node_ids: Collection[int]) -> list[Listener]:
-    """Returns every listener for which a socket is to be opened. Raises UsageError for a bad address, and for a name that two
-    listeners have.
+def listeners(
+    arguments: argparse.Namespace, settings: Mapping[str, str], node_ids: Collection[int], tell: Callable[[str], None] = print
+) -> list[Listener]:
+    """Returns every listener for which a socket is to be opened. If certificates are made, `tell` is called with a line about
+    their authority. Raises UsageError for a bad address, and for a name that two listeners have.
     """
     found = places(arguments, settings)
     shown = _advertised(arguments, settings, list(found))
-    given_tls = _given_tls(arguments, [host for (host, _), _ in found.values()] + [host for host, _ in shown.values()])
+    hosts = [host for (host, _), _ in found.values()] + [host for host, _ in shown.values()]
+    given_tls = _given_tls(arguments, hosts, tell)
     made: list[Listener] = []
     for name, ((host, port), security) in found.items():
         try:
@@ -112,7 +115,7 @@ def old_address(settings: Mapping[str, str]) -> str | None:
     return f"{host}:{port or 0}" if host or port else None
 
 
-def _given_tls(arguments: argparse.Namespace, hosts: list[str]) -> Tls | None:
+def _given_tls(arguments: argparse.Namespace, hosts: list[str], tell: Callable[[str], None]) -> Tls | None:
     """Returns the certificates that the flags name, or new self-made certificates. Raises UsageError."""
     try:
         given = None
@@ -122,7 +125,7 @@ def _given_tls(arguments: argparse.Namespace, hosts: list[str]) -> Tls | None:
             folder = Path(tempfile.mkdtemp(prefix="wirebroker-tls-"))
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             given = make_certificates(folder, sorted({"localhost", "127.0.0.1", *filter(None, hosts)}))
-            print(f"certificate authority in {folder / CA}", flush=True)
+            tell(f"certificate authority in {folder / CA}")
         if given is not None:
             given = replace(given, client=arguments.tls_client, client_ca=arguments.tls_client_ca or given.client_ca)
         return given

@@ -107,7 +107,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, scene: Sce
         stop = stop_signal()
         if arguments.exit_with_parent:
             watch_parent(stop)
-        opened = list(listeners(arguments, options.settings, engine.cluster.brokers))
+        opened = list(listeners(arguments, options.settings, engine.cluster.brokers, tell))
         for listener, bound in zip(opened, await host.listen(*opened), strict=True):
             tell(f"listening on {bound[0]}:{bound[1]} (node {listener.node_id}{listener.shown})")
         await open_control(control, arguments, tell)

@@ -145,11 +145,15 @@ class _KeySetAddress:
 
 
 def _fetched(url: str) -> str:
-    from urllib.request import Request, urlopen  # imported only here, because this module imports many others
+    from http.client import HTTPException  # these imports are only here, because these modules import many others
+    from urllib.request import Request, urlopen
 
     asked = Request(url, headers={"Accept": "application/json"})
-    with urlopen(asked, timeout=ASKS_FOR_S) as response:
-        found: bytes = response.read(MOST_BYTES + 1)
+    try:
+        with urlopen(asked, timeout=ASKS_FOR_S) as response:
+            found: bytes = response.read(MOST_BYTES + 1)
+    except HTTPException as wrong:  # a bad port in the address, or a response that is not HTTP
+        raise ValueError(repr(wrong)) from None
     if len(found) > MOST_BYTES:
         raise ValueError(f"it is larger than {MOST_BYTES} bytes")
     return found.decode()

@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
+from http.client import HTTPException
 from typing import Any, BinaryIO, TextIO
 
 from kafkawire.printable import printable
@@ -90,6 +91,8 @@ def _of_control(url: str) -> Told:
             told = json.load(response)
     except urllib.error.HTTPError as refused:
         raise ValueError(f"this is not a control of wirebroker ({refused.code} {refused.reason})") from None
+    except HTTPException as wrong:  # a bad port in the address, or a response that is not HTTP
+        raise ValueError(f"this is not a control of wirebroker ({wrong!r})") from None
     if not isinstance(told, dict) or not isinstance(told.get("findings"), list):
         raise ValueError("this is not a control of wirebroker")
     return told
