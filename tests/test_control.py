@@ -507,7 +507,8 @@ def test_a_test_begins_with_a_soft_reset_and_a_mark(
 
 
 IMPOSSIBLE_TOPICS = {
-    "a a:2": "named twice", "no/name": "no/name", "a:0": "a:0", "a:10001": "'a' can have at most 10000 partitions", "a:1:rf=9": "9 replicas",
+    "a a:2": "named twice", "no/name": "no/name", "a:0": "a:0", "a:1:rf=9": "9 replicas",
+    "a:10001": "'a' can have at most 10000 partitions",
 }  # fmt: skip
 
 

@@ -120,13 +120,14 @@ def test_what_cannot_be_meant(capsys: pytest.CaptureFixture[str], file: Path, op
 
 def test_a_line_that_is_no_row_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
-    path.write_text('{"event": "reply"}\n[]\nx\n{"event": "restart", "time": 1, "mode": "kill"}\n')
+    path.write_text('{"event": "reply"}\n[]\nx\n{"event": ["reply"]}\n{"event": "restart", "time": 1, "mode": "kill"}\n')
     assert main(["trace", "show", str(path)]) == 0
     out, err = capsys.readouterr()
     assert err.splitlines() == [
         f"{path}:1: this line is not a row of a trace (Object missing required field `time`)",
         f"{path}:2: this line is not a row of a trace (it is not a JSON object)",
         f"{path}:3: this line is not a row of a trace (Expecting value: line 1 column 1 (char 0))",
+        f"{path}:4: this line is not a row of a trace (there is no event ['reply'])",
     ]
     assert "restarted (kill)" in out
 

@@ -487,7 +487,7 @@ def row_from_json(row: Any) -> Row:
     if not isinstance(row, dict):
         raise ValueError("it is not a JSON object")
     event = row.get("event", "produce")
-    if event not in EVENTS:
+    if not isinstance(event, str) or event not in EVENTS:
         raise ValueError(f"there is no event {event!r}")
     return _checked(msgspec.convert(row, EVENTS[event]))
 
