@@ -94,9 +94,12 @@ def test_each_broker_has_the_versions_and_features_of_its_release() -> None:
         assert values(kafka) == [b"tea"]
 
 
-def test_a_broker_of_the_old_release_holds_features_back() -> None:
+@pytest.mark.parametrize("is_up", [True, False])
+def test_a_broker_of_the_old_release_holds_features_back(is_up: bool) -> None:
     with MockKafka(brokers=2, profile=OLD) as kafka:
         kafka.upgrade(NEW, node_id=1)
+        if not is_up:  # as in a rolling upgrade, while the broker is restarted
+            kafka.kill_broker(2)
         code, message = update(kafka, "group.version", 1)
         assert (code, (message or "").rpartition(". ")[2]) == (95, "Broker 2 does not support this feature.")
         code, message = update(kafka, "metadata.version", 30)

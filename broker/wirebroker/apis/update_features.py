@@ -27,8 +27,9 @@ def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> Steps:
     ]
     asked = {
         exchange.node_id: cluster.brokers[exchange.node_id]
-    }  # the features of this broker count even if it was unregistered and no other broker is live
-    supported = {node_id: broker.release.features for node_id, broker in (asked | cluster.live_brokers).items()}
+    }  # the features of this broker count even if it was unregistered
+    known = asked | cluster.registered_brokers  # a stopped broker counts, because it starts again with its features
+    supported = {node_id: broker.release.features for node_id, broker in known.items()}
     controller = cluster.brokers.get(cluster.controller_id)  # in a rolling upgrade, the controller's release counts
     release = cluster.configs.release if controller is None else controller.release
     refused = yield from refusals(updates, supported, cluster.configs.features, cluster.controller_id, release)

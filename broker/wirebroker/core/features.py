@@ -93,7 +93,7 @@ def refusals(
     this update. The features are in the order in which Kafka checks them. In releases in which Kafka makes all updates or none,
     the result ends with the first refusal. Yields after each slice.
 
-    `supported` has the features of each broker that is up, by the broker's id. The controller checks its own features first.
+    `supported` has the features of each registered broker, by the broker's id. The controller checks its own features first.
     """
     last = {each.feature: each for each in updates}
     together, pause = UPDATES_TOGETHER.of(release), pauses()
