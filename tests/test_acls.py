@@ -75,6 +75,16 @@ def connect(kafka: MockKafka, user: str) -> Connection:
     return log_in(address_of(kafka.bootstrap_servers), user)
 
 
+def results(kafka: MockKafka, user: str, api: str, version: int, body: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Returns the name, the error code and the message of each result in a response."""
+    response: Any = connect(kafka, user).request(plain_request(api, body), version)
+    listed = getattr(response, "results", None) or response.responses
+    named = [
+        next(getattr(each, name) for name in ("resource_name", "group_id", "name") if hasattr(each, name)) for each in listed
+    ]
+    return sorted((name, each.error_code, each.error_message or "") for name, each in zip(named, listed, strict=True))
+
+
 def allow(kafka: MockKafka, *acls: dict[str, Any]) -> None:
     """Create `acls` as the user `admin`."""
     response: Any = connect(kafka, "admin").request(plain_request("CreateAcls", {"creations": list(acls)}), 3)
@@ -603,3 +613,68 @@ def test_an_acl_is_withdrawn_in_mid_flight() -> None:
         rule.assert_fired(1)
     with pytest.raises(ValueError, match="withdraw_acl: 'alice' is not allow|deny"):
         faults.withdraw_acl("alice")
+
+
+# The order of the checks, as on Kafka 4.4.0
+
+
+def alteration(kind: int, name: str, *settings: tuple[str, str | None]) -> dict[str, Any]:
+    configs = [{"name": setting, "value": value, "config_operation": 0} for setting, value in settings]
+    return {"resource_type": kind, "resource_name": name, "configs": configs}
+
+
+def test_what_the_receiving_broker_refuses_needs_no_right() -> None:
+    """Kafka's ConfigAdminManager refuses these changes before the controller looks at the client's rights."""
+    fine, number = ("retention.ms", "1"), ("log.retention.ms", "abc")
+    cases: Any = [
+        ([(2, "orders", fine), (2, "orders", fine)], [("orders", 42, "Each resource must appear at most once.")] * 2),
+        ([(2, "orders", fine, fine)], [("orders", 42, "Error due to duplicate config keys")]),
+        ([(2, "orders", ("retention.ms", None))], [("orders", 42, "Null value not supported for : retention.ms")]),
+        ([(3, "x", fine), (2, "orders", fine)],
+         [("orders", 29, "Topic authorization failed."), ("x", 42, "Unknown resource type 3")]),
+        ([(4, "7", fine)], [("7", 31, "")]), ([(4, "1", number)], [("1", 31, "")]),
+        ([(16, "sub", fine)], [("sub", 31, "Cluster authorization failed.")]),
+    ]  # fmt: skip
+    with secured(topics="orders") as kafka:
+        for resources, expected in cases:
+            body = {"resources": [alteration(*each) for each in resources], "validate_only": True}
+            assert results(kafka, "alice", "IncrementalAlterConfigs", 1, body) == expected
+            for each in [each for resource in body["resources"] for each in resource["configs"]]:
+                del each["config_operation"]
+            assert results(kafka, "alice", "AlterConfigs", 2, body) == expected
+        loggers = [alteration(8, "1", ("root", "WRONG"))]
+        assert results(kafka, "alice", "IncrementalAlterConfigs", 1, {"resources": loggers}) == [("1", 31, "")]
+    with secured(profile="kafka-4.3") as kafka:  # checks the broker's settings first
+        body = {"resources": [alteration(4, "7", fine), alteration(4, "1", fine)], "validate_only": True}
+        assert results(kafka, "alice", "IncrementalAlterConfigs", 1, body) == [
+            ("1", 31, "Cluster authorization failed."), ("7", 42, "Unexpected broker id, expected 1, but received 7"),
+        ]  # fmt: skip
+
+
+def test_an_unknown_type_of_resource_refuses_a_whole_describe_configs() -> None:
+    with secured(topics="orders") as kafka:
+        for unknown in (0, 3, 99, -1):
+            named = [{"resource_type": kind, "resource_name": "orders"} for kind in (unknown, 2)]
+            told = results(kafka, "alice", "DescribeConfigs", 4, {"resources": named})
+            assert [code for _, code, _ in told] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+def test_what_a_request_names_twice_gets_one_result_whatever_the_rights() -> None:
+    wanted = [{"name": name, "count": 5, "assignments": None} for name in ("hidden", "hidden", "orders")]
+    with secured(topics=["orders", "hidden"]) as kafka:
+        told = results(kafka, "alice", "CreatePartitions", 3, {"topics": wanted, "timeout_ms": 1000})
+        assert told == [("hidden", 42, "Duplicate topic name."), ("orders", 29, "")]
+        told = results(kafka, "alice", "DeleteGroups", 2, {"groups_names": ["g", "g", "h"]})
+        assert [each[:2] for each in told] == [("g", 30), ("h", 30)]
+
+
+def test_an_overdue_request_is_refused_whole_unless_everything_is_forbidden() -> None:
+    with secured(topics=["orders", "hidden"]) as kafka:
+        allow(kafka, entry(Operation.ALTER), entry(Operation.CREATE, "mine"))
+        new = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("mine", "other")]
+        response: Any = connect(kafka, "alice").request(plain_request("CreateTopics", {"topics": new, "timeout_ms": 0}), 7)
+        assert [each.error_code for each in response.topics] == [7, 7]
+        for names, code in ((("hidden", "orders"), 7), (("hidden",), 29)):
+            wanted = [{"name": name, "count": 5, "assignments": None} for name in names]
+            told = results(kafka, "alice", "CreatePartitions", 3, {"topics": wanted, "timeout_ms": 0})
+            assert told == [(name, code, "") for name in names]

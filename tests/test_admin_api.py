@@ -18,6 +18,7 @@ import pytest
 
 from inprocess import InProcess
 from kafkawire.declare import Message
+from kafkawire.frames import decode_response, encode_request
 from kafkawire.primitives import format_uuid
 from kafkawire.registry import KEYS
 from requesting import Plain, create_topics, new_topic, plain
@@ -535,6 +536,69 @@ def test_on_an_unknown_operation_the_controller_fails_on_all_that_the_request_ch
     assert admin.value(LOGGERS, "1", "kafka") == ("WARN", 6)
 
 
+def test_a_change_that_no_record_can_hold_changes_nothing_else_either() -> None:
+    """As on Kafka 4.4.0. Each invalid byte of the value becomes three bytes, so no record can hold the value."""
+    admin, placeholder = Admin(), "Q" * 20_000
+    for validate_only, code, left in ((True, 0, []), (False, -1, [])):
+        resources = [
+            {"resource_type": CLIENT_METRICS, "resource_name": name, "configs": [{"name": "metrics", "value": value}]}
+            for name, value in (("first", "a"), ("second", placeholder), ("third", "a"))
+        ]
+        request = plain("IncrementalAlterConfigs", resources=resources, validate_only=validate_only)
+        admin.wire.send_bytes(encode_request(7, "", request, 1).replace(placeholder.encode(), b"\xff" * len(placeholder)))
+        _, response = decode_response(memoryview(admin.wire.frame()), KEYS["IncrementalAlterConfigs"], 1)
+        assert [(each.error_code, each.error_message) for each in response.responses] == [(code, None)] * 3
+        assert admin.ask(plain("ListConfigResources"), 0).config_resources == left
+
+
+def test_more_changes_than_kafka_writes_for_one_request_are_refused_as_a_whole() -> None:
+    """As on Kafka 4.4.0, the broker itself still refuses what it can refuse. A change to the present value is no change."""
+    admin, session = Admin(), ("consumer.session.timeout.ms", "50000")
+
+    def altered(api: str, groups: int, version: int, *others: tuple[int, str], **options: Any) -> set[tuple[int, str | None]]:
+        named = [*((GROUP, f"g{i}") for i in range(groups)), *others]
+        configs = [dict(zip(("name", "value"), session, strict=True))]
+        resources = [{"resource_type": kind, "resource_name": name, "configs": configs} for kind, name in named]
+        response = admin.ask(plain(api, resources=resources, **options), version)
+        return {(each.error_code, each.error_message) for each in response.responses}
+
+    too_many = (44, "Unable to perform excessively large batch operation.")
+    for api, version in (("IncrementalAlterConfigs", 1), ("AlterConfigs", 2)):
+        assert altered(api, 10_001, version, validate_only=True) == {too_many}
+    elsewhere = (42, "Unexpected broker id, expected 1, but received 99")
+    assert altered("IncrementalAlterConfigs", 10_001, 1, (BROKER, "99"), (TOPIC, "nope")) == {too_many, elsewhere}
+    for groups in (10_000, 10_001):
+        assert altered("IncrementalAlterConfigs", groups, 1) == {(0, None)}
+
+
+def test_more_quotas_and_users_than_kafka_writes_for_one_request_are_refused_as_a_whole() -> None:
+    admin, many = Admin(), range(10_001)
+    ops = [{"key": "producer_byte_rate", "value": 10.0}]
+    entries: Any = [{"entity": [{"entity_type": "user", "entity_name": f"u{i}"}], "ops": ops} for i in many]
+    told = admin.ask(plain("AlterClientQuotas", entries=entries), 1).entries
+    policy = (44, "Request parameters do not satisfy the configured policy.")
+    assert {(each.error_code, each.error_message) for each in told} == {policy}
+    assert {each.error_code for each in admin.ask(plain("AlterClientQuotas", entries=entries[1:]), 1).entries} == {0}
+    users = [{"name": f"u{i}", "mechanism": 1, "iterations": 4096, "salted_password": b"p"} for i in many]
+    told = admin.ask(plain("AlterUserScramCredentials", upsertions=users), 0).results
+    assert {(each.error_code, each.error_message) for each in told} == {(-1, None)}
+    assert not admin.engine.cluster.scram
+
+
+def test_users_are_described_in_the_order_of_kafkas_hash_table() -> None:
+    admin = Admin()
+    for name in ("admin", "alice", *(f"u{i}" for i in range(14)), "e1", "e3"):
+        admin.engine.authenticator.add_user(name, "secret")
+    recorded = "u5 u6 u7 u8 u9 admin alice e1 e3 u11 u10 u13 u12 u0 u1 u2 u3 u4"
+    assert described_users(admin) == recorded.split()
+    assert described_users(admin, "u3", "zz", "u1", "u12", "u3", "", "yy") == ["zz", "", "yy", "u12", "u1", "u3"]
+
+
+def described_users(admin: Admin, *names: str) -> list[str]:
+    users = [{"name": name} for name in names]
+    return [each.user for each in admin.ask(plain("DescribeUserScramCredentials", users=users), 0).results]
+
+
 def test_a_broker_setting_reaches_the_topics() -> None:
     admin = Admin()
     admin.create(new_topic("orders"))
@@ -724,6 +788,12 @@ def test_a_restart_forgets_where_new_replicas_were_wanted() -> None:
     assert in_dirs(admin, "orders") == [[("orders", 0)], []]
 
 
+def test_a_partition_with_a_negative_index_is_unknown() -> None:
+    admin = Admin(log_dirs="/a,/b")
+    admin.create(new_topic("orders", 1))
+    assert moved(admin, "/b", -1, -5) == [3, 3]
+
+
 def test_a_replica_whose_directory_has_failed_is_not_moved() -> None:
     admin = Admin(log_dirs="/a,/b")
     admin.create(new_topic("orders", 1))
@@ -844,6 +914,7 @@ def test_leaders_that_need_no_election() -> None:
     assert elected(admin, [("orders", [0])], kind=1) == [("orders", 0, *not_needed)]
     assert elected(admin, None) == []
     assert elected(admin, [("orders", [0])], kind=9) == [("orders", 0, 42, "Unknown election type 9")]
+    assert elected(admin, None, kind=9) == []
 
 
 def reassigned(admin: Admin, *asked: tuple[str, int, list[int] | None], any_number: bool = True) -> Any:

@@ -22,6 +22,7 @@ from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import mapped, pauses
 from wirebroker.core.java_order import buckets_for, hash_order, hash_order_in_slices, java_hash
 from wirebroker.core.quotas import STRICT_QUOTAS, Change, entity_error, entity_hash, entity_of, kept, value_error
+from wirebroker.core.refusals import MOST_RECORDS
 from wirebroker.core.releases import Release
 
 
@@ -48,11 +49,19 @@ def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
         if results[entity] is None:
             sound.append((entity, entry))
     changes = [change for entity, entry in sound for change in _changes(entity, entry, exchange)]
+    if len(changes) > MOST_RECORDS and STRICT_QUOTAS.of(release):
+        return AlterClientQuotasResponse(entries=(yield from mapped(_too_many, request.entries, pause)))
     if changes and not request.validate_only:
         exchange.cluster.alter_quotas(changes)
     in_order = hash_order(results, entity_hash, buckets_for(len(results)))
     entries = yield from mapped(lambda each: _result(shown[each], dict(each), results[each]), in_order, pause)
     return AlterClientQuotasResponse(entries=entries)
+
+
+def _too_many(entry: EntryData) -> ResponseEntryData:
+    message = "Request parameters do not satisfy the configured policy."
+    entity = [ResponseEntityData(entity_type=each.entity_type, entity_name=each.entity_name) for each in entry.entity]
+    return ResponseEntryData(error_code=ErrorCode.POLICY_VIOLATION, error_message=message, entity=entity)
 
 
 def _value_error(entry: EntryData, names: dict[str, str | None], release: Release) -> str | None:

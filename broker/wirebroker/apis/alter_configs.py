@@ -5,7 +5,7 @@ The older form of IncrementalAlterConfigs: the given settings replace all settin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from kafkawire.declare import Message
@@ -14,9 +14,10 @@ from kafkawire.messages.alter_configs import AlterConfigsRequest, AlterConfigsRe
 from wirebroker.apis.describe_configs import told_kind
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata_changes import MetadataChanges
+from wirebroker.common.slices import Pause, mapped
 from wirebroker.core.acls import has_settings
 from wirebroker.core.config_resources import REPEATED, Alteration, Change, Operation, ResourceType, repeated
-from wirebroker.core.refusals import Refusal
+from wirebroker.core.refusals import MOST_RECORDS, TOO_LARGE, Refusal
 from wirebroker.core.releases.changes import since, until
 from wirebroker.requests.effects import Outcome
 
@@ -53,27 +54,60 @@ def alter_resources(
     twice = repeated((resource.resource_type, resource.resource_name) for resource in request.resources)
     results: list[Any] = []
     changes = MetadataChanges(exchange, results)
-    alterations: list[Alteration] = []
-    controller_fails = False
-    for resource in request.resources:
-        yield from changes.pause()
-        kind, name = resource.resource_type, resource.resource_name
-        wanted = [Change(each.name, getattr(each, "config_operation", Operation.SET), each.value) for each in resource.configs]
-        alteration = Alteration(exchange.cluster, exchange.node_id, kind, name, wanted, replaces=replaces)
-        alterations.append(alteration)
-        controller_fails |= (kind, name) not in twice and alteration.fails_controller
+    alterations = yield from mapped(
+        lambda each: _alteration(each, exchange, replaces=replaces), request.resources, changes.pause
+    )
+    sent = [each for each in alterations if (each.kind, each.name) not in twice]
+    whole = yield from _refused_by_controller(sent, changes.pause, writes=not request.validate_only)
     for alteration in alterations:
         yield from changes.pause()
         kind, name = alteration.kind, alteration.name
         if (kind, name) in twice:
             refusal: Refusal | None = REPEATED
         else:
-            refusal = alteration.alter(validate_only=request.validate_only, controller_fails=controller_fails)
+            refusal = alteration.alter(validate_only=request.validate_only, whole=whole)
         code, message = refusal or Refusal(ErrorCode.NONE, None)
         told = told_kind(kind, release, repeats=repeats)
         results.append(result(error_code=code, error_message=message, resource_type=told, resource_name=name))
     changes.write_down()
     return response(responses=results)
+
+
+def _alteration(resource: Any, exchange: Exchange, *, replaces: bool) -> Alteration:
+    kind, name = resource.resource_type, resource.resource_name
+    wanted = [Change(each.name, getattr(each, "config_operation", Operation.SET), each.value) for each in resource.configs]
+    return Alteration(exchange.cluster, exchange.node_id, kind, name, wanted, replaces=replaces)
+
+
+def _refused_by_controller(
+    alterations: list[Alteration], pause: Pause, *, writes: bool
+) -> Generator[None, Any, Refusal | None]:
+    """Returns the error with which Kafka's controller refuses all these alterations, or None. The controller makes all valid
+    changes of a request or none, so it refuses all if it fails at one, or would have to write too many records."""
+    many, records = sum(each.most_records for each in alterations) > MOST_RECORDS, 0
+    for alteration in alterations:
+        yield from pause()
+        if alteration.fails_controller or (writes and alteration.cannot_be_written):
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        records += alteration.records if many else 0
+        if records > MOST_RECORDS:
+            return TOO_LARGE
+    return None
+
+
+def refused_early(request: Any, exchange: Exchange) -> Callable[[Any], bool]:
+    """Returns a function that tells whether the receiving broker refuses a resource of the request before anybody looks at the
+    client's rights."""
+    if exchange.cluster.configs.release.has_zookeeper:
+        return lambda resource: False
+    twice = repeated((each.resource_type, each.resource_name) for each in request.resources)
+    replaces = isinstance(request, AlterConfigsRequest)
+
+    def is_refused(resource: Any) -> bool:
+        repeats = (resource.resource_type, resource.resource_name) in twice
+        return repeats or _alteration(resource, exchange, replaces=replaces).is_refused_early
+
+    return is_refused
 
 
 def _has_null(request: Any) -> bool:

@@ -60,7 +60,7 @@ def _error(topic: str, index: int, path: str, exchange: Exchange) -> ErrorCode:
     if path in log_dirs.cordoned(node_id):
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT
     partition = exchange.cluster.partition(topic, index)
-    if index < exchange.cluster.deleting.get(topic, 0):
+    if 0 <= index < exchange.cluster.deleting.get(topic, 0):
         return ErrorCode.NONE
     if partition is None or node_id not in partition.replicas:
         log_dirs.prefer(node_id, topic, index, path)

@@ -22,7 +22,7 @@ from kafkawire.messages.alter_user_scram_credentials import (
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import pauses
 from wirebroker.core.java_order import buckets_for, hash_order_in_slices, java_hash
-from wirebroker.core.refusals import Refusal
+from wirebroker.core.refusals import MOST_RECORDS, Refusal
 from wirebroker.core.releases.changes import since
 from wirebroker.security.scram import BY_NUMBER, LEAST_ITERATIONS, MOST_ITERATIONS, credential_of_salted
 
@@ -38,6 +38,10 @@ MISSING = Refusal(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user creden
 
 NO_KEY = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
 """The refusal of an empty salted password: Java cannot make a key from an empty password."""
+
+
+TOO_MANY = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+"""The refusal of more changes than Kafka's controller writes for one request."""
 
 
 def handle(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> Steps:
@@ -67,6 +71,9 @@ def handle(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> Ste
             wanted.pop(each.name, None)
         else:
             credentials[each.name, each.mechanism] = _credential(each)
+    if alone and len(credentials) > MOST_RECORDS:
+        refused |= dict.fromkeys((name for name, _ in credentials), TOO_MANY)
+        wanted.clear()
     if wanted:
         exchange.cluster.alter_scram(credentials)
     altered = [

@@ -35,7 +35,7 @@ STRICT_SINCE = 3
 
 def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
     zookeeper = exchange.cluster.configs.release.has_zookeeper
-    if not zookeeper and is_overdue(request.timeout_ms, [topic.name for topic in request.topics]):
+    if is_late(request, exchange):
         return (yield from timed_out(request, exchange, CreatePartitionsResponse))
     if _too_many(request, exchange.cluster):
         return _all(request, ErrorCode.POLICY_VIOLATION, "Excessively large number of additional partitions per request.")
@@ -69,6 +69,12 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
     changes.write_down()
     exchange.throttled_by(quota)
     return CreatePartitionsResponse(results=results)
+
+
+def is_late(request: CreatePartitionsRequest, exchange: Exchange) -> bool:
+    """Tells whether the controller refuses the whole request, because the request is overdue."""
+    zookeeper = exchange.cluster.configs.release.has_zookeeper
+    return not zookeeper and is_overdue(request.timeout_ms, [topic.name for topic in request.topics])
 
 
 def _overdue(request: CreatePartitionsRequest) -> Refusal | None:

@@ -49,7 +49,7 @@ TIMED_OUT = Refusal(ErrorCode.REQUEST_TIMED_OUT, None)
 def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
     cluster = exchange.cluster
     zookeeper = cluster.configs.release.has_zookeeper
-    if not zookeeper and is_overdue(request.timeout_ms, [topic.name for topic in request.topics]):
+    if is_late(request, exchange):
         return (yield from timed_out(request, exchange, CreateTopicsResponse))
     names = Counter(topic.name for topic in request.topics)
     single = [topic for topic in request.topics if names[topic.name] == 1 and topic.name != METADATA_TOPIC]
@@ -79,6 +79,12 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
     changes.write_down()
     exchange.throttled_by(quota)
     return CreateTopicsResponse(topics=[*_in_time(responses, request, zookeeper), *_without_plans(names, cluster)])
+
+
+def is_late(request: CreateTopicsRequest, exchange: Exchange) -> bool:
+    """Tells whether the controller refuses the whole request, because the request is overdue."""
+    zookeeper = exchange.cluster.configs.release.has_zookeeper
+    return not zookeeper and is_overdue(request.timeout_ms, [topic.name for topic in request.topics])
 
 
 def _in_time(

@@ -23,7 +23,7 @@ from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.java_texts import parse_integer
 from wirebroker.common.slices import pauses
 from wirebroker.core.acls import has_settings
-from wirebroker.core.config_resources import SHOWS_CLIENT_METRICS, ResourceType, describe_client_metrics, describe_group
+from wirebroker.core.config_resources import KINDS, SHOWS_CLIENT_METRICS, ResourceType, describe_client_metrics, describe_group
 from wirebroker.core.configs import ConfigError, Entry, Source, TopicConfigs
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.quorum import LISTENER, VOTERS, endpoint
@@ -37,7 +37,6 @@ FINDS_DESCRIBED_TOPICS = since("2.0", "DescribeConfigs refuses an unknown topic"
 EMPTY_DESCRIBED = since("2.7", "the response to DescribeConfigs has empty texts instead of null")
 REPEATS_DESCRIBED_RESOURCES = since("2.7", "DescribeConfigs has two results for a resource named twice")
 
-KINDS = frozenset(ResourceType)
 RESOURCES = 16
 """The number of resources in a slice. A resource has dozens or hundreds of settings."""
 
@@ -48,7 +47,7 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
     resources = request.resources
     if not REPEATS_DESCRIBED_RESOURCES.of(release):
         resources = list({(each.resource_type, each.resource_name): each for each in resources}.values())
-    if any(resource.resource_type not in KINDS or not has_settings(resource.resource_type, release) for resource in resources):
+    if refuses_whole(request, exchange):
         refusal = Refusal(
             ErrorCode.INVALID_REQUEST,
             "This most likely occurs because of a request being malformed by the client library or the message was "
@@ -75,6 +74,14 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
             _without_texts(result)
         results.append(result)
     return DescribeConfigsResponse(results=results)
+
+
+def refuses_whole(request: DescribeConfigsRequest, exchange: Exchange) -> bool:
+    """Tells whether the broker refuses the whole request, before it looks at the client's rights: the request names a resource
+    of an unknown type."""
+    release = exchange.cluster.configs.release
+    kinds = {each.resource_type for each in request.resources}
+    return any(kind not in KINDS or not has_settings(kind, release) for kind in kinds)
 
 
 def _without_texts(result: DescribeConfigsResult) -> None:

@@ -1,8 +1,8 @@
 """DescribeUserScramCredentials, version 0.
 
-Returns the mechanism and the iterations of each user's SCRAM credentials, but no secrets (ScramImage.describe). A request
-without users gets all users. A user named twice gets DUPLICATE_RESOURCE, and a user without credentials gets
-RESOURCE_NOT_FOUND.
+Returns the mechanism and the iterations of each user's SCRAM credentials, but no secrets (ScramImage.describe). The users have
+the order of Kafka's HashMap. A request without users gets all users. A user named twice gets DUPLICATE_RESOURCE, and a user
+without credentials gets RESOURCE_NOT_FOUND.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from kafkawire.messages.describe_user_scram_credentials import (
 )
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import mapped, pauses
+from wirebroker.core.java_order import buckets_for, hash_order_in_slices, java_hash
 from wirebroker.security.scram import BY_NUMBER
 
 
 def handle(request: DescribeUserScramCredentialsRequest, exchange: Exchange) -> Steps:
-    everybody = {user for user, _ in exchange.cluster.scram}
-    asked = Counter(user.name for user in request.users or ()) or Counter(everybody)
-    results = yield from mapped(lambda each: _described(*each, exchange), asked.items(), pauses())
+    everybody = dict.fromkeys(user for user, _ in exchange.cluster.scram)
+    asked, pause = Counter(user.name for user in request.users or ()) or Counter(everybody.keys()), pauses()
+    names = yield from hash_order_in_slices(asked, java_hash, buckets_for(len(asked)), pause)
+    results = yield from mapped(lambda name: _described(name, asked[name], exchange), names, pause)
     return DescribeUserScramCredentialsResponse(error_code=ErrorCode.NONE, error_message="", results=results)
 
 

@@ -36,7 +36,7 @@ def handle(request: ElectLeadersRequest, exchange: Exchange) -> Steps:
     code = ErrorCode.NONE if request.election_type in (PREFERRED, UNCLEAN) else ErrorCode.INVALID_REQUEST
     changes = MetadataChanges(exchange, [])
     results = []
-    for topic, indexes in _requested(request, exchange):
+    for topic, indexes in () if code and everything else _requested(request, exchange):
         shown: list[PartitionResult] = []
         results.append(ReplicaElectionResult(topic=topic, partition_result=shown))
         for index in indexes:

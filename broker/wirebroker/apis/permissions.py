@@ -33,10 +33,14 @@ from kafkawire.primitives import ZERO_UUID
 from kafkawire.registry import api_name, response_class
 from wirebroker.apis import (
     IN_ZOOKEEPER,
+    alter_configs,
     create_acls,
+    create_partitions,
+    create_topics,
     delete_acls,
     delete_topics,
     describe_acls,
+    describe_configs,
     describe_topic_partitions,
     list_offsets,
     metadata,
@@ -44,6 +48,7 @@ from wirebroker.apis import (
 from wirebroker.common.slices import mapped, pauses
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType, has_settings
 from wirebroker.core.cluster import INTERNAL_TOPICS
+from wirebroker.core.config_resources import ASKS_ABOUT_BROKERS_FIRST
 from wirebroker.core.groups.streams_topology import topics_of
 from wirebroker.core.names import topic_name_error
 from wirebroker.requests.errors import join_in_slices, refuse_in_slices
@@ -77,8 +82,9 @@ WORDED = ("AlterShareGroupOffsetsResponse", "DeleteShareGroupOffsetsResponse")
 """If access to the group is refused, these responses name no resources, but have an error message."""
 SHARE = 2
 """The type of a share partition's key in FindCoordinator."""
-LOGGERS = 8
-"""The resource type of broker loggers. A refusal to change a logger has no message."""
+BROKERS, LOGGERS = 4, 8
+"""The resource types of brokers and of their loggers. A refusal to change them has no message, if the receiving broker looks at
+the client's rights."""
 RESOURCES_OF_CONFIGS = {2: _R.TOPIC, 32: _R.GROUP}
 """The types of resources that own their settings. The settings of all other resources belong to the cluster."""
 DECISIONS = 128
@@ -252,6 +258,12 @@ def each(operation: Operation, kind: ResourceType, attribute: str, field: str = 
     return rule
 
 
+def _delete_groups(request: Any, access: Access) -> Slices[Any]:
+    """A group that is named twice gets one result."""
+    once = _with(request, "groups_names", list(dict.fromkeys(request.groups_names)))
+    return (yield from each(_O.DELETE, _R.GROUP, "groups_names")(once, access))
+
+
 def unless(wrong: Callable[[Any, int], object], rule: Rule) -> Rule:
     """Applies the rule to requests that are not `wrong`. The handler refuses a wrong request as a whole, without information
     about the named resources."""
@@ -415,6 +427,8 @@ def _create_topics(request: Any, access: Access) -> Slices[Any]:
             return special or access.may(_O.CREATE, _R.TOPIC, topic.name)
 
         kept, refused = yield from access.divide(request, "topics", allowed)
+        if kept is not None and create_topics.is_late(kept, access.exchange):
+            return request
         if refused:
             yield from access.refuse(_with(request, "topics", refused), CODES[_R.TOPIC], "Authorization failed.")
 
@@ -427,6 +441,20 @@ def _create_topics(request: Any, access: Access) -> Slices[Any]:
                 topic.configs = []
 
     access.finish = finish
+    return kept
+
+
+def _create_partitions(request: Any, access: Access) -> Slices[Any]:
+    """The handler refuses a topic that is named twice, even if the client may not alter this topic. If any other topic reaches
+    the handler too late, the handler refuses the whole request."""
+    times = Counter(topic.name for topic in request.topics)
+    kept, refused = yield from access.divide(
+        request, "topics", lambda topic: times[topic.name] > 1 or access.may(_O.ALTER, _R.TOPIC, topic.name)
+    )
+    if kept is not None and create_partitions.is_late(kept, access.exchange):
+        return request
+    if refused:
+        yield from access.refuse(_with(request, "topics", refused), CODES[_R.TOPIC])
     return kept
 
 
@@ -459,25 +487,32 @@ def _delete_topics(request: Any, access: Access) -> Slices[Any]:
 
 
 def _configs(operation: Operation) -> Rule:
+    alters = operation == _O.ALTER_CONFIGS
+
     def rule(request: Any, access: Access) -> Slices[Any]:
         def kind_of(resource: Any) -> tuple[ResourceType, str]:
             kind = RESOURCES_OF_CONFIGS.get(resource.resource_type, _R.CLUSTER)
             return kind, CLUSTER_NAME if kind == _R.CLUSTER else resource.resource_name
 
         release = access.exchange.cluster.configs.release
+        if not alters and describe_configs.refuses_whole(request, access.exchange):
+            return request
+        is_refused = alter_configs.refused_early(request, access.exchange) if alters else lambda _: False
+        wordless = {LOGGERS, BROKERS} if ASKS_ABOUT_BROKERS_FIRST.of(release) else {LOGGERS}
 
         def admits(resource: Any) -> bool:  # the handler refuses a kind of resource that the release does not have
-            return not has_settings(resource.resource_type, release) or access.may(operation, *kind_of(resource))
+            known = has_settings(resource.resource_type, release)
+            return not known or is_refused(resource) or access.may(operation, *kind_of(resource))
 
         kept, refused = yield from access.divide(request, "resources", admits)
         if refused:
             yield from access.refuse(_with(request, "resources", refused), CODES[_R.CLUSTER])
-            responses = access.refused.results if operation == _O.DESCRIBE_CONFIGS else access.refused.responses
+            responses = access.refused.responses if alters else access.refused.results
             for resource, response in zip(refused, responses, strict=True):
                 yield from access.pause()
                 kind = kind_of(resource)[0]
-                wordless = operation == _O.ALTER_CONFIGS and resource.resource_type == LOGGERS
-                response.error_code, response.error_message = CODES[kind], None if wordless else MESSAGES[kind]
+                message = None if alters and resource.resource_type in wordless else MESSAGES[kind]
+                response.error_code, response.error_message = CODES[kind], message
         return kept
 
     return rule
@@ -790,8 +825,8 @@ RULES: dict[str, Rule] = {
     "IncrementalAlterConfigs": _configs(_O.ALTER_CONFIGS),
     "AlterReplicaLogDirs": whole(_O.ALTER, _R.CLUSTER),
     "DescribeLogDirs": whole(_O.DESCRIBE, _R.CLUSTER),
-    "CreatePartitions": topics(_O.ALTER),
-    "DeleteGroups": each(_O.DELETE, _R.GROUP, "groups_names"),
+    "CreatePartitions": _create_partitions,
+    "DeleteGroups": _delete_groups,
     "ElectLeaders": whole(_O.ALTER, _R.CLUSTER),
     "AlterPartitionReassignments": whole(_O.ALTER, _R.CLUSTER),
     "ListPartitionReassignments": whole(_O.DESCRIBE, _R.CLUSTER),

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
+from kafkawire.compiling import fits
 from kafkawire.errors import ErrorCode
 from wirebroker.common.java_texts import JAVA_SPACE, parse_integer, trim
 from wirebroker.core.acls import has_settings
@@ -52,6 +53,9 @@ FINDS_ALTERED_TOPICS = since("2.7", "AlterConfigs of an unknown topic gets error
 TELLS_SERVER_ERRORS = until(
     "2.6", "if AlterConfigs, IncrementalAlterConfigs or CreatePartitions fails with error −1, the response has no message"
 )
+ASKS_ABOUT_BROKERS_FIRST = since(
+    "4.4", "a broker looks at the client's rights before it checks changes of its own settings, and a refusal has no message"
+)
 REFUSES_NULL_CHANGES = since(
     "2.6", "IncrementalAlterConfigs refuses a null value with error 42 instead of −1, and can append to a list that is not set"
 )
@@ -67,6 +71,9 @@ class ResourceType(IntEnum):
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
+
+
+KINDS = frozenset(ResourceType)
 
 
 class Operation(IntEnum):
@@ -98,6 +105,16 @@ class Alteration:
         self.replaces = replaces
 
     @property
+    def is_refused_early(self) -> bool:
+        """Tells whether the receiving broker refuses the changes before anybody looks at the client's rights."""
+        if self._zookeeper:
+            return False
+        if self._unsound() is not None:
+            return True
+        late = self.kind != ResourceType.BROKER or ASKS_ABOUT_BROKERS_FIRST.of(self.cluster.configs.release)
+        return not late and self._on_this_broker() is not None
+
+    @property
     def fails_controller(self) -> bool:
         """Tells whether a change has an operation that does not exist in any version. Such a change makes Kafka's controller
         refuse the whole request."""
@@ -108,12 +125,33 @@ class Alteration:
         refusal = self._apply_all(dict(current(self.cluster, self.kind, self.name)))
         return refusal is not None and refusal.code == ErrorCode.UNKNOWN_SERVER_ERROR
 
-    def alter(self, *, validate_only: bool, controller_fails: bool = False) -> Refusal | None:
-        """Make all changes. If one change is invalid, make no change. Returns the Refusal of an invalid change, else None. With
-        `validate_only`, only check the changes.
+    @property
+    def cannot_be_written(self) -> bool:
+        """Tells whether the controller would have to write a record with a text that no record can hold."""
+        texts = (self.name, *(text for each in self.changes for text in (each.name, each.value or "")))
+        return not all(map(fits, texts)) and self.records > 0
 
-        With `controller_fails`, the controller refuses these changes, because the request has a change that makes the
-        controller fail (see `fails_controller`).
+    @property
+    def most_records(self) -> int:
+        """The number of records for the changes is at most this."""
+        held = len(current(self.cluster, self.kind, self.name)) if self.replaces and self._on_broker() is None else 0
+        return len(self.changes) + held
+
+    @property
+    def records(self) -> int:
+        """The number of records that Kafka's controller would write for the changes."""
+        if self._zookeeper or self.kind == ResourceType.BROKER_LOGGER or self._on_broker() is not None:
+            return 0
+        before = dict(current(self.cluster, self.kind, self.name))
+        wanted = {} if self.replaces else dict(before)
+        if self._apply_all(wanted) is not None or self._on_controller(wanted, validate_only=True) is not None:
+            return 0
+        return len({name for name, _ in before.items() ^ wanted.items()})
+
+    def alter(self, *, validate_only: bool, whole: Refusal | None = None) -> Refusal | None:
+        """Make all changes. If one change is invalid, make no change. Returns the Refusal of an invalid change, else None. With
+        `validate_only`, only check the changes. `whole` is the refusal with which the controller refuses the whole request, or
+        None.
         """
         refusal = self._on_broker()
         if refusal is not None:
@@ -123,8 +161,8 @@ class Alteration:
                 levels = [(change.name, change.value if change.operation == Operation.SET else None) for change in self.changes]
                 self._loggers.alter(levels, self.cluster.configs.release)
             return None
-        if controller_fails:
-            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        if whole is not None:
+            return whole
         if self._zookeeper and not self.replaces and not ends_zookeeper_path(self.name) and self.kind == ResourceType.TOPIC:
             return Refusal(ErrorCode.INVALID_REQUEST, f"Invalid path in ZooKeeper: /config/topics/{self.name}")
         wanted = {} if self.replaces else dict(current(self.cluster, self.kind, self.name))
@@ -139,6 +177,15 @@ class Alteration:
         return next(filter(None, (self._apply(change, wanted) for change in in_turn)), None)
 
     def _on_broker(self) -> Refusal | None:
+        refusal = self._unsound()
+        if refusal is not None:
+            return refusal
+        if self.kind == ResourceType.BROKER_LOGGER:
+            return self._on_loggers()
+        return self._on_this_broker() if self.kind == ResourceType.BROKER else None
+
+    def _unsound(self) -> Refusal | None:
+        """Returns the refusal of changes that the receiving broker refuses for every resource of this type, else None."""
         names = [change.name for change in self.changes]
         takes_repeated = self.replaces and not REFUSES_REPEATED_SETTINGS.of(self.cluster.configs.release)
         if len(set(names)) != len(names) and not takes_repeated:
@@ -146,12 +193,8 @@ class Alteration:
         nulls = [change.name for change in self.changes if change.value is None and change.operation != Operation.DELETE]
         if nulls and REFUSES_NULL_CHANGES.of(self.cluster.configs.release):
             return Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
-        known = has_settings(self.kind, self.cluster.configs.release)
-        if self.kind == ResourceType.BROKER_LOGGER and known and not self.replaces:
-            return self._on_loggers()
-        if self.kind == ResourceType.BROKER:
-            return self._on_this_broker()
-        if known and self.kind in (ResourceType.TOPIC, ResourceType.CLIENT_METRICS, ResourceType.GROUP):
+        takes = self.kind != ResourceType.BROKER_LOGGER or not self.replaces
+        if takes and self.kind in KINDS and has_settings(self.kind, self.cluster.configs.release):
             return None
         return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {self.kind}")
 
