@@ -414,6 +414,31 @@ def test_a_listener_has_mechanisms_and_sessions_of_its_own() -> None:
         assert (refused.error_code, refused.mechanisms) == (ErrorCode.UNSUPPORTED_SASL_MECHANISM, [PLAIN])
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sasl.enabled.mechanisms", "PLAIN,GSSAPI"), ("sasl.enabled.mechanisms", "PLAIN,nonsense"),
+        ("connections.max.reauth.ms", "5000"), ("plain.connections.max.reauth.ms", "nonsense"),
+        ("plain.sasl.jaas.config", "nonsense"),
+    ],
+)  # fmt: skip
+def test_clients_log_in_by_the_static_settings(secured: MockKafka, name: str, value: str) -> None:
+    """On Kafka 4.4.0, an alteration of these settings has no effect, not even after a restart."""
+    config = {"name": f"listener.name.sasl_plaintext.{name}", "config_operation": 0, "value": value}
+    resource = {"resource_type": 4, "resource_name": "1", "configs": [config]}
+    admin = dial(secured)
+    log_in(admin)
+    (told,) = admin.request(plain("IncrementalAlterConfigs", resources=[resource]), 1).responses
+    assert told.error_code == 0
+    for restarts in (False, True):
+        if restarts:
+            secured.restart()
+        assert log_in(dial(secured)).session_lifetime_ms == 0
+        for mechanism in ("GSSAPI", "nonsense"):
+            refused = dial(secured).request(plain("SaslHandshake", mechanism=mechanism), 1)
+            assert (refused.error_code, len(refused.mechanisms)) == (ErrorCode.UNSUPPORTED_SASL_MECHANISM, 3)
+
+
 def test_the_names_of_a_listeners_settings_are_checked() -> None:
     with pytest.raises(ValueError, match="Unknown config name: listener.name.other.sasl.nonsense"):
         MockKafka(configs={"listener.name.other.sasl.nonsense": "x"}).start()

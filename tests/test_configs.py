@@ -19,7 +19,16 @@ from hypothesis import strategies as st
 import wirebroker
 from default_settings import defaults
 from wirebroker.common.java_texts import parse_duration
-from wirebroker.core.configs import INVALID, BrokerConfigs, ConfigError, Source, Synonym, TopicConfigs
+from wirebroker.core.configs import (
+    INVALID,
+    OVERRIDES,
+    BrokerConfigs,
+    ConfigError,
+    Source,
+    Synonym,
+    TopicConfigs,
+    connections_by_host,
+)
 from wirebroker.core.releases import release
 from wirebroker.core.releases.changes import RELEASES
 from wirebroker.core.setting_definitions import (
@@ -368,6 +377,17 @@ def test_a_change_hides_a_value_in_other_units() -> None:
             "value should be at least half the current value 8 for configuration Invalid dynamic configuration",
         ),
         ({"num.io.threads": "0"}, 1, "Invalid value 0 for configuration num.io.threads: Value must be at least 1"),
+        (
+            {"listener.name.a.max.connections": "x"},
+            None,
+            "Invalid value x for configuration max.connections: Not a number of type INT",
+        ),
+        (
+            {"listener.name.a.plain.max.connections": "1", "listener.name.a.max.connections": "1"},
+            None,
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            "[listener.name.a.plain.max.connections]",
+        ),
     ],
 )
 def test_only_some_settings_change_while_the_broker_runs(
@@ -377,6 +397,32 @@ def test_only_some_settings_change_while_the_broker_runs(
     with pytest.raises(ConfigError) as error:
         configs.alter(change, broker)
     assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ("10.0.0.1", f"Error parsing configuration property '{OVERRIDES}': begin 0, end -1, length 8"),
+        ("10.0.0.1:5,,b:3", f"Error parsing configuration property '{OVERRIDES}': begin 0, end -1, length 0"),
+        ("10.0.0.1:x", 'For input string: "x"'), ("10.0.0.1:", 'For input string: ""'),
+        ("10.0.0.1:\u00b2", 'For input string: "\u00b2"'), ("10.0.0.1:2147483648", 'For input string: "2147483648"'),
+        ("a/b:5,x y:3", f"{OVERRIDES} contains invalid addresses : a/b,x y"),
+        ("[::1]:5", f"{OVERRIDES} contains invalid addresses : [::1]"),
+    ],
+)  # fmt: skip
+def test_limits_of_hosts_that_kafka_refuses(value: str, sentence: str) -> None:
+    """The messages are from Kafka 4.4.0."""
+    configs = BrokerConfigs({})
+    with pytest.raises(ConfigError) as altered:
+        configs.alter({OVERRIDES: value}, 1)
+    with pytest.raises(ConfigError) as static:
+        BrokerConfigs({OVERRIDES: value})
+    assert str(altered.value) == str(static.value) == sentence
+
+
+def test_limits_of_hosts_that_kafka_takes() -> None:
+    assert connections_by_host(" 10.0.0.1 : 5 , ::1:+3,host_name:-1,") == {"10.0.0.1": 5, "::1": 3, "host_name": -1}
+    assert connections_by_host(",") == connections_by_host("") == {}
 
 
 def test_the_value_for_the_first_of_several_brokers_is_in_effect() -> None:

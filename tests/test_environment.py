@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from requesting import plain
 from wirebroker import MockKafka
 from wirebroker.client.jaas import login_modules, sections, users_of
 from wirebroker.client.login import LoginFailed, log_in
@@ -210,21 +209,6 @@ def test_users_of_plain_in_a_setting() -> None:
             outcome = nullcontext() if well else pytest.raises(LoginFailed, match="refuses the login of alice")
             with closing(Connection(address_of(kafka.bootstrap_servers), 5)) as connection, outcome:
                 log_in(connection, access)
-
-
-def test_a_login_module_that_was_altered_into_something_else_lets_nobody_in(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    garbage = {"name": "listener.name.sasl_plaintext.sasl.jaas.config", "config_operation": 0, "value": "secret"}
-    broker = {"resource_type": 4, "resource_name": "1", "configs": [garbage]}
-    access = Access("SASL_PLAINTEXT", PLAIN, "bob", "b")
-    with MockKafka(security="sasl_plaintext", users={"bob": "b"}) as kafka:
-        with closing(Connection(address_of(kafka.bootstrap_servers), 5)) as connection:
-            log_in(connection, access)
-            connection.request(plain("IncrementalAlterConfigs", resources=[broker], validate_only=False), 1)
-        with closing(Connection(address_of(kafka.bootstrap_servers), 5)) as connection, pytest.raises(LoginFailed):
-            log_in(connection, access)
-    (line,) = [each.message for each in caplog.records if "failed" in each.message]
-    assert line.endswith('sasl.jaas.config of this listener cannot be used: it is not `MODULE required name="value" …;`')
 
 
 def test_the_users_of_bitnami_and_the_topics_of_wurstmeister() -> None:

@@ -9,11 +9,13 @@ broker for which it was set.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
-from wirebroker.common.java_texts import JAVA_SPACE
+from wirebroker.common.java_texts import JAVA_SPACE, parse_integer, trim
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.features import ELIGIBLE_REPLICAS, new_levels
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash
@@ -128,6 +130,8 @@ class Configs:
 
 
 MIN_IN_SYNC = "min.insync.replicas"
+OVERRIDES = "max.connections.per.ip.overrides"
+_HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
 PRODUCER_EXPIRATION = "producer.id.expiration.ms"
 
 
@@ -176,6 +180,7 @@ class BrokerConfigs(Configs):
         """The results that `shown` remembers, and the `version` of the settings from which they were made."""
         self._props = self._merged(self.dynamic)
         self._check_together()
+        connections_by_host(self.text(OVERRIDES))
         check_topic_configs(self.topic_static, self)
 
     def _take(self, name: str, raw: str, given: dict[str, str]) -> None:
@@ -232,11 +237,12 @@ class BrokerConfigs(Configs):
             jitter = self._own(self.definitions.broker["log.roll.jitter.ms"])
             if isinstance(jitter, int) and jitter < 0:
                 raise ConfigError("log.roll.jitter.ms must be greater than or equal to 0")
-            if not self.integer("max.connections.per.ip") and not self.value("max.connections.per.ip.overrides"):
-                allowed = "can be set to zero only if max.connections.per.ip.overrides property is set"
+            if not self.integer("max.connections.per.ip") and not self.value(OVERRIDES):
+                allowed = f"can be set to zero only if {OVERRIDES} property is set"
                 raise ConfigError(f"max.connections.per.ip {allowed}.")
         except ConfigError as error:
             raise ConfigError(f"requirement failed: {error}") from None
+        connections_by_host(self.text(OVERRIDES))
         for kind in ("consumer", "share", "streams"):
             interval, most = f"group.{kind}.assignment.interval.ms", f"group.{kind}.max.assignment.interval.ms"
             if self.integer(interval) > self.integer(most):
@@ -286,12 +292,15 @@ class BrokerConfigs(Configs):
 
     def at(self, listener: str, name: str, mechanism: str = "") -> Value:
         """Returns the value that a setting has on a listener: the listener's value for the SASL mechanism, else the listener's
-        value, else the broker's value."""
-        for prefix in (f"{listener.lower()}.{mechanism.lower()}.", f"{listener.lower()}."):
-            raw = self._props.get(f"{PER_LISTENER}{prefix}{name}")
+        value, else the broker's value. As in Kafka, clients log in by the static settings: an alteration has no effect, not
+        even after a restart.
+        """
+        setting = self.definitions.broker[name]
+        for prefix in (f"{PER_LISTENER}{listener}.{mechanism}.".lower(), f"{PER_LISTENER}{listener}.".lower(), ""):
+            raw = self.static.get(f"{prefix}{name}")
             if raw is not None:
-                return self.definitions.broker[name].parse(raw)
-        return self.value(name)
+                return setting.parse(raw)
+        return setting.default_value()
 
     def _own(self, setting: Setting) -> Value:
         raw = self._props.get(setting.name)
@@ -505,10 +514,36 @@ def check_dynamic(layer: Mapping[str, str], definitions: Definitions, release: R
         if REFUSES_REPEATED_ITEMS.of(release):
             _check_items(setting, layer[setting.name])
         setting.parse(layer[setting.name])
+    of_listeners = {name: match[1] for name in layer if (match := _OF_LISTENER.fullmatch(name)) is not None}
+    for name, base in of_listeners.items():
+        setting = definitions.broker.get(base)
+        if setting is not None and not setting.absent and not setting.read_only:
+            setting.parse(layer[name])
     local = [setting.name for setting in known if "per-broker" in setting.marks]
+    local += [name for name, base in of_listeners.items() if base not in OF_ALL_LISTENERS]
     if local and not per_broker:
         where = "at default cluster level, broker id must be specified"
         raise ConfigError(f"Cannot update these configs {where}: [{', '.join(local)}]")
+
+
+@lru_cache(maxsize=16)
+def connections_by_host(raw: str) -> Mapping[str, int]:
+    """Returns the largest number of connections of each host that max.connections.per.ip.overrides names. Raises ConfigError,
+    with the messages of Kafka and of Java."""
+    found: dict[str, str] = {}
+    for each in re.split(r"\s*,\s*", raw.rstrip(", ")) if raw.strip(", ") else ():
+        host, colon, number = each.rpartition(":")
+        if not colon:
+            wrong = f"begin 0, end -1, length {len(each)}"
+            raise ConfigError(f"Error parsing configuration property '{OVERRIDES}': {wrong}")
+        found[trim(host)] = trim(number)
+    if unsound := [host for host in found if _HOST.fullmatch(host) is None]:
+        raise ConfigError(f"{OVERRIDES} contains invalid addresses : {','.join(unsound)}")
+    limits = {host: parse_integer(number) for host, number in found.items()}
+    for host, limit in limits.items():
+        if limit is None:
+            raise ConfigError(f'For input string: "{found[host]}"')
+    return {host: limit for host, limit in limits.items() if limit is not None}
 
 
 def _check_items(setting: Setting, raw: str) -> None:
@@ -517,6 +552,9 @@ def _check_items(setting: Setting, raw: str) -> None:
         raise ConfigError(f"Configuration '{setting.name}' values must not be duplicated.")
 
 
+_OF_LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
+OF_ALL_LISTENERS = ("max.connections", "max.connection.creation.rate", "num.network.threads")
+"""The settings of a listener that can be altered for all brokers together."""
 CLEANER, CLEANER_BUFFER = "log.cleaner.threads", "log.cleaner.dedupe.buffer.size"
 POOLS = (
     "background.threads", "num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir",

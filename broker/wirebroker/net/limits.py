@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Generic, Protocol, TypeVar
 
 from wirebroker.common.suggestions import nearest
-from wirebroker.core.configs import BrokerConfigs
+from wirebroker.core.configs import OVERRIDES, BrokerConfigs, connections_by_host
 
 logger = logging.getLogger("wirebroker")
 
@@ -91,7 +91,7 @@ class Limits(Generic[C]):
         """Count a new connection. Returns False if the connection is not served now, because it has to wait in line, or because
         the host has closed it."""
         node_id, client = protocol.node_id, protocol.client_host
-        most = _override(self.configs.text("max.connections.per.ip.overrides"), client)
+        most = connections_by_host(self.configs.text(OVERRIDES)).get(client)
         if most is None:
             most = self.configs.integer("max.connections.per.ip")
         if self._by_client[node_id, client] >= most:
@@ -165,12 +165,3 @@ class Limits(Generic[C]):
     def read(self, protocol: C) -> None:
         """Remember that the peer of a connection reads again."""
         self._congested.discard(protocol)
-
-
-def _override(overrides: str, client: str) -> int | None:
-    """Returns the limit of the host `client` according to `overrides`, which has the form "host:number,host:number"."""
-    for each in overrides.split(","):
-        host, _, number = each.strip().rpartition(":")
-        if host == client and number.isdigit():
-            return int(number)
-    return None
