@@ -438,6 +438,45 @@ def test_records_that_replace_cut_records_do_not_count_as_synced(tmp_path: Path)
     assert opened_again(tmp_path / "data", START, recovery_point) == 1
 
 
+@pytest.mark.parametrize(("offset", "lasts"), [(4, False), (1, False), (1, True)])
+def test_a_truncation_is_whole_although_the_disk_refuses(
+    offset: int, lasts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log has four segments. One is cut, or all are removed, because the log start is in the cut batch."""
+    disk = Disk(tmp_path, monkeypatch)
+    for number in range(1000):
+        broker = Broker(place := tmp_path / f"{number}", "never", START)
+        broker.ask(create_topic("orders"), 7)
+        for _ in range(4):
+            for count in (2, 1):
+                broker.ask(produce_request("orders", batch(count=count, timestamp=broker.now)), 9)
+            broker.passes(2000)
+        partition = broker.engine.cluster.topics["orders"].partitions[0]
+        assert [each.base_offset for each in partition.log.segments] == [0, 3, 6, 9]
+        partition.delete_records(1, broker.now)
+        disk.failed = 0
+        disk.failure = Failure(len(disk.calls) + number, errno.ENOSPC if lasts else errno.EIO, stays=lasts)
+        broker.engine.controller.truncate(partition, offset, broker.now)
+        failed, end = disk.failed, partition.log_end_offset
+        assert end == {4: 3, 1: 1}[offset]
+        if lasts:
+            disk.failure = Failure(len(disk.calls), stays=True)
+            assert only(broker.ask(produce_request("orders", batch()), 9)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        disk.repair()
+        assert only(broker.ask(produce_request("orders", batch()), 9)).base_offset == end
+        held = [read_header(each).base_offset for each in partition.log.batches(1)]
+        broker.store.abandon()
+        assert opened_again(place, START, lambda engine: held_of(engine, 1)) == held
+        if not failed:
+            break
+    assert number > 5
+
+
+def held_of(engine: Engine, start: int) -> list[int]:
+    partition = engine.cluster.topics["orders"].partitions[0]
+    return [read_header(each).base_offset for each in partition.log.batches(start)]
+
+
 # Restarts within the process
 
 

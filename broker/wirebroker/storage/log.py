@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from kafkawire.batches import HEADER_SIZE, read_header
@@ -78,6 +79,9 @@ class FolderLog:
         self.recovery_point = found.recovery_point
         self._kept: Kept | None = found.kept
         self._written_epochs = found.written_epochs
+        self._refused: list[Callable[[], None]] = []
+        """Changes of the files that follow from a truncation, and that the disk has refused. They are made before the next
+        write."""
 
     # Only a log on disk has these methods
 
@@ -135,6 +139,7 @@ class FolderLog:
 
         As in UnifiedLog.flush, the file of an empty segment is not returned, because it has no records to lose. Raises OSError.
         """
+        self._catch_up()
         self.write_epochs()
         self._close_active()
         self.release()
@@ -190,6 +195,7 @@ class FolderLog:
     def move(self, directory: LogDirectory, put: Callable[[Path], None]) -> None:
         """Move the log to another log directory: `put` moves the folder. If this raises OSError, nothing has changed."""
         folder = directory.root / self.folder.name
+        self._catch_up()
         self.release()
         self._moves += 1
         try:
@@ -204,6 +210,7 @@ class FolderLog:
         """Delete the log: rename its folder now, and remove the folder in a background job."""
         self.release()
         self.segments = [self.active]
+        self._refused.clear()
         self._store.forget(self)
         self._try(lambda: self.directory.forget(self.where))
         try:
@@ -227,6 +234,8 @@ class FolderLog:
         if leader_epoch != self.last_epoch:
             self._store.insist()
             self.last_epoch = leader_epoch
+        if self._refused:
+            self._catch_up()
         base_offset = self.end_offset
         self.active.append(batch, base_offset, leader_epoch, timestamp, owned)
         self.end_offset = base_offset + records
@@ -236,6 +245,7 @@ class FolderLog:
         """Begin a new active segment. If the active segment is empty, keep it and only set its creation time. If this raises
         OSError, nothing has changed.
         """
+        self._catch_up()
         if not self.active.size:
             self.active.created = now
             return
@@ -423,12 +433,11 @@ class FolderLog:
         self.drop_segments_below(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batch that contains `offset`, all later batches, and all later snapshots."""
+        """Remove the batch that contains `offset`, all later batches, and all later snapshots. See `_change_files`."""
         if offset >= self.end_offset:
             return
         while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
-            self._discard(self.segments[-1])
-            del self.segments[-1]
+            self._change_files(partial(self._discard, self.segments.pop()))
         if self.segments[-1] is not self.active:
             self.active = self.segments[-1] = self.segments[-1].reopened()
         position = self.active.find(offset)
@@ -436,28 +445,50 @@ class FolderLog:
         if position < self.active.size:
             end = max(min(offset, read_header(self.active.read(position, HEADER_SIZE)).base_offset), self.active.base_offset)
             self.active.truncate(position, end)
+            self._change_files(self.active.cut_files)
         self.end_offset = end
         self.recovery_point = min(self.recovery_point, end)
         is_compacted = self.active.base_offset < min(self.cleaned_to, end)
         if self.cleaned_to > end:
-            self.directory.set_cleaned(self.where, end)
-        snapshots = [each for each in offsets_in(self.folder, SNAPSHOT) if each > end]
-        self._store.discard([self.folder / file_name(each, SNAPSHOT) for each in snapshots])
-        if is_compacted:  # a start finds a log's end in the last segment, but the last records of this segment may be missing
-            self._write_indexes()
-            self._begin_segment(self.active.created)
+            self._change_files(partial(self.directory.set_cleaned, self.where, end))
+        self._change_files(partial(self._discard_snapshots, end))
+        if is_compacted:
+            self._change_files(self._begin_after_gap)
         self._checkpoint_cut()
 
+    def _discard_snapshots(self, after: int) -> None:
+        later = [each for each in offsets_in(self.folder, SNAPSHOT) if each > after]
+        self._store.discard([self.folder / file_name(each, SNAPSHOT) for each in later])
+
+    def _begin_after_gap(self) -> None:
+        """Begin a new segment, because a start finds a log's end in the last segment, but the last records of the present
+        segment may be missing."""
+        if self.active.base_offset < self.end_offset:
+            self._write_indexes()
+            self._begin_segment(self.active.created)
+
     def start_at(self, offset: int, now: int) -> None:
-        """Delete all records, and let the log continue at `offset`. Raises OSError."""
+        """Delete all records, and let the log continue at `offset`. See `_change_files`."""
         for segment in self.segments:
-            self._discard(segment)
-        self._store.discard([self.folder / file_name(each, SNAPSHOT) for each in offsets_in(self.folder, SNAPSHOT)])
+            self._change_files(partial(self._discard, segment))
+        self._change_files(partial(self._discard_snapshots, -1))
         self.active = self._segment(offset, now)
-        self.active.create()
+        self._change_files(self.active.create)
         self.segments = [self.active]
         self.end_offset = self.recovery_point = offset
         self._checkpoint_cut()
+
+    def _change_files(self, change: Callable[[], None]) -> None:
+        """Change files after a truncation. The log itself is already truncated. If the disk refuses the change, the change is
+        made before the next write; if the process is killed before that, the next start finds the removed batches."""
+        self._refused.append(change)
+        self._try(self._catch_up)
+
+    def _catch_up(self) -> None:
+        """Make the changes of files that the disk has refused. Raises OSError."""
+        while self._refused:
+            self._refused[0]()
+            del self._refused[0]
 
     def _checkpoint_cut(self) -> None:
         self._try(lambda: self.directory.cut(self.where, self.recovery_point))

@@ -358,6 +358,7 @@ class Recovery:
         for segment, state, end in self._crashed:
             if segment.size != segment.path().stat().st_size:
                 segment.truncate(segment.size, end)
+                segment.cut_files()
             segment.close(state.transactions.ended_between(segment.base_offset, end))
             segment.touched()
             if end > self._log_start and not (end == self.end and self._is_known_at_end):

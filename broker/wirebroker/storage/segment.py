@@ -289,18 +289,22 @@ class Segment:
         return made
 
     def truncate(self, position: int, offset: int) -> None:
-        """Cut the file at `position`, where the batch with `offset` begins. Afterwards the index exists only in memory."""
-        if self._fd < 0:
-            self._open()
+        """Cut the segment at `position`, where the batch with `offset` begins. `cut_files` then cuts the files."""
         self.index.cut(offset)
-        for suffix in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
-            self.path(suffix).unlink(missing_ok=True)
-        os.ftruncate(self._fd, position)
         self.size = position
         self._unchecked_end = min(self._unchecked_end, position)
         self.touched()
         self._since_entry = 0
         self._recount()
+
+    def cut_files(self) -> None:
+        """Cut the file at the segment's end, and delete the indexes. Afterwards the index exists only in memory. Raises
+        OSError."""
+        for suffix in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
+            self.path(suffix).unlink(missing_ok=True)
+        if self._fd < 0:
+            self._open()
+        os.ftruncate(self._fd, self.size)
 
     # Reading
 
