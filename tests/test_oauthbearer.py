@@ -19,11 +19,12 @@ import kafka as kafka_python
 import pytest
 
 from kafkawire.errors import ErrorCode
-from oauth_tokens import BROKERS, RECORDED, first, key_set, play, signed, unsecured
+from oauth_tokens import BROKERS, RECORDED, first, key_set, part, play, signed, unsecured
 from requesting import plain
 from wirebroker import MockKafka
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.security.mechanisms import OAUTHBEARER
+from wirebroker.security.web_tokens import Disbelieved, KeySet, SignedTokens
 
 URL = "sasl.oauthbearer.jwks.endpoint.url"
 PREFIX = "listener.name.sasl_plaintext.oauthbearer"
@@ -218,6 +219,14 @@ def test_what_is_not_a_key_set(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(ValueError, match=f"{URL}: the key set at .* cannot be read"), taking_tokens({URL: path.as_uri()}):
             pass
+
+
+@pytest.mark.parametrize(("algorithm", "kty"), [("HS256", "oct"), ("RS256", "RSA"), ("ES256", "EC")])
+def test_a_key_that_lacks_its_value_fits_no_token(algorithm: str, kty: str) -> None:
+    tokens = SignedTokens(lambda: KeySet(json.dumps({"keys": [{"kty": kty, "kid": "a"}]})), lambda key_id: None)
+    told = tokens.check(f"{part({'alg': algorithm, 'kid': 'a'})}.{part({})}.AAAA", 0)
+    assert isinstance(told, Disbelieved)
+    assert "key" in told.cause
 
 
 @pytest.mark.parametrize("option", ['AllowableClockSkewMs="-1"', 'AllowableClockSkewMs="soon"', 'RequiredScope="a \\"b"'])

@@ -211,6 +211,11 @@ def test_the_log_shows_batches_transactions_and_positions() -> None:
     assert picture.choices == ["orders-0"]
 
 
+def test_a_log_with_very_large_offsets_has_a_scale() -> None:
+    words = words_in(drawn([judged(0, 1, 0, offset=0), judged(1, 2, 5, offset=2**63 - 10)], "log", width=400))
+    assert {"offset", "0"} <= set(words)
+
+
 def test_a_transaction_that_its_coordinator_aborted_is_not_drawn_as_committed() -> None:
     """A proxy does not see markers. It learns about the abort from a refused batch or an InitProducerId, and about the marker
     from a missing offset.

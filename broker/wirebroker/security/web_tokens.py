@@ -237,7 +237,7 @@ class KeySet:
             fitting = [key for key in fitting if key.get("alg", algorithm) == algorithm]
         try:
             return PyJWK(fitting[0], algorithm) if fitting else None
-        except PyJWKError:
+        except (PyJWKError, KeyError):  # PyJWK raises KeyError for a symmetric key that lacks `k`
             return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
 from typing import NamedTuple
 
 from wirebroker_tools.pictures.exchanges import span_of
@@ -62,7 +63,7 @@ class Ribbon:
         yield text(self.left - 8, y + 17, "offset", "end say dim")
         room = max(len(f"{self.high:,}") * LETTER + 16, 70)
         step = max(self.high - self.low, 1) / max(int((self.right - self.left) / room), 1)
-        step = next(each * 10**power for power in range(19) for each in (1, 2, 5) if each * 10**power >= step)
+        step = next(each * 10**power for power in count() for each in (1, 2, 5) if each * 10**power >= step)
         for offset in range(-(-self.low // step) * step, self.high + 1, step):
             x = self.x(offset)
             place = "end " if x > self.right - room / 2 else "" if x < self.left + room / 2 and room > 70 else "middle "
