@@ -101,7 +101,8 @@ public sealed class Broker : IDisposable
     /// <summary>Ends a broker of <see cref="Start"/>. If this method is not called, the broker ends with the process.</summary>
     public void Dispose()
     {
-        process?.Kill();
+        process?.StandardInput.Close(); // the broker ends, and closes its files
+        process?.WaitForExit();
         process?.Dispose();
         http.Dispose();
     }

@@ -176,8 +176,7 @@ impl Broker {
 impl Drop for Broker {
     fn drop(&mut self) {
         if let Some(process) = &mut self.process {
-            let _ = process.kill();
-            let _ = process.wait();
+            let _ = process.wait(); // it closes the broker's stdin, so the broker ends and closes its files
         }
     }
 }

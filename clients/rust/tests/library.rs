@@ -76,11 +76,14 @@ fn records_of_every_form() {
 
 #[test]
 fn a_broker_of_its_own_ends_with_the_value() {
-    let own = wirebroker::start(&["--topic", "payments:1"]);
+    let data = std::env::temp_dir().join(format!("wirebroker-own-{}", std::process::id()));
+    let own = wirebroker::start(&["--topic", "payments:1", "--data", &data.display().to_string()]);
     own.ask("GET", "/topics/payments", None);
     let control = own.control.clone();
     drop(own);
     assert!(std::net::TcpStream::connect(control.trim_start_matches("http://")).is_err());
+    assert!(data.join(".kafka_cleanshutdown").exists(), "the broker closed its files");
+    std::fs::remove_dir_all(data).unwrap();
 }
 
 #[test]
