@@ -70,8 +70,9 @@ class Disk:
         self.failure, self._rest_fails = None, False
 
     def synced(self, path: Path) -> int:
-        """Returns how many bytes of a file would survive a failure of the machine."""
-        return self._synced.get(path.stat().st_ino, 0)
+        """Returns how many bytes of a file would survive a failure of the machine. If the disk has refused to create the file,
+        returns 0."""
+        return self._synced.get(path.stat().st_ino, 0) if path.exists() else 0
 
     def _mine(self, path: Any) -> bool:
         return isinstance(path, (str, os.PathLike)) and os.fspath(path).startswith(self._root)
