@@ -142,6 +142,29 @@ def test_the_report_has_every_broker_of_the_test_with_its_records(pytester: pyte
     result.stdout.no_fnmatch_line("*of the test before*")
 
 
+def test_the_report_of_a_broker_whose_data_are_gone_has_the_other_sections(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import shutil
+        from requesting import find_coordinator, offset_commit
+        from wirebroker import MockKafka
+        from wirekit import client
+
+        def test_fails(tmp_path):
+            with MockKafka(data=tmp_path / "data") as kafka:
+                for value in "ab":
+                    kafka.produce("orders", value=value)
+                client(kafka).request(find_coordinator("team"), 4)
+                client(kafka).request(offset_commit("team", 1), 8)
+            shutil.rmtree(tmp_path / "data")
+            assert False
+        """
+    )
+    result = pytester.runpytest_inprocess()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*wirebroker 1: its groups*", "'team' *committed orders-0 at 1"])
+
+
 def test_the_report_says_which_records_are_committed_aborted_and_open(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """

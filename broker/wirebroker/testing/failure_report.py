@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kafkawire.compression import CodecMissing
 from kafkawire.printable import printable
 from wirebroker.audit.content import head
 from wirebroker.testing import states
-from wirebroker.testing.group_lines import group_lines, listed
+from wirebroker.testing.group_lines import UNREADABLE, group_lines, listed
 from wirebroker.testing.operations import Fate, StoredRecord, commits, fates, shown, stored_records
 from wirebroker.tools import Finding, installed_tools
 from wirebroker.trace.layout import PLACE, line
@@ -73,7 +72,7 @@ def _finding(found: Finding) -> list[str]:
 
 def _history(engine: Engine) -> Sequence[str]:
     tools = installed_tools()
-    with suppress(OSError, ValueError, CodecMissing):  # the data directory may be closed or damaged
+    with suppress(*UNREADABLE):
         return tools.history_of_groups(engine) if tools is not None else ()
     return ()
 
@@ -82,7 +81,7 @@ def _last_records(engine: Engine) -> list[tuple[StoredRecord, Fate]]:
     found: list[tuple[StoredRecord, Fate]] = []
     for topic in engine.cluster.topics.values():
         for partition in () if topic.internal else topic.partitions:
-            with suppress(OSError, ValueError, CodecMissing):  # the data directory may be closed or damaged
+            with suppress(*UNREADABLE):
                 fate = fates(partition)
                 found += [(each, fate(each)) for each in stored_records(partition, partition.log_end_offset - MOST)]
     return sorted(found, key=lambda each: (each[0].timestamp, each[0].offset))[-MOST:]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kafkawire.compression import CodecMissing
 from wirebroker.audit.content import head
 from wirebroker.testing import states
 from wirebroker.testing.goals import lag_of
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 MOST_NAMES = 4
 """A line names at most this many partitions or members."""
+UNREADABLE = (OSError, ValueError, CodecMissing)
+"""The errors of a log that cannot be read: the data directory may be closed, damaged or gone, or a codec may be missing."""
 
 
 def group_lines(engine: Engine) -> list[str]:
@@ -29,7 +33,9 @@ def _line(engine: Engine, group: states.Group) -> str:
     ]
     offsets = []
     for each in group.offsets:
-        lag = lag_of(engine, each.topic, each.partition, each.offset)
+        lag = 0
+        with suppress(*UNREADABLE):
+            lag = lag_of(engine, each.topic, each.partition, each.offset)
         note = " pending" if each.pending else f", {lag} behind" if lag else ""
         offsets.append(f"{each.topic}-{each.partition} at {each.offset}{note}")
     parts = [f"{group.state}, {group.type}, generation {group.generation}", listed(members) or "no members"]
