@@ -552,7 +552,8 @@ def test_a_change_that_no_record_can_hold_changes_nothing_else_either() -> None:
 
 
 def test_more_changes_than_kafka_writes_for_one_request_are_refused_as_a_whole() -> None:
-    """As on Kafka 4.4.0, the broker itself still refuses what it can refuse. A change to the present value is no change."""
+    """As on Kafka 4.4.0, the receiving broker first refuses what it can refuse by itself. A change to the value that a setting
+    already has does not count."""
     admin, session = Admin(), ("consumer.session.timeout.ms", "50000")
 
     def altered(api: str, groups: int, version: int, *others: tuple[int, str], **options: Any) -> set[tuple[int, str | None]]:

@@ -423,7 +423,7 @@ def test_a_listener_has_mechanisms_and_sessions_of_its_own() -> None:
     ],
 )  # fmt: skip
 def test_clients_log_in_by_the_static_settings(secured: MockKafka, name: str, value: str) -> None:
-    """On Kafka 4.4.0, an alteration of these settings has no effect, not even after a restart."""
+    """On Kafka 4.4.0, altering these settings has no effect. It has none after a restart either."""
     config = {"name": f"listener.name.sasl_plaintext.{name}", "config_operation": 0, "value": value}
     resource = {"resource_type": 4, "resource_name": "1", "configs": [config]}
     admin = dial(secured)

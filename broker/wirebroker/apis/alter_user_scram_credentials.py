@@ -39,7 +39,6 @@ MISSING = Refusal(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user creden
 NO_KEY = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
 """The refusal of an empty salted password: Java cannot make a key from an empty password."""
 
-
 TOO_MANY = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
 """The refusal of more changes than Kafka's controller writes for one request."""
 

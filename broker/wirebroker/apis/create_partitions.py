@@ -19,7 +19,7 @@ from kafkawire.messages.create_partitions import (
 )
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata_changes import MetadataChanges
-from wirebroker.apis.overdue import is_overdue, timed_out
+from wirebroker.apis.overdue import is_late, timed_out
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import TELLS_SERVER_ERRORS, unwritten
 from wirebroker.core.names import ends_zookeeper_path
@@ -69,12 +69,6 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
     changes.write_down()
     exchange.throttled_by(quota)
     return CreatePartitionsResponse(results=results)
-
-
-def is_late(request: CreatePartitionsRequest, exchange: Exchange) -> bool:
-    """Tells whether the controller refuses the whole request, because the request is overdue."""
-    zookeeper = exchange.cluster.configs.release.has_zookeeper
-    return not zookeeper and is_overdue(request.timeout_ms, [topic.name for topic in request.topics])
 
 
 def _overdue(request: CreatePartitionsRequest) -> Refusal | None:

@@ -25,7 +25,7 @@ from kafkawire.primitives import new_uuid
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata_changes import CHANGES, NAMES_TOPICS_ONCE, MetadataChanges
 from wirebroker.apis.new_topics import Plan, exists, planned
-from wirebroker.apis.overdue import is_overdue, timed_out
+from wirebroker.apis.overdue import is_late, timed_out
 from wirebroker.common.slices import at_once, mapped, pauses
 from wirebroker.core.cluster import GROWN, INTERNAL_TOPICS, Cluster
 from wirebroker.core.config_resources import unwritten
@@ -79,12 +79,6 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
     changes.write_down()
     exchange.throttled_by(quota)
     return CreateTopicsResponse(topics=[*_in_time(responses, request, zookeeper), *_without_plans(names, cluster)])
-
-
-def is_late(request: CreateTopicsRequest, exchange: Exchange) -> bool:
-    """Tells whether the controller refuses the whole request, because the request is overdue."""
-    zookeeper = exchange.cluster.configs.release.has_zookeeper
-    return not zookeeper and is_overdue(request.timeout_ms, [topic.name for topic in request.topics])
 
 
 def _in_time(

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkawire.declare import Message, Struct
 from kafkawire.entities import parts
 from kafkawire.errors import ErrorCode
 from wirebroker.apis.exchange import Exchange
 from wirebroker.common.slices import pauses
+
+if TYPE_CHECKING:
+    from kafkawire.messages.create_partitions import CreatePartitionsRequest
+    from kafkawire.messages.create_topics import CreateTopicsRequest
 
 M = TypeVar("M", bound=Message)
 
@@ -29,6 +33,12 @@ def is_overdue(timeout_ms: int, topics: Iterable[str | bytes | None]) -> bool:
     """Tells whether a request is overdue. `topics` are the names or the ids of the topics in the request. Topics that are named
     twice or have no name (None) do not reach the controller, so a request with only such topics is not overdue."""
     return timeout_ms <= 0 and any(times == 1 for key, times in Counter(topics).items() if key is not None)
+
+
+def is_late(request: CreateTopicsRequest | CreatePartitionsRequest, exchange: Exchange) -> bool:
+    """Tells whether the controller refuses the whole request, because the request is overdue."""
+    zookeeper = exchange.cluster.configs.release.has_zookeeper
+    return not zookeeper and is_overdue(request.timeout_ms, [topic.name for topic in request.topics])
 
 
 def timed_out(request: Message, exchange: Exchange, response_class: type[M]) -> Generator[None, None, M]:

@@ -35,8 +35,6 @@ from wirebroker.apis import (
     IN_ZOOKEEPER,
     alter_configs,
     create_acls,
-    create_partitions,
-    create_topics,
     delete_acls,
     delete_topics,
     describe_acls,
@@ -45,6 +43,7 @@ from wirebroker.apis import (
     list_offsets,
     metadata,
 )
+from wirebroker.apis.overdue import is_late
 from wirebroker.common.slices import mapped, pauses
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType, has_settings
 from wirebroker.core.cluster import INTERNAL_TOPICS
@@ -427,7 +426,7 @@ def _create_topics(request: Any, access: Access) -> Slices[Any]:
             return special or access.may(_O.CREATE, _R.TOPIC, topic.name)
 
         kept, refused = yield from access.divide(request, "topics", allowed)
-        if kept is not None and create_topics.is_late(kept, access.exchange):
+        if kept is not None and is_late(kept, access.exchange):
             return request
         if refused:
             yield from access.refuse(_with(request, "topics", refused), CODES[_R.TOPIC], "Authorization failed.")
@@ -451,7 +450,7 @@ def _create_partitions(request: Any, access: Access) -> Slices[Any]:
     kept, refused = yield from access.divide(
         request, "topics", lambda topic: times[topic.name] > 1 or access.may(_O.ALTER, _R.TOPIC, topic.name)
     )
-    if kept is not None and create_partitions.is_late(kept, access.exchange):
+    if kept is not None and is_late(kept, access.exchange):
         return request
     if refused:
         yield from access.refuse(_with(request, "topics", refused), CODES[_R.TOPIC])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Mapping
@@ -12,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from wirebroker.commands.usage import UsageError, address_in, pair
+from wirebroker.core.configs import HOST
 from wirebroker.net.listener import Address, Listener, canonical_host_name, one_each
 from wirebroker.net.tls import CA, Tls, TlsError, make_certificates, tls_of
 from wirebroker.security.protocols import SecurityProtocol, protocol_map, protocol_named
@@ -20,14 +20,12 @@ NAMES = {protocol.name: protocol for protocol in SecurityProtocol}
 """Kafka's default for listener.security.protocol.map."""
 MAP, LISTENERS, ADVERTISED = "listener.security.protocol.map", "listeners", "advertised.listeners"
 FORM = "NAME=[PROTOCOL://]HOST:PORT[@HOST:PORT], as INSIDE=SASL_PLAINTEXT://127.0.0.1:9093"
-_HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
-"""The characters that a host may have in Kafka's SocketServerConfigs."""
 
 
 def listeners(
     arguments: argparse.Namespace, settings: Mapping[str, str], node_ids: Collection[int], tell: Callable[[str], None] = print
 ) -> list[Listener]:
-    """Returns every listener for which a socket is to be opened. If certificates are made, `tell` is called with a line about
+    """Returns every listener that needs a socket. If certificates are made, calls `tell` with a line that names the file of
     their authority. Raises UsageError for a bad address, and for a name that two listeners have.
     """
     found = places(arguments, settings)
@@ -83,7 +81,7 @@ def advertised_address(text: str, source: str) -> Address:
 
 def _kafka_address(text: str, source: str) -> Address:
     host, port = address_in(text, source)
-    if _HOST.fullmatch(host) is None:
+    if HOST.fullmatch(host) is None:
         raise UsageError(f"{source}: {text!r} is not host:port")
     return host, port
 

@@ -131,7 +131,8 @@ class Configs:
 
 MIN_IN_SYNC = "min.insync.replicas"
 OVERRIDES = "max.connections.per.ip.overrides"
-_HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
+HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
+"""The characters that a host may have in Kafka's SocketServerConfigs."""
 PRODUCER_EXPIRATION = "producer.id.expiration.ms"
 
 
@@ -537,7 +538,7 @@ def connections_by_host(raw: str) -> Mapping[str, int]:
             wrong = f"begin 0, end -1, length {len(each)}"
             raise ConfigError(f"Error parsing configuration property '{OVERRIDES}': {wrong}")
         found[trim(host)] = trim(number)
-    if unsound := [host for host in found if _HOST.fullmatch(host) is None]:
+    if unsound := [host for host in found if HOST.fullmatch(host) is None]:
         raise ConfigError(f"{OVERRIDES} contains invalid addresses : {','.join(unsound)}")
     limits = {host: parse_integer(number) for host, number in found.items()}
     for host, limit in limits.items():

@@ -3,8 +3,8 @@ undone.
 
 Kafka's controller stops when its log cannot be written. wirebroker refuses the request for the change, and continues. A
 record cannot hold a text that is too long or that has half of a surrogate pair. A change with such a text is refused before it
-is made, even if there is no data directory. Some changes, such as a new leader, cannot be undone. Such a change is written as
-soon as the log can be written again.
+is made. This also holds without a data directory. Some changes, such as a new leader, cannot be undone. Such a change is
+written as soon as the log can be written again.
 """
 
 from __future__ import annotations

@@ -134,8 +134,9 @@ def _offset(world: World, chance: Random) -> int:
 
 
 def _border(world: World, chance: Random) -> dict[str, Any]:
-    """Returns a place where something in a log begins or ends: a segment, but not the first, the visible records, or one of
-    the last batches of a coordinators' log. In some cases, or if there is no such place, returns an empty dict.
+    """Returns a place in a log: the beginning of a segment that is not the first, the beginning or the end of the visible
+    records, or the beginning of one of the last batches in a log of coordinators. If there is no such place, and also in some
+    other cases, returns an empty dict.
     """
     kind = chance.random()
     found: list[tuple[Partition, int]] = []

@@ -69,7 +69,7 @@ class Followed:
     producers: dict[Any, int] = field(default_factory=dict)
     """For each producer that the partition knows, the time of its last batch."""
     producer_epochs: dict[Any, int] = field(default_factory=dict)
-    """For each of these producers, its epoch."""
+    """For each producer that the partition knows, the producer's epoch."""
     forgotten: int = 0
     """Batches before this offset may be stored a second time, because a test has made brokers forget producers."""
     cut: int | None = None
@@ -108,8 +108,8 @@ class Following:
         self._in_progress = self._deleting = False
         """Whether a request was in progress at the last call of `look`, and whether one may have deleted offsets since then."""
         self._committed: dict[tuple[str, TopicPartition], tuple[bytes, tuple[Engine, bytes], Committed]] = {}
-        """All committed offsets. Each value has the id of the topic for which the offset was committed, and the engine with the
-        id of its __consumer_offsets."""
+        """All committed offsets. Each value has three parts: the id of the topic whose offset was committed, the log that holds
+        the offset (see `_log_of_groups`), and the offset."""
         self._pending = set[tuple[str, TopicPartition]]()
         """The offsets in open transactions, by group."""
         self._open: dict[tuple[int, int], int] = {}
