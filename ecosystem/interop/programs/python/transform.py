@@ -18,6 +18,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 EVERY = 0.3
 """A transaction is committed after this many seconds."""
 WITHIN = 30.0
+# If no broker can be reached, librdkafka begins anew with the bootstrap addresses. Its transactional producer then waits for ever
+# for the former connection to the group's coordinator (seen with librdkafka 2.16 and with a Kafka 4.3.1 that was killed and
+# started). "none" keeps the known brokers.
+KEEPS_BROKERS = {"metadata.recovery.strategy": "none"}
 
 
 class Exactly:
@@ -27,8 +31,8 @@ class Exactly:
         self.name = name
         reads = {"bootstrap.servers": bootstrap, "group.id": name, "enable.auto.commit": False,
                  "auto.offset.reset": "earliest", "isolation.level": "read_committed"}  # fmt: skip
-        self.consumer = Consumer(reads)
-        self.producer = Producer({"bootstrap.servers": bootstrap} | self.settings(instance))
+        self.consumer = Consumer(reads | KEEPS_BROKERS)
+        self.producer = Producer({"bootstrap.servers": bootstrap} | KEEPS_BROKERS | self.settings(instance))
         self.offsets: dict[tuple[str, int], int] = {}
         """for each partition with consumed records that are not yet committed, the offset after these records"""
         self.began = 0.0
