@@ -11,9 +11,10 @@ import pytest
 from actors import TransactionalProducer
 from inprocess import InProcess
 from kafkawire.batches import Record, build_batch
+from kafkawire.errors import ErrorCode
 from kafkawire.frames import SIZE
 from kafkawire.primitives import format_uuid
-from requesting import add_partitions, create_topics, fetch, find_coordinator, init_producer_id, plain, produce_request
+from requesting import add_partitions, create_topics, end_txn, fetch, find_coordinator, init_producer_id, plain, produce_request
 from responses import only, sole
 from wirebroker.client.wire import Connection, ConnectionClosed, Connections, NoResponse, address_of
 from wirebroker.mock import MockKafka
@@ -21,6 +22,7 @@ from wirebroker.requests.authentication import Ignoring
 from wirekit import batch, client
 
 TOPIC, LOGGERS, SET = 2, 8, 0
+WAITS, WRONG_STATE, FENCED = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def broker(profile: str) -> InProcess:
@@ -645,6 +647,54 @@ def test_the_producer_of_a_transaction_that_timed_out_gets_the_new_epoch_in_2_5(
     kafka.clock.advance(seconds=30)
     again = wire.request(plain("InitProducerId", transactional_id="t", transaction_timeout_ms=1000, **ids), 3)
     assert (again.error_code, again.producer_epoch) == (code, 1 if code == 0 else -1)
+
+
+class Ended:
+    """A producer of Kafka 2.5 whose commit with a newer epoch was refused, after the coordinator had prepared the commit."""
+
+    def __init__(self) -> None:
+        self.kafka = broker("kafka-2.5")
+        self.wire = client(self.kafka)
+        first = self.init()
+        self.pid, self.epoch = first.producer_id, first.producer_epoch
+        assert self.add() == 0
+        assert self.end(commit=True, epoch=self.epoch + 1) == FENCED
+
+    def init(self, current: tuple[int, int] = (-1, -1)) -> Any:
+        return self.wire.request(init_producer_id("t", current=current), 3)
+
+    def add(self) -> int:
+        return int(only(self.wire.request(add_partitions("t", (self.pid, self.epoch)), 1)).partition_error_code)
+
+    def end(self, *, commit: bool, epoch: int | None = None) -> int:
+        producer = self.pid, self.epoch if epoch is None else epoch
+        return int(self.wire.request(end_txn("t", producer, commit), 1).error_code)
+
+
+def test_a_commit_with_a_newer_epoch_leaves_the_transaction_prepared_before_2_6() -> None:
+    """No change is in progress. So the coordinator first compares the producer's id, and then tells that it must wait."""
+    ended = Ended()
+    assert [ended.end(commit=commits) for commits in (True, False)] == [WAITS, WRONG_STATE]
+    assert ended.add() == WAITS
+    assert ended.init((ended.pid, ended.epoch)).error_code == WAITS
+    assert ended.init((ended.pid + 5, 0)).error_code == FENCED
+
+
+def test_a_commit_with_a_newer_epoch_ends_when_the_coordinator_starts_again() -> None:
+    ended = Ended()
+    ended.kafka.restart()
+    ended.wire = client(ended.kafka)
+    assert [ended.end(commit=commits) for commits in (True, False)] == [0, WRONG_STATE]
+    assert ended.add() == 0
+    assert ended.end(commit=True) == 0
+
+
+def test_the_restarted_coordinator_of_such_a_commit_writes_its_markers_later() -> None:
+    ended = Ended()
+    partition = ended.kafka.engine.cluster.topics["orders"].partitions[0]
+    partition.go_offline(1)
+    ended.kafka.engine.transactions.restart(ended.kafka.clock.now())
+    assert [ended.end(commit=commits) for commits in (True, False)] == [WAITS] * 2
 
 
 @pytest.mark.parametrize(("profile", "level"), [("kafka-2.7", "INFO"), ("kafka-2.8", "DEBUG")])

@@ -174,7 +174,7 @@ class TransactionCoordinator:
         """Continue with the state that is in the records. The records do not contain the producer's previous epoch. So, as in
         Kafka, a client that still sends this epoch is fenced."""
         transaction.last_producer_epoch = NO_EPOCH
-        transaction.is_stuck = False
+        transaction.is_stuck = transaction.is_abandoned = False
         self._finish(transaction, now)
 
     @property
@@ -222,10 +222,12 @@ class TransactionCoordinator:
         return producer
 
     def _reinit(self, known: Transaction, requested: InitRequest, now: int) -> ProducerResult:
-        if known.is_busy:
+        if known.is_changing:
             return ProducerResult(ErrorCode.CONCURRENT_TRANSACTIONS)
         if requested.current is not None and not _may_be(known, *requested.current):
             return ProducerResult(ErrorCode.PRODUCER_FENCED)
+        if known.state.ending:
+            return ProducerResult(ErrorCode.CONCURRENT_TRANSACTIONS)
         if known.state is TransactionState.ONGOING:
             return ProducerResult(self._fence(known, now) or ErrorCode.CONCURRENT_TRANSACTIONS)
         after = known.copy()
@@ -277,7 +279,7 @@ class TransactionCoordinator:
     ) -> ErrorCode:  # fmt: skip
         """Add partitions to the producer's transaction. The transaction begins when the first partition is added."""
         known = self.transactions.get(transactional_id)
-        if known is not None and known.is_busy and AWAITS_END_FIRST.of(self._cluster.configs.release):
+        if known is not None and known.is_changing and AWAITS_END_FIRST.of(self._cluster.configs.release):
             return ErrorCode.CONCURRENT_TRANSACTIONS  # the producer may already use the id that it gets after the end
         transaction, error = self._of_producer(transactional_id, producer_id, producer_epoch)
         if transaction is None or error:
@@ -313,7 +315,8 @@ class TransactionCoordinator:
             return None, ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if transaction.producer_epoch != producer_epoch:
             return None, ErrorCode.PRODUCER_FENCED
-        return transaction, ErrorCode.CONCURRENT_TRANSACTIONS if transaction.is_busy else ErrorCode.NONE
+        waits = transaction.is_changing or transaction.state.ending
+        return transaction, ErrorCode.CONCURRENT_TRANSACTIONS if waits else ErrorCode.NONE
 
     # Ends
 
@@ -550,7 +553,7 @@ def _judge_end(transaction: Transaction, requested: EndRequest, fences: bool) ->
     """
     bumps = requested.transaction_version >= BUMPS_EPOCH
     state, epoch = transaction.state, transaction.producer_epoch
-    if bumps and transaction.is_busy:  # the producer may already use the epoch or the id that it gets after the end
+    if bumps and transaction.is_changing:  # the producer may already use the epoch or the id that it gets after the end
         return ErrorCode.CONCURRENT_TRANSACTIONS
     overflowed = (
         bumps and not requested.fences and requested.producer_id == transaction.previous_producer_id
@@ -562,10 +565,11 @@ def _judge_end(transaction: Transaction, requested: EndRequest, fences: bool) ->
     takes_newer = not fences and requested.producer_epoch > epoch
     if not takes_newer and not _epoch_fits(transaction, requested, again):
         return ErrorCode.PRODUCER_FENCED
-    if transaction.is_abandoned and requested.commit != (state is TransactionState.PREPARE_COMMIT):
-        return ErrorCode.INVALID_TXN_STATE
-    if transaction.is_busy:
+    if transaction.is_changing:
         return ErrorCode.CONCURRENT_TRANSACTIONS
+    if state.ending:
+        commits = state is TransactionState.PREPARE_COMMIT
+        return ErrorCode.CONCURRENT_TRANSACTIONS if requested.commit == commits else ErrorCode.INVALID_TXN_STATE
     if state is TransactionState.ONGOING:
         return None
     ended_so = (TransactionState.COMPLETE_COMMIT if requested.commit else TransactionState.COMPLETE_ABORT) is state

@@ -47,8 +47,9 @@ class Transaction(Struct, eq=False):
     """Tells whether the transactional id is blocked until its coordinator moves to another broker. In Kafka an id is blocked if
     the coordinator must write a record that level 0 of transaction.version does not allow."""
     is_abandoned: bool = False
-    """Tells whether the transaction was prepared by an EndTxn with a newer epoch. Before Kafka 2.6, the coordinator finds this
-    error only after it has written the prepared state. So it never writes the markers, and no change is in progress."""
+    """Tells whether an EndTxn with a newer epoch has prepared the latest transaction. Before Kafka 2.6, the coordinator finds
+    this error only after it has written the prepared state. The transaction then stays prepared, and no change is in progress,
+    until the coordinator loads its log again."""
 
     def copy(self) -> Transaction:
         """Returns a copy, like Kafka's TxnTransitMetadata. The caller changes the copy and writes it down. Then `become` makes
@@ -61,10 +62,10 @@ class Transaction(Struct, eq=False):
             setattr(self, name, getattr(other, name))
 
     @property
-    def is_busy(self) -> bool:
+    def is_changing(self) -> bool:
         """Tells whether a change of the state is in progress (Kafka's pendingState). While a transaction ends, Kafka prepares
         the change to the complete state as soon as the end is decided."""
-        return self.state.ending or self.is_stuck
+        return (self.state.ending and not self.is_abandoned) or self.is_stuck
 
     @property
     def exhausted(self) -> bool:
