@@ -46,12 +46,14 @@ from kafkawire.registry import KEYS, request_class, spoken
 from requesting import plain, produce_request
 from responses import only, parts, sole
 from wirebroker import MockKafka, faults
-from wirebroker.apis import IN_ZOOKEEPER, SERVED, TELEMETRY, permissions
+from wirebroker.apis import IN_ZOOKEEPER, SERVED, TELEMETRY, alter_configs, permissions
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.commands.cli import build_parser
 from wirebroker.commands.serve import broker_options
 from wirebroker.core import acls as core_acls
 from wirebroker.core.acls import EVERYBODY, About, Acl, Acls, Filter, Operation, PatternType, Permission, ResourceType, Ruling
+from wirebroker.core.cluster import Cluster
+from wirebroker.core.config_resources import Alteration
 from wirebroker.core.releases import release
 from wirebroker.security.acl_specs import acl_of, text_of
 from wirebroker.testing import states
@@ -649,6 +651,32 @@ def test_what_the_receiving_broker_refuses_needs_no_right() -> None:
         assert results(kafka, "alice", "IncrementalAlterConfigs", 1, body) == [
             ("1", 31, "Cluster authorization failed."), ("7", 42, "Unexpected broker id, expected 1, but received 7"),
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize("api", ["AlterConfigs", "IncrementalAlterConfigs"])
+def test_the_changes_of_a_resource_are_made_once_for_the_rights_and_the_alteration(
+    api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    class Counted(Alteration):
+        def __init__(self, cluster: Cluster, node_id: int, kind: int, name: str, *rest: Any, **options: Any) -> None:
+            made.append(name)
+            super().__init__(cluster, node_id, kind, name, *rest, **options)
+
+    monkeypatch.setattr(alter_configs, "Alteration", Counted)
+    fine = ("retention.ms", "1000")
+    body: Any = {"resources": [alteration(2, "orders", fine), alteration(2, "bad", fine, fine), alteration(2, "hidden", fine)]}
+    if api == "AlterConfigs":
+        for each in [each for resource in body["resources"] for each in resource["configs"]]:
+            del each["config_operation"]
+    with secured(topics=["orders", "hidden"]) as kafka:
+        allow(kafka, entry(Operation.ALTER_CONFIGS))
+        version = 1 if api == "IncrementalAlterConfigs" else 2
+        told = results(kafka, "alice", api, version, body)
+        assert [each[:2] for each in told] == [("bad", 42), ("hidden", 29), ("orders", 0)]
+        assert kafka.topics()["orders"].configs["retention.ms"] == "1000"
+    assert sorted(made) == ["bad", "hidden", "orders"]
 
 
 def test_an_unknown_type_of_resource_refuses_a_whole_describe_configs() -> None:

@@ -6,6 +6,7 @@ The older form of IncrementalAlterConfigs: the given settings replace all settin
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from copy import copy
 from typing import Any
 
 from kafkawire.declare import Message
@@ -51,12 +52,12 @@ def alter_resources(
             return response(responses=[failed(each, whole) for each in request.resources])
         if not replaces:  # if a resource is named twice, its last entry counts
             request.resources = list({(each.resource_type, each.resource_name): each for each in request.resources}.values())
-    twice = repeated((resource.resource_type, resource.resource_name) for resource in request.resources)
     results: list[Any] = []
     changes = MetadataChanges(exchange, results)
-    alterations = yield from mapped(
+    alterations: list[Alteration] = yield from mapped(
         lambda each: _alteration(each, exchange, replaces=replaces), request.resources, changes.pause
     )
+    twice = repeated((each.kind, each.name) for each in alterations)
     sent = [each for each in alterations if (each.kind, each.name) not in twice]
     whole = yield from _refused_by_controller(sent, changes.pause, writes=not request.validate_only)
     for alteration in alterations:
@@ -74,6 +75,9 @@ def alter_resources(
 
 
 def _alteration(resource: Any, exchange: Exchange, *, replaces: bool) -> Alteration:
+    """Returns the changes to a resource. They are already made if the client's rights were checked (`EarlyRefusals`)."""
+    if isinstance(resource, Alteration):
+        return resource
     kind, name = resource.resource_type, resource.resource_name
     wanted = [Change(each.name, getattr(each, "config_operation", Operation.SET), each.value) for each in resource.configs]
     return Alteration(exchange.cluster, exchange.node_id, kind, name, wanted, replaces=replaces)
@@ -95,19 +99,31 @@ def _refused_by_controller(
     return None
 
 
-def refused_early(request: Any, exchange: Exchange) -> Callable[[Any], bool]:
-    """Returns a function that tells whether the receiving broker refuses a resource of the request before anybody looks at the
-    client's rights."""
-    if exchange.cluster.configs.release.has_zookeeper:
-        return lambda resource: False
-    twice = repeated((each.resource_type, each.resource_name) for each in request.resources)
-    replaces = isinstance(request, AlterConfigsRequest)
+class EarlyRefusals:
+    """Tells which resources of a request the receiving broker refuses before anybody looks at the client's rights."""
 
-    def is_refused(resource: Any) -> bool:
-        repeats = (resource.resource_type, resource.resource_name) in twice
-        return repeats or _alteration(resource, exchange, replaces=replaces).is_refused_early
+    def __init__(self, request: Any, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._replaces = isinstance(request, AlterConfigsRequest)
+        self._checks = not exchange.cluster.configs.release.has_zookeeper
+        self._twice = repeated((each.resource_type, each.resource_name) for each in request.resources)
+        self._made: dict[int, Alteration] = {}
+        """The changes to each resource, by the resource's identity. A resource can have a million changes, so they are made
+        once for the rights and for the handler."""
 
-    return is_refused
+    def refuses(self, resource: Any) -> bool:
+        if not self._checks:
+            return False
+        if (resource.resource_type, resource.resource_name) in self._twice:
+            return True
+        made = self._made[id(resource)] = _alteration(resource, self._exchange, replaces=self._replaces)
+        return made.is_refused_early
+
+    def prepared(self, request: Any) -> Any:
+        """Returns a copy of the request that has the changes of a resource in place of the resource, if they are made."""
+        changed = copy(request)
+        changed.resources = [self._made.get(id(each), each) for each in request.resources]
+        return changed
 
 
 def _has_null(request: Any) -> bool:

@@ -496,12 +496,13 @@ def _configs(operation: Operation) -> Rule:
         release = access.exchange.cluster.configs.release
         if not alters and describe_configs.refuses_whole(request, access.exchange):
             return request
-        is_refused = alter_configs.refused_early(request, access.exchange) if alters else lambda _: False
+        early = alter_configs.EarlyRefusals(request, access.exchange) if alters else None
         wordless = {LOGGERS, BROKERS} if ASKS_ABOUT_BROKERS_FIRST.of(release) else {LOGGERS}
 
         def admits(resource: Any) -> bool:  # the handler refuses a kind of resource that the release does not have
             known = has_settings(resource.resource_type, release)
-            return not known or is_refused(resource) or access.may(operation, *kind_of(resource))
+            exempt = not known or (early is not None and early.refuses(resource))
+            return exempt or access.may(operation, *kind_of(resource))
 
         kept, refused = yield from access.divide(request, "resources", admits)
         if refused:
@@ -512,7 +513,7 @@ def _configs(operation: Operation) -> Rule:
                 kind = kind_of(resource)[0]
                 message = None if alters and resource.resource_type in wordless else MESSAGES[kind]
                 response.error_code, response.error_message = CODES[kind], message
-        return kept
+        return kept if early is None or kept is None else early.prepared(kept)
 
     return rule
 
