@@ -18,9 +18,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 EVERY = 0.3
 """A transaction is committed after this many seconds."""
 WITHIN = 30.0
-# If no broker can be reached, librdkafka begins anew with the bootstrap addresses. Its transactional producer then waits for ever
-# for the former connection to the group's coordinator (seen with librdkafka 2.16 and with a Kafka 4.3.1 that was killed and
-# started). "none" keeps the known brokers.
+# If no broker can be reached, librdkafka begins again with the bootstrap addresses. Its transactional producer then waits for
+# ever for the former connection to the group's coordinator (seen with librdkafka 2.16 and with a Kafka 4.3.1 that was killed
+# and started). "none" keeps the known brokers.
 KEEPS_BROKERS = {"metadata.recovery.strategy": "none"}
 
 
