@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import re
+import socket
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -55,6 +56,7 @@ from wirebroker.core.acls import EVERYBODY, About, Acl, Acls, Filter, Operation,
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import Alteration
 from wirebroker.core.releases import release
+from wirebroker.net.driver import host_of
 from wirebroker.security.acl_specs import acl_of, text_of
 from wirebroker.testing import states
 from wirebroker.testing.options import OptionError
@@ -270,6 +272,65 @@ def test_a_producer_without_transactions_needs_the_right_to_write_to_some_topic(
     for each in acls:
         known.add(each, b"")
     assert known.allows_some(ALICE, "10.0.0.1", Operation.WRITE, ResourceType.TOPIC) is some
+
+
+# Hosts, as on Kafka 4.4.0
+
+HAS_IPV6 = socket.has_dualstack_ipv6()
+V4, V6 = "127.0.0.1", "0:0:0:0:0:0:0:1"
+"""The addresses of clients, as Java writes them."""
+
+
+@pytest.mark.parametrize(
+    ("host", "clients"),
+    [
+        ("::1", ""), (V6, V6), ("[::1]", ""), ("::1/128", V6), ("[::1]/128", V6), ("::/0", V6), ("00::1/+0128", V6),
+        ("::1%eth0/64", V6), (V4, V4), ("127.0.0.0/8", V4), ("127.255.255.255/08", V4), ("::ffff:127.0.0.1", ""),
+        ("::127.0.0.1/96", V6), ("localhost", ""), ("10.1.2.3/8", ""), ("0.0.0.0/0", V4),
+    ],
+)  # fmt: skip
+def test_the_host_of_an_acl_is_compared_with_javas_address_of_the_client(host: str, clients: str) -> None:
+    acls = [acl(Operation.READ, host=host)]
+    assert "".join(each for each in (V4, V6) if ruling(acls, Operation.READ, host=each).allowed) == clients
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        ("1.2.3.4/96", "Value [96] not in range [0,32]"), ("256.1.1.1/99", "Value [256] not in range [0,255]"),
+        ("1.2.3.4/008", "Could not parse [1.2.3.4/008]"), ("*/8", "Could not parse [*/8]"),
+        ("::ffff:127.0.0.1/104", "Could not parse [::ffff:127.0.0.1] - not an IPv6 address"),
+        ("::ffff:0:0/96", "Could not parse [::ffff:0:0] - not an IPv6 address"), ("[::1/8", "Could not parse [[::1]"),
+        ("1::2::3/999", "Could not parse [1::2::3/999] - prefix length must be between 0 and 128"),
+        ("1::2::3/64", "Could not parse [1::2::3]"), ("::1/x", "Could not parse [::1/x] - invalid prefix length"),
+        ("/8:", "Could not parse [/8:] - invalid prefix length"), ("1.2.3.4::/96", "Could not parse [1.2.3.4::]"),
+    ],
+)  # fmt: skip
+def test_networks_that_kafka_refuses(kafka: MockKafka, host: str, why: str) -> None:
+    creation = plain_request("CreateAcls", {"creations": [entry(Operation.READ, host=host)]})
+    result = only(connect(kafka, "admin").request(creation, 3))
+    assert (result.error_code, result.error_message) == (42, f"Invalid CIDR notation '{host}': {why}")
+
+
+@pytest.mark.parametrize(
+    ("peer", "host"),
+    [
+        ((V4, 1), V4), (("::1", 1, 0, 0), V6), (("::ffff:10.0.0.1", 1, 0, 0), "10.0.0.1"),
+        (("fe80::fc:ff:fe00:1", 1, 0, 4), "fe80:0:0:0:fc:ff:fe00:1%4"), (("fe80::1%eth0", 1, 0, 4), "fe80:0:0:0:0:0:0:1%4"),
+    ],
+)  # fmt: skip
+def test_a_client_has_the_address_that_java_shows(peer: tuple[Any, ...], host: str) -> None:
+    assert host_of(*peer) == host
+
+
+@pytest.mark.skipif(not HAS_IPV6, reason="this machine has no IPv6")
+def test_a_client_over_ipv6_meets_acls_with_javas_form_of_its_address() -> None:
+    with secured(topics=["orders", "hidden"], host="::1") as kafka:
+        allow(kafka, entry(Operation.DESCRIBE, host=V6), entry(Operation.DESCRIBE, "hidden", host="::1"))
+        named = [{"name": name} for name in ("orders", "hidden")]
+        asked = plain_request("Metadata", {"topics": named, "allow_auto_topic_creation": False})
+        response: Any = connect(kafka, "alice").request(asked, 9)
+        assert {each.name: each.error_code for each in response.topics} == {"orders": 0, "hidden": 29}
 
 
 def test_a_filter_that_matches_finds_what_applies_to_a_name() -> None:

@@ -421,7 +421,8 @@ def test_limits_of_hosts_that_kafka_refuses(value: str, sentence: str) -> None:
 
 
 def test_limits_of_hosts_that_kafka_takes() -> None:
-    assert connections_by_host(" 10.0.0.1 : 5 , ::1:+3,host_name:-1,") == {"10.0.0.1": 5, "::1": 3, "host_name": -1}
+    limits = {"10.0.0.1": 5, "0:0:0:0:0:0:0:1": 3, "host_name": -1, "127.0.0.1": 2}  # addresses as Java writes them
+    assert connections_by_host(" 10.0.0.1 : 5 , ::1:+3,host_name:-1,localhost:2,") == limits
     assert connections_by_host(",") == connections_by_host("") == {}
 
 

@@ -232,6 +232,24 @@ def test_a_connection_that_is_one_too_many_is_closed_later(kafka: MockKafka) -> 
     assert (row.quota, row.whose, row.ms, row.api) == ("connection_creation_rate", "ip 127.0.0.1", 1000, "")
 
 
+@pytest.mark.parametrize(
+    ("names", "limit"),
+    [
+        (["::1"], "::1"), (["[::1]", "0::1"], "0::1"), (["0:0:0:0:0:0:0:1", None], "0:0:0:0:0:0:0:1"), (["::2", None], None),
+        (["::2"], ""),
+    ],
+)  # fmt: skip
+def test_a_limit_of_connections_counts_for_an_address_in_every_form(names: list[str | None], limit: str | None) -> None:
+    """Kafka resolves the name of each entity, and keeps one limit for each address: the limit that was set last."""
+    quotas = Quotas()
+    for name in names:
+        quotas.alter([((("ip", name),), "connection_creation_rate", 3.0)])
+    found = quotas.connecting("0:0:0:0:0:0:0:1")
+    assert found == (None if limit == "" else (("ip", limit),))
+    quotas.alter([((("ip", names[0]),), "connection_creation_rate", None)])
+    assert quotas.connecting("0:0:0:0:0:0:0:1") == ((("ip", None),) if None in names else None)
+
+
 # Whom
 
 

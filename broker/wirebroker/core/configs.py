@@ -19,6 +19,7 @@ from wirebroker.common.java_texts import JAVA_SPACE, parse_integer, trim
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.features import ELIGIBLE_REPLICAS, new_levels
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash
+from wirebroker.core.networks import resolved
 from wirebroker.core.releases import DEFAULT, Release, release
 from wirebroker.core.releases.changes import since, until
 from wirebroker.core.setting_definitions import (
@@ -529,8 +530,8 @@ def check_dynamic(layer: Mapping[str, str], definitions: Definitions, release: R
 
 @lru_cache(maxsize=16)
 def connections_by_host(raw: str) -> Mapping[str, int]:
-    """Returns the largest number of connections of each host that max.connections.per.ip.overrides names. Raises ConfigError,
-    with the messages of Kafka and of Java."""
+    """Returns the largest number of connections of each address that max.connections.per.ip.overrides names. Raises
+    ConfigError, with the messages of Kafka and of Java."""
     found: dict[str, str] = {}
     for each in re.split(r"\s*,\s*", raw.rstrip(", ")) if raw.strip(", ") else ():
         host, colon, number = each.rpartition(":")
@@ -544,7 +545,7 @@ def connections_by_host(raw: str) -> Mapping[str, int]:
     for host, limit in limits.items():
         if limit is None:
             raise ConfigError(f'For input string: "{found[host]}"')
-    return {host: limit for host, limit in limits.items() if limit is not None}
+    return {resolved(host) or host: limit for host, limit in limits.items() if limit is not None}
 
 
 def _check_items(setting: Setting, raw: str) -> None:

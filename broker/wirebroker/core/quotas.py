@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from ipaddress import ip_address
 from typing import NamedTuple
 
 from kafkawire.disk.metadata import QuotaEntity
 from wirebroker.core.java_order import SMALLEST, buckets_for, hash_order, java_hash
+from wirebroker.core.networks import resolved
 from wirebroker.core.releases import Release
 from wirebroker.core.releases.changes import since, until
 
@@ -72,30 +72,9 @@ def entity_error(names: Mapping[str, str | None], order: Iterable[str], release:
     if IP in names and len(names) > 1:
         return "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
     address = names.get(IP)
-    if address is not None and not (_is_address(address) and (QUOTAS_FOR_IPV6.of(release) or ":" not in address)):
+    if address is not None and not (resolved(address) and (QUOTAS_FOR_IPV6.of(release) or ":" not in address)):
         return f"{address} is not a valid IP or resolvable host."
     return None
-
-
-def _is_ipv4(text: str) -> bool:
-    """Tells whether Java reads the text as an IPv4 address. If the text has fewer than four numbers, the last number stands for
-    several bytes."""
-    numbers = text.split(".")
-    if len(text) > 15 or len(numbers) > 4 or not all(each.isascii() and each.isdecimal() for each in numbers):
-        return False
-    *first, last = map(int, numbers)
-    return all(each < 256 for each in first) and last < 256 ** (4 - len(first))
-
-
-def _is_address(text: str) -> bool:
-    """Tells whether the text is an IP address or "localhost". Kafka also accepts other host names that it can resolve."""
-    if text == "localhost" or _is_ipv4(text):
-        return True
-    try:
-        ip_address(text.removeprefix("[").removesuffix("]"))
-    except ValueError:
-        return False
-    return True
 
 
 def value_error(names: Mapping[str, str | None], key: str, value: float, release: Release) -> str | None:
@@ -206,6 +185,9 @@ class Quotas:
         """Tells whether any limit is set."""
         self.keyed = {key: KeyedQuotas() for key in BY_CLIENT}
         """The limits of clients, by the name of the limit."""
+        self._by_address: dict[str | None, QuotaEntity] = {}
+        """For each IP address in Java's form, the entity whose limit of connections was set last. None stands for all other
+        addresses."""
         self._buckets = SMALLEST
         """The number of buckets of Kafka's HashMap of the entities."""
 
@@ -227,6 +209,8 @@ class Quotas:
                 self.limits.pop(entity, None)
             else:
                 (self.limits if entity in self.limits else added)[entity] = held
+            if CONNECTION in by_entity[entity]:
+                self._limit_connections(entity, held.get(CONNECTION))
             for key in by_entity[entity].keys() & self.keyed.keys():
                 self.keyed[key].set(entity, held.get(key))
         buckets = buckets_for(len(self.limits) + len(added), count)
@@ -235,6 +219,20 @@ class Quotas:
             self._buckets = buckets
         self.limits |= added
         self.on = bool(self.limits)
+
+    def connecting(self, host: str) -> QuotaEntity | None:
+        """Returns the entity whose limit applies to new connections from this address, or None."""
+        return self._by_address.get(host) or self._by_address.get(None)
+
+    def _limit_connections(self, entity: QuotaEntity, limit: float | None) -> None:
+        ((_, name),) = entity
+        address = None if name is None else resolved(name)
+        if name is not None and address is None:  # a name that this broker does not resolve
+            return
+        if limit is None:
+            self._by_address.pop(address, None)
+        else:
+            self._by_address[address] = entity
 
     @staticmethod
     def _altered(held: dict[str, float], changes: dict[str, float | None]) -> dict[str, float]:

@@ -27,6 +27,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from kafkawire.primitives import Buffer
+from wirebroker.core.networks import address_of
 from wirebroker.net.accept_errors import AcceptErrorHandler
 from wirebroker.net.capturing import Capture, Tap
 from wirebroker.net.clock import Clock
@@ -136,6 +137,12 @@ class Side(asyncio.BufferedProtocol):
         return False
 
 
+def host_of(text: str, port: int, flow: int = 0, scope: int = 0) -> str:
+    """Returns the address of a peer as Java shows it. The address of a link has the number of its network interface."""
+    host = address_of(text.partition("%")[0]) or text
+    return f"{host}%{scope}" if scope else host
+
+
 class ClientConnection(Side):
     """A client's connection. The connection first waits in line if the host cannot serve it yet."""
 
@@ -169,7 +176,7 @@ class ClientConnection(Side):
         super().connection_made(transport)
         self.write = self.transport.write
         peer = transport.get_extra_info("peername")
-        self.client_host = str(peer[0]) if peer else ""
+        self.client_host = host_of(*peer) if peer else ""
         if self._host.limits.opened(self):
             self._state = READY
             self.begin()

@@ -13,7 +13,6 @@ from kafkawire.disk.metadata import QuotaEntity
 from wirebroker.core.quotas import (
     CONNECTION,
     FETCH,
-    IP,
     MUTATION,
     REQUEST,
     STRICT_QUOTAS,
@@ -191,11 +190,11 @@ class Throttle:
 
     def connecting(self, connection: Connection, now: int) -> Exceeded | None:
         """Count a new connection. Returns the connection quota if the client's address has exceeded it, else None."""
-        held, host = self._cluster.quotas.limits, connection.client_host
-        entity = next((each for each in (((IP, host),), ((IP, None),)) if CONNECTION in held.get(each, {})), None)
+        quotas, host = self._cluster.quotas, connection.client_host
+        entity = quotas.connecting(host)
         if entity is None:
             return None
-        limit, window = held[entity][CONNECTION], self._window
+        limit, window = quotas.limits[entity][CONNECTION], self._window
         rate = self._rates.setdefault((connection.node_id, CONNECTION, Measured(host, "")), Rate())
         rate.record(window, 1.0, now)
         ms = min(rate.throttle_ms(window, int(limit), now), window.ms)
