@@ -19,6 +19,9 @@ from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssi
 from requesting import add_partitions, fetch, find_coordinator, init_producer_id, join_group, offset_commit
 from responses import only
 from wirebroker import faults
+from wirebroker.control.controlled import ControlledBroker
+from wirebroker.control.endpoints.running import Step, advance
+from wirebroker.control.problems import Problem
 from wirebroker.core.setting_definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from wirebroker.mock import MockKafka
 from wirebroker.net.host import Host
@@ -173,12 +176,33 @@ def test_a_reset_ends_a_move_of_the_clock(kind: str, mock_kafka_factory: Callabl
     kafka = mock_kafka_factory(clock="frozen")
     snapshot, began = kafka.snapshot(), kafka.clock.now()
 
-    async def move_and_reset(host: Host) -> None:
+    async def move_and_reset(host: Host) -> int:
         move = asyncio.ensure_future(host.advance_beside(8 * DAY))
         await asyncio.sleep(0)  # the first step of the move
         kafka.restore(snapshot) if kind == "restore" else kafka.reset(soft=kind == "soft reset")
-        await move
+        return await move
 
     assert kafka._loop is not None
-    asyncio.run_coroutine_threadsafe(move_and_reset(kafka._running), kafka._loop).result(10)
+    left = asyncio.run_coroutine_threadsafe(move_and_reset(kafka._running), kafka._loop).result(10)
+    assert left > 0
     assert kafka.clock.now() == began
+
+
+@pytest.mark.parametrize("kind", ["reset", "soft reset", "stop"])
+def test_the_control_tells_that_a_move_of_the_clock_was_cut_off(
+    kind: str, mock_kafka_factory: Callable[..., MockKafka]
+) -> None:
+    kafka = mock_kafka_factory(clock="frozen")
+
+    async def move(host: Host) -> None:
+        controlled = ControlledBroker(host, kafka._new_engine)
+        moving = asyncio.ensure_future(advance(controlled, Step(days=8)))
+        await asyncio.sleep(0)  # the first step of the move
+        controlled.close() if kind == "stop" else controlled.reset(soft=kind == "soft reset")
+        with pytest.raises(Problem) as problem:
+            await moving
+        cut_off = (503, "the broker is stopping") if kind == "stop" else (409, "a reset has set the clock back")
+        assert (problem.value.status, problem.value.detail.startswith(cut_off[1])) == (cut_off[0], True)
+
+    assert kafka._loop is not None
+    asyncio.run_coroutine_threadsafe(move(kafka._running), kafka._loop).result(10)

@@ -34,11 +34,16 @@ from requesting import produce_request
 from responses import only
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import ConnectionClosed, WireClient, address_of
+from wirebroker.control.controlled import ControlledBroker
+from wirebroker.control.deeds import deed_endpoints
 from wirebroker.control.endpoint import EVENTS, JSON
 from wirebroker.control.endpoints import records, verdicts
+from wirebroker.control.endpoints.verdicts import Tail
 from wirebroker.control.hosts import Hosts
+from wirebroker.control.problems import Problem
 from wirebroker.control.table import endpoints_of
 from wirebroker.faults.files import FaultFileError, loads
+from wirebroker.net.host import Host
 from wirekit import RawProducer, client
 
 pytest_plugins = ["pytester"]
@@ -611,6 +616,39 @@ def test_waiting_for_a_verdict(kafka: MockKafka, control: ControlClient) -> None
         producer.send(sequence)
     waiter.join(10)
     assert [(each["verdict"], each["first_sequence"]) for each in found[0]] == [("duplicate", 0), ("duplicate", 1)]
+
+
+def test_verdicts_before_a_reset_do_not_count(kafka: MockKafka, control: ControlClient) -> None:
+    RawProducer(kafka).send(0)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(control.ask, "GET", "/verdicts/wait?topic=orders&count=2&timeout=10")
+        kafka.wait_until(lambda: kafka._call(lambda engine: any(isinstance(each, Tail) for each in engine.trace.sinks)))
+        kafka.reset()
+        producer = RawProducer(kafka)
+        for sequence in (0, 1):
+            producer.send(sequence)
+        assert [each["first_sequence"] for each in waiting.result(10)["verdicts"]] == [0, 1]
+
+
+@pytest.mark.parametrize("is_reset", [True, False])
+def test_the_control_tells_that_a_change_was_cut_off(is_reset: bool, mock_kafka_factory: Start) -> None:
+    kafka = mock_kafka_factory(brokers=2, topics={"orders": 5000})
+    endpoint = next(each for each in deed_endpoints() if each.path.endswith("/kill"))
+
+    async def kill(host: Host) -> None:
+        controlled = ControlledBroker(host, kafka._new_engine)
+        killing = asyncio.ensure_future(endpoint.handler(controlled, node_id=2))
+        await asyncio.sleep(0)  # the first leaders change
+        assert host.engine.controller.busy
+        if not is_reset:
+            assert [each.alive for each in (await killing).brokers] == [True, False]
+            return
+        controlled.reset()
+        with pytest.raises(Problem, match="the change was cut off, because the broker was reset"):
+            await killing
+
+    assert kafka._loop is not None
+    asyncio.run_coroutine_threadsafe(kill(kafka._running), kafka._loop).result(30)
 
 
 def follow(control: ControlClient, path: str) -> http.client.HTTPResponse:

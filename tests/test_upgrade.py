@@ -12,7 +12,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,18 @@ from requesting import plain, produce_request
 from responses import only
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
+from wirebroker.commands.cli import build_parser
+from wirebroker.commands.upgrading import upgrade_later
 from wirebroker.faults.forms import FaultError
+from wirebroker.net.host import Host
 
 OLD, NEW = "kafka-3.9", "kafka-4.3"
 SERVE = [sys.executable, "-m", "wirebroker.commands.cli", "serve"]
+
+
+def begun(kafka: MockKafka) -> None:
+    """Wait until an upgrade is in progress."""
+    kafka.wait_until(lambda: kafka._call(lambda engine: engine.upgrading is not None), timeout=10)
 
 
 def ask(kafka: MockKafka, api: str, version: int, node: int = 1, **fields: Any) -> Any:
@@ -273,6 +282,63 @@ def test_a_reset_and_a_snapshot_bring_the_release_back() -> None:
         assert announced(kafka) == (11, {"metadata.version": 21}, {"metadata.version": 21})
 
 
+@pytest.mark.parametrize("kind", ["reset", "restore", "stop"])
+def test_a_caller_learns_that_its_upgrade_was_cut_off(kind: str) -> None:
+    with MockKafka(brokers=2, profile=OLD) as kafka, ThreadPoolExecutor(1) as pool:
+        snapshot = kafka.snapshot()
+        upgrade = pool.submit(kafka.upgrade, NEW, pause=60)
+        begun(kafka)
+        deeds: dict[str, Callable[[], None]] = {
+            "reset": kafka.reset, "restore": lambda: kafka.restore(snapshot), "stop": kafka.stop,
+        }  # fmt: skip
+        deeds[kind]()
+        cut_off = "not running" if kind == "stop" else f"the upgrade to {NEW} was cut off, because the broker was reset"
+        with pytest.raises(RuntimeError, match=cut_off):
+            upgrade.result(10)
+
+
+@pytest.mark.parametrize("kind", ["reset", "restore"])
+def test_the_control_tells_that_an_upgrade_was_cut_off(kind: str) -> None:
+    with MockKafka(brokers=2, profile=OLD, control=True) as kafka, ThreadPoolExecutor(1) as pool:
+        control = ControlClient(kafka.control_url)
+        snapshot = control.ask("POST", "/snapshots")["id"]
+        refusal = pool.submit(control.refused, "POST", "/upgrade", {"to": NEW, "pause": 60})
+        begun(kafka)
+        control.ask("POST", "/reset" if kind == "reset" else f"/snapshots/{snapshot}/restore")
+        problem = refusal.result(10)
+        assert (problem["status"], f"the upgrade to {NEW} was cut off" in problem["detail"]) == (409, True)
+        assert releases(kafka) == ["3.9", "3.9"]
+
+
+def test_a_soft_reset_does_not_cut_an_upgrade_off() -> None:
+    with MockKafka(brokers=2, profile=OLD) as kafka, ThreadPoolExecutor(1) as pool:
+        upgrade = pool.submit(kafka.upgrade, NEW, pause=60)
+        begun(kafka)
+        kafka.reset(soft=True)
+        for _ in range(4):
+            kafka.clock.advance(minutes=1)
+        upgrade.result(10)
+        assert releases(kafka) == ["4.3", "4.3"]
+
+
+def test_serve_does_not_say_that_an_upgrade_is_complete_if_it_was_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+    options = build_parser().parse_args(["serve", "--upgrade-to", NEW, "--upgrade-after", "0.01", "--upgrade-pause", "60"])
+    told: list[str] = []
+
+    async def work(host: Host) -> None:
+        task = upgrade_later(options, host, told.append)
+        assert task is not None
+        await host.wait_until(lambda: host.engine.upgrading is not None, 10)
+        kafka.reset()
+        await asyncio.wait_for(task, 10)
+
+    with MockKafka(brokers=2, profile=OLD) as kafka:
+        assert kafka._loop is not None
+        asyncio.run_coroutine_threadsafe(work(kafka._running), kafka._loop).result(20)
+    assert told == []
+    assert f"the upgrade to {NEW} was cut off" in caplog.text
+
+
 def test_the_form_for_async_code() -> None:
     async def work() -> list[str]:
         async with MockKafka(brokers=2, profile=OLD) as kafka:
@@ -346,6 +412,20 @@ def test_a_disk_that_refuses_the_feature_levels_is_told(brokers: int, ms: int, c
     assert {each.release.name for each in broker.engine.cluster.brokers.values()} == {NEW.removeprefix("kafka-")}
     assert broker.engine.configs.features == before
     assert any("the feature levels stay as they were: the disk is full" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize("pause", [0, 0.01])
+def test_a_caller_learns_that_the_disk_refuses_the_feature_levels(pause: float) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError("the disk is full")
+
+    with MockKafka(brokers=2, profile="kafka-4.2", control=True) as kafka:
+        kafka._call(lambda engine: engine.cluster.decisions.write_with(refuse))
+        with pytest.raises(OSError, match="the disk is full"):
+            kafka.upgrade(NEW, pause=pause)
+        problem = ControlClient(kafka.control_url).refused("POST", "/upgrade", {"to": "kafka-4.4", "pause": pause})
+        assert (problem["status"], problem["detail"]) == (503, "the data directory cannot be used: the disk is full")
+        assert releases(kafka) == ["4.4", "4.4"]
 
 
 def test_over_http() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from wirebroker.commands.usage import UsageError
 from wirebroker.net.host import Host
-from wirebroker.testing.operations import upgrade
+from wirebroker.testing.operations import CutOff, is_upgraded, upgrade
 
 logger = logging.getLogger("wirebroker")
 
@@ -52,7 +52,7 @@ async def _upgrade(arguments: argparse.Namespace, host: Host, tell: Callable[[st
     engine, now = host.engine, host.time()
     engine.set_time(now)
     try:
-        upgrade(
+        begun = upgrade(
             engine, now, to, finalize=not arguments.no_finalize, pause=arguments.upgrade_pause or 0,
             told=lambda node_id: tell(f"broker {node_id} runs Kafka {release}"),
         )  # fmt: skip
@@ -60,5 +60,11 @@ async def _upgrade(arguments: argparse.Namespace, host: Host, tell: Callable[[st
         logger.warning("the upgrade to %s is refused: %s", to, refused)
         return
     host.changed()
-    await host.wait_until(lambda: engine.upgrading is None or host.engine is not engine, float("inf"))
-    tell(f"upgraded to {to}")
+    try:
+        await host.wait_until(lambda: is_upgraded(begun, host.engine), float("inf"))
+    except CutOff as cut_off:
+        logger.warning("%s", cut_off)
+    except OSError:  # the upgrade has logged it
+        return
+    else:
+        tell(f"upgraded to {to}")

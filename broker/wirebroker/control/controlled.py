@@ -17,6 +17,7 @@ from wirebroker.net.host import Host
 from wirebroker.net.proxy_host import ProxyHost
 from wirebroker.testing import passing, states
 from wirebroker.testing.goals import Goal
+from wirebroker.testing.operations import CutOff
 from wirebroker.testing.views import Machine
 from wirebroker.trace.kept_frames import KeptExchange, KeptFrames
 from wirebroker.trace.recorder import Recorder
@@ -315,6 +316,25 @@ class ControlledBroker(Controlled):
         if number not in self._snapshots:
             raise Problem(404, f"there is no snapshot {number}; there are {list(self._snapshots)}")
         return self._snapshots[number]
+
+    async def complete(self, change: str, is_complete: Callable[[], bool], timeout: float) -> None:
+        """Wait until a change is complete; messages call it `change`. Raises Problem 409 if a reset cuts the change off, or if
+        the change is not complete within `timeout` s."""
+        engine = self.engine
+
+        def condition() -> bool:
+            if is_complete():
+                return True
+            if self.engine is not engine:
+                raise CutOff(change)
+            return False
+
+        try:
+            await self.until(condition, timeout)
+        except CutOff as cut_off:
+            raise Problem(409, str(cut_off)) from None
+        except TimeoutError:
+            raise Problem(409, f"{change} was not complete within {timeout:g} s; it continues") from None
 
     async def reach(self, goal: Goal[T], timeout: float) -> T:
         """Wait until a goal is reached, and return its result.

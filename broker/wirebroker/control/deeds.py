@@ -70,7 +70,8 @@ def _handler(declared: deed) -> Callable[..., Any]:
             raise
         controlled.changed()
         if declared.settles:
-            await controlled.until(lambda: not controlled.engine.controller.busy, LONGEST_CHANGE_S)
+            controller = controlled.engine.controller
+            await controlled.complete("the change", lambda: not controller.busy, LONGEST_CHANGE_S)
         if shown is not None:
             return shown(controlled, **{name: each for name, each in (values | {"result": result}).items() if name in takes})
         return response and response(**{declared.result: result})

@@ -91,12 +91,15 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/acls", acls.listed),
     # The cluster
     Endpoint("GET", "/brokers", cluster.brokers),
-    Endpoint("POST", "/upgrade", cluster.upgrade, problems={409: "the upgrade is refused; `detail` gives the reason"}),
+    Endpoint("POST", "/upgrade", cluster.upgrade,
+             problems={409: "the upgrade is refused, or a reset cut it off; `detail` gives the reason",
+                       503: "the broker is stopping, or the feature levels could not be written"}),
     Endpoint("GET", "/leaders", cluster.leaders, problems=NO_TOPIC),
     # The broker as a whole
     Endpoint("GET", "/quiet/wait", running.wait_until_quiet, problems=TOO_LATE),
     Endpoint("GET", "/clock", running.clock),
-    Endpoint("POST", "/clock/advance", running.advance),
+    Endpoint("POST", "/clock/advance", running.advance,
+             problems={409: "a reset has set the clock back meanwhile", 503: "the broker is stopping"}),
     Endpoint("POST", "/reset", running.reset),
     Endpoint("POST", "/snapshots", running.take_snapshot, 201,
              problems={409: "the broker cannot take a snapshot now, or keeps too many; `detail` gives the reason"}),

@@ -80,7 +80,10 @@ class Upgrading:
 
     def __init__(self, engine: Engine, rules: Rules, nodes: Sequence[int], manner: Manner) -> None:
         self.rules = rules
-        self._engine = engine
+        self.engine = engine
+        """The engine that is upgraded. A reset replaces the broker's engine, and so cuts the upgrade off."""
+        self.failed: OSError | None = None
+        """The error with which the disk has refused the new feature levels after the last broker was upgraded."""
         self.nodes = deque(nodes)
         """The brokers that are not upgraded yet. The first of these brokers may be down."""
         self._is_down = False
@@ -91,7 +94,7 @@ class Upgrading:
     def proceed(self, now: int) -> None:
         """Stop or start the next broker. If there is no pause, continue until the upgrade is complete. Raises OSError if the
         new feature levels cannot be written."""
-        engine, pause = self._engine, self._manner.get("pause_ms", 0)
+        engine, pause = self.engine, self._manner.get("pause_ms", 0)
         engine.upgrading = self
         while self.nodes:
             if self._is_down or len(engine.cluster.brokers) == 1:
@@ -108,24 +111,25 @@ class Upgrading:
 
     def restarted(self, now: int) -> None:
         """A restart of all brokers has removed all timers. Set a timer that continues the upgrade after the pause."""
-        self._engine.timers.at(now + self._manner.get("pause_ms", 0), self.go_on)
+        self.engine.timers.at(now + self._manner.get("pause_ms", 0), self.go_on)
 
     def go_on(self, now: int) -> None:
         """Like `proceed`, for a timer or a fault. A timer or a fault cannot report an error, so if the disk refuses the new
-        feature levels, the log reports this."""
+        feature levels, the log reports this, and `failed` keeps the error for callers that wait for the upgrade."""
         try:
             self.proceed(now)
         except OSError as refused:
+            self.failed = refused
             logger.error("all brokers run %s, but the feature levels stay as they were: %s", self.rules.name, refused)
 
     def _stop(self, node_id: int, now: int) -> None:
-        self._starts = self._engine.cluster.brokers[node_id].running
+        self._starts = self.engine.cluster.brokers[node_id].running
         if self._starts:
-            self._engine.stop_broker(node_id, now)
+            self.engine.stop_broker(node_id, now)
         self._is_down = True
 
     def _start(self, node_id: int, now: int) -> None:
-        engine, broker = self._engine, self._engine.cluster.brokers[node_id]
+        engine, broker = self.engine, self.engine.cluster.brokers[node_id]
         before, self._is_down = broker.release.name, False
         engine.close_all_at(node_id, f"broker {node_id} is upgraded")
         engine.run_release(broker, self.rules)
@@ -141,8 +145,8 @@ class Upgrading:
             told(node_id)
 
     def _finalize(self, now: int) -> None:
-        configs, decisions = self._engine.configs, self._engine.cluster.decisions
-        self._engine.alter_features(finalized_levels(configs.release.features, configs.features))
+        configs, decisions = self.engine.configs, self.engine.cluster.decisions
+        self.engine.alter_features(finalized_levels(configs.release.features, configs.features))
         if (failed := decisions.write_down(now)) is not None:
             raise failed
 

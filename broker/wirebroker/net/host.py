@@ -57,7 +57,7 @@ class Host(Server):
         self._turn: asyncio.Handle | None = None
         self._offload_pool: ThreadPoolExecutor | None = None
         self._key_sets = KeySets()
-        self._advances: set[asyncio.Task[None]] = set()
+        self._advances: set[asyncio.Task[int]] = set()
         """The tasks that move the clock forward because of faults."""
         self._set_back = 0
         """How many times the clock has been set back. A move of the clock ends when the clock is set back."""
@@ -237,19 +237,25 @@ class Host(Server):
         self._advances.add(task)
         task.add_done_callback(self._advances.discard)
 
-    async def advance_beside(self, ms: int, go_on: Callable[[], bool] = lambda: True) -> None:
-        """Move the clock forward by `ms`, but stop when `go_on()` is false, or when a reset sets the clock back. Clients are
-        served after each step, and while threads work. A step is one hour. If nothing has changed in a step, the next step is
-        twice as long."""
-        self.engine.timers.begin_move()
+    async def advance_beside(self, ms: int, go_on: Callable[[], bool] = lambda: True) -> int:
+        """Move the clock forward by `ms`, but stop when `go_on()` is false, or when a reset sets the clock back. Returns the ms
+        that are left then, else 0. Clients are served after each step, and while threads work. A step is one hour. If nothing
+        has changed in a step, the next step is twice as long."""
+        timers = self.engine.timers
+        timers.begin_move()
         step, set_back = STEP_MS, self._set_back
-        while ms > 0 and go_on() and self._set_back == set_back:
-            self.engine.timers.is_quiet = True
+        while ms > 0 and go_on():
+            timers.is_quiet = True
             await self._advance_step(min(ms, step))
-            ms -= step
-            step = 2 * step if self.engine.timers.is_quiet else STEP_MS
+            if self._set_back != set_back:  # also if the reset came in the middle of the last step
+                break
+            ms -= min(ms, step)
+            step = 2 * step if timers.is_quiet else STEP_MS
             await asyncio.sleep(0)
-        self.engine.timers.end_move()
+            if self._set_back != set_back:
+                break
+        timers.end_move()
+        return ms
 
     async def _advance_step(self, ms: int) -> None:
         async with self._advancing:

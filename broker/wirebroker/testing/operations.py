@@ -28,6 +28,7 @@ from wirebroker.testing.topic_specs import TopicSpec
 
 if TYPE_CHECKING:
     from wirebroker.audit.stored import StoredPartition
+    from wirebroker.engine.upgrading import Upgrading
     from wirebroker.trace.rows import ProduceRow
 
 __tracebackhide__ = True  # pytest shows the caller's line
@@ -37,6 +38,13 @@ a transaction is committed. A record is held back if it is committed, but read_c
 earlier transaction is open."""
 COMMIT = 1
 """The marker type of a commit, which is the second number in the marker's key."""
+
+
+class CutOff(RuntimeError):
+    """Raised if the broker was reset, or a snapshot was restored, while a caller waited for the end of a change."""
+
+    def __init__(self, change: str) -> None:
+        super().__init__(f"{change} was cut off, because the broker was reset or a snapshot was restored")
 
 
 class StoredRecord(NamedTuple):
@@ -105,14 +113,28 @@ def shown(data: bytes | None) -> str:
 def upgrade(
     engine: Engine, now: int, to: str, node_id: int | None = None, *, finalize: bool = True, pause: float = 0,
     told: Callable[[int], None] = lambda _: None,
-) -> None:  # fmt: skip
+) -> Upgrading:  # fmt: skip
     """Begin a rolling upgrade of all brokers. With `node_id`, upgrade only this broker. After each stop and each start, pause
-    for `pause` seconds. Raises ValueError if the upgrade is refused.
+    for `pause` seconds. Returns the upgrade, for `is_upgraded`. Raises ValueError if the upgrade is refused.
     """
     if not isinstance(pause, int | float) or not 0 <= pause < inf:
         raise ValueError(f"a pause must be a number of seconds of at least 0, not {pause!r}")
     pause_ms, only = round(pause * 1000), node_id is not None
-    engine.new_upgrade(to, first=node_id, only=only, finalize=finalize, pause_ms=pause_ms, told=told).proceed(now)
+    begun = engine.new_upgrade(to, first=node_id, only=only, finalize=finalize, pause_ms=pause_ms, told=told)
+    begun.proceed(now)
+    return begun
+
+
+def is_upgraded(begun: Upgrading, engine: Engine) -> bool:
+    """Tells whether an upgrade is complete. `engine` is the broker's present engine. Raises CutOff if the broker was reset
+    during the upgrade, and OSError if the new feature levels could not be written."""
+    if begun.engine.upgrading is begun:
+        if begun.engine is not engine:
+            raise CutOff(f"the upgrade to {begun.rules.name}")
+        return False
+    if begun.failed is not None:
+        raise begun.failed
+    return True
 
 
 # Records

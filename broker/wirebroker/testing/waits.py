@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wirebroker.net.driver import RECHECK_S
@@ -15,11 +16,12 @@ from wirebroker.net.host import Host
 from wirebroker.net.thread import running_loop
 from wirebroker.testing.goals import Goal, GroupReady, Quiet, RecordsExpected, RecordsStored
 from wirebroker.testing.in_process import InProcess
-from wirebroker.testing.operations import upgrade
+from wirebroker.testing.operations import is_upgraded, upgrade
 
 if TYPE_CHECKING:
     from wirebroker.core.profile import ProfileName
     from wirebroker.engine.engine import Engine
+    from wirebroker.engine.upgrading import Upgrading
     from wirebroker.testing import states
     from wirebroker.testing.operations import StoredRecord
 
@@ -158,23 +160,24 @@ class Waits(InProcess[Host]):
         When all brokers have the new release, the feature levels rise to the levels of a new cluster, unless `finalize` is
         false. You can also give an earlier release: brokers can be downgraded if the feature levels allow it. Raises
         ValueError if the feature levels do not allow the release, if an upgrade is in progress, or if an argument is invalid.
+        Raises RuntimeError if the broker is reset during a pause, and OSError if the feature levels cannot be written.
         """
         if pause:
             _check_no_loop("upgrade")
-        if self._begins_upgrade(to, node_id, finalize, pause):
-            self.wait_until(lambda: self._call(_is_upgraded), LONGEST_UPGRADE_S)
+        if (begun := self._begin_upgrade(to, node_id, finalize, pause)) is not None:
+            self.wait_until(lambda: self._call(partial(is_upgraded, begun)), LONGEST_UPGRADE_S)
 
     async def upgrade_async(
         self, to: ProfileName, *, node_id: int | None = None, finalize: bool = True, pause: float = 0
     ) -> None:
         """The form of `upgrade` for `async` code, in any event loop."""
-        if self._begins_upgrade(to, node_id, finalize, pause):
-            await self.wait_until_async(lambda: self._call(_is_upgraded), LONGEST_UPGRADE_S)
+        if (begun := self._begin_upgrade(to, node_id, finalize, pause)) is not None:
+            await self.wait_until_async(lambda: self._call(partial(is_upgraded, begun)), LONGEST_UPGRADE_S)
 
-    def _begins_upgrade(self, to: str, node_id: int | None, finalize: bool, pause: float) -> bool:
-        """Begin an upgrade. Returns True if the caller has to wait for the end of the upgrade."""
-        self._change(lambda engine, now: upgrade(engine, now, to, node_id, finalize=finalize, pause=pause))
-        return self._running.clock.running and not self._call(_is_upgraded)
+    def _begin_upgrade(self, to: str, node_id: int | None, finalize: bool, pause: float) -> Upgrading | None:
+        """Begin an upgrade. Returns the upgrade if the caller has to wait for its end, else None."""
+        begun = self._change(lambda engine, now: upgrade(engine, now, to, node_id, finalize=finalize, pause=pause))
+        return begun if pause and self._running.clock.running else None
 
     # Goals
 
@@ -196,10 +199,6 @@ class Waits(InProcess[Host]):
         """Raises TimeoutError if the goal has a shortfall. If it has none, the goal's result explains what is missing."""
         if (missing := self._call(goal.shortfall)) is not None:
             raise TimeoutError(f"{missing} {timeout} s") from None
-
-
-def _is_upgraded(engine: Engine) -> bool:
-    return engine.upgrading is None
 
 
 def _check_no_loop(name: str) -> None:

@@ -81,12 +81,14 @@ async def upgrade(controlled: ControlledBroker, body: Upgrade) -> Brokers:
         raise Problem(422, unknown(body.to, PROFILES), "to")
     engine, now = controlled.engine, controlled.now
     try:
-        operations.upgrade(engine, now, body.to, body.node_id, finalize=body.finalize, pause=body.pause)
+        begun = operations.upgrade(engine, now, body.to, body.node_id, finalize=body.finalize, pause=body.pause)
     except ValueError as refused:
         raise Problem(409, str(refused)) from None
     controlled.changed()
     if controlled.host.clock.running:
-        await controlled.until(lambda: controlled.engine.upgrading is None, LONGEST_UPGRADE_S)
+        await controlled.complete(
+            f"the upgrade to {body.to}", lambda: operations.is_upgraded(begun, controlled.engine), LONGEST_UPGRADE_S
+        )
     return brokers(controlled)
 
 

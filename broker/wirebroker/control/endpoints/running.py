@@ -88,7 +88,11 @@ async def advance(controlled: ControlledBroker, body: Step) -> ClockState:
     asked = sum(getattr(body, name) * MS[name] for name in body.__struct_fields__)
     if asked > FURTHEST_MS:
         raise Problem(422, f"one request moves the clock by at most 366 days, not by {asked / MS['days']:g}")
-    await controlled.host.advance_beside(round(asked), lambda: not controlled.closing)
+    left = await controlled.host.advance_beside(round(asked), lambda: not controlled.closing)
+    if left and controlled.closing:
+        raise Problem(503, f"the broker is stopping; {left} ms were left")
+    if left:
+        raise Problem(409, f"a reset has set the clock back while it was moved; {left} ms were left")
     return clock(controlled)
 
 

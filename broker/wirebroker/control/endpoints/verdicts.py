@@ -13,7 +13,7 @@ from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
 from wirebroker.trace.filters import parsed
 from wirebroker.trace.recorder import RING
-from wirebroker.trace.rows import ProduceRow, Row
+from wirebroker.trace.rows import ProduceRow, Row, RunRow
 
 BEHIND = 10_000
 """The largest number of rows that wait for a slow reader of a stream.
@@ -116,16 +116,20 @@ def listed(controlled: Controlled, query: Latest) -> Verdicts:
 
 
 async def wait(controlled: Controlled, query: Awaited) -> Verdicts:
-    """Wait until `count` verdicts meet the conditions, and return these verdicts. Verdicts before this request count, too.
+    """Wait until `count` verdicts meet the conditions, and return these verdicts. Verdicts before this request count, too, but
+    not verdicts before a reset.
 
     After the timeout, 409 gives the number of verdicts that meet the conditions.
     """
-    with Tail(controlled, query.fits) as tail:
+    with Tail(controlled, lambda row: isinstance(row, RunRow) or query.fits(row)) as tail:
         found = _past(controlled, query)
         try:
             async with asyncio.timeout(query.timeout):
                 while len(found) < query.count:
                     row = await tail.next()
+                    if isinstance(row, RunRow):  # the broker was reset
+                        found = []
+                        continue
                     if not isinstance(row, ProduceRow):
                         raise Problem(503, "the broker is stopping")
                     found.append(row)
