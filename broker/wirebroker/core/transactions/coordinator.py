@@ -279,7 +279,7 @@ class TransactionCoordinator:
     ) -> ErrorCode:  # fmt: skip
         """Add partitions to the producer's transaction. The transaction begins when the first partition is added."""
         known = self.transactions.get(transactional_id)
-        if known is not None and known.is_changing and AWAITS_END_FIRST.of(self._cluster.configs.release):
+        if known is not None and known.blocks_producer and AWAITS_END_FIRST.of(self._cluster.configs.release):
             return ErrorCode.CONCURRENT_TRANSACTIONS  # the producer may already use the id that it gets after the end
         transaction, error = self._of_producer(transactional_id, producer_id, producer_epoch)
         if transaction is None or error:
@@ -315,8 +315,7 @@ class TransactionCoordinator:
             return None, ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if transaction.producer_epoch != producer_epoch:
             return None, ErrorCode.PRODUCER_FENCED
-        waits = transaction.is_changing or transaction.state.ending
-        return transaction, ErrorCode.CONCURRENT_TRANSACTIONS if waits else ErrorCode.NONE
+        return transaction, ErrorCode.CONCURRENT_TRANSACTIONS if transaction.blocks_producer else ErrorCode.NONE
 
     # Ends
 

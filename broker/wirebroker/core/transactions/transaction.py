@@ -68,6 +68,12 @@ class Transaction(Struct, eq=False):
         return (self.state.ending and not self.is_abandoned) or self.is_stuck
 
     @property
+    def blocks_producer(self) -> bool:
+        """Tells whether the producer must wait before it can begin a transaction: a change is in progress, or the latest
+        transaction stays prepared (`is_abandoned`)."""
+        return self.is_changing or self.state.ending
+
+    @property
     def exhausted(self) -> bool:
         """Tells whether the producer needs a new id for its next epoch."""
         return is_exhausted(self.producer_epoch)
