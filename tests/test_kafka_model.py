@@ -15,8 +15,9 @@ import test_simulation
 from actors import TEAM, Member
 from inprocess import InProcess
 from kafka_model.classic import UNKNOWN_MEMBER
+from kafka_model.events import Add, End, Init
 from kafka_model.history import Exchange, History, Tap, of_dialogue
-from kafka_model.judging import TOO_FEW, judge
+from kafka_model.judging import TOO_FEW, Model, judge
 from kafka_model.observing import anomalies_of
 from kafka_model.transactions import OLD_EPOCH, UNKNOWN_ID
 from random_dialogues.replay import Dialogue, load
@@ -102,6 +103,18 @@ def test_a_schedule_is_as_the_rules_say(first: int) -> None:
 def test_a_broken_validator_is_refuted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options = test_simulation.BROKEN[name](monkeypatch)
     assert any(judge(played(seed, **options)) is not None for seed in range(100))
+
+
+@pytest.mark.parametrize(("last", "is_allowed"), [(48, True), (0, False)])
+def test_markers_may_be_written_long_after_the_end_was_decided(last: int, is_allowed: bool) -> None:
+    """A partition has no leader when the transaction is aborted, so its coordinator first responds CONCURRENT_TRANSACTIONS."""
+    model, commit = Model(), End("t", 7, 1, version=5, commit=True, code=51)
+    model.see(Init("t", None, 5, 60_000, 0, 7, 0), 0)
+    model.see(Add("t", 7, 0, 4, {("orders", 0): 0}), 0)
+    model.see(End("t", 7, 0, version=5, commit=False, code=0, given=(7, 1)), 0)
+    model.see(commit, 0)
+    model.see(commit._replace(code=last, given=(7, 1)), 0)
+    assert (model.refuted == []) is is_allowed
 
 
 @pytest.mark.parametrize("producer", [{}, {"pid": 7, "epoch": 0}], ids=["plain", "idempotent"])

@@ -78,7 +78,7 @@ class Model:
 
     def see(self, event: Event, now: int) -> None:
         self.now = now
-        self._time_out()
+        self._pass()
         match event:
             case Produce():
                 self._produce(event)
@@ -102,7 +102,7 @@ class Model:
     def act(self, name: str, now: int) -> None:
         """Applies an event of the cluster without a request."""
         self.now = max(self.now, now)
-        self._time_out()
+        self._pass()
         self.lacks_replicas = self.lacks_replicas or name == "broker"
         for ids in self.ids.values():  # after loading, a coordinator does not know the former epoch
             ids.add(*(state._replace(last_epoch=-1) for state in ids.states if state is not None))
@@ -281,11 +281,16 @@ class Model:
         self.ids_used[transactional_id] = self.now
         return known
 
-    def _time_out(self) -> None:
-        """Lets the coordinator abort each transaction some time after the transaction's timeout."""
+    def _pass(self) -> None:
+        """Lets the coordinator do what it does by itself: abort each transaction some time after the transaction's timeout, and
+        write markers that could not be written before, for example because a partition had no leader."""
         for known in self.ids.values():
             for state in known.states:
-                if state is not None and state.state == ONGOING and self.now - state.since >= state.timeout_ms:
+                if state is None:
+                    continue
+                if state.is_ending:
+                    self._marked(state, known, perhaps=True)
+                elif state.state == ONGOING and self.now - state.since >= state.timeout_ms:
                     known.add(*state.fenced())
                     for fenced in state.fenced():
                         self._marked(fenced, known, perhaps=True)
