@@ -600,6 +600,49 @@ def described_users(admin: Admin, *names: str) -> list[str]:
     return [each.user for each in admin.ask(plain("DescribeUserScramCredentials", users=users), 0).results]
 
 
+@pytest.mark.parametrize("value", ["abc", " 5 "])
+def test_the_setting_of_an_unknown_listener_is_shown_as_it_was_given(value: str) -> None:
+    """Kafka 4.4.0 reads the settings of the listeners that the broker has, and no others."""
+    admin, name = Admin(), "listener.name.nope.socket.send.buffer.bytes"
+    assert admin.alter(BROKER, "1", (name, SET, value)) == (0, None)
+    assert admin.value(BROKER, "1", name) == (value, 2)
+    code, message = admin.alter(BROKER, "1", ("listener.name.plaintext.socket.send.buffer.bytes", SET, "abc"))
+    assert (code, "Invalid value abc for configuration socket.send.buffer.bytes" in (message or "")) == (42, True)
+
+
+def test_numbers_of_threads_that_rose_step_by_step_survive_a_restart(tmp_path: Path) -> None:
+    admin = Admin(data=tmp_path)
+    for threads in ("16", "32"):
+        assert admin.alter(BROKER, "", ("num.io.threads", SET, threads)) == (0, None)
+    admin.engine.store.close(admin.broker.clock.now())
+    assert Admin(data=tmp_path).value(BROKER, "1", "num.io.threads") == ("32", 3)
+
+
+def test_a_change_of_threads_that_the_disk_refuses_is_taken_back() -> None:
+    """From 3 to 1 is a valid alteration of threads, and from 1 to 3 is not."""
+
+    def refuse(*_: Any) -> None:
+        raise OSError("the disk is full")
+
+    admin = Admin()
+    admin.engine.cluster.decisions.write_with(refuse)
+    assert admin.alter(BROKER, "", ("num.network.threads", SET, "1"))[0] == 56
+    assert admin.value(BROKER, "1", "num.network.threads") == ("3", 5)
+
+
+def test_directories_are_not_cordoned_before_metadata_version_4_3() -> None:
+    """The responses are those of Kafka 4.4.0 with metadata.version 29 and 30."""
+    admin, name = Admin(), "cordoned.log.dirs"
+    refused = (40, f"The {name} configuration value cannot be set because it requires metadata.version >= 4.3-IV0")
+    changes: list[tuple[str, int, str | None]] = [(name, SET, "*"), (name, SET, ""), (name, DELETE, None)]
+    admin.engine.alter_features({"metadata.version": 29})
+    assert [admin.alter(BROKER, "1", change, validate_only=dry) for change in changes for dry in (True, False)] == [refused] * 6
+    assert admin.alter(BROKER, "", (name, DELETE, None)) == refused
+    assert admin.alter(BROKER, "1", (name, SET, "/nope"))[0] == 42
+    admin.engine.alter_features({"metadata.version": 30})
+    assert [admin.alter(BROKER, "1", change) for change in changes] == [(0, None)] * 3
+
+
 def test_a_broker_setting_reaches_the_topics() -> None:
     admin = Admin()
     admin.create(new_topic("orders"))

@@ -420,6 +420,51 @@ def test_limits_of_hosts_that_kafka_refuses(value: str, sentence: str) -> None:
     assert str(altered.value) == str(static.value) == sentence
 
 
+NETWORK = "Dynamic thread count update validation failed for num.network.threads="
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("socket.send.buffer.bytes", "x",
+         "Invalid value x for configuration socket.send.buffer.bytes: Not a number of type INT"),
+        ("plain.connections.max.reauth.ms", "x",
+         "Invalid value x for configuration connections.max.reauth.ms: Not a number of type LONG"),
+        ("num.partitions", "0", "Invalid value 0 for configuration num.partitions: Value must be at least 1"),
+        ("num.network.threads", "7", f"{NETWORK}7, value should not be greater than double the current value 3"),
+        ("max.connections", "0", "Invalid max.connections 0"),
+        ("max.connection.creation.rate", "0", "Invalid max.connection.creation.rate 0"),
+    ],
+)  # fmt: skip
+def test_a_listener_refuses_wrong_values_of_all_its_settings(name: str, value: str, sentence: str) -> None:
+    """The messages are from Kafka 4.4.0. A listener that the broker does not have refuses nothing."""
+    configs = BrokerConfigs({})
+    with pytest.raises(ConfigError) as error:
+        configs.check({f"listener.name.inside.{name}": value}, 1, ["OUTSIDE", "INSIDE"])
+    assert str(error.value) == f"{INVALID}{sentence} for configuration Invalid dynamic configuration"
+    for other in ("nope", "INSIDE"):
+        configs.check({f"listener.name.{other}.{name}": value}, 1, ["OUTSIDE", "INSIDE"])
+
+
+def test_a_listener_with_threads_of_its_own_does_not_follow_the_broker() -> None:
+    configs = BrokerConfigs({})
+    own = {f"listener.name.{each}.num.network.threads": "6" for each in ("inside", "outside")}
+    own |= {f"listener.name.{each}.max.connections": "5" for each in ("inside", "outside")}
+    configs.check(own | {"num.network.threads": "99", "max.connections": "0"}, 1, ["INSIDE", "OUTSIDE"])
+    configs.put(own, 1)
+    for threads in ("2", "13"):
+        with pytest.raises(ConfigError, match=f"{NETWORK}{threads}, value should .* the current value 6"):
+            configs.check(own | {"listener.name.inside.num.network.threads": threads}, 1, ["INSIDE"])
+    configs.check(own | {"listener.name.inside.num.network.threads": "12"}, 1, ["INSIDE"])
+
+
+@pytest.mark.parametrize("value", ["PLAIN,PLAIN", "PLAIN,,PLAIN"])
+@pytest.mark.parametrize("broker", [1, None])
+def test_a_listener_refuses_mechanisms_that_are_named_twice(value: str, broker: int | None) -> None:
+    with pytest.raises(ConfigError, match=r"Configuration 'sasl.enabled.mechanisms' values must not be duplicated\."):
+        BrokerConfigs({}).check({"listener.name.nope.sasl.enabled.mechanisms": value}, broker)
+
+
 def test_limits_of_hosts_that_kafka_takes() -> None:
     limits = {"10.0.0.1": 5, "0:0:0:0:0:0:0:1": 3, "host_name": -1, "127.0.0.1": 2}  # addresses as Java writes them
     assert connections_by_host(" 10.0.0.1 : 5 , ::1:+3,host_name:-1,localhost:2,") == limits

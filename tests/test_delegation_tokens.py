@@ -146,6 +146,32 @@ def test_a_capture_has_no_secret_of_a_token(tmp_path: Path) -> None:
     assert bytes(token.hmac) not in captured
 
 
+def test_a_low_metadata_version_allows_neither_tokens_nor_scram_credentials() -> None:
+    """The responses are those of Kafka 4.4.0 with metadata.version 7, 11 and 14."""
+    with MockKafka(security="sasl_plaintext", users=USERS, configs=SECRET, profile="kafka-3.4") as kafka:
+        kafka.upgrade("kafka-4.4", finalize=False)
+        admin = log_in(address_of(kafka.bootstrap_servers), "admin")
+        few = {"name": "few", "mechanism": 1, "iterations": 1, "salt": b"s", "salted_password": b"p"}
+        users = plain("AlterUserScramCredentials", upsertions=[few, few], deletions=[{"name": "", "mechanism": 9}])
+        no_scram = (35, "The current metadata.version does not support SCRAM")
+        for level, told in (
+            (8, [("", *no_scram), ("few", *no_scram)]),
+            (11, [("", 93, "Username must not be empty"), ("few", 93, "Too few iterations")]),
+        ):
+            kafka._call(lambda engine, level=level: engine.alter_features({"metadata.version": level}))
+            results = admin.request(users, 0).results
+            assert [(each.user, each.error_code, each.error_message) for each in results] == told
+            created = create(kafka)
+            assert (created.error_code, created.issue_timestamp_ms, bytes(created.hmac)) == (35, 0, b"")
+            for api in ("RenewDelegationToken", "ExpireDelegationToken"):
+                response = admin.request(plain(api, hmac=b"x"), 2)
+                assert (response.error_code, response.expiry_timestamp_ms) == (35, 0)
+            described = admin.request(plain("DescribeDelegationToken", owners=None), 3)
+            assert (described.error_code, described.tokens) == (0, [])
+        kafka._call(lambda engine: engine.alter_features({"metadata.version": 14}))
+        assert create(kafka).error_code == 0
+
+
 def test_without_a_secret_key_there_are_no_tokens() -> None:
     with MockKafka(security="sasl_plaintext", users=USERS) as kafka:
         assert create(kafka).error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED

@@ -2,7 +2,8 @@
 
 Adds, replaces and removes SCRAM credentials (ScramControlManager). A user named twice gets DUPLICATE_RESOURCE. An empty name,
 or too few or too many iterations, gets UNACCEPTABLE_CREDENTIAL. An unknown mechanism gets UNSUPPORTED_SASL_MECHANISM. Removing
-a missing credential gets RESOURCE_NOT_FOUND. If one change is refused, the other changes are still made.
+a missing credential gets RESOURCE_NOT_FOUND. If one change is refused, the other changes are still made. If the level of
+metadata.version is too low, every user gets UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from kafkawire.messages.alter_user_scram_credentials import (
 )
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import pauses
+from wirebroker.core.features import SCRAM_SINCE, is_too_old
 from wirebroker.core.java_order import buckets_for, hash_order_in_slices, java_hash
 from wirebroker.core.refusals import MOST_RECORDS, Refusal
 from wirebroker.core.releases.changes import since
@@ -32,6 +34,8 @@ Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
 TWICE = Refusal(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
+
+NO_SCRAM = Refusal(ErrorCode.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
 
 MISSING = Refusal(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
 
@@ -89,6 +93,9 @@ def handle(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> Ste
 
 
 def _refusal(change: Change, exchange: Exchange) -> Refusal | None:
+    configs = exchange.cluster.configs
+    if is_too_old(configs.release, configs.features, SCRAM_SINCE):
+        return NO_SCRAM
     if not change.name:
         return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if change.mechanism not in BY_NUMBER:

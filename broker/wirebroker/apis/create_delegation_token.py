@@ -2,7 +2,7 @@
 
 A token is for the client itself or, from version 3 on, for another owner. A token for another owner needs CREATE_TOKENS on the
 User. If the client uses plaintext or logged in with a token, the response is DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. Renewers
-must be users.
+must be users. If the level of metadata.version is too low, the response is UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from kafkawire.primitives import format_uuid, new_uuid
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.acls import Operation, ResourceType
 from wirebroker.core.delegation_tokens import Lifetimes, secret_of
+from wirebroker.core.features import TOKENS_SINCE, is_too_old
 from wirebroker.core.releases.changes import since
 from wirebroker.security.principals import ANONYMOUS, USER, Principal
 from wirebroker.security.protocols import SecurityProtocol
@@ -36,16 +37,24 @@ def handle(request: CreateDelegationTokenRequest, exchange: Exchange) -> CreateD
     refused = _refusal(request, exchange, owner)
     if refused is not None:
         return _response(refused, owner, requester)
-    key = exchange.cluster.configs.text(KEY)
-    if not key:
+    if unusable := unusable_tokens(exchange):
         at = 0 if STRICT_TOKENS.of(exchange.cluster.configs.release) else -1
-        return _response(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, owner, requester, at=at)
+        return _response(unusable, owner, requester, at=at)
     token = _token(request, exchange, owner)
     exchange.cluster.alter_token(token.token_id, token)
     made = _response(ErrorCode.NONE, owner, requester)
     made.issue_timestamp_ms, made.expiry_timestamp_ms, made.max_timestamp_ms = token.issued_at, token.expires_at, token.most_at
-    made.token_id, made.hmac = token.token_id, secret_of(token.token_id, key)
+    made.token_id, made.hmac = token.token_id, secret_of(token.token_id, exchange.cluster.configs.text(KEY))
     return made
+
+
+def unusable_tokens(exchange: Exchange) -> ErrorCode:
+    """Returns the error if tokens cannot be created or changed in this cluster, else NONE."""
+    configs = exchange.cluster.configs
+    if not configs.text(KEY):
+        return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+    too_old = is_too_old(configs.release, configs.features, TOKENS_SINCE)
+    return ErrorCode.UNSUPPORTED_VERSION if too_old else ErrorCode.NONE
 
 
 def is_allowed(session: Session) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kafkawire.disk.metadata import TokenImage
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
-from wirebroker.apis.create_delegation_token import KEY, STRICT_TOKENS, is_allowed, lifetimes
+from wirebroker.apis.create_delegation_token import KEY, STRICT_TOKENS, is_allowed, lifetimes, unusable_tokens
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.delegation_tokens import has_expired, may_renew
 
@@ -36,7 +36,7 @@ def handle(request: RenewDelegationTokenRequest, exchange: Exchange) -> RenewDel
 
 def found(secret: bytes, exchange: Exchange) -> TokenImage | ErrorCode:
     """Returns the token with this HMAC, or the error."""
+    if unusable := unusable_tokens(exchange):
+        return unusable
     key = exchange.cluster.configs.text(KEY)
-    if not key:
-        return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
     return exchange.cluster.tokens.with_secret(secret, key) or ErrorCode.DELEGATION_TOKEN_NOT_FOUND

@@ -27,7 +27,7 @@ from wirebroker.core.configs import (
     in_java_order,
     keep,
 )
-from wirebroker.core.features import ELIGIBLE_REPLICAS
+from wirebroker.core.features import CORDONS_SINCE, ELIGIBLE_REPLICAS, METADATA
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.log_dirs import CORDONED
 from wirebroker.core.loggers import STRICT_LOGGERS, Loggers
@@ -239,7 +239,8 @@ class Alteration:
             if refusal is not None:
                 return refusal
         try:
-            self.cluster.configs.replace(wanted, int(self.name) if self.name else None, only_check=True)
+            node, listeners = int(self.name) if self.name else None, self.cluster.brokers[self.node_id].addresses
+            self.cluster.configs.check(wanted, node, listeners or ("",))
             if self.name:
                 self.cluster.log_dirs.check_cordoned(wanted.get(CORDONED, ""), self.node_id)
         except ConfigError as error:
@@ -302,7 +303,7 @@ class Alteration:
         if not self._zookeeper and any(len(value) > LONGEST_VALUE for value in wanted.values()):
             message = f"The configuration value is longer than the {LONGEST_VALUE} bytes that a setting may have."
             return Refusal(ErrorCode.INVALID_CONFIG, message)
-        refusal = self._replicas_error(wanted) or self._check(wanted)
+        refusal = self._replicas_error(wanted) or self._cordoning_error() or self._check(wanted)
         if refusal is None and not validate_only:
             before = dict(current(self.cluster, self.kind, self.name))
             texts = (self.name, wanted)
@@ -320,6 +321,18 @@ class Alteration:
         if not self.name and name not in wanted:
             return Refusal(ErrorCode.INVALID_CONFIG, f"Cluster-level {name} cannot be removed while ELR is enabled.")
         return None
+
+    def _cordoning_error(self) -> Refusal | None:
+        """Refuses to cordon directories in a cluster that was upgraded but still has the metadata.version of an earlier
+        release."""
+        setting = self.cluster.configs.definitions.broker.get(CORDONED)
+        known = setting is not None and not setting.absent and self.kind == ResourceType.BROKER
+        if not known or self.cluster.configs.features[METADATA] >= CORDONS_SINCE:
+            return None
+        if all(change.name != CORDONED for change in self.changes):
+            return None
+        message = f"The {CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
+        return Refusal(ErrorCode.INVALID_CONFIG, message)
 
     def _check(self, wanted: dict[str, str]) -> Refusal | None:
         try:
@@ -370,7 +383,7 @@ class Alteration:
             if self.name in self.cluster.topics:  # with ZooKeeper, a topic that is being deleted can be altered
                 self.cluster.topics[self.name].configs.replace(wanted)
         elif self.kind == ResourceType.BROKER:
-            configs.replace(wanted, int(self.name) if self.name else None)
+            configs.put(wanted, int(self.name) if self.name else None)
         else:
             keep(configs.groups if self.kind == ResourceType.GROUP else configs.client_metrics, self.name, wanted)
         self.cluster.version += 1

@@ -10,7 +10,8 @@ broker for which it was set.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
@@ -249,9 +250,6 @@ class BrokerConfigs(Configs):
             interval, most = f"group.{kind}.assignment.interval.ms", f"group.{kind}.max.assignment.interval.ms"
             if self.integer(interval) > self.integer(most):
                 raise ConfigError(f"{interval} must be less than or equal to {most}")
-        for name in ("max.connections", "max.connection.creation.rate"):
-            if self.value(name) == 0:
-                raise ConfigError(f"{INVALID}Invalid {name} 0 for configuration Invalid dynamic configuration")
 
     def become(self, to: Release) -> None:
         """Use the settings and defaults of another release. The levels of features do not change.
@@ -338,29 +336,75 @@ class BrokerConfigs(Configs):
                 layer[name] = raw
         self.replace(layer, broker)
 
-    def replace(self, layer: Mapping[str, str], broker: int | None = None, *, only_check: bool = False) -> None:
+    def replace(self, layer: Mapping[str, str], broker: int | None = None) -> None:
         """Replace all dynamic settings of one broker or, if `broker` is None, of all brokers. Raises ConfigError as `alter`
         does."""
+        self.check(layer, broker)
+        self.put(layer, broker)
+
+    def load(self, layer: Mapping[str, str], broker: int | None) -> None:
+        """Replace all dynamic settings by stored settings. Raises ConfigError for settings that no alteration could have
+        stored. Numbers of threads may differ by any factor from the static numbers, because no threads run yet."""
         check_dynamic(layer, self.definitions, self.release, per_broker=broker is not None)
-        before = self._props
+        with self._trying(layer, broker):
+            self._check_required()
+        self.put(layer, broker)
+
+    def check(self, layer: Mapping[str, str], broker: int | None = None, listeners: Iterable[str] = ("",)) -> None:
+        """Check an alteration after which one broker, or all brokers, would have these dynamic settings. Raises ConfigError as
+        `alter` does, and for settings that one of these listeners cannot use. The name "" stands for a listener without
+        settings of its own."""
+        check_dynamic(layer, self.definitions, self.release, per_broker=broker is not None)
         pools = {name: self.integer(name) for name in (CLEANER, *POOLS)}
+        at_listeners = {each.lower(): self._on_listener(each.lower(), THREADS) for each in listeners}
+        with self._trying(layer, broker):
+            self._check_required()
+            wrongs = [self._wrong_on_listener(listener, threads) for listener, threads in at_listeners.items()]
+            wrongs += [_check_pool(name, threads, self.integer(name)) for name, threads in pools.items()]
+        if (wrong := next(filter(None, wrongs), None)) is not None:
+            raise ConfigError(f"{INVALID}{wrong} for configuration Invalid dynamic configuration")
+
+    @contextmanager
+    def _trying(self, layer: Mapping[str, str], broker: int | None) -> Iterator[None]:
+        """While this context is open, one broker or all brokers have these dynamic settings."""
+        before = self._props
         try:
             self._use(self._merged({**self.dynamic, broker: layer}))
-            self._check_required()
-            for name, threads in pools.items():
-                if wrong := _check_pool(name, threads, self.integer(name)):
-                    raise ConfigError(f"{INVALID}{wrong} for configuration Invalid dynamic configuration")
-        except ConfigError:
+            yield
+        finally:
             self._use(before)
-            raise
-        if only_check:
-            self._use(before)
-            return
+
+    def put(self, layer: Mapping[str, str], broker: int | None) -> None:
+        """Replace all dynamic settings of one broker or of all brokers, without checks."""
         if broker is None:
             self.dynamic[None] = dict(layer)
         else:
             keep(self.dynamic, broker, layer)
+        self._use(self._merged(self.dynamic))
         self.version += 1
+
+    def _wrong_on_listener(self, listener: str, threads: int) -> str | None:
+        """Returns Kafka's message if a listener (its name in lower case) cannot use its settings, else None. Kafka reads all
+        settings of the listener, also settings that have no effect (DynamicBrokerConfig.processListenerReconfigurable).
+        `threads` is the listener's number of threads until now."""
+        try:
+            for name, raw in self._props.items():
+                setting = self.definitions.of_listener(name) if name.startswith(f"{PER_LISTENER}{listener}.") else None
+                if setting is not None and not setting.absent:
+                    setting.parse(raw)
+        except ConfigError as error:
+            return str(error)
+        for name in CONNECTION_LIMITS:
+            if self._on_listener(listener, name) == 0:
+                return f"Invalid {name} 0"
+        return _check_pool(THREADS, threads, self._on_listener(listener, THREADS))
+
+    def _on_listener(self, listener: str, name: str) -> int:
+        """Returns the value of an integer setting on a listener, whose name is in lower case."""
+        raw = self._props.get(f"{PER_LISTENER}{listener}.{name}")
+        value = self.value(name) if raw is None else self.definitions.broker[name].parse(raw)
+        assert isinstance(value, int)
+        return value
 
     def _at_start(self, name: str) -> str:
         return self.static.get(name, self.definitions.broker[name].default or "1")
@@ -472,8 +516,11 @@ class BrokerConfigs(Configs):
             if setting.hidden and not (synonyms and synonyms[0].source is not Source.DEFAULT):
                 continue
             raw = layers.get(name)
-            value = setting.default_value() if raw is None else setting.parse(raw)
-            shown = None if value is None or setting.sensitive else setting.text(value)
+            if raw is not None and name not in known.broker:  # Kafka does not read the settings of a listener here
+                shown = None if setting.sensitive else raw
+            else:
+                value = setting.default_value() if raw is None else setting.parse(raw)
+                shown = None if value is None or setting.sensitive else setting.text(value)
             source = synonyms[0].source if synonyms else Source.DEFAULT
             entry = Entry(name, shown, source, known.read_only(name), setting.sensitive, setting.shown_type, synonyms)
             (entries if name in known.broker and not setting.hidden else first).append(entry)
@@ -520,6 +567,8 @@ def check_dynamic(layer: Mapping[str, str], definitions: Definitions, release: R
     for name, base in of_listeners.items():
         setting = definitions.broker.get(base)
         if setting is not None and not setting.absent and not setting.read_only:
+            if REFUSES_REPEATED_ITEMS.of(release):
+                _check_items(setting, layer[name])
             setting.parse(layer[name])
     local = [setting.name for setting in known if "per-broker" in setting.marks]
     local += [name for name, base in of_listeners.items() if base not in OF_ALL_LISTENERS]
@@ -555,16 +604,18 @@ def _check_items(setting: Setting, raw: str) -> None:
 
 
 _OF_LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
-OF_ALL_LISTENERS = ("max.connections", "max.connection.creation.rate", "num.network.threads")
+THREADS = "num.network.threads"
+CONNECTION_LIMITS = ("max.connections", "max.connection.creation.rate")
+OF_ALL_LISTENERS = (*CONNECTION_LIMITS, THREADS)
 """The settings of a listener that can be altered for all brokers together."""
 CLEANER, CLEANER_BUFFER = "log.cleaner.threads", "log.cleaner.dedupe.buffer.size"
 POOLS = (
-    "background.threads", "num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir",
-    "num.replica.fetchers", "remote.log.manager.copier.thread.pool.size", "remote.log.manager.expiration.thread.pool.size",
+    "background.threads", "num.io.threads", "num.recovery.threads.per.data.dir", "num.replica.fetchers",
+    "remote.log.manager.copier.thread.pool.size", "remote.log.manager.expiration.thread.pool.size",
     "remote.log.manager.follower.thread.pool.size", "remote.log.reader.threads",
 )  # fmt: skip
-"""The settings whose values are numbers of threads, except `CLEANER`. In Kafka one alteration can at most double or halve a
-number of threads."""
+"""The settings whose values are numbers of threads, except `CLEANER` and `THREADS`. In Kafka one alteration can at most double
+or halve a number of threads."""
 INVALID = "Invalid value org.apache.kafka.common.config.ConfigException: "
 """Kafka's message begins with this text if a part of the broker refuses a setting (DynamicBrokerConfig)."""
 

@@ -39,6 +39,9 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 SAME_METADATA = frozenset({2, 4, 9, 10, 12, 16, *range(18, 23), *range(24, 30), 31, 34})
 """The levels of metadata.version that have not changed the records of the metadata log (MetadataVersion.didMetadataChange)."""
 
+SCRAM_SINCE, TOKENS_SINCE, CORDONS_SINCE = 11, 14, 30
+"""From these levels of metadata.version on, a cluster has SCRAM credentials, delegation tokens and cordoned directories. A
+cluster with KRaft that was upgraded from an earlier release can have a lower level."""
 NAMES = (METADATA, KRAFT, TRANSACTION, GROUP, ELIGIBLE_REPLICAS, SHARE, STREAMS)
 """The features whose levels change what a broker does. For a release that lacks a feature, the level of the feature is 0."""
 REFUSED_WITHOUT: Mapping[str, Sequence[str]] = {
@@ -50,6 +53,11 @@ REFUSED_WITHOUT: Mapping[str, Sequence[str]] = {
     STREAMS: ("StreamsGroupHeartbeat", "StreamsGroupDescribe", "StreamsGroupTopologyDescriptionUpdate"),
 }  # fmt: skip
 """The APIs that return UNSUPPORTED_VERSION while a feature is at level 0 (KafkaApis)."""
+
+
+def is_too_old(release: Release, levels: Mapping[str, int], since: int) -> bool:
+    """Tells whether the level of metadata.version in `levels` is below `since`. A release with ZooKeeper has no levels."""
+    return not release.has_zookeeper and levels[METADATA] < since
 
 
 class Update(NamedTuple):

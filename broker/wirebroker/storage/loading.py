@@ -220,7 +220,7 @@ class Loading:
             try:
                 if kind == BROKER:
                     node = self._node(_node_id(name)) if name else None
-                    configs.replace({**configs.dynamic.get(node, {}), **settings}, node)
+                    configs.load({**configs.dynamic.get(node, {}), **settings}, node)
                 elif kind in (GROUP, CLIENT_METRICS):
                     check_stored(kind, name, settings, configs)
                     (configs.groups if kind == GROUP else configs.client_metrics)[name] = dict(settings)
