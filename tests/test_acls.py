@@ -757,6 +757,14 @@ def test_what_a_request_names_twice_gets_one_result_whatever_the_rights() -> Non
         assert [each[:2] for each in told] == [("g", 30), ("h", 30)]
 
 
+@pytest.mark.parametrize("users", [None, []], ids=["null", "none"])
+def test_a_client_that_may_not_describe_the_users_gets_a_response(users: list[Any] | None) -> None:
+    """Kafka 4.4.0 does not respond if the list of users is null."""
+    with secured() as kafka:
+        response: Any = connect(kafka, "alice").request(plain_request("DescribeUserScramCredentials", {"users": users}), 0)
+        assert (response.error_code, response.results) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])
+
+
 def test_an_overdue_request_is_refused_whole_unless_everything_is_forbidden() -> None:
     with secured(topics=["orders", "hidden"]) as kafka:
         allow(kafka, entry(Operation.ALTER), entry(Operation.CREATE, "mine"))

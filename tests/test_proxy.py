@@ -15,7 +15,7 @@ from contextlib import ExitStack, closing, suppress
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import trustme
@@ -27,7 +27,8 @@ from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from requesting import fetch
+from requesting import fetch, find_coordinator, offset_commit, plain
+from responses import sole
 from wirebroker import faults
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.commands.cli import build_parser, main
@@ -220,6 +221,86 @@ def test_a_rule_finds_the_topic_behind_an_id(proxy: ProxyKafka) -> None:
     rule = proxy.faults.add(faults.error(19, topic="orders"))
     line >> (ProduceRequest(acks=-1, timeout_ms=100, topic_data=data), 13) << refused(19)
     rule.assert_fired()
+
+
+# A topic that is deleted and created again
+
+
+def again(upstream: MockKafka, proxy: ProxyKafka) -> tuple[bytes, bytes]:
+    """Deletes the topic `orders` and creates it again. A client asks for it before and after that, through the proxy. Returns
+    the former and the new id of the topic."""
+
+    def topic_id() -> bytes:
+        with closing(Connection(address_of(proxy.bootstrap_servers))) as connection:
+            response: Any = connection.request(plain("Metadata", topics=[{"name": "orders"}]), 12)
+        return bytes(sole(response.topics).topic_id)
+
+    former = topic_id()
+    upstream.delete_topic("orders")
+    upstream.create_topic("orders", 1)
+    return former, topic_id()
+
+
+def test_leaders_of_a_topic_that_is_created_again_are_told() -> None:
+    """The epochs of the new topic's leaders begin with 0 again. A Metadata of a broker that still has the former topic changes
+    nothing."""
+    with MockKafka(brokers=2, topics="orders:1:rf=2") as kafka:
+        upstream = kafka.bootstrap_servers
+        with ProxyKafka(upstream=upstream, trace="changes") as proxy, closing(client(proxy)) as wire:
+
+            def lead(node: int) -> None:
+                kafka.move_leader("orders", to=node)
+                wire.request(plain("Metadata", topics=[{"name": "orders"}]), 12)
+
+            for node in (1, 2, 1, 2, 1):
+                lead(node)
+            told = len(proxy.trace.events("leader"))
+            stale: Any = wire.request(plain("Metadata", topics=[{"name": "orders"}]), 12)
+            kafka.delete_topic("orders")
+            kafka.create_topic("orders", 1, replication_factor=2)
+            wire.request(plain("Metadata", topics=[{"name": "orders"}]), 12)
+            first = kafka.partition("orders").leader
+            proxy._in_loop(lambda host: host.proxy.learned(stale))
+            lead(3 - first)
+            assert [(row.leader, row.leader_epoch) for row in proxy.trace.events("leader")[told:]] == [(3 - first, 1)]
+
+
+def test_a_fetch_session_goes_on_with_a_topic_that_is_created_again(upstream: MockKafka, proxy: ProxyKafka) -> None:
+    former, new = again(upstream, proxy)
+
+    def asked(epoch: int, *, session: int, topics: list[bytes], forgotten: list[bytes]) -> Any:
+        part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+        fields = {
+            "topics": [{"topic_id": each, "partitions": [part]} for each in topics],
+            "forgotten_topics_data": [{"topic_id": each, "partitions": [0]} for each in forgotten],
+        }  # fmt: skip
+        return plain("Fetch", max_wait_ms=0, session_id=session, session_epoch=epoch, **fields)
+
+    rule = proxy.faults.add(faults.error(6, api="Fetch", topic="orders", nth=3))
+    with closing(client(proxy)) as wire:
+        session = wire.request(asked(0, session=0, topics=[former], forgotten=[]), 13).session_id
+        assert session
+        wire.request(asked(1, session=session, topics=[new], forgotten=[former]), 13)
+        wire.request(asked(2, session=session, topics=[], forgotten=[]), 13)
+        rule.assert_fired(1)
+
+
+def test_a_producer_begins_again_with_a_topic_that_is_created_again(upstream: MockKafka, proxy: ProxyKafka) -> None:
+    line = Dialogue(proxy) >> seq(0, 2) << accepted(at=0)
+    again(upstream, proxy)
+    line >> seq(0, 2) << accepted(at=0)
+    assert verdicts(proxy) == [("accepted", "accepted", True)] * 2
+
+
+def test_a_group_loses_its_offsets_with_the_topic(upstream: MockKafka, proxy: ProxyKafka) -> None:
+    with closing(client(proxy)) as wire:
+        wire.request(find_coordinator("team"), 4)
+        proxy.groups()  # from now on the proxy follows groups
+        Dialogue(proxy) >> seq(0, 4) << accepted(at=0)
+        wire.request(offset_commit("team", 3), 8)
+        assert [(each.offset, each.lag) for each in proxy.groups()["team"].offsets] == [(3, 2)]
+        again(upstream, proxy)
+        assert proxy.groups()["team"].offsets == upstream.groups()["team"].offsets == []
 
 
 def test_a_request_that_is_cut_off_does_not_reach_the_broker(upstream: MockKafka, proxy: ProxyKafka) -> None:

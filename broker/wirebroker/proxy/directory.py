@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from kafkawire.declare import Message
@@ -35,12 +35,17 @@ class LearnedLeaders:
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], tuple[int, int]] = {}
 
-    def learn(self, response: MetadataResponse) -> Iterator[tuple[str, int, int, int]]:
-        """Remember the leaders in a response. For each leader that has changed, yields the topic, the partition, the leader and
-        the leader epoch.
+    def forget(self, topics: Collection[str]) -> None:
+        """Forget the leaders of topics that were created again."""
+        for key in [key for key in self._known if key[0] in topics]:
+            del self._known[key]
+
+    def learn(self, response: MetadataResponse, directory: LearnedDirectory) -> Iterator[tuple[str, int, int, int]]:
+        """Remember the leaders in a response, except the leaders of topics that were deleted. For each leader that has changed,
+        yields the topic, the partition, the leader and the leader epoch.
         """
         for topic in response.topics:
-            for part in topic.partitions:
+            for part in topic.partitions if not directory.is_former(topic.topic_id) else ():
                 key, found = (topic.name or "", part.partition_index), (part.leader_id, part.leader_epoch)
                 known = self._known.get(key)
                 if known is not None and (found == known or found[1] < known[1]):
@@ -58,8 +63,11 @@ class LearnedDirectory:
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {METADATA_TOPIC_ID: METADATA_TOPIC}
         self._ids: dict[str, bytes] = {}
-        self._sessions: dict[Session, dict[tuple[str, int], int]] = {}
-        """The partitions of each fetch session, each with the latest requested offset."""
+        self._former: set[bytes] = set()
+        """The ids of topics that were deleted and created again with the same name. A broker may name such an id for some time
+        after another broker has named the new id."""
+        self._sessions: dict[Session, dict[tuple[str, int], tuple[bytes, int]]] = {}
+        """The partitions of each fetch session, each with the id of its topic and the latest requested offset."""
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """Returns the name of the topic with this id, or None."""
@@ -83,19 +91,32 @@ class LearnedDirectory:
     def session_offset(self, request: FetchRequest, node_id: int, topic: str, partition: int) -> int:
         """Returns the offset from which a Fetch reads a partition, or −1 if the offset is unknown. The partition is in the
         session of the Fetch, but not in its request."""
-        return self._sessions.get((node_id, request.session_id), {}).get((topic, partition), UNKNOWN_OFFSET)
+        held = self._sessions.get((node_id, request.session_id), {}).get((topic, partition))
+        return UNKNOWN_OFFSET if held is None else held[1]
 
     def group_partitions(self, group_id: str) -> Iterable[tuple[str, int]]:
         """Returns nothing, because the directory of a proxy has no committed offsets."""
         return ()
 
-    def learn(self, response: Message) -> None:
-        """Remember the name and the id of each topic for which the response has both."""
+    def is_former(self, topic_id: bytes) -> bool:
+        """Tells whether the topic with this id was deleted, and another topic has its name."""
+        return topic_id in self._former
+
+    def learn(self, response: Message) -> set[str]:
+        """Remember the name and the id of each topic for which the response has both. Returns the names of the topics that were
+        deleted and created again."""
+        renewed = set()
         for part in parts(response):
             name, topic_id = first(part, "topicName"), first(part, "topicId")
-            if name and topic_id and topic_id != ZERO_UUID:
-                self._names[topic_id] = name
-                self._ids[name] = topic_id
+            if not name or not topic_id or topic_id == ZERO_UUID or topic_id in self._former:
+                continue
+            known = self._ids.get(name, topic_id)
+            if known != topic_id:
+                self._former.add(known)
+                renewed.add(name)
+            self._names[topic_id] = name
+            self._ids[name] = topic_id
+        return renewed
 
     def fetched(self, request: FetchRequest, response: FetchResponse, node_id: int) -> None:
         """Update a fetch session (KIP-227). The Fetch has added partitions to the session or removed partitions from it."""
@@ -107,13 +128,15 @@ class LearnedDirectory:
             held.clear()
         for topic in request.topics:
             if name := topic.topic or self._names.get(topic.topic_id, ""):
-                held.update({(name, each.partition): each.fetch_offset for each in topic.partitions})
-        for forgotten in self._forgotten(request):
-            held.pop(forgotten, None)
+                held.update({(name, each.partition): (topic.topic_id, each.fetch_offset) for each in topic.partitions})
+        for where, topic_id in self._forgotten(request):
+            # If a topic was created again, one Fetch forgets the partition of the former topic and adds that of the new one.
+            if held.get(where, (topic_id,))[0] == topic_id:
+                held.pop(where, None)
         if len(self._sessions) > MOST_SESSIONS:
             self._sessions.pop(next(iter(self._sessions)))
 
-    def _forgotten(self, request: Any) -> Iterable[tuple[str, int]]:
+    def _forgotten(self, request: Any) -> Iterable[tuple[tuple[str, int], bytes]]:
         for topic in getattr(request, NOT_ABOUT[0]):
             name = topic.topic or self._names.get(topic.topic_id, "")
-            yield from ((name, index) for index in topic.partitions)
+            yield from (((name, index), topic.topic_id) for index in topic.partitions)

@@ -7,7 +7,7 @@ as gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -340,6 +340,14 @@ class PassingGroups:
                     each.committed_offset, each.committed_leader_epoch, cut(each.committed_metadata or ""), now
                 )
                 yield (name or "", each.partition_index), offset
+
+    def forget_topics(self, topics: Collection[str]) -> None:
+        """Forget the offsets and the ends of topics that were created again: a group loses its offsets with the topic."""
+        for where in [where for where in self._ends if where[0] in topics]:
+            self._ends.pop(where)
+        for group in self._held.values():
+            group.offsets = {where: each for where, each in group.offsets.items() if where[0] not in topics}
+            group.pending = {key: each for key, each in group.pending.items() if key[1][0] not in topics}
 
     # The ends of partitions
 

@@ -281,10 +281,13 @@ class Proxy:
             self.trace.fetched_all(exchange, response)
 
     def learned(self, response: Message) -> None:
-        """Learn names of topics from a response, and leaders from a response to Metadata."""
-        self.directory.learn(response)
+        """Learn names of topics from a response, and leaders from a response to Metadata. If a topic was created again, forget
+        what concerns the former topic."""
+        if renewed := self.directory.learn(response):
+            for forget in (self.leaders.forget, self.shadow.forget, self.passing.groups.forget_topics):
+                forget(renewed)
         if self.trace.changes and isinstance(response, MetadataResponse):
-            for change in self.leaders.learn(response):
+            for change in self.leaders.learn(response, self.directory):
                 self.trace.led(*change)
 
     def _pushed(self, exchange: ForwardedExchange, response: PushTelemetryResponse) -> None:

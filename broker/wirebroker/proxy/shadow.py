@@ -12,7 +12,7 @@ If prediction and response differ, the shadow believes the response, because a c
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -199,6 +199,11 @@ class Shadow:
             self._new[producer_id] = None
             if len(self._new) > self._most:
                 self._new.popitem(last=False)
+
+    def forget(self, topics: Collection[str]) -> None:
+        """Forget the producers of topics that were created again. Their partitions are empty."""
+        for key in [key for key in self._states if key[0] in topics]:
+            del self._states[key]
 
     def lacks(self, topic: str, partition: int, producer_id: int) -> bool:
         """Tells whether the shadow has no state of this producer on this partition, but the broker may have a state."""
