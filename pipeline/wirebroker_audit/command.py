@@ -127,7 +127,8 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
             settings |= request.settings
             if options.follow is None:
                 settings |= BRIEF if request.looks_small() else ONCE
-            spark = get_session(options.master, settings)
+            with interruption.passing_errors_on():
+                spark = get_session(options.master, settings)
             interruption.watch(spark.sparkContext, cancel=options.follow is None)
             shown.watch(spark)
             if table is not None:

@@ -104,6 +104,36 @@ def test_before_there_is_a_context_and_at_a_second_signal_it_ends_at_once() -> N
         during(job, Interruption(), Context(), cancel=False)
 
 
+CHILD = """
+import sys
+for line in iter(sys.stdin.readline, ""):
+    sys.stderr.write(line)
+    sys.stderr.flush()
+"""
+"""A process that writes what it is told to its standard error."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_errors_of_other_processes_are_passed_on_until_a_signal(
+    number: signal.Signals, capfd: pytest.CaptureFixture[str]
+) -> None:
+    interruption, seen = Interruption(), ""
+    with interruption.passing_errors_on():
+        java = subprocess.Popen([sys.executable, "-c", CHILD], stdin=subprocess.PIPE, text=True)
+    assert java.stdin is not None
+    java.stdin.write("WARN an unknown setting\n\tat org.example.Main\n")
+    java.stdin.flush()
+    while "Main\n" not in seen:
+        seen += capfd.readouterr().err
+    with pytest.raises(KeyboardInterrupt), interruption:
+        signal.raise_signal(number)
+    java.communicate('Exception in thread "worker" java.io.EOFException\n\tat org.apache.spark.Worker\nhalf a line')
+    assert interruption.passer is not None
+    interruption.passer.join(10)
+    print("interrupted", file=sys.stderr)
+    assert seen + capfd.readouterr().err == "WARN an unknown setting\n\tat org.example.Main\ninterrupted\n"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

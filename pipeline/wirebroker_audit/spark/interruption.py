@@ -4,14 +4,19 @@ A signal may arrive during the main thread's call to the JVM. If the main thread
 for later calls. The handler itself cannot make another call, although PySpark's own handler tries to. So a thread silences
 Spark and cancels its jobs, which ends the call; then the main thread raises KeyboardInterrupt. Spark raises some exception for
 a cancelled job, so code that catches an exception looks at `number` first. A second signal takes effect at once.
+
+Not all errors of Java go through Spark's log. For example, a thread that ends with an exception prints its stack trace itself,
+and so does a Python worker. So Java and its workers write their errors into a pipe, and after a signal nobody passes them on.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -20,6 +25,7 @@ EACH = 0.1
 """Seconds between two attempts to cancel Spark's jobs: another job may follow a cancelled job."""
 PATIENCE = 2.0
 """Seconds to wait for the JVM at the end."""
+STDERR = 2
 
 
 class Interruption:
@@ -35,6 +41,8 @@ class Interruption:
         self._nudged = False
         self._chaser: threading.Thread | None = None
         self._over = threading.Event()
+        self.passer: threading.Thread | None = None
+        """The thread that passes on the errors of other processes."""
 
     def __enter__(self) -> Interruption:
         if threading.current_thread() is threading.main_thread():
@@ -54,6 +62,33 @@ class Interruption:
     def exit_code(self) -> int:
         """The exit code that a shell reports for a process ended by a signal."""
         return 128 + (self.number or signal.SIGINT)
+
+    @contextmanager
+    def passing_errors_on(self) -> Iterator[None]:
+        """Processes that start in this context write their errors into a pipe. A thread passes each line on to the standard
+        error of this process, until a signal arrives. In this context, the errors of this process go the same way."""
+        try:
+            own = os.dup(STDERR)
+        except OSError:  # this process has no standard error
+            yield
+            return
+        source, target = os.pipe()
+        os.dup2(target, STDERR)
+        os.close(target)
+        self.passer = threading.Thread(target=self._pass_on, args=(source, own), daemon=True)
+        self.passer.start()
+        try:
+            yield
+        finally:
+            os.dup2(own, STDERR)
+
+    def _pass_on(self, source: int, target: int) -> None:
+        rest = b""
+        while data := os.read(source, 1 << 16):
+            lines, newline, rest = (rest + data).rpartition(b"\n")
+            if self.number is None:
+                with suppress(OSError):  # nobody reads the standard error any more
+                    os.write(target, lines + newline)
 
     def watch(self, context: Any, *, cancel: bool) -> None:
         """Install the handler again, because the SparkContext has replaced it with its own handler. A stream cancels its own
