@@ -4,8 +4,10 @@ one fault.
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import re
 import sys
 import xml.etree.ElementTree as ET
@@ -20,6 +22,8 @@ from kafkawire.errors import ErrorCode
 from kafkawire.registry import KEYS
 from wirebroker import MockKafka, faults
 from wirebroker.commands.cli import main
+from wirebroker_tools.campaign import application
+from wirebroker_tools.campaign.application import Output
 from wirebroker_tools.campaign.cases import Results, in_shard, play_all
 from wirebroker_tools.campaign.errors import DONE, ERRORS, OF_LOST_DATA, OF_STATIC_MEMBERS, SINCE, WITHOUT_ID
 from wirebroker_tools.campaign.findings import UNREAD
@@ -528,6 +532,104 @@ def test_a_campaign_goes_on_where_it_was(tmp_path: Path) -> None:
     assert len(half) == 3
     assert sorted(each["square"] for each in whole) == [0, 1, 4, 9, 16, 25]
     assert len(played) == 6
+
+
+RESULT = {
+    "id": "Produce/1/error", "api": "Produce", "nth": 1, "fault": {"kind": "error"}, "outcomes": ["as_before"], "exit": 0,
+    "seconds": 0.1, "fired": 1, "sentence": "",
+}  # fmt: skip
+DAMAGED = {
+    "not JSON": b"{", "deep": b"[" * 100_000, "no object": b"[1]", "no id": b"{}", "no text": b"\xff\xfe{}",
+    "no outcomes": json.dumps(RESULT | {"outcomes": 5}).encode(), "no outcome": json.dumps(RESULT | {"outcomes": []}).encode(),
+    "no number": json.dumps(RESULT | {"nth": "first"}).encode(), "no fault": json.dumps(RESULT | {"fault": None}).encode(),
+}  # fmt: skip
+"""Lines that are not results."""
+
+
+@pytest.mark.parametrize("line", DAMAGED.values(), ids=DAMAGED)
+@pytest.mark.parametrize("flag", ["--resume", "--baseline"])
+def test_results_that_cannot_be_used_are_named_in_one_sentence(
+    flag: str, line: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results, report = tmp_path / "runs.jsonl", tmp_path / "known.json"
+    content = json.dumps(RESULT).encode() + b"\n" + line + b"\n"
+    results.write_bytes(content)
+    report.write_bytes(b'{"runs": [' + line + b"]}")
+    flags = [flag] if flag == "--resume" else [flag, str(report)]
+    assert main(["explore", "--out", str(tmp_path), *flags, "--", "nothing-of-this-name"]) == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert (f"{results}:2: this line is not " if flag == "--resume" else f"{report}: this is not an explore.json") in sentence
+    assert flag == "--baseline" or results.read_bytes() == content
+
+
+def test_a_full_disk_takes_no_earlier_result_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_text('{"id": "1"}\n{"id": "2"}\n')
+
+    def full(self: Path, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        Results(path, resume=True)
+    assert path.read_text() == '{"id": "1"}\n{"id": "2"}\n'
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("file", ["runs.jsonl", "explore.json", "index.html"])
+def test_a_report_that_cannot_be_written_is_named(
+    file: str, explore: Explore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "report" / file
+    path.parent.mkdir()
+    path.symlink_to("/dev/full")
+    assert explore("fire_and_forget.py", "--api", "Produce", "--faults", "INVALID_RECORD") == (2, {})
+    assert capsys.readouterr().err == f"wirebroker explore: {path}: No space left on device\n"
+
+
+@pytest.mark.parametrize("reason", [errno.EPIPE, errno.ENOSPC])
+def test_an_exploration_goes_on_without_a_reader(reason: int, explore: Explore, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unwritable(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(reason, os.strerror(reason))
+
+    monkeypatch.setattr(sys, "stdout", Unwritable())
+    code, found = explore("fire_and_forget.py", "--api", "Produce", "--faults", "INVALID_RECORD")
+    assert (code, found["summary"]["lost"]) == (1, 3)
+
+
+@pytest.mark.skipif(not hasattr(os, "pread"), reason="the output is shortened where pread exists")
+def test_an_output_without_an_end_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application, "LARGEST_OUTPUT", 10_000)
+    monkeypatch.setattr(application, "TAIL", 100)
+    with (tmp_path / "output").open("w+b", buffering=0) as file:
+        output = Output(file)
+        for number in range(2000):
+            os.write(file.fileno(), b"%099d\n" % number)  # at the position where a command would write
+            output.shorten()
+        assert os.fstat(file.fileno()).st_blocks * 512 <= 20_000
+        assert output.tail() == f"{1999:099d}\n"
+        os.ftruncate(file.fileno(), 0)
+        assert Output(file).tail() == ""
+
+
+def test_the_end_of_an_output_is_whole_if_it_was_shortened_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application, "LARGEST_OUTPUT", 10)
+    with (tmp_path / "output").open("w+b", buffering=0) as file:
+        output = Output(file)
+        os.write(file.fileno(), b"a line before\n")
+        output.shorten()
+        os.write(file.fileno(), b"and after\n")
+        assert output.tail() == "a line before\nand after\n"
+
+
+def test_a_command_that_only_writes_hangs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    shortened = []
+    monkeypatch.setattr(Output, "shorten", lambda self: shortened.append(self))
+    endless = "while True: print('again and again')"
+    assert main(["explore", "--limit", "1", "--", sys.executable, "-c", endless]) == 2
+    assert "the command did not end within 1 s (--limit); it said: …" in capsys.readouterr().err
+    assert shortened
 
 
 def test_shards_divide_a_table() -> None:

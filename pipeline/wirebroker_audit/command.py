@@ -29,6 +29,7 @@ from rich.text import Text
 
 from kafkawire.printable import printable, printable_lines
 from wirebroker.client.settings import Access, read_access
+from wirebroker.common.console import Output
 from wirebroker_audit.logs.places import BadPlace, input_path, local_path, log_path
 from wirebroker_audit.reading.remote import is_remote, place
 from wirebroker_audit.share import Share, duration
@@ -149,7 +150,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
     if options.follow is not None:
         err.print(printable(f"wirebroker audit: {why}"), soft_wrap=True, markup=False)
         return code
-    show(result, Console(highlight=False), request.out)
+    show(result, Output(highlight=False), request.out)
     return result.exit_code
 
 

@@ -4,9 +4,12 @@ meant, and the command for help."""
 from __future__ import annotations
 
 import argparse
+import errno
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from math import inf
 from pathlib import Path
@@ -105,6 +108,8 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(None, f"there is no command {value!r}{advice}")
 
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The errors of a file that has no space to grow."""
 LONGEST_S = 366 * 86400
 """The largest number of seconds that a flag accepts: a year."""
 
@@ -150,9 +155,43 @@ def output_file(text: str) -> str:
     return text
 
 
-def write_output(path: str, content: str | bytes) -> None:
-    """Write the content to a file that a flag names. Raises an OSError that names the file, for example if the disk is full."""
+def write_output(path: str | Path, content: str | bytes) -> None:
+    """Write the content to a file. An earlier file is replaced only when the new content is complete. Raises an OSError that
+    names the file, for example if the disk is full.
+    """
     try:
-        Path(path).write_bytes(content.encode() if isinstance(content, str) else content)
+        _fill(Path(path), content.encode() if isinstance(content, str) else content)
     except OSError as refused:
-        raise OSError(refused.errno, refused.strerror, path) from None
+        raise OSError(refused.errno, refused.strerror, str(path)) from None
+
+
+def _fill(path: Path, content: bytes) -> None:
+    if path.is_symlink() or (path.exists() and not path.is_file()):  # a device or a pipe must stay what it is
+        path.write_bytes(content)
+        return
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(content)
+        if path.exists():
+            shutil.copymode(path, beside)
+        beside.replace(path)
+    except OSError as refused:
+        with suppress(OSError):
+            beside.unlink()
+        if refused.errno in NO_SPACE:
+            raise
+        path.write_bytes(content)  # the folder may allow no other file, for example where a container mounts a single file
+
+
+class Unread(suppress):
+    """In this context a command prints the result that decides its exit code. The exit code is right although nobody reads the
+    output, as in `… | head`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(BrokenPipeError)
+
+
+def is_of_output(failure: OSError) -> bool:
+    """Tells whether standard output could not be written. Commands that also read files must not blame a file for this."""
+    return failure.filename is None and failure.errno in (errno.EPIPE, *NO_SPACE)

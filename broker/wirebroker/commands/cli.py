@@ -15,7 +15,7 @@ from importlib import import_module
 from math import inf
 from typing import Any
 
-from wirebroker.commands.arguments import Parser, seconds, whole_number
+from wirebroker.commands.arguments import Parser, is_of_output, seconds, whole_number
 from wirebroker.common.complaints import complain
 from wirebroker.testing.option_table import defaults, flags
 from wirebroker.tools import installed_tools
@@ -362,19 +362,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     parsed = build_parser(next(iter(words), "")).parse_args(words)
     gc.disable()  # the collector need not look at modules, because they are never freed
-    run = import_module(parsed.command).run
+    run: Callable[[argparse.Namespace], int] = import_module(parsed.command).run
     gc.freeze()
     gc.enable()
+    code = 0
     try:
-        code: int = run(parsed)
+        code = run(parsed)
         if sys.stdout is not None:
             sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader has closed the output, as `head` does in `… | head`
-        code = 0
+    except BrokenPipeError:  # the reader has closed the output, as `head` does in `… | head`; a command that ended has its code
+        pass
     except OSError as failure:  # for example, the disk of the output is full
-        complain(words[0], f"{failure.strerror or failure}{f' ({failure.filename})' if failure.filename else ''}")
+        place = "standard output: " if is_of_output(failure) else f"{failure.filename}: " if failure.filename else ""
+        complain(words[0], f"{place}{failure.strerror or failure}")
         code = 2
     else:
         return code

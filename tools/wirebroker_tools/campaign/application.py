@@ -35,6 +35,9 @@ ROWS, PLAIN_ROWS = 20_000, 500_000
 """A run keeps ROWS rows of the trace. A plain run keeps PLAIN_ROWS rows, because the table of cases is made from its rows."""
 TAIL = 4000
 """A run keeps the last bytes of the command's output, at most this many."""
+LARGEST_OUTPUT, OUTPUT_PAUSE_S = 16 << 20, 0.1
+"""A command that hangs may write without an end. So every OUTPUT_PAUSE_S seconds, the file of an output that has more than
+LARGEST_OUTPUT bytes is emptied, except for the last bytes."""
 STORM_RATE, STORM_LEAST, STORM_FACTOR = 200, 1000, 20
 """A run counts as a storm if it sends at least `STORM_RATE` requests in a second, at least `STORM_LEAST` requests in all, and
 at least `STORM_FACTOR` times as many requests as the plain run.
@@ -176,32 +179,34 @@ class Application:
     ) -> tuple[int | None, str]:  # fmt: skip
         """Run a command to its end. Returns the exit code (None if the command was ended by force), and the end of the
         command's output."""
-        with tempfile.TemporaryFile() as output:
+        with tempfile.TemporaryFile() as file:
+            output = Output(file)
             try:
                 process = subprocess.Popen(
-                    command, env=self._environment(kafka), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                    command, env=self._environment(kafka), stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
                     start_new_session=True, cwd=self.cwd,
                 )  # fmt: skip
             except OSError as refused:
                 raise CannotRun(f"{command[0]} cannot be started: {refused.strerror}") from None
             self.processes.add(process)
-            ended = threading.Event()
+            ended, over = threading.Event(), threading.Event()
 
             def end() -> None:
                 ended.set()
                 kill(process)
 
-            timer = threading.Timer(limit, end)
-            timer.start()
+            guarding = threading.Thread(target=guard, args=(output, limit, over, end), daemon=True)
+            guarding.start()
             if watch is not None:
                 watch.stop = end
             try:
                 process.wait()  # no timeout here: with a timeout, Python looks only every 50 ms
             finally:
-                timer.cancel()
+                over.set()
+                guarding.join()
                 kill(process)
                 self.processes.discard(process)
-            return None if ended.is_set() else process.returncode, _tail(output)
+            return None if ended.is_set() else process.returncode, output.tail()
 
     def _environment(self, kafka: MockKafka | ProxyKafka) -> dict[str, str]:
         """Returns the environment of a command, with the addresses of the broker and of its control."""
@@ -269,10 +274,41 @@ def kill(process: subprocess.Popen[bytes]) -> None:
         process.kill()
 
 
-def _tail(output: IO[bytes]) -> str:
-    size = output.seek(0, os.SEEK_END)
-    output.seek(max(size - TAIL, 0))
-    return output.read().decode(errors="replace")
+def guard(output: Output, limit: float, over: threading.Event, end: Callable[[], None]) -> None:
+    """Until the command is over, keep its output small. After `limit` seconds, end the command."""
+    latest = time.monotonic() + limit
+    while not over.wait(min(OUTPUT_PAUSE_S, max(latest - time.monotonic(), 0))):
+        output.shorten()
+        if time.monotonic() >= latest:
+            end()
+            return
+
+
+class Output:
+    """The output of a command, in a file that the command writes."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._kept = b""
+        """the last bytes before the file was emptied"""
+        self._emptied_to = 0
+        """the bytes before this position are gone; the command continues at its own position, and the file has a hole"""
+
+    def shorten(self) -> None:
+        """Empty the file if it is large. Windows has no `pread`, which reads beside a program that writes."""
+        if not hasattr(os, "pread"):
+            return
+        size = os.fstat(self._file.fileno()).st_size
+        if size - self._emptied_to > LARGEST_OUTPUT:
+            self._kept = os.pread(self._file.fileno(), TAIL, max(size - TAIL, 0))
+            os.truncate(self._file.fileno(), 0)
+            self._emptied_to = size
+
+    def tail(self) -> str:
+        """Returns the end of the output. The command must have ended, because this moves the position of its file."""
+        size = self._file.seek(0, os.SEEK_END)
+        self._file.seek(max(size - TAIL, self._emptied_to))
+        return (self._kept + self._file.read())[-TAIL:].decode(errors="replace")
 
 
 def _ends(kafka: MockKafka) -> Ends:

@@ -7,11 +7,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 from zlib import crc32
 
+import msgspec
+
+from wirebroker.commands.arguments import write_output
 from wirebroker_tools.campaign.workers import Workers
 
 Case = Mapping[str, Any]
@@ -21,6 +25,12 @@ Result = dict[str, Any]
 results."""
 
 
+class Identified(TypedDict):
+    """The fields that every result has."""
+
+    id: str
+
+
 class DamagedResults(ValueError):
     """Raised if a file of results cannot be read."""
 
@@ -28,31 +38,34 @@ class DamagedResults(ValueError):
 class Results:
     """Results in a file of JSON lines. Each result is written immediately, so that an interrupted campaign loses no result."""
 
-    def __init__(self, path: Path, *, resume: bool = False) -> None:
-        """With `resume` earlier results in the file stay; else they are deleted. Raises OSError, DamagedResults."""
-        self.path = path
+    def __init__(self, path: Path, *, resume: bool = False, shape: type = Identified) -> None:
+        """With `resume` earlier results in the file stay if they have this shape; else they are deleted. Raises OSError,
+        DamagedResults.
+        """
+        self.path, self._shape = path, shape
         self.known: dict[str, Result] = {}
         if resume and path.exists():
             self._read(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("w", encoding="utf-8", buffering=1)
-        for result in self.known.values():
-            self._write(result)
+        if self.known:  # the file is replaced as a whole, because a full disk must not take earlier results away
+            write_output(path, "".join(map(_line, self.known.values())))
+        self._file = path.open("a" if self.known else "w", encoding="utf-8", buffering=1)
 
     def _read(self, path: Path) -> None:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_bytes().split(b"\n")
         for number, line in enumerate(lines, 1):
             try:
                 result = json.loads(line) if line else None
-            except ValueError:
+            except (ValueError, RecursionError):
                 if number < len(lines):
                     raise DamagedResults(f"{path}:{number}: this line is not JSON") from None
                 return  # the last line of an interrupted campaign
             if result is not None:
+                try:
+                    msgspec.convert(result, self._shape)
+                except ValueError as wrong:
+                    raise DamagedResults(f"{path}:{number}: this line is not a result of a case: {wrong}") from None
                 self.known[result["id"]] = result
-
-    def _write(self, result: Result) -> None:
-        self._file.write(json.dumps(result) + "\n")
 
     def add(self, result: Result) -> None:
         """Write a result and its files. Readers of the file use this result instead of an earlier result with the same id.
@@ -60,9 +73,12 @@ class Results:
         for name, text in result.pop("files", {}).items():
             path = self.path.parent / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            write_output(path, text)
         self.known[result["id"]] = result
-        self._write(result)
+        try:
+            self._file.write(_line(result))
+        except OSError as refused:
+            raise OSError(refused.errno, refused.strerror, str(self.path)) from None
 
     def write_parquet(self) -> Path:
         """Write the results as a table, for Spark and similar tools. Nested values are JSON. Needs pyarrow."""
@@ -74,7 +90,12 @@ class Results:
         return path
 
     def close(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # the rest of a line that could not be written
+            self._file.close()
+
+
+def _line(result: Result) -> str:
+    return json.dumps(result) + "\n"
 
 
 def play_all(

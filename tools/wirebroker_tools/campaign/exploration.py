@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from wirebroker.audit.journal import Intended
 from wirebroker.trace.rows import ProduceRow, Row
 from wirebroker_tools.campaign.application import ROWS, Application, CannotRun, Run
-from wirebroker_tools.campaign.cases import Case, Result, Results, in_shard, play_all
+from wirebroker_tools.campaign.cases import Case, Identified, Result, Results, in_shard, play_all
 from wirebroker_tools.campaign.dialogues import after_fault, after_request, pairs
 from wirebroker_tools.campaign.errors import OF_CONSUMER_GROUPS, OF_STATIC_MEMBERS
 from wirebroker_tools.campaign.findings import Finding, findings
@@ -36,6 +36,19 @@ TOGETHER = (
     "; all tests use the same broker, so they must not run at the same time: jest -i, vitest --no-file-parallelism, "
     "node --test --test-concurrency=1"
 )
+
+
+class Known(Identified):
+    """The fields that every result of an exploration has."""
+
+    api: str
+    nth: int
+    fault: dict[str, Any]
+    outcomes: Annotated[list[str], msgspec.Meta(min_length=1)]
+    exit: int | None
+    seconds: float
+    fired: int
+    sentence: str
 
 
 @dataclass(slots=True)

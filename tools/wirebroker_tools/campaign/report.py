@@ -14,6 +14,7 @@ from typing import Any
 
 from kafkawire.printable import printable
 from wirebroker.audit.findings import plural
+from wirebroker.commands.arguments import write_output
 from wirebroker.common import exports, page
 from wirebroker.common.version import __version__
 from wirebroker.faults.files import dump, read_rule
@@ -63,7 +64,7 @@ def write_cases(exploration: Exploration, results: Iterable[Result], folder: Pat
         for file, text in ((result["file"], _fault_file(result, upstream)), _test(exploration, result, name)):
             path = folder / file
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            write_output(path, text)
 
 
 def _fault_file(result: Result, upstream: Upstream | None) -> str:
@@ -149,7 +150,7 @@ def write_page(summary: Mapping[str, Any], findings: Iterable[Finding], command:
         parts += _section(finding, folder)
     rest = {name: count for name, count in counts.items() if name != "runs" and count}
     parts += ["<h2>All outcomes</h2>", page.table(["outcome", "runs"], [[name, f"{count:,}"] for name, count in rest.items()])]
-    (folder / PAGE).write_text("\n".join([*parts, "</body></html>\n"]), encoding="utf-8")
+    write_output(folder / PAGE, "\n".join([*parts, "</body></html>\n"]))
 
 
 def _section(finding: Finding, folder: Path) -> Iterator[str]:

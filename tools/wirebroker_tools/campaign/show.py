@@ -12,6 +12,7 @@ from rich.text import Text
 
 from kafkawire.printable import printable
 from wirebroker.audit.findings import plural
+from wirebroker.common.console import Output
 from wirebroker_tools.campaign.cases import Case, Result
 from wirebroker_tools.campaign.exploration import Exploration
 from wirebroker_tools.campaign.findings import Finding
@@ -35,7 +36,7 @@ class Screen:
     """Prints an exploration."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False)
+        self.console = console or Output(highlight=False)
         if console is None and not self.console.is_terminal:
             self.console.width = WIDTH
 
@@ -43,7 +44,10 @@ class Screen:
         text = Text("  ")
         for part in parts:
             text.append(printable(part if isinstance(part, str) else part[0]), "" if isinstance(part, str) else part[1])
-        self.console.print(text, soft_wrap=True)
+        try:
+            self.console.print(text, soft_wrap=True)
+        except OSError:  # a full disk does not end the exploration, whose report is in files; `main` reports the error
+            self.console.quiet = True
 
     def plain(self, exploration: Exploration) -> None:
         """Shows the run without faults, and the differences between the plain runs."""

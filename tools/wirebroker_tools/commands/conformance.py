@@ -14,7 +14,7 @@ from typing import cast
 from kafkawire.errors import WireError
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from wirebroker.client.wire import WireClient, address_of
-from wirebroker.commands.arguments import write_output
+from wirebroker.commands.arguments import Unread, write_output
 from wirebroker.common.complaints import complain
 from wirebroker.core.profile import ProfileName
 from wirebroker_tools.conformance.own_broker import OwnBroker
@@ -49,8 +49,9 @@ def run(options: argparse.Namespace) -> int:
     except (ValueError, OSError) as wrong:
         complain("conformance", wrong)
         return 2
-    for versions, report in reports.items():
-        _print(report, f", versions {versions}" if len(reports) > 1 else "")
+    with Unread():
+        for versions, report in reports.items():
+            _print(report, f", versions {versions}" if len(reports) > 1 else "")
     if options.json:
         told = {versions: asdict(report) for versions, report in reports.items()}
         text = json.dumps(told if options.profile else told["named"], indent=1)

@@ -11,6 +11,7 @@ from string import hexdigits
 
 from kafkawire.errors import ProtocolError
 from kafkawire.printable import printable, printable_lines
+from wirebroker.commands.arguments import is_of_output
 from wirebroker.common.complaints import complain
 from wirebroker.common.other_files import LONGEST_START, other_file
 from wirebroker_tools.capture.files import is_capture
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
                 print("\n".join(map(printable, lines(decoded))))
             complaints += decoded.complaints
     except OSError as refused:
-        if isinstance(refused, BrokenPipeError):
+        if is_of_output(refused):
             raise
         complain("decode", f"{arguments.input}: {refused.strerror}")
         return 2

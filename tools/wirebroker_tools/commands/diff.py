@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from kafkawire.printable import printable
+from wirebroker.commands.arguments import Unread
 from wirebroker.common.complaints import complain
 from wirebroker.common.other_files import OtherFile, checked
 from wirebroker_tools.capture.files import DamagedCapture
@@ -38,11 +39,12 @@ def run(arguments: argparse.Namespace) -> int:
 def report(one: dict[Lane, list[str]], other: dict[Lane, list[str]]) -> int:
     """Print the differences between the outcomes of two sessions. Returns 0 if there is no difference, else 1."""
     found = list(differences(one, other))
-    for lane, pairs in found:
-        print("\n".join(map(printable, table(lane, pairs))))
     compared = len({*one, *other})
-    if found:
-        print(f"{len(found)} of {compared} differ in errors, offsets or verdicts")
-        return 1
-    print(f"no difference in errors, offsets and verdicts ({compared} compared)")
-    return 0
+    with Unread():
+        for lane, pairs in found:
+            print("\n".join(map(printable, table(lane, pairs))))
+        if found:
+            print(f"{len(found)} of {compared} differ in errors, offsets or verdicts")
+        else:
+            print(f"no difference in errors, offsets and verdicts ({compared} compared)")
+    return 1 if found else 0

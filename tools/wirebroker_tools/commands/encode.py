@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from wirebroker.commands.arguments import write_output
+from wirebroker.commands.arguments import is_of_output, write_output
 from wirebroker.common.complaints import complain
 from wirebroker_tools.commands.decode import given
 from wirebroker_tools.decode.forms import written
@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             print(written(data, arguments.form))
     except OSError as refused:
-        if isinstance(refused, BrokenPipeError):
+        if is_of_output(refused):
             raise
         complain("encode", f"{refused.filename or arguments.input}: {refused.strerror}")
     except RecursionError:

@@ -14,7 +14,7 @@ from http.client import HTTPException
 from typing import Any, BinaryIO, TextIO
 
 from kafkawire.printable import printable
-from wirebroker.commands.arguments import write_output
+from wirebroker.commands.arguments import Unread, is_of_output, write_output
 from wirebroker.common.complaints import complain
 from wirebroker.common.other_files import checked
 from wirebroker.trace.layout import line
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
             written = {"findings": told["findings"], "rows": told["rows"]}
             write_output(options.json, json.dumps(written, indent=2) + "\n")
     except OSError as refused:
-        if isinstance(refused, BrokenPipeError):
+        if is_of_output(refused):
             raise
         reason = getattr(refused, "reason", None) or refused.strerror or refused
         complain("explain", f"{refused.filename or options.source}: {reason}")
@@ -54,7 +54,8 @@ def run(options: argparse.Namespace) -> int:
     except ValueError as wrong:
         complain("explain", f"{options.source}: {wrong}")
         return 2
-    _print(told)
+    with Unread():
+        _print(told)
     return 1 if told["findings"] else 0
 
 

@@ -11,7 +11,9 @@ import re
 import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
+
+import msgspec
 
 from wirebroker.audit.journal import intended_rows
 from wirebroker.commands.arguments import write_output
@@ -21,7 +23,7 @@ from wirebroker.common.suggestions import did_you_mean
 from wirebroker.faults.rules import api_named
 from wirebroker_tools.campaign.application import Application, CannotRun
 from wirebroker_tools.campaign.cases import DamagedResults, Result, Results
-from wirebroker_tools.campaign.exploration import Exploration
+from wirebroker_tools.campaign.exploration import Exploration, Known
 from wirebroker_tools.campaign.misfortunes import Choice
 from wirebroker_tools.campaign.outcomes import OUTCOMES, SILENT_OUTCOMES
 from wirebroker_tools.campaign.report import FAULTS, PAGE, junit, sarif, write_cases, write_page
@@ -31,6 +33,12 @@ from wirebroker_tools.campaign.words import duration
 from wirebroker_tools.campaign.workers import NoSpark, workers
 
 SUMMARY, RESULTS = "explore.json", "runs.jsonl"
+
+
+class _Report(TypedDict):
+    """The part of explore.json that --baseline reads."""
+
+    runs: list[Known]
 
 
 def run(options: argparse.Namespace) -> int:
@@ -58,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 def _explore(exploration: Exploration, options: argparse.Namespace) -> int:
     out, screen = Path(options.out), Screen()
     known = _baseline(options.baseline)
-    results = Results(out / RESULTS, resume=options.resume)
+    results = Results(out / RESULTS, resume=options.resume, shape=Known)
     try:
         exploration.begin()
         screen.plain(exploration)
@@ -82,7 +90,7 @@ def _explore(exploration: Exploration, options: argparse.Namespace) -> int:
     write_cases(exploration, summary["runs"], out)
     findings = exploration.findings(summary["runs"])
     write_page(summary, findings, exploration.application.command, out)
-    (out / SUMMARY).write_text(json.dumps(summary, indent=1), encoding="utf-8")
+    write_output(out / SUMMARY, json.dumps(summary, indent=1))
     requests = sum(map(len, exploration.places.values()))
     screen.results(summary, found, findings, time.monotonic() - exploration.began, requests)
     screen.say(f"{out / PAGE}: the timeline of each broken run · {out / FAULTS}: serve --faults plays them again")
@@ -103,9 +111,10 @@ def _baseline(path: str | None) -> dict[str, list[str]]:
     if path is None:
         return {}
     try:
-        return {each["id"]: each["outcomes"] for each in json.loads(Path(path).read_text(encoding="utf-8"))["runs"]}
-    except (ValueError, KeyError, TypeError):
-        raise DamagedResults(f"--baseline {path}: this is not an explore.json") from None
+        report = msgspec.json.decode(Path(path).read_bytes(), type=_Report)
+        return {each["id"]: each["outcomes"] for each in report["runs"]}
+    except (ValueError, RecursionError) as wrong:
+        raise DamagedResults(f"--baseline {path}: this is not an explore.json: {wrong}") from None
 
 
 def _is_known(result: Result, known: dict[str, list[str]]) -> bool:

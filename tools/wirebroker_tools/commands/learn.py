@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -20,6 +18,7 @@ from wirebroker.client.brokers import Brokers
 from wirebroker.client.login import LoginFailed
 from wirebroker.client.settings import Access, BadConfig, read_access
 from wirebroker.client.wire import ConnectionClosed, Limits
+from wirebroker.commands.arguments import Unread, write_output
 from wirebroker.commands.usage import UsageError
 from wirebroker.common.complaints import complain
 from wirebroker.testing.learned_file import FileError, Learned, dump, read
@@ -52,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
             raise UsageError("give --bootstrap (the cluster) and --out (the file), or --compare A B to compare two files")
         learned = _learn(options.bootstrap, options.command_config)
         learned = anonymous(learned, secrets.token_bytes(KEY_BYTES)) if options.anonymous else learned
-        _write(Path(options.out), dump(learned))
+        _write(options.out, dump(learned))
     except (UsageError, BadConfig, FileError, CannotLearn) as wrong:
         complain("learn", wrong)
         return 2
@@ -89,14 +88,11 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
         yield lambda section, done, total: progress.update(task, description=section, completed=done, total=total)
 
 
-def _write(path: Path, text: str) -> None:
-    """Write the file, and replace an earlier file only when the new file is complete. Raises UsageError."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+def _write(path: str, text: str) -> None:
+    """Write the file. Raises UsageError."""
     try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
+        write_output(path, text)
     except OSError as refused:
-        beside.unlink(missing_ok=True)
         raise UsageError(f"--out {path}: {refused.strerror or refused}") from None
 
 
@@ -131,10 +127,11 @@ def _compare(one: str, other: str) -> int:
     for note in found.notes:
         print(printable(note), file=sys.stderr)
     reservation = " in the parts that were compared" if found.notes else ""
-    if not found.differences:
-        print(printable(f"{one} and {other} are alike{reservation}"))
-        return 0
-    for line in table(found.differences, names):
-        print(printable(line))
-    print(f"{plural(len(found.differences), 'difference')}{reservation}")
-    return 1
+    with Unread():
+        for line in table(found.differences, names) if found.differences else ():
+            print(printable(line))
+        if found.differences:
+            print(f"{plural(len(found.differences), 'difference')}{reservation}")
+        else:
+            print(printable(f"{one} and {other} are alike{reservation}"))
+    return 1 if found.differences else 0

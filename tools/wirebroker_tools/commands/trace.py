@@ -16,7 +16,7 @@ from typing import BinaryIO, TextIO
 
 from kafkawire.printable import printable, printable_lines
 from kafkawire.registry import KEYS
-from wirebroker.commands.arguments import write_output
+from wirebroker.commands.arguments import is_of_output, write_output
 from wirebroker.common.complaints import complain
 from wirebroker.common.other_files import OtherFile, checked
 from wirebroker.common.suggestions import did_you_mean, nearest
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
             checked(file, options.file)
             return _follow(file, selection) if options.follow else _show(file, selection)
         except OSError as refused:
-            if isinstance(refused, BrokenPipeError):
+            if is_of_output(refused):
                 raise
             complain("trace show", f"{refused.filename or options.file}: {refused.strerror}")
         except (OtherFile, DamagedCapture) as wrong:

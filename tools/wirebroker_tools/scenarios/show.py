@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from wirebroker.common.console import Output
 from wirebroker.mock import StoredRecord
 from wirebroker.testing.operations import commits
 from wirebroker.trace.rows import ProduceRow
@@ -40,7 +41,7 @@ class Screen:
     """Prints scenarios and their results."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False)
+        self.console = console or Output(highlight=False)
         if console is None and not self.console.is_terminal:
             self.console.width = WIDTH
 

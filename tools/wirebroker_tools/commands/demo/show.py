@@ -9,11 +9,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TextIO
 
-from rich.console import Console
 from rich.text import Text
 
 from kafkawire.extras import how_to_install
 from wirebroker.audit.report import AuditReport
+from wirebroker.common.console import Output
 from wirebroker.common.version import __version__
 from wirebroker.core.releases import DEFAULT, release
 from wirebroker_tools.commands.demo.clients import RECORDS, ClientResult
@@ -31,7 +31,7 @@ class Screen:
     """Writes the demo to standard output, or to `stream`."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._console = Console(file=stream, highlight=False)
+        self._console = Output(file=stream, highlight=False)
         self._console.width = min(WIDTH, self._console.width) if self._console.is_terminal else WIDTH
         self._runs = Runs(self._console)
 
