@@ -708,6 +708,17 @@ def saved(tmp_path: Path) -> Iterator[Callable[[Path], str]]:
         yield serve
 
 
+def test_rows_that_cannot_be_read_are_a_note(page: Page, tmp_path: Path, saved: Callable[[Path], str]) -> None:
+    path = tmp_path / "trace.jsonl"
+    row = ReplyRow(NOW, 2**63 - 1, 1, "reader", "", "Fetch", 12, 5, 57, 0, (), ("orders-0",))  # JavaScript rounds to 2**63
+    path.write_text(row.as_json() + "\n", encoding="utf-8")
+    page.goto(saved(path))
+    page.locator(".row").click()
+    expect(page.locator("aside")).to_contain_text(
+        "the other rows of this exchange cannot be read: node does not fit into 64 bits"
+    )
+
+
 def large(path: Path, rows: int) -> Path:
     """Writes a trace with `rows` rows. Row 70,001 has an error."""
     with path.open("w") as file:

@@ -151,3 +151,15 @@ def test_a_file_in_a_folder_that_takes_no_other_file_is_written(tmp_path: Path, 
     monkeypatch.setattr(Path, "replace", busy)
     write_output(str(tmp_path / "mounted"), "content")
     assert [each.read_text() for each in tmp_path.iterdir()] == ["content"]
+
+
+@pytest.mark.parametrize("command", ["--help", "trace show {trace} --timeline", "scenario show B1", "serve --help"])
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_what_the_encoding_of_the_output_lacks_is_escaped(command: str, encoding: str, inputs: dict[str, str]) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "wirebroker", *command.format(**inputs).split()],
+        capture_output=True, check=False, env=os.environ | {"PYTHONIOENCODING": encoding},
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    if "--timeline" in command:
+        assert rb"\u2588" in ended.stdout

@@ -62,6 +62,20 @@ def test_every_row_of_an_indexed_file_is_found_by_its_number(tmp_path: Path) -> 
     assert window(saved, saved, 5, 3, lambda: False)[1] == 8
 
 
+def test_a_line_with_any_number_of_problems_is_indexed(tmp_path: Path) -> None:
+    whole, path = reply(1, "UNKNOWN_MEMBER_ID").as_json(), tmp_path / "a.jsonl"
+    path.write_text(f"{whole}\n{whole * 40_000}\n")
+    saved = SavedRows(path)
+    for _ in saved.index(growing=True):
+        pass
+    with path.open("a") as file:
+        file.write(f"{whole * 40_000}\n{whole}\n")
+    for _ in saved.index():
+        pass
+    assert (saved.done, saved.rows, list(saved.troubles)) == (True, 4, [2**16 - 1])
+    assert numbers(saved, saved) == [1, 4]
+
+
 def test_a_file_that_grows_is_indexed_as_one_that_is_whole(tmp_path: Path) -> None:
     whole = "".join(
         reply(number, *(("UNKNOWN_MEMBER_ID",) if number % 100 == 7 else ())).as_json() + "\n" for number in range(1000)

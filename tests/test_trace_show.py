@@ -132,6 +132,22 @@ def test_a_line_that_is_no_row_is_named(capsys: pytest.CaptureFixture[str], tmp_
     assert "restarted (kill)" in out
 
 
+@pytest.mark.parametrize("command", [["trace", "show"], ["explain"]])
+@pytest.mark.parametrize(("line", "reason"), [
+    (b'{"event": "later", "time": 5}', "there is no event 'later'"),
+    (b' { "event":"run","time":-5,"change":"started"}', "time"),
+])  # fmt: skip
+def test_a_trace_without_a_row_of_this_version_is_not_another_kind_of_file(
+    command: list[str], line: bytes, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_bytes(line + b"\n" + line + b"\n")
+    assert main([*command, str(path)]) == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert f"{path}: no line is a row of a trace; the trace of another version may have other rows (line 1: " in sentence
+    assert reason in sentence
+
+
 def test_a_trace_without_rows_to_show_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path, file: Path) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_text("")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from importlib import import_module
+from io import TextIOWrapper
 from math import inf
 from typing import Any
 
@@ -360,6 +361,8 @@ def _master(text: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
+    if isinstance(sys.stdout, TextIOWrapper):  # an encoding such as cp1252 lacks many characters of drawings and names
+        sys.stdout.reconfigure(errors="backslashreplace")
     parsed = build_parser(next(iter(words), "")).parse_args(words)
     gc.disable()  # the collector need not look at modules, because they are never freed
     run: Callable[[argparse.Namespace], int] = import_module(parsed.command).run

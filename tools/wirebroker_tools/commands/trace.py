@@ -33,6 +33,8 @@ from wirebroker_tools.traces.folds import Fold, folded
 from wirebroker_tools.traces.timeline import timelines
 
 _CLOCK = re.compile(r"(\d\d?):(\d\d)(?::(\d\d)(?:[.,](\d{1,3}))?)?")
+_EVENT = re.compile(rb'\s*\{\s*"event"\s*:')
+"""The beginning of each row in a trace."""
 MOST_UNREAD = 10
 """Lines that are not rows are reported, but at most this many of them."""
 PAUSE_S = 0.2
@@ -239,13 +241,14 @@ def _in_its_place(file: BinaryIO) -> BinaryIO | None:
 def read_rows(name: str, lines: Iterable[bytes], *, follows: bool = False) -> Iterator[Row]:
     """Yields the rows in these lines. Lines that are not rows are left out. The first MOST_UNREAD lines that are not rows are
     reported: with `follows` at once, else as soon as a row comes. Raises OtherFile if the input has lines, but no rows."""
-    name, told, unread, rows = _name_of(name), list[str](), 0, 0
+    name, told, unread, rows, first = _name_of(name), list[str](), 0, 0, ""
     for number, text in enumerate(lines, 1):
         row = None
         try:
             row = row_from_line(text)
         except (ValueError, RecursionError) as wrong:
             unread += 1
+            first = first or (f"line {number}: {wrong}" if _EVENT.match(text) else "")
             if unread <= MOST_UNREAD:
                 told.append(f"{name}:{number}: this line is not a row of a trace ({wrong})")
         if told and (follows or row is not None or rows):
@@ -254,6 +257,8 @@ def read_rows(name: str, lines: Iterable[bytes], *, follows: bool = False) -> It
         if row is not None:
             rows += 1
             yield row
+    if unread and not rows and first:
+        raise OtherFile(f"no line is a row of a trace; the trace of another version may have other rows ({first})")
     if unread and not rows:
         raise OtherFile("this is neither a trace (JSON, a row in each line) nor a capture (pcapng, pcap)")
     if unread > MOST_UNREAD:

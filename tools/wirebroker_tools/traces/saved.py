@@ -24,6 +24,8 @@ BLOCK = 256
 AT_ONCE = 4 << 20
 """The number of bytes in one read of the file."""
 LONGEST_LINE = 64 << 20
+MOST_TROUBLES = 2**16 - 1
+"""A damaged line may look like any number of problems, and the index counts at most this many in a block."""
 _TIME = re.compile(rb'"time":\s?(\d{1,15})')
 _TROUBLE = re.compile(
     rb'"errors":\s?\["|"verdict":\s?"rejected"|"event":\s?"(?:fault|authorization|throttle|unsupported)"'
@@ -88,7 +90,7 @@ class SavedRows:
         lines = data.splitlines(keepends=True)
         at, first = self.read, -self.rows % BLOCK
         if first:  # the last block is not full yet
-            self.troubles[-1] += _trouble(b"".join(lines[:first]))
+            self.troubles[-1] = min(self.troubles[-1] + _trouble(b"".join(lines[:first])), MOST_TROUBLES)
             at += sum(map(len, lines[:first]))
         for start in range(first, len(lines), BLOCK):
             block = b"".join(lines[start : start + BLOCK])
@@ -139,7 +141,7 @@ class SavedRows:
 
 
 def _trouble(block: bytes) -> int:
-    return sum(1 for _ in _TROUBLE.finditer(block))
+    return min(sum(1 for _ in _TROUBLE.finditer(block)), MOST_TROUBLES)
 
 
 class Search:

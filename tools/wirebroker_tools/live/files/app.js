@@ -121,7 +121,7 @@ async function poll() {
 
 async function showLevel() {
   if (feed.run.of === "file") return;
-  byId("level").value = (await ask("GET", "trace/level")).level;
+  try { byId("level").value = (await ask("GET", "trace/level")).level; } catch { /* the control is gone again; its next run asks again */ }
 }
 
 const typing = () => ["INPUT", "TEXTAREA", "SELECT"].includes(document.activeElement?.tagName);

@@ -130,8 +130,10 @@ export function open({ feed, words: address, remember, ask }) {
 
   async function describe(row) {
     detail.replaceChildren(...described(row, []));
-    const related = await feed.related(row);
-    if (chosen === row.id) detail.replaceChildren(...described(row, related));
+    try {
+      const related = await feed.related(row);
+      if (chosen === row.id) detail.replaceChildren(...described(row, related));
+    } catch (absent) { if (chosen === row.id) detail.append(h("p", { class: "note" }, `the other rows of this exchange cannot be read: ${absent.message}`)); }
   }
 
   function described(row, related) {
