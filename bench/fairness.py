@@ -19,13 +19,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from _kafka_server import KafkaServer, KafkaUnavailable
-
 from bench.contenders import Contender
 from bench.fairness_rows import GOOD, ROWS, Row, frame, lay_out, produce, small_batch
 from bench.process import Server, ServerFailed, cpu_ns
 from bench.report import table
 from bench.rude import Rude
+from ecosystem.kafka.server import KafkaServer, KafkaUnavailable
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from wirebroker.client.wire import ConnectionClosed, NoResponse, WireClient
 

@@ -30,13 +30,12 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from _kafka_security import SERVER, Security
-
 from bench import report
 from bench.beside import serve, sources, without_compiled
 from bench.contenders import ROOT
 from bench.counted_rows import PROXIED, Step, Wanted, broker_rows, proxy_rows
 from bench.process import Missing, Server, ServerFailed, machine
+from ecosystem.kafka.security import SERVER, Security
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from wirebroker.apis.loading import imports_of_broker
 from wirebroker.client.wire import WireClient

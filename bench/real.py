@@ -19,15 +19,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from _kafka_releases import KafkaUnavailable, fetch_jars
-from _kafka_server import KafkaServer
-
 from bench import peers
 from bench.beside import serve, without_compiled
 from bench.contenders import PARTS, ROOT, Contender, Field, go_binary
 from bench.peers import KAFKA, KFAKE, OPTIONS
 from bench.process import Missing, Server, ServerFailed, cpu_ns, end_group
 from bench.throughput import LOAD_WITHIN, REQUESTS, SIZES, Case, Report
+from ecosystem.kafka.releases import KafkaUnavailable, fetch_jars
+from ecosystem.kafka.server import KafkaServer
 from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from wirebroker.client.wire import WireClient
 

@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from _kafka_security import SERVER, Security
-from _kafka_server import KafkaServer, KafkaUnavailable
-
 from bench import peers
 from bench.contenders import Contender, Field, go_binary
 from bench.peers import BROKER, KAFKA, KFAKE, OPTIONS
 from bench.process import Missing, Server
 from bench.throughput import Case, Report, produce_cases
+from ecosystem.kafka.security import SERVER, Security
+from ecosystem.kafka.server import KafkaServer, KafkaUnavailable
 
 TLS = {BROKER: ("--listener", "SSL=SSL://127.0.0.1:0", "--tls-cert", "{}"), KFAKE: ("--port", "0", "--tls", "{}")}
 """The options with which each contender speaks TLS; {} stands for the file with the key and the certificates."""

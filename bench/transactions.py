@@ -11,10 +11,9 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from _kafka_server import KafkaServer, KafkaUnavailable
-
 from bench.contenders import Contender
 from bench.process import Server
+from ecosystem.kafka.server import KafkaServer, KafkaUnavailable
 from kafkawire.batches import Record, build_batch
 from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkawire.messages.end_txn import EndTxnRequest

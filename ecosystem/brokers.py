@@ -16,17 +16,16 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from _environment import ROOT
-from _kafka_releases import VERSION
-from _kafka_security import CA, INTERNAL, SERVER, Security
-from _kafka_server import READY_WITHIN, KafkaServer, KafkaUnavailable
-
 from bench.process import Server
+from ecosystem.kafka.releases import VERSION
+from ecosystem.kafka.security import CA, INTERNAL, SERVER, Security
+from ecosystem.kafka.server import READY_WITHIN, KafkaServer, KafkaUnavailable
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker.client.wire import WireClient
 
 WIREBROKER = (sys.executable, "-c", "import sys; from wirebroker.commands.cli import main; sys.exit(main())")
 """The command that starts wirebroker."""
+ROOT = Path(__file__).resolve().parent.parent
 LEVELS = ("off", "verdicts", "changes", "exchanges", "all")
 
 

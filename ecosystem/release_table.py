@@ -13,8 +13,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from _kafka_releases import RELEASES
 from rich.console import Console
+
+from ecosystem.kafka.releases import RELEASES
 
 NAMED = 4
 """A cell of the table names at most this number of checks that differ."""

@@ -1,4 +1,4 @@
-"""Sends requests to a real Kafka (scripts/record-acls) and to wirebroker as a client that has few rights.
+"""Sends requests to a real Kafka (scripts/record acls) and to wirebroker as a client that has few rights.
 
 `play` gives a user one set of rights after another. With each set, it sends requests as this user. With the sets `nothing` and
 `some` in `RIGHTS`, it sends every version of each API. With each single right in `SINGLE`, it sends one request of each kind.

@@ -1,4 +1,4 @@
-"""Reads the defaults of all settings from a broker, for a test and for scripts/record-oracle --defaults."""
+"""Reads the defaults of all settings from a broker, for a test and for scripts/record oracle --defaults."""
 
 from __future__ import annotations
 

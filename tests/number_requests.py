@@ -1,4 +1,4 @@
-"""Sends requests with numbers out of range to a real Kafka (`scripts/record-oracle --numbers`) and to wirebroker.
+"""Sends requests with numbers out of range to a real Kafka (`scripts/record oracle --numbers`) and to wirebroker.
 
 `CASES` has valid requests of every API that has numeric fields. `play` changes one number of a request at a time, and returns
 the responses as plain data, without values that differ between clusters. Each request acts on its own topics, groups,

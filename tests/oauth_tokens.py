@@ -1,4 +1,4 @@
-"""Sends the same OAUTHBEARER logins to a real Kafka (scripts/record-oauth) and to wirebroker.
+"""Sends the same OAUTHBEARER logins to a real Kafka (scripts/record oauth) and to wirebroker.
 
 `BROKERS` has the settings of several brokers. `attempts` yields the messages to one broker. An attempt is one SASL dialogue
 with a list of tokens. The times in tokens are relative to the broker's clock. Responses are returned as plain data, with

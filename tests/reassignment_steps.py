@@ -1,5 +1,5 @@
 """Moves replicas between three brokers, some of which are down. `play` yields the state after each step. The steps are played
-on a real Kafka (scripts/record-reassignments) and on wirebroker.
+on a real Kafka (scripts/record reassignments) and on wirebroker.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Random dialogues of clients with few rights, made from a seed: logins, credentials, delegation tokens and ACLs.
 
-The same seed makes the same dialogue if the broker's responses are the same. scripts/record-security plays the dialogues on a
+The same seed makes the same dialogue if the broker's responses are the same. scripts/record security plays the dialogues on a
 real Kafka, and a test plays them on wirebroker. Each dialogue has its own users. Because of this, it also has its own ACLs and
 tokens. The times in responses are relative to the time of the step.
 """

@@ -23,7 +23,7 @@ from wirebroker_tools.conformance.own_broker import OwnBroker
 from wirebroker_tools.conformance.recording import BASE_SETTINGS
 
 DATA = Path(__file__).parent / "data"
-SCRIPT = Path(__file__).parent.parent / "scripts" / "record-dialogues"
+SCRIPT = Path(__file__).parent.parent / "scripts" / "record"
 GROUPS = list(load(DATA / "dialogues-groups.jsonl.gz"))
 TRANSACTIONS = list(load(DATA / "dialogues-transactions.jsonl.gz"))
 LOGS = list(load(DATA / "dialogues-logs.jsonl.gz"))
@@ -135,7 +135,7 @@ def test_groups_are_in_partitions_of_their_own() -> None:
 
 
 def _record(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), *arguments]
+    command = [sys.executable, str(SCRIPT), "dialogues", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
 
 

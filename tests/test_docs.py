@@ -743,7 +743,8 @@ def test_flags_and_commands_exist(path: Path) -> None:
     )
     shown = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - OF_OTHERS
     ours = flags_of_ours()
-    scripts = "".join(script.read_text() for script in (ROOT / "scripts").iterdir() if script.is_file())
+    files = [path for path in (ROOT / "scripts").iterdir() if path.is_file()] + list((ROOT / "ecosystem").rglob("*.py"))
+    scripts = "".join(path.read_text(encoding="utf-8") for path in files)
     assert {flag for flag in shown if flag not in ours and flag not in scripts and flag != "--strict"} == set()
     commands = re.findall(r"(?:`|\$ )(?:wirebroker|scripts/run) ([a-z]+)", text)
     (known,) = (set(action.choices) for action in build_parser()._actions if isinstance(action.choices, dict))

@@ -16,15 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from ecosystem.interop.clients import PROGRAMS, fetched, node_folder
+from ecosystem.kafka.server import KafkaServer
 from wirebroker import MockKafka
 from wirebroker.commands.cli import main
 from wirebroker_tools.campaign.application import VARIABLES
 from wirekit import kafka_jars, lacking
-
-# isort: split
-from _kafka_server import KafkaServer  # in scripts/, which wirekit adds to the path
-
-from ecosystem.interop.clients import PROGRAMS, fetched, node_folder
 
 pytestmark = [
     pytest.mark.slow,  # starts Java and Node, and compiles Go

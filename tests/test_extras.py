@@ -70,7 +70,7 @@ def test_the_extra_of_the_quick_starts_reads_what_any_client_writes() -> None:
 
 
 def test_nothing_advises_to_install_by_a_name_that_is_not_released() -> None:
-    folders = [ROOT / each for each in ("broker", "protocol", "pipeline", "tools", "docs", "scripts")]
+    folders = [ROOT / each for each in ("broker", "protocol", "pipeline", "tools", "docs", "scripts", "ecosystem")]
     files = [ROOT / "README.md", *(file for folder in folders for file in folder.rglob("*"))]
     for file in files:
         if file.suffix in {".py", ".md", ".go", ".mjs", ".java", ".cs", ".rs", ".txt", ""} and file.is_file():

@@ -18,7 +18,7 @@ from wirebroker.mock import MockKafka
 from wirekit import client
 
 TABLE: dict[str, Any] = json.loads(Path(__file__).with_name("data").joinpath("re2j-patterns.json").read_text())
-"""Results of RE2/J 1.8, which scripts/record-patterns has recorded. Kafka 4.3.1 uses this version of RE2/J."""
+"""Results of RE2/J 1.8, which scripts/record patterns has recorded. Kafka 4.3.1 uses this version of RE2/J."""
 DIFFERENT = {r"\é", r"\p{Adlam}", r"\p{Unknown}"}
 """Patterns that RE2 and RE2/J treat differently. RE2 refuses an escaped letter that is not ASCII, and has another Unicode
 version.

@@ -128,6 +128,26 @@ def scripts() -> list[str]:
     return sorted(own | {name for name in named if name.endswith(".py")})
 
 
+def recorders() -> list[str]:
+    """Returns the kinds of `scripts/record`: the modules of ecosystem/recording that have a function `main`."""
+    modules = (ROOT / "ecosystem" / "recording").glob("*.py")
+    return sorted(path.stem for path in modules if re.search(r"^def main\(", path.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def test_every_recorder_is_listed_and_every_named_recorder_exists() -> None:
+    listed = re.findall(r"^    (\w+) {2,}", (ROOT / "scripts" / "record").read_text(encoding="utf-8"), re.MULTILINE)
+    assert listed == recorders()
+    folders = (".github", "broker", "docs", "ecosystem", "tests", "tools")
+    files = [path for name in folders for path in (ROOT / name).rglob("*") if path.suffix in (".md", ".py")]
+    named = {
+        kind
+        for path in [*ROOT.glob("*.md"), *files]
+        if path.name != "CHANGELOG.md"
+        for kind in re.findall(r"scripts/record ([a-z]+)", path.read_text(encoding="utf-8"))
+    }
+    assert named <= set(listed)
+
+
 def run_script(folder: Path, name: str, *arguments: str, bare: bool) -> subprocess.CompletedProcess[str]:
     """Runs a script in its own session. Fails if the script leaves a process behind. If `bare` is true, a Python script runs
     with a Python that has no packages."""
@@ -164,7 +184,8 @@ def end_session(number: int) -> bool:
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns a folder with those files of a clone that scripts need. The folder has no Python environment."""
     folder = tmp_path_factory.mktemp("clone")
-    shutil.copytree(ROOT / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("scripts", "ecosystem/recording"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "uv.lock"):
         shutil.copy(ROOT / name, folder)
     return folder
@@ -182,18 +203,22 @@ def test_without_uv_an_environment_has_the_versions_of_the_lock(clone: Path) -> 
     assert sorted(here) == sorted({each["name"] for each in packages if "registry" in each["source"]})
 
 
-@pytest.mark.parametrize("name", scripts())
-def test_the_help_of_a_script_needs_no_environment(name: str, clone: Path) -> None:
-    run = run_script(clone, name, "--help", bare=True)
+COMMANDS = [(name,) for name in scripts()] + [("record", kind) for kind in recorders()]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_the_help_of_a_script_needs_no_environment(words: tuple[str, ...], clone: Path) -> None:
+    run = run_script(clone, *words, "--help", bare=True)
     assert (run.returncode, run.stderr) == (0, "")
+    assert len(words) == 1 or f"scripts/{' '.join(words)}" in run.stdout, "this is the help of another script"
     assert run.stdout.count(" ") > 3, "it says nothing"
     assert not (clone / ".venv").exists(), "it made an environment, only to show its help"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", scripts())
-def test_the_help_of_a_script_starts_nothing(name: str) -> None:
-    run = run_script(ROOT, name, "--help", bare=False)
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_the_help_of_a_script_starts_nothing(words: tuple[str, ...]) -> None:
+    run = run_script(ROOT, *words, "--help", bare=False)
     assert (run.returncode, run.stderr) == (0, "")
     assert run.stdout.count(" ") > 3, "it says nothing"
 

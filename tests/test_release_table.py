@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import argparse
 import io
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from ecosystem.release_table import Checked, compare
+
 ON_KAFKA = {"2.8": {"produce", "fence"}, "3.9": {"produce", "fence", "groups"}}
 
 
-@pytest.fixture(scope="module")
-def script() -> Iterator[Any]:
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-    try:
-        import _release_table
-
-        yield _release_table
-    finally:
-        sys.path.pop(0)
-
-
-def played(script: Any, own: dict[str, set[str]]) -> Callable[[str, bool, Any], list[Any]]:
+def played(own: dict[str, set[str]]) -> Callable[[str, bool, Any], list[Checked]]:
     """Returns a stand-in for the function that runs a single client. On Kafka the client passes the checks in `ON_KAFKA`, and
     on wirebroker the checks in `own`."""
 
-    def play(release: str, real: bool, passing: Any) -> list[Any]:
+    def play(release: str, real: bool, passing: Any) -> list[Checked]:
         passed = ON_KAFKA[release] if real else own[release]
         wanted = passed | {"groups"} if passing is None else passing.get("sarama", ())
-        return [script.Checked("sarama", "1.61", passed, wanted), script.Checked("kcat", "1.7", (), (), "it needs `kcat`")]
+        return [Checked("sarama", "1.61", passed, wanted), Checked("kcat", "1.7", (), (), "it needs `kcat`")]
 
     return play
 
@@ -48,10 +38,10 @@ def played(script: Any, own: dict[str, set[str]]) -> Callable[[str, bool, Any], 
     ],
 )
 def test_a_cell_counts_the_checks_that_kafka_passes(
-    beside: bool, own: dict[str, set[str]], cells: str, code: int, script: Any, tmp_path: Path
+    beside: bool, own: dict[str, set[str]], cells: str, code: int, tmp_path: Path
 ) -> None:
     chosen = argparse.Namespace(releases=["2.8", "3.9"], beside_kafka=beside, markdown=tmp_path / "table.md")
-    assert script.compare(Console(file=io.StringIO()), chosen, "client", played(script, own)) == code
+    assert compare(Console(file=io.StringIO()), chosen, "client", played(own)) == code
     heading, _, *rows = chosen.markdown.read_text(encoding="utf-8").split("\n\n")[0].splitlines()
     assert heading == "| client | version | 2.8 | 3.9 |"
     assert rows == [f"| sarama | 1.61 | {cells} |", "| kcat | 1.7 | not run | not run |"]

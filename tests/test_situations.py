@@ -1,5 +1,5 @@
 """In every situation of tests/situations, wirebroker has the same responses as Kafka 4.3.1 and 4.4.0, which
-scripts/record-situations recorded.
+scripts/record situations recorded.
 """
 
 from __future__ import annotations

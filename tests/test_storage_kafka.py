@@ -10,7 +10,6 @@ import random
 import re
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +19,8 @@ from typing import Any, TypeVar
 import pytest
 
 from crashkit import commit, committed
+from ecosystem.kafka.releases import fetch_jars
+from ecosystem.kafka.server import KafkaServer
 from kafkawire.batches import Record, build_batch, iter_batches, iter_records, read_header
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
@@ -32,9 +33,6 @@ from wirekit import client, kafka_jars
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "scripts"))
-from _kafka_releases import fetch_jars  # noqa: E402
-from _kafka_server import KafkaServer  # noqa: E402
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 SETTINGS = {"log.cleaner.backoff.ms": "100", "log.flush.offset.checkpoint.interval.ms": "500"}

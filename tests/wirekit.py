@@ -6,13 +6,13 @@ import os
 import re
 import shutil
 import socket
-import sys
 import time
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 import pytest
 
+from ecosystem.kafka.releases import jar_folder
 from inprocess import InProcess, Links
 from kafkawire.batches import BatchHeader, Record, build_batch
 from kafkawire.registry import KEYS
@@ -20,9 +20,6 @@ from requesting import init_producer_id, produce_request
 from responses import only
 from wirebroker.client.wire import ConnectionClosed, Connections, WireClient, address_of
 from wirebroker.mock import MockKafka
-
-sys.path.append(str(Path(__file__).resolve().parent.parent / "scripts"))
-from _kafka_releases import jar_folder
 
 NOW = 1_800_000_000_000
 FEW_PLUGINS = [word for name in ("anyio", "cacheprovider", "hypothesispytest", "schemathesis") for word in ("-p", f"no:{name}")]

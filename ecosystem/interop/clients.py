@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from _kafka_releases import COPY, RELEASES, VERSION, KafkaUnavailable, fetch_jars, jar_folder, pom_of
+from ecosystem.kafka.releases import COPY, RELEASES, VERSION, KafkaUnavailable, fetch_jars, jar_folder, pom_of
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 FETCH_WITHIN = 600.0

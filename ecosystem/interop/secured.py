@@ -14,11 +14,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from _brokers import WIREBROKER
-from _kafka_security import CA, CLIENT, OAuth, Security
-from _kafka_server import KafkaServer
-
 from bench.process import Server
+from ecosystem.brokers import WIREBROKER
+from ecosystem.kafka.security import CA, CLIENT, OAuth, Security
+from ecosystem.kafka.server import KafkaServer
 from kafkawire.registry import KEYS, request_class
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.security.protocols import SecurityProtocol

@@ -82,11 +82,11 @@ def in_release(settings: dict[str, str], version: str) -> dict[str, str]:
 def java_options(version: str) -> list[str]:
     """Returns the options with which a JVM runs this version and logs warnings."""
     if numbers(version) >= (4,):
-        return [f"-Dlog4j2.configurationFile={LEVELS / 'kafka-log4j2.properties'}"]
+        return [f"-Dlog4j2.configurationFile={LEVELS / 'log4j2.properties'}"]
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED]
     return [
         *opened,
-        f"-Dlog4j.configuration=file:{LEVELS / 'kafka-log4j.properties'}",
+        f"-Dlog4j.configuration=file:{LEVELS / 'log4j.properties'}",
         "-Dzookeeper.sasl.client=false",
         "-Dzookeeper.jmx.log4j.disable=true",
     ]

@@ -1,4 +1,4 @@
-"""Secured listeners for the real Kafka of `_kafka_server`.
+"""Secured listeners for the real Kafka of `ecosystem.kafka.server`.
 
     with KafkaServer(security=Security({"alice": "alice-secret"})) as kafka:
         host, port = kafka.addresses["SASL_SSL"]     # or SSL, SASL_PLAINTEXT, PLAINTEXT
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from _kafka_releases import numbers
+from ecosystem.kafka.releases import numbers
 
 SECURED = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 INTERNAL = "INTERNAL"

@@ -3,7 +3,7 @@
     with KafkaServer({"producer.id.expiration.ms": "2000"}) as kafka:
         host, port = kafka.address
 
-With TLS and SASL: see `_kafka_security`.
+With TLS and SASL: see `ecosystem.kafka.security`.
 
 Needs `java` (17 or newer) and `mvn`. The jars are kept in `$XDG_CACHE_HOME/wirebroker/kafka-VERSION-log4j`.
 """
@@ -20,10 +20,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from _kafka_releases import HOST, VERSION, KafkaUnavailable, fetch_jars, free_port, has_kraft, in_release, java_options, numbers
-from _kafka_security import SCRAM, Security
-from _zookeeper import SESSION_SECONDS, ZooKeeper
-
+from ecosystem.kafka.releases import (
+    HOST,
+    VERSION,
+    KafkaUnavailable,
+    fetch_jars,
+    free_port,
+    has_kraft,
+    in_release,
+    java_options,
+    numbers,
+)
+from ecosystem.kafka.security import SCRAM, Security
+from ecosystem.kafka.zookeeper import SESSION_SECONDS, ZooKeeper
 from kafkawire.errors import WireError
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker.client.wire import WireClient

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from _kafka_releases import HOST, KafkaUnavailable, free_port
+from ecosystem.kafka.releases import HOST, KafkaUnavailable, free_port
 
 READY_WITHIN = 30.0
 TICK_MS = 500

@@ -13,9 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from _kafka_releases import fetch_jars
-
 from ecosystem.interop.clients import PROGRAMS, Command, cache, call, go, tool
+from ecosystem.kafka.releases import fetch_jars
 from ecosystem.pipelines.cluster import Cluster
 
 JVM = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

@@ -6,10 +6,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from _kafka_releases import HOST, free_port
-from _kafka_server import KafkaServer, start_together
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from ecosystem.kafka.releases import HOST, free_port
+from ecosystem.kafka.server import KafkaServer, start_together
 
 NODES = ("1", "2", "3")
 SETTINGS = {

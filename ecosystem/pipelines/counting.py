@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
-from _kafka_server import until
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
+
+from ecosystem.kafka.server import until
 
 
 class Cluster(Protocol):

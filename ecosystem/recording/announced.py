@@ -13,9 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from _environment import ROOT
-
 from default_settings import DEFAULT, RESOURCES, default_of
+from ecosystem.recording.common import DATA, ROOT
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -40,7 +39,7 @@ SETTINGS = {
 }
 """The settings of wirebroker, which are the settings of 4.3.1."""
 TELLS_TYPES = ROOT / "broker" / "wirebroker" / "core" / "releases" / "kafka-2.8.json"
-DEFAULTS = ROOT / "tests" / "data" / "defaults-4.3.1.json"
+DEFAULTS = DATA / "defaults-4.3.1.json"
 NEWEST_ASKED = 4
 """The version of ApiVersions that returns all ranges of features, also ranges that begin at 0 (KIP-1022)."""
 NOT_OURS = {

@@ -1,11 +1,10 @@
-#!/usr/bin/env python3
 """Play random dialogues on a real Apache Kafka: record its responses, or compare another broker with Kafka.
 
-    scripts/record-dialogues groups --count 60 --steps 45 --out FILE.jsonl.gz     record dialogues
-    scripts/record-dialogues transactions --compare 127.0.0.1:9092                compare this broker with Kafka
-    scripts/record-dialogues transactions --bootstrap 127.0.0.1:29092 …           use a Kafka that runs already
-    scripts/record-dialogues transactions --release 2.8 …                         use another release of Kafka
-    scripts/record-dialogues transactions --seed 17 --count 1 --before 40 …       play one dialogue, and print its steps
+    scripts/record dialogues groups --count 60 --steps 45 --out FILE.jsonl.gz     record dialogues
+    scripts/record dialogues transactions --compare 127.0.0.1:9092                compare this broker with Kafka
+    scripts/record dialogues transactions --bootstrap 127.0.0.1:29092 …           use a Kafka that runs already
+    scripts/record dialogues transactions --release 2.8 …                         use another release of Kafka
+    scripts/record dialogues transactions --seed 17 --count 1 --before 40 …       play one dialogue, and print its steps
 
 The seed and Kafka's responses determine a dialogue. So a seed gives the same dialogue as long as Kafka's responses stay the
 same. Without --compare every dialogue is played three times, side by side, on Kafka. If the responses of the three runs differ,
@@ -16,21 +15,18 @@ the dialogue is reported and not recorded. The first difference of each dialogue
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from _environment import enter
-
-enter()
-from _kafka_releases import VERSION, KafkaUnavailable, version_of
-from _kafka_server import KafkaServer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from ecosystem.kafka.releases import VERSION, version_of
+from ecosystem.kafka.server import KafkaServer
+from ecosystem.recording.common import parser_of
 from kafkawire.errors import ProtocolError
 from random_dialogues.odd import RECORDED
 from random_dialogues.playing import Address, OfRelease, Played, Subject, play
@@ -44,15 +40,14 @@ TIMES = 3
 """
 
 
-def main() -> int:
-    options = _options()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that SIGTERM also stops the broker
+def main(arguments: list[str]) -> int:
+    options = _options(arguments)
     try:
         with _kafka(options) as kafka:
             brokers = [kafka, options.compare] if options.compare else [kafka] * TIMES
             played = list(_play_all(options, brokers))
-    except (KafkaUnavailable, ProtocolError, OSError) as wrong:
-        print(f"record-dialogues: {wrong or type(wrong).__name__}", file=sys.stderr)
+    except (ProtocolError, OSError) as wrong:
+        print(f"scripts/record dialogues: {wrong or type(wrong).__name__}", file=sys.stderr)
         return 2
     if options.out:
         kept = [each.dialogue for each in played if each.difference is None]
@@ -62,8 +57,8 @@ def main() -> int:
     return 1 if any(each.difference for each in played) else 0
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = parser_of("dialogues", __doc__)
     parser.add_argument("subject", choices=sorted(RECORDED), help="the subject of the dialogues")
     parser.add_argument("--count", type=int, default=60, metavar="N", help="the number of dialogues (60)")
     parser.add_argument("--steps", type=int, default=40, metavar="N", help="the number of requests in each dialogue (40)")
@@ -78,7 +73,7 @@ def _options() -> argparse.Namespace:
         "--before", type=int, default=6, metavar="N", help="the number of steps to print before a difference (6)"
     )
     parser.add_argument("--responses", action="store_true", help="count Kafka's responses, by API and error")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.out and options.compare:
         parser.error("--out records only Kafka's responses, so it cannot be used with --compare")
     return options
@@ -153,7 +148,3 @@ def _count_responses(steps: list[Step]) -> None:
             counts[step.ask.api, error] += 1
     for (api, error), count in sorted(counts.items()):
         print(f"{count:6} {api:22} {error}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,6 @@
-#!/usr/bin/env -S python3
 """Record leader elections among three brokers of Kafka 4.3.1, into tests/data/elections-kafka-4.3.1.tar.xz for audit tests.
 
-    scripts/record-elections
+    scripts/record elections
 
 Node 1 is the controller. The topic `clean` has replicas on nodes 2 and 1; the topics `allowed`, `unclean` and `idle` have
 replicas on nodes 2 and 3. Each topic gets 50 records. Then node 3 stops, and `unclean` and `allowed` get 100 records that only
@@ -13,7 +12,7 @@ sync again; the log directories are then copied to `back/`. Takes about a minute
 
 from __future__ import annotations
 
-import argparse
+import shutil
 import tarfile
 import tempfile
 import time
@@ -23,17 +22,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from _environment import enter
-
-enter()
-from _kafka_server import KafkaServer, until
-
+from ecosystem.kafka.server import KafkaServer, until
+from ecosystem.recording.common import DATA, parser_of
 from kafkawire.batches import Record, build_batch
 from requesting import create_topics, new_topic, plain, produce_request
 from responses import sole
 from wirebroker.client.wire import WireClient
 
-ARCHIVE = Path(__file__).resolve().parent.parent / "tests" / "data" / "elections-kafka-4.3.1.tar.xz"
+ARCHIVE = DATA / "elections-kafka-4.3.1.tar.xz"
 NODES = (1, 2, 3)
 TOPICS: dict[str, tuple[list[int], dict[str, str]]] = {
     "clean": ([2, 1], {}),
@@ -136,23 +132,18 @@ def play(kafkas: Kafkas, save: Callable[[str], None]) -> None:
     save("back")
 
 
-def main() -> None:
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    with (
-        tempfile.TemporaryDirectory(prefix="record-elections-") as name,
-        ExitStack() as stack,
-        tarfile.open(ARCHIVE, "w:xz") as to,
-    ):
-        folder = Path(name)
+def main(arguments: list[str]) -> int:
+    parser_of("elections", __doc__).parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="record-elections-") as name:
+        folder, made = Path(name), Path(name, ARCHIVE.name)
+        with ExitStack() as stack, tarfile.open(made, "w:xz") as to:
 
-        def save(when: str) -> None:
-            for path in sorted(folder.glob("node-*/logs/**/*")):
-                if path.is_file() and not path.name.endswith(LEFT_OUT):
-                    to.add(path, f"{when}/{path.relative_to(folder)}".replace("/logs/", "/"))
+            def save(when: str) -> None:
+                for path in sorted(folder.glob("node-*/logs/**/*")):
+                    if path.is_file() and not path.name.endswith(LEFT_OUT):
+                        to.add(path, f"{when}/{path.relative_to(folder)}".replace("/logs/", "/"))
 
-        play(Kafkas(stack, folder), save)
+            play(Kafkas(stack, folder), save)
+        shutil.copyfile(made, ARCHIVE)  # only now, so that a failure leaves the former recording
     print(f"{ARCHIVE.stat().st_size:,} bytes in {ARCHIVE.name}")
-
-
-if __name__ == "__main__":
-    main()
+    return 0

@@ -1,18 +1,17 @@
-#!/usr/bin/env python3
 """Replay the recorded scenarios on a real Apache Kafka, and record its responses.
 
-    scripts/record-oracle                          replay all scenarios, and print each difference from the recording
-    scripts/record-oracle --out FILE               also write a new recording of the same scenarios
-    scripts/record-oracle --only gap,dup_last      only these scenarios
-    scripts/record-oracle --release 3.9            record the API versions, features and settings of another release, and
+    scripts/record oracle                          replay all scenarios, and print each difference from the recording
+    scripts/record oracle --out FILE               also write a new recording of the same scenarios
+    scripts/record oracle --only gap,dup_last      only these scenarios
+    scripts/record oracle --release 3.9            record the API versions, features and settings of another release, and
                                                    each step whose response differs from 4.3.1 (with --only: only in
                                                    these scenarios)
-    scripts/record-oracle --release 3.9 --again --only gap    also leave out steps that differ from the present recording
-    scripts/record-oracle --release 3.9 --announced    only its API versions, features and settings
-    scripts/record-oracle --release 4.4 --file FILE    replay scenarios that only this release has; with --out, write them
-    scripts/record-oracle --through-proxy          with a `wirebroker proxy` in front of Kafka
-    scripts/record-oracle --defaults FILE          record the defaults of all settings instead (tests/data/defaults-4.3.1.json)
-    scripts/record-oracle --numbers [--release 4.4]    record the responses to numbers out of range instead, of 4.3 or 4.4, into
+    scripts/record oracle --release 3.9 --again --only gap    also leave out steps that differ from the present recording
+    scripts/record oracle --release 3.9 --announced    only its API versions, features and settings
+    scripts/record oracle --release 4.4 --file FILE    replay scenarios that only this release has; with --out, write them
+    scripts/record oracle --through-proxy          with a `wirebroker proxy` in front of Kafka
+    scripts/record oracle --defaults FILE          record the defaults of all settings instead (tests/data/defaults-4.3.1.json)
+    scripts/record oracle --numbers [--release 4.4]    record the responses to numbers out of range instead, of 4.3 or 4.4, into
                                                    tests/data (tests/number_requests.py)
 
 Every group of scenarios gets a fresh broker with the recorded settings. Waits and restarts take their real time, so a
@@ -24,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import time
 from collections import defaultdict
@@ -33,21 +31,18 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from _environment import enter
-
-enter()
-from _announced import announced, make_topic, write
-from _brokers import add_proxy_flag, through_proxy, use_checkout
-from _environment import ROOT
-from _kafka_releases import VERSION, KafkaUnavailable, has_kraft, numbers, version_of
-from _kafka_security import Security
-from _kafka_server import TELEMETRY_RECEIVER, KafkaServer
-from _release_recording import cannot, record, server_for
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import number_requests
 from acl_requests import USERS, log_in
 from default_settings import defaults
+from ecosystem.brokers import add_proxy_flag, through_proxy, use_checkout
+from ecosystem.kafka.releases import VERSION, has_kraft, numbers, version_of
+from ecosystem.kafka.security import Security
+from ecosystem.kafka.server import TELEMETRY_RECEIVER, KafkaServer
+from ecosystem.recording.announced import announced, make_topic, write
+from ecosystem.recording.common import ROOT, parser_of
+from ecosystem.recording.release_recording import cannot, record, server_for
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from wirebroker.client.wire import Connection, WireClient, address_of
 from wirebroker_tools.conformance.recording import Difference, Json, Scenario, load
@@ -60,17 +55,16 @@ NOT_PLAYED = "was not played"
 RECORDED = ROOT / "tools" / "wirebroker_tools" / "conformance" / "recordings" / "releases"
 
 
-def main() -> int:
-    options = _options()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that SIGTERM also stops the brokers
+def main(arguments: list[str]) -> int:
+    options = _options(arguments)
     try:
         if options.numbers:
             return _record_numbers(options.release or BASE)
         if options.release and not options.file:
             return _record_release(options)
         return _record_defaults(options.defaults) if options.defaults else _replay(options)
-    except (KafkaUnavailable, ValueError, OSError) as wrong:
-        print(f"record-oracle: {wrong}", file=sys.stderr)
+    except (ValueError, OSError) as wrong:
+        print(f"scripts/record oracle: {wrong}", file=sys.stderr)
         return 2
 
 
@@ -99,8 +93,8 @@ def _replay(options: argparse.Namespace) -> int:
     return 1 if differences else 0
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = parser_of("oracle", __doc__)
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the new recording to this file")
     parser.add_argument("--file", type=Path, metavar="FILE", help="replay the recording in this file")
     parser.add_argument("--only", metavar="NAME,…", help="only these scenarios")
@@ -114,7 +108,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--defaults", type=Path, metavar="FILE", help="record the defaults of all settings in this file")
     parser.add_argument("--numbers", action="store_true", help="record the responses to numbers out of range")
     add_proxy_flag(parser)
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 def _record_release(options: argparse.Namespace) -> int:
@@ -236,7 +230,3 @@ def _report(scenarios: list[Scenario], differences: list[Difference], broker: st
     differing = len({difference.scenario for difference in differences})
     print(f"{broker}: {len(scenarios) - differing} of {len(scenarios)} scenarios agree with the recording in every step")
     print(f"{steps - len(differences)} of {steps} steps agree")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

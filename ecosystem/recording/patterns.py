@@ -1,24 +1,22 @@
-#!/usr/bin/env -S python3
 """Record which patterns RE2/J accepts and which texts they match (RE2/J of Kafka 4.3.1), into tests/data/re2j-patterns.json.
 
-    scripts/record-patterns [--seed N] [--random N]
+    scripts/record patterns [--seed N] [--random N]
 
 Needs `java` (a JDK, 17 or newer) and `mvn`. The table has the patterns of `PATTERNS` below, and as many random patterns.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from _kafka_releases import fetch_jars
+from ecosystem.kafka.releases import fetch_jars
+from ecosystem.recording.common import DATA, parser_of
 
-TABLE = Path(__file__).resolve().parent.parent / "tests" / "data" / "re2j-patterns.json"
+TABLE = DATA / "re2j-patterns.json"
 TEXTS = [
     "", "a", "b", "ab", "aa", "aB", "A", "Z", "x", "z", "1", "12", "t-1", "t_1", "t.1", "orders", "orders.eu", "Orders",
     "_", "-", ".", "k", "K", "s", "S", "abc", "aaa", "{", "tx", "k1s", "a\n", "é", "É", "ſ", "β", "a b",
@@ -78,19 +76,15 @@ def judged(patterns: list[str]) -> list[str]:
     return done.stdout.splitlines()
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """Record the table."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--seed", type=int, default=1)
-    arguments.add_argument("--random", type=int, default=600)
-    asked = arguments.parse_args()
+    parser = parser_of("patterns", __doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--random", type=int, default=600)
+    asked = parser.parse_args(arguments)
     dice = random.Random(asked.seed)
     patterns = list(dict.fromkeys([*PATTERNS, *(random_pattern(dice) for _ in range(asked.random))]))
     table = {"texts": TEXTS, "patterns": dict(zip(patterns, judged(patterns), strict=True))}
     TABLE.write_text(json.dumps(table, ensure_ascii=False, indent=0) + "\n")
     print(f"{TABLE.name}: {len(patterns)} patterns")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

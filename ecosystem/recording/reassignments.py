@@ -1,29 +1,24 @@
-#!/usr/bin/env -S python3
 """Record how three brokers of Kafka 4.3.1 move replicas while brokers are down, into tests/data/reassignments-4.3.1.json.
 
-    scripts/record-reassignments
+    scripts/record reassignments
 
 The steps are in tests/reassignment_steps.py. Takes some three minutes; needs `java` and `mvn`.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from contextlib import ExitStack
-from pathlib import Path
 
-from _environment import enter
-
-enter()
-from _kafka_server import KafkaServer
 from rich.progress import track
 
+from ecosystem.kafka.server import KafkaServer
+from ecosystem.recording.common import DATA, parser_of
 from reassignment_steps import play, steps
 from wirebroker.client.wire import WireClient
 
-TABLE = Path(__file__).resolve().parent.parent / "tests" / "data" / "reassignments-4.3.1.json"
+TABLE = DATA / "reassignments-4.3.1.json"
 NODES = (1, 2, 3)
 CAUGHT_UP_WITHIN = 2.0
 STARTED_WITHIN = 4.0
@@ -56,14 +51,11 @@ def _settings(node: int) -> dict[str, str]:
     return {"node.id": str(node), "auto.leader.rebalance.enable": "false"}
 
 
-def main() -> None:
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+def main(arguments: list[str]) -> int:
+    parser_of("reassignments", __doc__).parse_args(arguments)
     with ExitStack() as stack:
         told = [{"step": step, "observed": seen} for step, seen in track(play(Kafkas(stack)), "recording", total=len(steps()))]
     lines = ",\n".join(json.dumps(each) for each in told)
     TABLE.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
     print(f"{len(told)} steps in {TABLE.name}")
-
-
-if __name__ == "__main__":
-    main()
+    return 0

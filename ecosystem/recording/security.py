@@ -1,27 +1,21 @@
-#!/usr/bin/env -S python3
 """Record random dialogues with Kafka 4.3.1 about logins, delegation tokens and ACLs, into tests/data/security-4.3.1.json.
 
-    scripts/record-security [COUNT]
+    scripts/record security [COUNT]
 
 Needs `java` (17 or newer) and `mvn`. The dialogues are in tests/security_dialogues.py.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 import time
 from contextlib import closing
 from functools import partial
 
-from _environment import ROOT, enter
-
-enter()
-from _kafka_security import Security
-from _kafka_server import KafkaServer, KafkaUnavailable
-
 from acl_requests import SETTINGS, USERS, log_in, plain_request
+from ecosystem.kafka.security import Security
+from ecosystem.kafka.server import KafkaServer
+from ecosystem.recording.common import DATA, parser_of
 from security_dialogues import RECORDED, SECRET, Talk
 
 SPREADS_S = 0.2
@@ -44,28 +38,20 @@ def spread(address: tuple[str, int], change: tuple[str, int] | None) -> None:
     time.sleep(SPREADS_S)
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """Play the dialogues on a real broker, and write its responses to the file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("security", __doc__)
     parser.add_argument("count", nargs="?", type=int, default=60, metavar="COUNT")
-    count = parser.parse_args().count
+    count = parser.parse_args(arguments).count
     responses = {}
-    try:
-        with KafkaServer(SETTINGS | SECRET, security=Security(USERS, listeners=("SASL_PLAINTEXT",))) as kafka:
-            secured = kafka.addresses["SASL_PLAINTEXT"]
-            topics = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("seen", "hidden")]
-            log_in(secured, "admin").request(plain_request("CreateTopics", {"topics": topics, "timeout_ms": 5000}), 7)
-            for seed in range(count):
-                talk = Talk(seed, secured, kafka.address, kafka.now, partial(spread, secured))
-                responses[seed] = list(talk.play())
-    except KafkaUnavailable as unavailable:
-        print(f"nothing was recorded: {unavailable}", file=sys.stderr)
-        return 2
+    with KafkaServer(SETTINGS | SECRET, security=Security(USERS, listeners=("SASL_PLAINTEXT",))) as kafka:
+        secured = kafka.addresses["SASL_PLAINTEXT"]
+        topics = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("seen", "hidden")]
+        log_in(secured, "admin").request(plain_request("CreateTopics", {"topics": topics, "timeout_ms": 5000}), 7)
+        for seed in range(count):
+            talk = Talk(seed, secured, kafka.address, kafka.now, partial(spread, secured))
+            responses[seed] = list(talk.play())
     lines = [f'"{seed}": {json.dumps(steps, ensure_ascii=False)}' for seed, steps in responses.items()]
-    (ROOT / "tests" / "data" / RECORDED).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    (DATA / RECORDED).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     print(f"{len(responses)} dialogues, {sum(map(len, responses.values()))} steps")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

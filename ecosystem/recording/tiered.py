@@ -1,7 +1,6 @@
-#!/usr/bin/env -S python3
 """Record tiered storage of Kafka 4.3.1 (KIP-405), into tests/data/tiered-kafka-4.3.1.tar.xz for audit tests.
 
-    scripts/record-tiered
+    scripts/record tiered
 
 One broker moves small segments to Kafka's LocalTieredStorage, and keeps little locally. `orders` gets records of two idempotent
 producers, `payments` gets transactions, some of them aborted, and `trimmed` has such a short retention that its oldest remote
@@ -12,7 +11,6 @@ about a minute; needs `java` and `mvn`.
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import tarfile
@@ -20,15 +18,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from _environment import enter
-
-enter()
-from _kafka_releases import fetch_jar_of
-from _kafka_server import KafkaServer, until
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-ARCHIVE = Path(__file__).resolve().parent.parent / "tests" / "data" / "tiered-kafka-4.3.1.tar.xz"
+from ecosystem.kafka.releases import fetch_jar_of
+from ecosystem.kafka.server import KafkaServer, until
+from ecosystem.recording.common import DATA, parser_of
+
+ARCHIVE = DATA / "tiered-kafka-4.3.1.tar.xz"
 TOPICS: dict[str, dict[str, str]] = {"orders": {}, "payments": {}, "trimmed": {"retention.bytes": "12000"}}
 TIERED = {
     "remote.storage.enable": "true", "internal.segment.bytes": "4096", "local.retention.bytes": "4096",
@@ -96,8 +93,8 @@ def consumed(address: str) -> dict[str, list[int]]:
     return found
 
 
-def main() -> None:
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+def main(arguments: list[str]) -> int:
+    parser_of("tiered", __doc__).parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="record-tiered-") as name:
         folder = Path(name)
         remote = folder / "remote"
@@ -127,7 +124,4 @@ def main() -> None:
             info.size = len(text)
             to.addfile(info, io.BytesIO(text))
     print(f"{ARCHIVE.stat().st_size:,} bytes in {ARCHIVE.name}")
-
-
-if __name__ == "__main__":
-    main()
+    return 0

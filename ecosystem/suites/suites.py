@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from _brokers import WIREBROKER
-from _kafka_releases import COPY, numbers
-from _kafka_security import CA, CLIENT
-
+from ecosystem.brokers import WIREBROKER
 from ecosystem.interop.clients import Missing, cache, call, crate, tool
+from ecosystem.kafka.releases import COPY, numbers
+from ecosystem.kafka.security import CA, CLIENT
 
 SERVE = (*WIREBROKER, "serve")
 """The command that starts wirebroker."""

@@ -269,7 +269,7 @@ def test_a_live_cluster_tells_the_settings_that_apply(spark: SparkSession, tmp_p
 
 @pytest.fixture
 def kafka_4_3_1(tmp_path: Path) -> Path:
-    """The log directories of the elections that scripts/record-elections describes."""
+    """The log directories of the elections that scripts/record elections describes."""
     with tarfile.open(Path(__file__).parents[1] / "data" / "elections-kafka-4.3.1.tar.xz") as file:
         file.extractall(tmp_path / "real", filter="data")
     return tmp_path / "real"

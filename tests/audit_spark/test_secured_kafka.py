@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,15 +9,13 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
+from ecosystem.kafka.security import Security
+from ecosystem.kafka.server import HOST, KafkaServer
 from wirebroker.client.settings import read_access
 from wirebroker.commands.cli import main
 from wirebroker.mock import MockKafka
 from wirebroker_audit.wire import NEEDS_CONFIG, BrokerError, ask
 from wirekit import RawProducer, kafka_jars
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
-from _kafka_security import Security
-from _kafka_server import HOST, KafkaServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 TRUST = "ssl.truststore.type=PEM\nssl.truststore.location={ca}\n"

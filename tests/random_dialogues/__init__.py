@@ -1,4 +1,4 @@
-"""Random dialogues with a broker: recorded on a real Kafka by scripts/record-dialogues, replayed by tests/test_dialogues.py.
+"""Random dialogues with a broker: recorded on a real Kafka by scripts/record dialogues, replayed by tests/test_dialogues.py.
 
 symbols   messages as JSON, in which ids and names are symbols
 replay    a recorded dialogue, and replaying it on a broker

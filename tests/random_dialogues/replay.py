@@ -1,6 +1,6 @@
 """Replays recorded dialogues on any broker over the wire. A recording has requests and a real Kafka's responses.
 
-scripts/record-dialogues makes a recording. Each line is one dialogue: a head with the names that must exist first, and steps. A
+scripts/record dialogues makes a recording. Each line is one dialogue: a head with the names that must exist first, and steps. A
 step has a symbolic request (`symbols`) on one of several connections. It also has all responses until the next request, on all
 connections, because a JoinGroup can complete JoinGroups on other connections.
 """

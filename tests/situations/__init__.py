@@ -1,4 +1,4 @@
-"""Situations that are played on a real Kafka (scripts/record-situations) and on wirebroker (tests/test_situations.py).
+"""Situations that are played on a real Kafka (scripts/record situations) and on wirebroker (tests/test_situations.py).
 
 side            a broker, real or in process, and the actions that all situations use
 recreated       Fetch of a topic that is deleted, or deleted and made again

@@ -1,7 +1,7 @@
 """The releases of Kafka that a broker can play, as data: for each release, the API versions that it announces, its features,
 and its default settings.
 
-The data of each release is in a file beside this module. scripts/record-oracle wrote the file from the responses of a real
+The data of each release is in a file beside this module. scripts/record oracle wrote the file from the responses of a real
 broker. A process reads only the files of the releases that it uses. Differences in behaviour are declared beside the code that
 obeys them (`wirebroker.core.releases.changes`).
 """
