@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from ecosystem.kafka.releases import has_kraft, numbers
+from ecosystem.kafka.releases import KafkaUnavailable, has_kraft, numbers
 from ecosystem.kafka.security import OAuth, Security
-from ecosystem.kafka.server import TELEMETRY_RECEIVER, KafkaServer, KafkaUnavailable
+from ecosystem.kafka.server import TELEMETRY_RECEIVER, KafkaServer
 from wirebroker_tools.conformance.recording import USERS, Json, Scenario
 from wirebroker_tools.conformance.releases import MODES, ReleaseRecording
 from wirebroker_tools.conformance.replay import play
