@@ -26,6 +26,7 @@ from wirebroker_tools.campaign import application
 from wirebroker_tools.campaign.application import Output
 from wirebroker_tools.campaign.cases import Results, in_shard, play_all
 from wirebroker_tools.campaign.errors import DONE, ERRORS, OF_LOST_DATA, OF_STATIC_MEMBERS, SINCE, WITHOUT_ID
+from wirebroker_tools.campaign.exploration import Exploration
 from wirebroker_tools.campaign.findings import UNREAD
 from wirebroker_tools.campaign.in_pytest import REPORTED
 from wirebroker_tools.campaign.misfortunes import Asked, Choice, Place, cases, places
@@ -630,6 +631,20 @@ def test_a_command_that_only_writes_hangs(capsys: pytest.CaptureFixture[str], mo
     assert main(["explore", "--limit", "1", "--", sys.executable, "-c", endless]) == 2
     assert "the command did not end within 1 s (--limit); it said: …" in capsys.readouterr().err
     assert shortened
+
+
+def test_an_interrupted_exploration_says_where_it_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(self: Exploration) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Exploration, "begin", interrupted)
+    path = tmp_path / "runs.jsonl"
+    path.write_text(json.dumps(RESULT) + "\n")
+    assert main(["explore", "--out", str(tmp_path), "--resume", "--", "a-command"]) == 130
+    assert capsys.readouterr().err == f"wirebroker explore: interrupted with 1 result in {path}; --resume continues\n"
+    assert json.loads(path.read_text()) == RESULT
 
 
 def test_shards_divide_a_table() -> None:

@@ -176,6 +176,7 @@ def test_every_command_that_takes_a_file_ends_with_one_sentence(
         code, told = ran(OTHERS[command](str(file), busy), capsys)
         assert code in (0, 1, 2), (command, file)
         assert len(told) == 1 or code == 0, (command, file, told)
+        assert "[Errno" not in "".join(told), (command, file, told)
 
 
 def test_every_file_of_a_log_directory_is_decoded_or_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

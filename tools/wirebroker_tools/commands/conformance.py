@@ -47,7 +47,8 @@ def run(options: argparse.Namespace) -> int:
         remote = RemoteBroker(*address_of(options.bootstrap)) if options.bootstrap else None
         reports = {versions: run_all(scenarios, remote, play) for versions, (scenarios, play) in _wanted(options).items()}
     except (ValueError, OSError) as wrong:
-        complain("conformance", wrong)
+        named = f"{wrong.filename}: {wrong.strerror}" if isinstance(wrong, OSError) and wrong.filename else wrong
+        complain("conformance", named)
         return 2
     with Unread():
         for versions, report in reports.items():

@@ -48,8 +48,8 @@ def run(options: argparse.Namespace) -> int:
     except OSError as refused:
         if is_of_output(refused):
             raise
-        reason = getattr(refused, "reason", None) or refused.strerror or refused
-        complain("explain", f"{refused.filename or options.source}: {reason}")
+        reason = getattr(refused, "reason", None) or refused  # the reason of a URLError
+        complain("explain", f"{refused.filename or options.source}: {getattr(reason, 'strerror', None) or reason}")
         return 2
     except ValueError as wrong:
         complain("explain", f"{options.source}: {wrong}")

@@ -15,6 +15,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
+from wirebroker.audit.findings import plural
 from wirebroker.audit.journal import intended_rows
 from wirebroker.commands.arguments import write_output
 from wirebroker.commands.usage import UsageError, address_in, pair
@@ -84,6 +85,9 @@ def _explore(exploration: Exploration, options: argparse.Namespace) -> int:
             raise CannotRun(f"--budget {options.budget}: the runs without faults took longer, so no fault was tried")
         if options.master is not None:
             results.write_parquet()
+    except KeyboardInterrupt:
+        complain("explore", f"interrupted with {plural(len(results.known), 'result')} in {results.path}; --resume continues")
+        raise
     finally:
         results.close()
     summary = exploration.summary(found)
