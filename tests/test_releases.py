@@ -12,9 +12,10 @@ import pytest
 import wirebroker
 from wirebroker.commands.cli import main
 from wirebroker.commands.releases import changes, declared
+from wirebroker.core import releases
 from wirebroker.core.profile import profile
 from wirebroker.core.releases import release
-from wirebroker.core.releases.changes import RELEASES, number
+from wirebroker.core.releases.changes import RELEASES, number, since
 from wirebroker_tools.conformance.own_broker import OwnBroker
 from wirebroker_tools.conformance.recording import Difference, deliberate
 from wirebroker_tools.conformance.releases import recorded_releases, release_recording
@@ -52,9 +53,15 @@ def test_clients_log_in_as_in_an_old_release(name: str) -> None:
 
 
 def test_the_releases_are_those_with_a_file_oldest_first() -> None:
+    assert {each.name for each in Path(releases.__file__).parent.glob("*.json")} == {f"kafka-{name}.json" for name in RELEASES}
     assert list(RELEASES) == sorted(RELEASES, key=number)
     for name in RELEASES:
         assert release(name).name == name == profile(f"kafka-{name}").release
+
+
+def test_a_change_begins_with_a_known_release() -> None:
+    with pytest.raises(ValueError, match=f"begins with Kafka 99.0, but RELEASES ends with {RELEASES[-1]}"):
+        since("99.0", "a new error is sent")
 
 
 def test_each_change_makes_a_difference_and_is_later_than_the_one_before() -> None:

@@ -52,15 +52,15 @@ class Rules(Struct, frozen=True):
     """The rules by which the validator judges a producer's batch. `--set rule=value` changes a field."""
 
     name: str = DEFAULT_PROFILE
-    window: int = WINDOW.newest
+    window: int = WINDOW.at(DEFAULT)
     """how many of the latest batches of a producer on a partition are remembered, so that their retries are recognised; at
     least 1"""
-    first_sequence: FirstSequence = FIRST_SEQUENCE.newest
+    first_sequence: FirstSequence = FIRST_SEQUENCE.at(DEFAULT)
     """the first sequences that a producer without state on the partition may send, and the error for other sequences"""
-    after_marker: Marker = AFTER_MARKER.newest
+    after_marker: Marker = AFTER_MARKER.at(DEFAULT)
     """the error for a sequence other than zero if the partition has nothing of the producer except a transaction's marker; also
     the error for a producer without an epoch, unless `first_sequence` is `any`"""
-    transaction_start: TransactionStart = TRANSACTION_START.newest
+    transaction_start: TransactionStart = TRANSACTION_START.at(DEFAULT)
     """the first sequences that a producer may send if it uses transaction version 2 and has no state on the partition"""
     unissued: Literal["accept", "59"] = "accept"
     """the response to a producer id that InitProducerId never issued"""
@@ -73,7 +73,7 @@ class Rules(Struct, frozen=True):
     """the offset in the response to a recognised retry: the offset of the stored batch, or −1"""
     key: Literal["producer_id", "client_id"] = "producer_id"
     """the key that identifies a producer"""
-    state_after_delete: AfterDelete = STATE_AFTER_DELETE.newest
+    state_after_delete: AfterDelete = STATE_AFTER_DELETE.at(DEFAULT)
     """whether a producer's state remains when retention or DeleteRecords deletes the producer's last batch"""
     release: str = DEFAULT
     """the release of Kafka whose API versions, features and default settings the broker has"""

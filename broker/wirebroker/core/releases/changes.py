@@ -51,15 +51,13 @@ class ByRelease(Generic[T]):
         self._values = dict.fromkeys(RELEASES, oldest)
 
     def then(self, release: str, value: T, says: str, because: str = SEEN) -> ByRelease[T]:
-        """Add a change that is later than all changes so far."""
-        self.changes.append(Change(release, value, says, because))
+        """Add a change that is later than all changes so far. Raises ValueError if no release in `RELEASES` has the change."""
         first = number(release)
+        if first > number(RELEASES[-1]):
+            raise ValueError(f"{says!r} begins with Kafka {release}, but RELEASES ends with {RELEASES[-1]}")
+        self.changes.append(Change(release, value, says, because))
         self._values.update({name: value for name, numbers in _NUMBERS.items() if numbers >= first})
         return self
-
-    @property
-    def newest(self) -> T:
-        return self._values[RELEASES[-1]]
 
     def of(self, release: Release) -> T:
         return self._values[release.name]
