@@ -24,7 +24,7 @@ from wirebroker.commands.cli import main
 from wirebroker.mock import MockKafka
 from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.trace.layout import line
-from wirebroker.trace.rows import FaultRow, ProduceRow, RunRow, ShadowRow, row_from_json
+from wirebroker.trace.rows import FaultRow, ProduceRow, RunRow, ShadowRow, TransactionRow, row_from_json
 from wirebroker_tools.commands.trace import moment
 from wirebroker_tools.traces.timeline import LINES, timelines
 from wirekit import RawProducer, batch
@@ -80,6 +80,29 @@ def test_what_is_chosen(capsys: pytest.CaptureFixture[str], file: Path, options:
     lines = show(capsys, file, *options)
     assert len(lines) == count
     assert all(within in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (["--topic", "orders"], ["Ongoing", "PrepareCommit", "CompleteCommit", "Ongoing", "PrepareAbort", "CompleteAbort"]),
+        (["--topic", "orders", "--partition", "1"], ["Ongoing", "PrepareAbort", "CompleteAbort"]),
+        (["--topic", "other"], ["Ongoing", "PrepareAbort", "CompleteAbort"]),
+        (["--partition", "1"], ["Ongoing", "PrepareAbort"]),
+    ],
+    ids=str,
+)
+def test_a_topic_is_shown_with_the_ends_of_its_transactions(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, options: list[str], shown: list[str]
+) -> None:
+    """A completed transaction no longer has partitions, so its row does not name the topic."""
+    rows = [TransactionRow("pay", 7, 0, "Empty", (), time=START)]
+    for where, end in (("orders-0", "Commit"), ("other-0", "Abort"), ("orders-1", "Abort")):
+        states = {"Ongoing": (where,), f"Prepare{end}": (where,), f"Complete{end}": ()}
+        rows += [TransactionRow("pay", 7, 0, state, within, time=rows[-1].time + 1) for state, within in states.items()]
+    path = tmp_path / "trace.jsonl"
+    path.write_text("".join(f"{row.as_json()}\n" for row in rows), encoding="utf-8")
+    assert [line.split("changed")[1].split()[0] for line in show(capsys, path, *options)] == shown
 
 
 def test_a_window_of_time(capsys: pytest.CaptureFixture[str], file: Path) -> None:

@@ -3,7 +3,8 @@
 A row belongs to a subject if the row names the subject. But the rows of requests and responses do not name a producer, and the
 row of a batch does not name a transactional id. Therefore the caller first passes all rows to `learn`, which remembers the
 connections and exchanges of rows that name the subject. Then `has` also finds the other rows of these connections and
-exchanges.
+exchanges. And the row of a completed transaction does not name the transaction's partitions, so `learn` remembers this row if
+the transaction has written to the topic.
 """
 
 from __future__ import annotations
@@ -103,16 +104,19 @@ NAMES: Mapping[str, Callable[[Row], Iterable[Any]]] = {
 
 
 class Subject:
-    """One topic, client, principal, connection, producer, transaction or group. Tells which rows belong to it."""
+    """One topic, client, principal, connection, producer, transaction or group. Tells which rows belong to it. `partition` is
+    one partition of the topic, or None for all partitions."""
 
-    def __init__(self, kind: str, name: Any) -> None:
-        self.kind, self.name = kind, name
+    def __init__(self, kind: str, name: Any, partition: int | None = None) -> None:
+        self.kind, self.name, self._partition = kind, name, partition
         self._names = NAMES[kind]
         self._seen: set[Any] = set()
         self._producers: set[tuple[int, int]] = set()
         """The ids and epochs of the producers that have used the transactional id."""
         self._transactions: set[str] = set()
-        """The transactional ids that the producer has used."""
+        """The transactional ids that the producer has used, or whose transactions have written to the topic and are open."""
+        self._completed: set[TransactionRow] = set()
+        """The rows of completed transactions that have written to the topic."""
         self._connections: set[tuple[int, int]] = set()
         self._exchanges: set[tuple[int, int, int]] = set()
         self._of_others: set[tuple[int, int, int]] = set()
@@ -121,9 +125,8 @@ class Subject:
     def learn(self, row: Row) -> None:
         """Learn from a row which connections, producers and exchanges belong to the subject. Call this for all rows before
         `has`."""
-        names = self._names(row)
-        self._seen.update(names)
-        named = self.name in self._names(row)
+        self._seen.update(self._names(row))
+        named = self._is_named(row)
         self._traces_requests = self._traces_requests or isinstance(row, RequestRow)
         if self.kind == "producer" and (batch_of(row) is not None or (isinstance(row, ReplyRow) and row.producer_id >= 0)):
             (self._exchanges if named else self._of_others).add(_exchange(row))
@@ -132,6 +135,12 @@ class Subject:
                 self._transactions.update(transactions_of(row))
         elif self.kind == "principal" and named:
             self._connections.add(_exchange(row)[:2])
+        elif self.kind == "topic" and isinstance(row, TransactionRow):
+            if named:
+                self._transactions.add(row.transactional_id)
+            elif row.transactional_id in self._transactions:
+                self._transactions.remove(row.transactional_id)
+                self._completed.add(row)
         elif named and isinstance(row, TransactionRow):
             if row.producer_id >= 0:
                 self._producers.add((row.producer_id, row.producer_epoch))
@@ -141,8 +150,10 @@ class Subject:
 
     def has(self, row: Row) -> bool:
         """Tells whether the row belongs to the subject."""
-        if self.name in self._names(row):
+        if self._is_named(row):
             return True
+        if self.kind == "topic":
+            return isinstance(row, TransactionRow) and row in self._completed
         if self.kind == "producer":
             return self._is_of_producer(row)
         if self.kind == "principal":  # rows before the login do not name the principal, but are of the same connection
@@ -150,6 +161,11 @@ class Subject:
         if self.kind == "transaction" and _producer(row) in self._producers:
             return True
         return self.kind in ("transaction", "group") and _exchange(row) in self._exchanges
+
+    def _is_named(self, row: Row) -> bool:
+        if self._partition is None:
+            return self.name in self._names(row)
+        return (self.name, self._partition) in topics_of(row)
 
     def _is_of_producer(self, row: Row) -> bool:
         """Tells whether the row belongs to the producer. A client's connection has only one producer at a time, so all requests

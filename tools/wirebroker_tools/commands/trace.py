@@ -285,7 +285,11 @@ class Selection:
         if options.api and self._api is None:
             raise ValueError(f"there is no API {options.api!r}{did_you_mean(options.api, KEYS)}")
         self._where = parsed(options.where)
-        self._subjects = [Subject(kind, getattr(options, kind)) for kind in NAMES if getattr(options, kind) is not None]
+        self._subjects = [
+            Subject(kind, getattr(options, kind), options.partition if kind == "topic" else None)
+            for kind in NAMES
+            if getattr(options, kind) is not None
+        ]
         self._day = day
         self._set_times(day or 0)
 
@@ -340,14 +344,9 @@ class Selection:
             return False
         if self._api not in (None, getattr(row, "api", API_OF.get(row.event))):
             return False
-        if options.partition is not None and (options.topic, options.partition) not in _partitions(row, options.topic):
+        if options.topic is None and options.partition not in (None, *(index for _, index in topics_of(row))):
             return False
         return self._where.has(row) and all(subject.has(row) for subject in self._subjects)
-
-
-def _partitions(row: Row, topic: str | None) -> set[tuple[str | None, int | None]]:
-    """Returns the partitions of this topic that a row names, or all partitions that the row names if `topic` is None."""
-    return {(topic, index) for name, index in topics_of(row) if topic in (None, name)}
 
 
 def moment(text: str, day: int) -> int:
