@@ -18,7 +18,7 @@ from wirebroker_tools.pictures.windows import windows
 
 Numbered = tuple[int, Row]
 MOST_LINES = 400
-"""A sequence diagram has at most this many lines."""
+"""A sequence diagram, and a picture of a producer's window, has at most this many lines."""
 LATEST = 400
 """The default number of rows in a picture."""
 
@@ -58,9 +58,7 @@ def _windows(rows: Sequence[Numbered], wish: Wish) -> Picture:
 ALL: dict[str, Callable[[Sequence[Numbered], Wish], Picture]] = {
     "sequence": _sequence, "log": _log, "groups": _groups, "windows": _windows, "overview": _overview,
 }  # fmt: skip
-"""For each kind in `PICTURES`, the function that draws it; also the function that draws the overview, which shows where a
-window lies.
-"""
+"""The function that draws each kind in `PICTURES`. The overview is only in the live page: it shows which rows are drawn."""
 
 
 def draw(kind: str, rows: Sequence[Numbered], wish: Wish) -> Picture:
