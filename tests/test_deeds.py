@@ -16,7 +16,8 @@ from wirebroker import MockKafka
 from wirebroker.control.deeds import HOLDERS, deed_endpoints
 from wirebroker.control.endpoint import Endpoint
 from wirebroker.control.fields import fields_of
-from wirebroker.control.forms import required
+from wirebroker.control.forms import Form, required
+from wirebroker.control.table import endpoints_of
 from wirebroker.deeds.broker import EngineBroker
 from wirebroker.deeds.declaring import deed, deeds_in
 from wirebroker.deeds.telemetry import TelemetryDeeds
@@ -24,6 +25,9 @@ from wirebroker.mock import Quotas, TelemetryView
 
 DEEDS = [each for holder in (*HOLDERS, TelemetryDeeds) for each in deeds_in(holder)]
 ENDPOINTS = list(deed_endpoints())
+WITH_REQUIRED_FIELDS = [
+    each for each in endpoints_of("broker") if issubclass(form := each.hints.get("body", str), Form) and required(form)
+]
 UNKNOWN: dict[str, tuple[str, str]] = {
     "topic": ("oders", "there is no topic 'oders'; did you mean 'orders'?"),
     "node_id": ("9", "there is no broker 9; there are 1, 2"),
@@ -62,6 +66,16 @@ def test_an_endpoint_of_a_deed_says_which_object_does_not_exist(endpoint: Endpoi
     for part in {"to", "node_id"} & set(body or ()):
         problem = control.refused(endpoint.method, endpoint.shown_path.format(**known), {part: 9})
         assert (problem["status"], problem["detail"]) == (404, UNKNOWN["node_id"][1])
+
+
+@pytest.mark.parametrize("endpoint", WITH_REQUIRED_FIELDS, ids=lambda each: f"{each.method} {each.shown_path}")
+def test_an_endpoint_says_which_field_is_missing(endpoint: Endpoint, control: ControlClient) -> None:
+    parts = dict.fromkeys(endpoint.parts, "0") | {"topic": "orders", "node_id": "1"}
+    problem = control.refused(endpoint.method, endpoint.shown_path.format(**parts), {})
+    missing = problem["field"]
+    assert problem["status"] == 422
+    assert missing in required(endpoint.hints["body"])
+    assert problem["detail"].startswith(f"{missing} is missing")
 
 
 def test_the_endpoint_describes_every_field_and_leaves_out_what_is_for_python() -> None:

@@ -57,6 +57,9 @@ def _handler(declared: deed) -> Callable[..., Any]:
     response = _form(declared, "Result", [(declared.result, function.return_annotation)]) if declared.result else None
     shown = SHOWN[declared.shows] if declared.shows else None
     takes = signature(shown).parameters if shown is not None else {}
+    needed = {name for name, each in takes.items() if each.default is each.empty}
+    if lacking := needed - {"controlled", "result", *arguments}:  # else each request would end with status 500
+        raise TypeError(f"{declared.function.__qualname__} shows {declared.shows!r}, which needs {', '.join(sorted(lacking))}")
 
     async def handler(controlled: ControlledBroker, **asked: Any) -> Any:
         values = asked | (asdict(asked.pop(where)) if fields else {})

@@ -99,7 +99,8 @@ def _explained(form: Any, value: Any, error: str) -> Misfit:
         return Misfit(name, f"there is no {_shown(name)} here{nearest(found[1], _struct(kind).__struct_fields__)}")
     if found := re.fullmatch(r"Object missing required field `(.*)`", problem):
         hint = get_type_hints(_struct(kind), include_extras=True)[found[1]]
-        description = next((f": {each.description}" for each in getattr(hint, "__metadata__", ()) if each.description), "")
+        told = [each.description for each in getattr(hint, "__metadata__", ()) if isinstance(each, Meta) and each.description]
+        description = f": {told[0]}" if told else ""
         name = _within(place, found[1])
         return Misfit(name, f"{name} is missing{description}")
     if found := re.fullmatch(r"Expected `\w+` (>=|<=) (\S+)", problem):
