@@ -21,7 +21,7 @@ class Wanted(Form):
     last: Annotated[int, about("the number of the last row; 0: the latest", ge=0)] = 0
     latest: Annotated[int, about("draw this many of the latest rows, in place of `first` and `last`", ge=0)] = 0
     width: Annotated[int, about("the width in px", ge=NARROWEST, le=WIDEST)] = 1000
-    lines: Annotated[int, about("the largest number of lines of a sequence diagram or of a producer's window", ge=5, le=MOST_LINES)] = 60
+    lines: Annotated[int, about("the largest number of lines of a sequence diagram or a window", ge=5, le=MOST_LINES)] = 60
     of: Annotated[str, about("the partition, group or producer to draw; by default the subject with the most rows")] = ""
 
 
