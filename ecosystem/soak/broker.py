@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from wirebroker import MockKafka
 from wirebroker.engine.engine import Engine
+from wirebroker.net.clock import Clock
 from wirebroker.net.listener import Listener
 from wirebroker.net.tls import make_certificates, tls_of
 from wirebroker.security.protocols import SecurityProtocol
@@ -57,6 +58,7 @@ class Brokers:
         self.ca = folder / "tls" / "ca.pem"
         self.ca.parent.mkdir()
         self._tls = tls_of(SETTINGS, make_certificates(folder / "tls", [HOST]), "SASL_SSL")
+        self._clock: Clock | None = None
         self._topics = {name: {"partitions": count, "replication_factor": 3} for name, count in topics.items()}
         self.kafka = self._opened()
 
@@ -65,6 +67,9 @@ class Brokers:
             brokers=3, port=self.port, data=self.folder / "data", profile=self.profile, configs=SETTINGS,
             users={"till": "secret"}, topics=self._topics, trace="exchanges" if self._trace else "verdicts",
         )  # fmt: skip
+        if self._clock is not None:  # the time does not go back, because the audit compares the times of records
+            kafka._clock = self._clock
+        self._clock = kafka._clock
         kafka.start()
         if self._trace:
             sink = JsonLinesSink(self._trace)

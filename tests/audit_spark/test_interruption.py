@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from audit_spark.synthetic import make_directory
 from wirebroker_audit.job import DESCRIPTION, audit
 from wirebroker_audit.report.folder import whole_or_nothing
 from wirebroker_audit.request import Request
-from wirebroker_audit.spark.interruption import Interruption
+from wirebroker_audit.spark.interruption import STDERR, Interruption
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,25 +113,33 @@ for line in iter(sys.stdin.readline, ""):
 """A process that writes what it is told to its standard error."""
 
 
+@contextlib.contextmanager
+def errors_into(path: Path) -> Iterator[None]:
+    """In this context, the file gets the standard error of this process and of its children."""
+    own = os.dup(STDERR)
+    with path.open("wb") as file:
+        os.dup2(file.fileno(), STDERR)
+    yield
+    os.dup2(own, STDERR)
+    os.close(own)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_errors_of_other_processes_are_passed_on_until_a_signal(
-    number: signal.Signals, capfd: pytest.CaptureFixture[str]
-) -> None:
-    interruption, seen = Interruption(), ""
-    with interruption.passing_errors_on():
+def test_errors_of_other_processes_are_passed_on_until_a_signal(number: signal.Signals, tmp_path: Path) -> None:
+    interruption, errors = Interruption(), tmp_path / "errors"
+    with errors_into(errors), interruption.passing_errors_on():
         java = subprocess.Popen([sys.executable, "-c", CHILD], stdin=subprocess.PIPE, text=True)
     assert java.stdin is not None
     java.stdin.write("WARN an unknown setting\n\tat org.example.Main\n")
     java.stdin.flush()
-    while "Main\n" not in seen:
-        seen += capfd.readouterr().err
+    while "Main\n" not in errors.read_text():
+        time.sleep(0.01)
     with pytest.raises(KeyboardInterrupt), interruption:
         signal.raise_signal(number)
     java.communicate('Exception in thread "worker" java.io.EOFException\n\tat org.apache.spark.Worker\nhalf a line')
     assert interruption.passer is not None
     interruption.passer.join(10)
-    print("interrupted", file=sys.stderr)
-    assert seen + capfd.readouterr().err == "WARN an unknown setting\n\tat org.example.Main\ninterrupted\n"
+    assert errors.read_text() == "WARN an unknown setting\n\tat org.example.Main\n"
 
 
 @pytest.mark.slow

@@ -83,12 +83,11 @@ class Interruption:
             os.dup2(own, STDERR)
 
     def _pass_on(self, source: int, target: int) -> None:
-        rest = b""
-        while data := os.read(source, 1 << 16):
-            lines, newline, rest = (rest + data).rpartition(b"\n")
-            if self.number is None:
-                with suppress(OSError):  # nobody reads the standard error any more
-                    os.write(target, lines + newline)
+        with open(source, "rb") as errors:
+            for line in errors:
+                if self.number is None:
+                    with suppress(OSError):  # nobody reads the standard error any more
+                        os.write(target, line)
 
     def watch(self, context: Any, *, cancel: bool) -> None:
         """Install the handler again, because the SparkContext has replaced it with its own handler. A stream cancels its own
