@@ -103,8 +103,8 @@ class LearnedDirectory:
         return topic_id in self._former
 
     def learn(self, response: Message) -> set[str]:
-        """Remember the name and the id of each topic for which the response has both. Returns the names of the topics that were
-        deleted and created again."""
+        """If the response has the name and the id of a topic, remember both. Returns the names of topics that were deleted and
+        created again."""
         renewed = set()
         for part in parts(response):
             name, topic_id = first(part, "topicName"), first(part, "topicId")
