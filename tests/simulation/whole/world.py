@@ -346,6 +346,8 @@ class World:
         moved = [each for each in logs if each.leader_epoch != ends[each][0] and each.leader != NO_LEADER]
         if moved and not self.in_progress:
             as_logged(self, moved)
+        if moved and self.judging:
+            self.judging.act("broker")
         changed = lost or (step.kind in ACTS and step.kind not in NO_CHANGE)
         if self.judging and (trouble or changed or self.now - self.began > JUDGED_MS):
             self.judging.stop(mark)
@@ -753,6 +755,8 @@ class World:
         self.clear_faults()
         self.mend()
         self.engine.controller.recover(self.now)
+        if self.judging is not None and self.setting.brokers > 1:
+            self.judging.act("broker")  # another broker may have become a group's coordinator
         self.settle()
 
     def start_again(self, mode: str) -> None:
