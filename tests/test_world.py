@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -101,6 +104,18 @@ def test_plans_meet_what_is_wanted() -> None:
         run(schedule.setting, schedule.steps, met)
     steering.note(met.pairs)
     assert left - steering.left > 1000
+
+
+def test_plans_are_the_same_in_every_process() -> None:
+    script = "from simulation.whole.steering import Steering; print(Steering(()).plans(0, 6))"
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": seed},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]  # fmt: skip
+    assert printed[0] == printed[1]
 
 
 def test_the_lead_and_the_rest_of_a_plan_do_not_change_its_other_steps() -> None:

@@ -118,6 +118,8 @@ class Following:
         """For each transactional id that should have expired: the time at which this was first seen."""
         self._periodic: object = None
         """The periodic checks that ran at the last step."""
+        self._reads_again = False
+        """Tells whether coordinators have read a log again that has lost records."""
         self.outliving: set[tuple[str, Any]] = set()
         """The groups that, as in Kafka, have offsets or states of a deleted topic, because the coordinators' logs could not be
         written when the topic was deleted."""
@@ -244,6 +246,9 @@ class Following:
         keep_ms = engine.configs.integer("transactional.id.expiration.ms")
         over = [each.transactional_id for each in held if each.state.may_expire and each.updated + keep_ms <= now]
         self._over = {name: min(self._over.get(name, now), now) for name in over}
+        if world.at_repair:  # a coordinator that cannot write tries again at its next check
+            self._open.clear()
+            self._over.clear()
         if world.in_progress or engine.timers.is_due(now) or world.in_trouble or world.disk_had_failed:
             return
         restarted, self._periodic = engine.maintenance is not self._periodic, engine.maintenance
@@ -267,8 +272,10 @@ class Following:
         told |= {(group, topic_id) for group, topic_id, _ in states}
         told |= {(name, each) for name, group in engine.groups.groups.items() for each in _with_states(group)}
         left = {each for each in told if each[1] not in cluster.topics and each[1] not in cluster.topics_by_id}
-        if left and (world.in_trouble or world.disk_had_failed or any(map(_unwritable, cluster.partitions()))):
+        troubled = world.in_trouble or world.disk_had_failed or any(map(_unwritable, cluster.partitions()))
+        if troubled or self._reads_again:
             self.outliving |= left
+        self._reads_again = False
         if late := left - self.outliving:
             raise Finding("offsets or states of a deleted topic", str(late))
 
@@ -308,7 +315,9 @@ class Following:
             known.forgotten = known.position
 
     def forget_offsets(self) -> None:
-        """Remember that a log of coordinators has lost records or is deleted, and so groups may have lost offsets."""
+        """Remember that a log of coordinators has lost records or is deleted. So groups may have lost offsets; and if the log
+        has lost the tombstones of a deleted topic, its offsets and states are there again, as in Kafka."""
+        self._reads_again = True
         self._subscribed.clear()
         self._held.clear()
         self._committed.clear()

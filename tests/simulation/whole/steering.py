@@ -38,7 +38,7 @@ ALWAYS = [PREFIX + name for name, timer in TIMERS.items() if not timer.first]
 """The timers that fire whenever hours pass."""
 RARE = [PREFIX + name for name, timer in TIMERS.items() if timer.first]
 """The other timers."""
-STEPS = {kind for kind in EVERY_KIND if not kind.startswith(PREFIX)}
+STEPS = [kind for kind in EVERY_KIND if not kind.startswith(PREFIX)]
 
 
 class Growing:
@@ -66,9 +66,10 @@ class Steering:
         about different things.
         """
         self._planned: Counter[tuple[str, str]] = Counter()
-        for before, kind, _ in set(all_pairs()).difference(met):
-            self._wanted[before][kind] += 1
         self._known = set(met)
+        for pair in all_pairs():
+            before, kind, _ = pair
+            self._wanted[before][kind] += pair not in self._known
         self._settings = cycle(SETTINGS)
 
     @property
@@ -110,7 +111,7 @@ class Steering:
             setting |= EARLIER
         able, growing = _able(setting), Growing()
         room = max(WITHIN - len(timer.first), 0) if chance.random() < 0.5 else 0
-        wanted = {kind: self._wanted[kind][focus] / (1 + self._planned[kind, focus]) for kind in able & STEPS}
+        wanted = {kind: self._wanted[kind][focus] / (1 + self._planned[kind, focus]) for kind in STEPS if kind in able}
         chosen = sorted(wanted, key=lambda kind: -wanted[kind] * (0.7 + 0.6 * chance.random()))[: room or WITHIN - 1]
         before = [*(step for kind in chosen for step in BEFORE.get(kind, ())), *chosen]
         steps = [*before, *timer.first] if room else [*timer.first, *before]
