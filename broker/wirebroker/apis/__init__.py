@@ -58,6 +58,7 @@ TOGETHER = {
     **dict.fromkeys(IN_ZOOKEEPER, "controller_requests"),
     **dict.fromkeys(("AddRaftVoter", "RemoveRaftVoter"), "refused"),
     **dict.fromkeys((name for name in SERVED if "ShareGroupState" in name), "share_group_state"),
+    **dict.fromkeys((name for name in SERVED if "DelegationToken" in name), "delegation_tokens"),
 }
 """For each API that shares a module with other APIs, the name of this module."""
 

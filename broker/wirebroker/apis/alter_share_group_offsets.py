@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -51,10 +52,10 @@ def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
     return AlterShareGroupOffsetsResponse(error_code=ErrorCode.NONE, responses=list(made.values()))
 
 
-def _refused(refused: Refusal, request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> AlterShareGroupOffsetsResponse:
+def _refused(refused: Refusal, request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> Message:
     """Refuses the whole request. The response of Kafka 4.1 does not have the error, but names the unknown topics."""
     if CREATES_ALTERED_GROUPS.of(exchange.cluster.configs.release):
-        return AlterShareGroupOffsetsResponse(error_code=refused.code, error_message=refused.message, responses=[])
+        return exchange.refused(*refused)
     code, message = UNKNOWN
     unknown = [
         AlterShareGroupOffsetsResponseTopic(

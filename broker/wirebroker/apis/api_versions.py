@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.api_versions import (
     ApiVersion,
@@ -45,12 +46,12 @@ Clients rely on an announced feature, so the response names a feature only if al
 """
 
 
-def handle(request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsResponse:
+def handle(request: ApiVersionsRequest, exchange: Exchange) -> Message:
     software = (request.client_software_name, request.client_software_version)
     if exchange.version >= 3 and not all(_SOFTWARE.fullmatch(each) for each in software):
-        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+        return exchange.refused(ErrorCode.INVALID_REQUEST)
     if error := _misdirected(request, exchange):
-        return ApiVersionsResponse(error_code=error, api_keys=[])
+        return exchange.refused(error)
     exchange.connection.software = software
     exchange.engine.authenticator.versions_told(exchange.connection)
     levels = exchange.cluster.configs.features

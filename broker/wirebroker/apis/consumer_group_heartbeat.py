@@ -23,7 +23,7 @@ from wirebroker.core.refusals import Refusal
 def handle(request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> Steps:
     groups = exchange.engine.groups
     if not groups.consumers.enabled:
-        return _refused(Refusal(ErrorCode.UNSUPPORTED_VERSION))
+        return exchange.refused(ErrorCode.UNSUPPORTED_VERSION)
     claimed = request.topic_partitions
     requested = GroupHeartbeat(
         request.group_id, request.member_id, request.member_epoch, request.instance_id, request.rack_id,
@@ -33,17 +33,11 @@ def handle(request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> Steps:
         exchange.engine.authorizer.sees_topic(exchange.connection),
     )  # fmt: skip
     if error := groups.consumers.request_error(requested, exchange.version):
-        return _refused(error)
+        return exchange.refused(*error)
     if code := groups.coordinator_error(request.group_id, exchange.node_id):
-        return _refused(Refusal(code))
+        return exchange.refused(code)
     result = yield from groups.consumers.heartbeat(requested, exchange.now)
-    return _refused(result) if isinstance(result, Refusal) else _response(result)
-
-
-def _refused(refused: Refusal) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(
-        error_code=refused.code, error_message=refused.message, member_epoch=0, heartbeat_interval_ms=0
-    )
+    return exchange.refused(*result) if isinstance(result, Refusal) else _response(result)
 
 
 def _response(beat: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
-from kafkawire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from kafkawire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from kafkawire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from kafkawire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from kafkawire.messages.alter_partition import AlterPartitionRequest
+from kafkawire.messages.controlled_shutdown import ControlledShutdownRequest
 from kafkawire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -24,7 +24,7 @@ from kafkawire.messages.leader_and_isr import (
     LeaderAndIsrTopicError,
 )
 from kafkawire.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
-from kafkawire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kafkawire.messages.update_metadata import UpdateMetadataRequest
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.releases.changes import since
 
@@ -62,13 +62,7 @@ def refuse(request: Any, code: ErrorCode, exchange: Exchange) -> Message:
         return _led(code, [(each, code) for each in _states(request)], exchange)
     if isinstance(request, StopReplicaRequest):
         return _stopped(code, [(topic, index, code) for topic, index, _ in _replicas(request)])
-    if isinstance(request, ControlledShutdownRequest):
-        return ControlledShutdownResponse(error_code=code, remaining_partitions=[])
-    if isinstance(request, UpdateMetadataRequest):
-        return UpdateMetadataResponse(error_code=code)
-    if isinstance(request, AlterPartitionRequest):
-        return AlterPartitionResponse(error_code=code, topics=[])
-    return AllocateProducerIdsResponse(error_code=code, producer_id_start=0, producer_id_len=0)
+    return exchange.refused(code)
 
 
 def _stale(request: Any) -> ErrorCode:

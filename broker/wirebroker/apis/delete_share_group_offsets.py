@@ -15,11 +15,11 @@ from wirebroker.core.refusals import MESSAGES, Refusal
 def handle(request: DeleteShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
     groups = exchange.engine.groups
     if error := groups.membership_error(request.group_id, exchange.node_id):
-        return DeleteShareGroupOffsetsResponse(error_code=error, error_message=MESSAGES.get(error), responses=[])
+        return exchange.refused(error, MESSAGES.get(error))
     names = [topic.topic_name for topic in request.topics]
     found = yield from groups.shares.states.delete_offsets(request.group_id, names, exchange.now)
     if isinstance(found, Refusal):
-        return DeleteShareGroupOffsetsResponse(error_code=found.code, error_message=found.message, responses=[])
+        return exchange.refused(*found)
     responses = []
     for name, topic_id, refused in found:
         code, message = refused or (ErrorCode.NONE, None)

@@ -7,6 +7,7 @@ broker only if the request asks for fenced brokers, too (version 2).
 
 from __future__ import annotations
 
+from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -19,12 +20,12 @@ from wirebroker.apis.metadata import ALL_CLUSTER_OPERATIONS, NOT_REQUESTED
 BROKERS, CONTROLLERS = 1, 2
 
 
-def handle(request: DescribeClusterRequest, exchange: Exchange) -> DescribeClusterResponse:
+def handle(request: DescribeClusterRequest, exchange: Exchange) -> Message:
     if request.endpoint_type == CONTROLLERS:
         message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
-        return _refused(ErrorCode.MISMATCHED_ENDPOINT_TYPE, message)
+        return exchange.refused(ErrorCode.MISMATCHED_ENDPOINT_TYPE, message)
     if request.endpoint_type != BROKERS:
-        return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
+        return exchange.refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     cluster = exchange.cluster
     brokers = []
     shown = cluster.registered_brokers if request.include_fenced_brokers else cluster.live_brokers
@@ -41,7 +42,3 @@ def handle(request: DescribeClusterRequest, exchange: Exchange) -> DescribeClust
         brokers=brokers,
         cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if requested else NOT_REQUESTED,
     )
-
-
-def _refused(code: ErrorCode, message: str) -> DescribeClusterResponse:
-    return DescribeClusterResponse(error_code=code, error_message=message, cluster_id="", brokers=[])

@@ -11,7 +11,7 @@ from kafkawire.declare import Message
 from kafkawire.errors import EncodeError
 from kafkawire.frames import encode_response
 from kafkawire.primitives import Buffer
-from kafkawire.registry import KEYS, PRODUCE, api_name
+from kafkawire.registry import KEYS, PRODUCE, api_name, response_class
 from wirebroker.core.quotas import PRODUCE as PRODUCER_BYTE_RATE
 from wirebroker.requests.connection import OPEN, Connection, Muted
 from wirebroker.requests.effects import Effect, Outcome, Respond
@@ -170,6 +170,12 @@ class Exchange(AnyExchange):
         """Let the API respond to the request, now or later. If an authorizer refused parts of the request, `request` is the
         remaining part."""
         self.engine.handle(request, self)
+
+    def refused(self, code: int, message: str | None = None) -> Message:
+        """Returns a response that has only this error. Its other fields have their defaults: empty, zero or null."""
+        made: Any = response_class(self.api_key)
+        response: Message = made(error_code=code) if message is None else made(error_code=code, error_message=message)
+        return response
 
     def respond(self, response: Message) -> None:
         """Respond to a request that is parked or in progress. The response is dropped if the client has disconnected."""

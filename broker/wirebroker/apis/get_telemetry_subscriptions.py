@@ -8,6 +8,7 @@ the client. A client that asks before its interval is over gets THROTTLING_QUOTA
 from __future__ import annotations
 
 from kafkawire.compression import GZIP, LZ4, SNAPPY, ZSTD
+from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -23,17 +24,13 @@ FORGIVES_CLIENTS = since("4.0", "after errors 76 and 117 a client may call GetTe
 ACCEPTED = (ZSTD, LZ4, GZIP, SNAPPY)
 
 
-def handle(request: GetTelemetrySubscriptionsRequest, exchange: Exchange) -> GetTelemetrySubscriptionsResponse:
+def handle(request: GetTelemetrySubscriptionsRequest, exchange: Exchange) -> Message:
     instance = request.client_instance_id
     if instance == ZERO_UUID:
         instance = new_uuid(exchange.cluster.random_bytes)
     client = client_of(instance, exchange)
     if not client.may_ask(exchange.now, forgives=FORGIVES_CLIENTS.of(exchange.cluster.configs.release)):
-        return GetTelemetrySubscriptionsResponse(
-            error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED, client_instance_id=ZERO_UUID, subscription_id=0,
-            accepted_compression_types=[], push_interval_ms=0, telemetry_max_bytes=0, delta_temporality=False,
-            requested_metrics=[],
-        )  # fmt: skip
+        return exchange.refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
     client.error = ErrorCode.NONE
     return GetTelemetrySubscriptionsResponse(
         error_code=ErrorCode.NONE, client_instance_id=instance, subscription_id=client.subscription_id,

@@ -34,7 +34,7 @@ def handle(request: ListConfigResourcesRequest, exchange: Exchange) -> Steps:
     supported = known.keys() if exchange.version >= 1 else {ResourceType.CLIENT_METRICS}
     wanted = set(request.resource_types) or supported
     if not wanted <= supported:
-        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
+        return exchange.refused(ErrorCode.UNSUPPORTED_VERSION)
     named = [(name, kind) for kind, names in known.items() if kind in wanted for name in names]
     pause = pauses()
     resources = []

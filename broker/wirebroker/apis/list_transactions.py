@@ -25,8 +25,7 @@ def handle(request: ListTransactionsRequest, exchange: Exchange) -> Steps:
     try:
         pattern = compile_pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
     except PatternError:
-        code = ErrorCode.INVALID_REGULAR_EXPRESSION
-        return ListTransactionsResponse(error_code=code, unknown_state_filters=[], transaction_states=[])
+        return exchange.refused(ErrorCode.INVALID_REGULAR_EXPRESSION)
     known = {state.value for state in TransactionState}
     transactions = exchange.engine.transactions
     fits = _filter(request, exchange.now)

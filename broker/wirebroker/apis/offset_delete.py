@@ -25,7 +25,7 @@ REPEATS_DELETED_OFFSETS = until("2.6", "the response to OffsetDelete has each to
 def handle(request: OffsetDeleteRequest, exchange: Exchange) -> Steps:
     """Delete the offsets that may be deleted; each partition has its own error."""
     if error := _error(request, exchange):
-        return OffsetDeleteResponse(error_code=error, topics=[])
+        return exchange.refused(error)
     groups = exchange.engine.groups
     topics, gone = yield from _checked(request, exchange)
     for i in range(0, len(gone), SLICE):
@@ -33,7 +33,7 @@ def handle(request: OffsetDeleteRequest, exchange: Exchange) -> Steps:
             yield None
         error = _error(request, exchange) or groups.commits.delete(request.group_id, gone[i : i + SLICE], exchange.now)
         if error:
-            return OffsetDeleteResponse(error_code=error, topics=[])
+            return exchange.refused(error)
     groups.offsets_deleted(request.group_id, exchange.now)
     if REPEATS_DELETED_OFFSETS.of(exchange.cluster.configs.release):
         topics = [topic for topic in topics for _ in topic.partitions]

@@ -29,6 +29,7 @@ from kafkawire.messages.describe_user_scram_credentials import (
 )
 from kafkawire.messages.join_group import JoinGroupResponse
 from kafkawire.messages.offset_fetch import OffsetFetchRequest
+from kafkawire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from kafkawire.primitives import ZERO_UUID
 from kafkawire.registry import api_name, response_class
 from wirebroker.apis import (
@@ -196,15 +197,20 @@ Rule = Callable[[Any, Access], Slices[Any]]
 """Returns the allowed part of the request, or None if nothing is allowed."""
 
 
-def whole(operation: Operation, kind: ResourceType, field: str = "", message: str | None = None) -> Rule:
+def whole(
+    operation: Operation, kind: ResourceType, field: str = "", message: str | None = None,
+    response: Callable[[Any, Exchange], Message] | None = None,
+) -> Rule:  # fmt: skip
     """The client needs one right for the whole request: on the resource that `field` names or, without `field`, on the
-    cluster."""
+    cluster. `response` makes the response to a refused request, if an API has a response of its own."""
     told = message or (None if field else f"The request needs {operation.name} permission.")
 
     def rule(request: Any, access: Access) -> Slices[Any]:
         if access.may(operation, kind, getattr(request, field) if field else CLUSTER_NAME):
             return request
-        if api_name(access.exchange.api_key) in WHOLE_ERRORS:
+        if response is not None:
+            access.refused = response(request, access.exchange)
+        elif api_name(access.exchange.api_key) in WHOLE_ERRORS:
             access.refuse_all(kind)
         else:
             yield from access.refuse(request, CODES[kind], told)
@@ -283,6 +289,15 @@ def both(*rules: Rule) -> Rule:
         return request
 
     return rule
+
+
+def suffices(operation: Operation, rule: Rule) -> Rule:
+    """A client with this right on the cluster needs no other right. The rule applies to all other clients."""
+
+    def either(request: Any, access: Access) -> Slices[Any]:
+        return request if access.may(operation, _R.CLUSTER, asked=False) else (yield from rule(request, access))
+
+    return either
 
 
 def _share_offsets(request: Any, access: Access) -> Slices[Any]:
@@ -521,17 +536,12 @@ def _configs(operation: Operation) -> Rule:
 def _find_coordinator(request: Any, access: Access) -> Slices[Any]:
     kinds = {0: _R.GROUP, 1: _R.TRANSACTIONAL_ID}
     if request.key_type == SHARE and access.exchange.version >= 6:
-        if access.may(_O.CLUSTER_ACTION, _R.CLUSTER):
-            return request
-        return (yield from access.refuse(request, CODES[_R.CLUSTER], MESSAGES[_R.CLUSTER]))
+        return (yield from CLUSTER_ACTION(request, access))
     if request.key_type not in kinds:
         return request
     kind = kinds[request.key_type]
-    if access.exchange.version < 4:
-        if access.may(_O.DESCRIBE, kind, request.key):
-            return request
-        return (yield from access.refuse(request, CODES[kind], MESSAGES[kind]))
-    return (yield from each(_O.DESCRIBE, kind, "coordinator_keys")(request, access))
+    one, several = whole(_O.DESCRIBE, kind, "key", MESSAGES[kind]), each(_O.DESCRIBE, kind, "coordinator_keys")
+    return (yield from (one if access.exchange.version < 4 else several)(request, access))
 
 
 def _described_groups(attribute: str) -> Rule:
@@ -583,17 +593,15 @@ def _only_seen(kind: ResourceType, attribute: str, field: str, *, asked: bool = 
     return finish
 
 
-def _list_groups(request: Any, access: Access) -> Slices[Any]:
-    if not access.may(_O.DESCRIBE, _R.CLUSTER, asked=False):
-        access.finish = _only_seen(_R.GROUP, "groups", "group_id", asked=False)
-    yield from ()
-    return request
+def finished(finish: Finish) -> Rule:
+    """Allows each request; `finish` then removes from its response what the client may not see."""
 
+    def rule(request: Any, access: Access) -> Slices[Any]:
+        access.finish = finish
+        yield from ()
+        return request
 
-def _list_transactions(request: Any, access: Access) -> Slices[Any]:
-    access.finish = _only_seen(_R.TRANSACTIONAL_ID, "transaction_states", "transactional_id")
-    yield from ()
-    return request
+    return rule
 
 
 def _describe_transactions(request: Any, access: Access) -> Slices[Any]:
@@ -685,15 +693,11 @@ def _init_producer_id(request: Any, access: Access) -> Slices[Any]:
     return (yield from access.refuse(request, CODES[_R.CLUSTER]))
 
 
-def _controller_request(request: Any, access: Access) -> Slices[Any]:
-    """If a broker with ZooKeeper refuses the request, the response names each partition."""
-    if access.may(_O.CLUSTER_ACTION, _R.CLUSTER):
-        return request
+def _not_a_controller(request: Any, exchange: Exchange) -> Message:
+    """The response of a broker with ZooKeeper names each partition."""
     from wirebroker.apis import controller_requests  # only releases with ZooKeeper need this module
 
-    access.refused = controller_requests.refuse(request, CODES[_R.CLUSTER], access.exchange)
-    yield from ()
-    return None
+    return controller_requests.refuse(request, CODES[_R.CLUSTER], exchange)
 
 
 def _add_partitions_to_txn(request: Any, access: Access) -> Slices[Any]:
@@ -725,36 +729,18 @@ def _add_partitions_to_txn(request: Any, access: Access) -> Slices[Any]:
     return None
 
 
-def _write_txn_markers(request: Any, access: Access) -> Slices[Any]:
-    if access.may(_O.ALTER, _R.CLUSTER, asked=False):
-        return request
-    return (yield from whole(_O.CLUSTER_ACTION, _R.CLUSTER)(request, access))
+def _subscription(request: Any, access: Access) -> Slices[Any]:
+    """A member must be allowed to describe all topics of its subscription.
 
-
-def _offset_for_leader_epoch(request: Any, access: Access) -> Slices[Any]:
-    if access.may(_O.CLUSTER_ACTION, _R.CLUSTER, asked=False):
-        return request
-    return (yield from topics(_O.DESCRIBE)(request, access))
-
-
-def _consumer_group_heartbeat(request: Any, access: Access) -> Slices[Any]:
-    if (yield from whole(_O.READ, _R.GROUP, "group_id")(request, access)) is None:
-        return None
-    names = request.subscribed_topic_names or ()
-    if (yield from access.may_all(_O.DESCRIBE, _R.TOPIC, dict.fromkeys(names))):
-        return request
-    return access.refuse_all(_R.TOPIC)
-
-
-def _streams_group_heartbeat(request: Any, access: Access) -> Slices[Any]:
-    """Kafka validates topic names before it checks DESCRIBE, so the handler refuses invalid names even for a client that may
-    not describe any topic.
+    Kafka validates the topics of a topology before it checks DESCRIBE, so the handler refuses invalid names even for a client
+    that may not describe any topic.
     """
-    if (yield from whole(_O.READ, _R.GROUP, "group_id")(request, access)) is None:
-        return None
-    names = topics_of(request.topology) if request.topology is not None else []
-    if any(name in INTERNAL_TOPICS or topic_name_error(name) is not None for name in names):
-        return request
+    if isinstance(request, StreamsGroupHeartbeatRequest):
+        names = topics_of(request.topology) if request.topology is not None else []
+        if any(name in INTERNAL_TOPICS or topic_name_error(name) is not None for name in names):
+            return request
+    else:
+        names = list(dict.fromkeys(request.subscribed_topic_names or ()))
     if (yield from access.may_all(_O.DESCRIBE, _R.TOPIC, names)):
         return request
     return access.refuse_all(_R.TOPIC)
@@ -771,23 +757,15 @@ def _describe_cluster(request: Any, access: Access) -> Slices[Any]:
     return request
 
 
-def _describe_client_quotas(request: Any, access: Access) -> Slices[Any]:
-    if access.may(_O.DESCRIBE_CONFIGS, _R.CLUSTER):
-        return request
-    access.refused = DescribeClientQuotasResponse(error_code=CODES[_R.CLUSTER], error_message=None, entries=None)
-    yield from ()
-    return None
+def _no_quotas(request: Any, exchange: Exchange) -> Message:
+    return DescribeClientQuotasResponse(error_code=CODES[_R.CLUSTER], error_message=None, entries=None)
 
 
-def _describe_user_scram_credentials(request: Any, access: Access) -> Slices[Any]:
-    if access.may(_O.DESCRIBE, _R.CLUSTER):
-        return request
+def _nameless_users(request: Any, exchange: Exchange) -> Message:
     code = CODES[_R.CLUSTER]
     nameless = DescribeUserScramCredentialsResult(user="", error_code=code, error_message=None, credential_infos=[])
     results = [nameless for _ in request.users or ()]
-    access.refused = DescribeUserScramCredentialsResponse(error_code=code, error_message=None, results=results)
-    yield from ()
-    return None
+    return DescribeUserScramCredentialsResponse(error_code=code, error_message=None, results=results)
 
 
 GROUP_READ = whole(_O.READ, _R.GROUP, "group_id")
@@ -806,16 +784,16 @@ RULES: dict[str, Rule] = {
     "LeaveGroup": GROUP_READ,
     "SyncGroup": GROUP_READ,
     "DescribeGroups": _described_groups("groups"),
-    "ListGroups": _list_groups,
+    "ListGroups": suffices(_O.DESCRIBE, finished(_only_seen(_R.GROUP, "groups", "group_id", asked=False))),
     "CreateTopics": _create_topics,
     "DeleteTopics": _delete_topics,
     "DeleteRecords": topics(_O.DELETE),
     "InitProducerId": _init_producer_id,
-    "OffsetForLeaderEpoch": _offset_for_leader_epoch,
+    "OffsetForLeaderEpoch": suffices(_O.CLUSTER_ACTION, topics(_O.DESCRIBE)),
     "AddPartitionsToTxn": _add_partitions_to_txn,
     "AddOffsetsToTxn": both(TRANSACTION_WRITE, GROUP_READ),
     "EndTxn": TRANSACTION_WRITE,
-    "WriteTxnMarkers": _write_txn_markers,
+    "WriteTxnMarkers": suffices(_O.ALTER, whole(_O.CLUSTER_ACTION, _R.CLUSTER)),
     "TxnOffsetCommit": both(TRANSACTION_WRITE, GROUP_READ, topics(_O.READ)),
     "DescribeAcls": unless(describe_acls.has_zero, whole(_O.DESCRIBE, _R.CLUSTER)),
     "CreateAcls": unless(create_acls.has_zero, whole(_O.ALTER, _R.CLUSTER)),
@@ -835,13 +813,13 @@ RULES: dict[str, Rule] = {
     "DescribeCluster": _describe_cluster,
     "DescribeProducers": topics(_O.READ, MESSAGES[_R.TOPIC]),
     "DescribeTransactions": _describe_transactions,
-    "ListTransactions": _list_transactions,
-    "ConsumerGroupHeartbeat": _consumer_group_heartbeat,
+    "ListTransactions": finished(_only_seen(_R.TRANSACTIONAL_ID, "transaction_states", "transactional_id")),
+    "ConsumerGroupHeartbeat": both(GROUP_READ, _subscription),
     "ConsumerGroupDescribe": _described_groups("group_ids"),
     "DescribeTopicPartitions": unless(describe_topic_partitions.has_wrong_cursor, _describe_topic_partitions),
     "ListConfigResources": whole(_O.DESCRIBE_CONFIGS, _R.CLUSTER),
-    "ShareGroupHeartbeat": _consumer_group_heartbeat,
-    "StreamsGroupHeartbeat": _streams_group_heartbeat,
+    "ShareGroupHeartbeat": both(GROUP_READ, _subscription),
+    "StreamsGroupHeartbeat": both(GROUP_READ, _subscription),
     "StreamsGroupDescribe": _described_groups("group_ids"),
     "StreamsGroupTopologyDescriptionUpdate": GROUP_READ,
     "ShareGroupDescribe": _described_groups("group_ids"),
@@ -855,15 +833,15 @@ RULES: dict[str, Rule] = {
     "DescribeShareGroupOffsets": _offsets,
     "AlterShareGroupOffsets": both(GROUP_READ, _share_offsets),
     "DeleteShareGroupOffsets": both(whole(_O.DELETE, _R.GROUP, "group_id"), _share_offsets),
-    "DescribeUserScramCredentials": _describe_user_scram_credentials,
+    "DescribeUserScramCredentials": whole(_O.DESCRIBE, _R.CLUSTER, response=_nameless_users),
     "AlterUserScramCredentials": whole(_O.ALTER, _R.CLUSTER),
     "UpdateFeatures": whole(_O.ALTER, _R.CLUSTER),
-    **dict.fromkeys(IN_ZOOKEEPER, _controller_request),
+    **dict.fromkeys(IN_ZOOKEEPER, whole(_O.CLUSTER_ACTION, _R.CLUSTER, response=_not_a_controller)),
     "UnregisterBroker": whole(_O.ALTER, _R.CLUSTER),
     "UnregisterController": whole(_O.ALTER, _R.CLUSTER),
     "AddRaftVoter": CHANGES_VOTERS,
     "RemoveRaftVoter": CHANGES_VOTERS,
-    "DescribeClientQuotas": _describe_client_quotas,
+    "DescribeClientQuotas": whole(_O.DESCRIBE_CONFIGS, _R.CLUSTER, response=_no_quotas),
     "AlterClientQuotas": whole(_O.ALTER_CONFIGS, _R.CLUSTER, message=MESSAGES[_R.CLUSTER]),
 }
 """The rules by API."""

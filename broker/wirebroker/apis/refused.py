@@ -29,8 +29,7 @@ def handle(request: AddRaftVoterRequest | RemoveRaftVoterRequest, exchange: Exch
     """Refuse to change the voters, in Kafka's words."""
     verb, gerund = ("add", "adding") if isinstance(request, AddRaftVoterRequest) else ("remove", "removing")
     refusal = _unsound(request, verb, exchange) or _unheard(request) or _static(gerund, exchange) or _unknown(request, exchange)
-    made: Any = response_class(exchange.api_key)
-    return made(error_code=refusal.code, error_message=refusal.message)  # type: ignore[no-any-return]
+    return exchange.refused(*refusal)
 
 
 def _unsound(request: AddRaftVoterRequest | RemoveRaftVoterRequest, verb: str, exchange: Exchange) -> Refusal | None:
@@ -80,12 +79,9 @@ def without_feature(request: Message, exchange: Exchange) -> Message:
     has no field for an error, each group has the error.
     """
     made: Any = response_class(exchange.api_key)
-    names = {field.name for field in made.__wire__}
-    if "error_code" in names:
-        response = made(error_code=ErrorCode.UNSUPPORTED_VERSION)
-        if made.__name__ in ("AlterShareGroupOffsetsResponse", "DeleteShareGroupOffsetsResponse"):
-            response.error_message = "The version of API is not supported."
-        return response  # type: ignore[no-any-return]
+    if any(field.name == "error_code" for field in made.__wire__):
+        tells = made.__name__ in ("AlterShareGroupOffsetsResponse", "DeleteShareGroupOffsetsResponse")
+        return exchange.refused(ErrorCode.UNSUPPORTED_VERSION, "The version of API is not supported." if tells else None)
     by_group: Any = refuse(request, ErrorCode.UNSUPPORTED_VERSION, exchange)
     for group in by_group.groups:
         group.error_code = ErrorCode.UNSUPPORTED_VERSION

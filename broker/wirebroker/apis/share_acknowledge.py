@@ -39,20 +39,20 @@ def handle(request: ShareAcknowledgeRequest, exchange: Exchange) -> Steps:
     shares = exchange.engine.shares
     group_id, member_id = request.group_id, request.member_id
     if group_id is None or not is_member_id(member_id):
-        return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_REQUEST, responses=[], node_endpoints=[])
+        return exchange.refused(ErrorCode.INVALID_REQUEST)
     key = (exchange.node_id, group_id, member_id or "")
     epoch = request.share_session_epoch
     code = ErrorCode.INVALID_SHARE_SESSION_EPOCH if epoch == INITIAL_EPOCH else shares.sessions.check(key, epoch)
     if isinstance(code, ErrorCode):
-        return ShareAcknowledgeResponse(error_code=code, responses=[], node_endpoints=[])
+        return exchange.refused(code)
     readable = may_read(exchange)
     if readable is not everything and names_unknown_topic(request, exchange):
-        return ShareAcknowledgeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, responses=[], node_endpoints=[])
+        return exchange.refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     pause = pauses(PARTITIONS)
     try:
         outcomes, settling = yield from begin(request, exchange, readable, pause)
     except Broken:
-        return ShareAcknowledgeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, responses=[], node_endpoints=[])
+        return exchange.refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     for each in settling:
         yield from pause()
         finish(each, outcomes, exchange)

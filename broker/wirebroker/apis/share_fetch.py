@@ -17,6 +17,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from kafkawire.batches import BatchSpan, batch_spans, iter_records, read_header, read_marker
+from kafkawire.declare import Message
 from kafkawire.disk.indexes import AbortedTransaction
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.share_fetch import (
@@ -70,27 +71,27 @@ Slices = Generator[None, Any, None]
 def handle(request: ShareFetchRequest, exchange: Exchange) -> Steps:
     code = _request_error(request, exchange.version, exchange.cluster.configs.release)
     if code:
-        return _refused(code)
+        return exchange.refused(code)
     shares = exchange.engine.shares
     pause = pauses(PARTITIONS)
     wanted, session, code = yield from _open(request, exchange, pause)
     if code is ErrorCode.SHARE_SESSION_LIMIT_REACHED and request.max_wait_ms > 0:
         when = exchange.now + request.max_wait_ms
-        shares_full = _refused(code)
+        shares_full = exchange.refused(code)
         exchange.engine.timers.at(when, lambda _: exchange.respond(shares_full))
         return Outcome.PARKED
     if code:
-        return _refused(code)
+        return exchange.refused(code)
     readable = may_read(exchange)
     if readable is not everything and names_unknown_topic(request, exchange, wanted):
-        return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return exchange.refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     try:
         outcomes: Outcomes = {}
         settling: list[tuple[Place, Settling]] = []
         if _has_acknowledgements(request):
             outcomes, settling = yield from share_acknowledge.begin(request, exchange, readable, pause)
     except Broken:
-        return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return exchange.refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     fetch = ShareFetch(request, exchange, session, outcomes, readable, pause)
     fails = False
     if not (exchange.version >= RENEWS_SINCE and request.is_renew_ack):
@@ -103,7 +104,7 @@ def handle(request: ShareFetchRequest, exchange: Exchange) -> Steps:
     if settling:
         yield from fetch.finish(settling)
     if fails:
-        return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return exchange.refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     if request.share_session_epoch == FINAL_EPOCH:
         yield from shares.end_session(_member(request, exchange), exchange.now, pause)
     return (yield from fetch.end())
@@ -111,10 +112,6 @@ def handle(request: ShareFetchRequest, exchange: Exchange) -> Steps:
 
 def _member(request: ShareFetchRequest, exchange: Exchange) -> tuple[int, str, str]:
     return exchange.node_id, request.group_id or "", request.member_id or ""
-
-
-def _refused(code: ErrorCode) -> ShareFetchResponse:
-    return ShareFetchResponse(error_code=code, responses=[], node_endpoints=[])
 
 
 def _request_error(request: ShareFetchRequest, version: int, release: Release) -> ErrorCode:
@@ -554,15 +551,16 @@ class ShareFetch:
                 session.responded(place, data.error_code, bool(data.records))
         return named
 
-    def _response(self) -> Generator[Offload | None, Any, ShareFetchResponse]:
+    def _response(self) -> Generator[Offload | None, Any, Message]:
         """Returns the response with the fetched and the acknowledged partitions."""
-        response = _refused(ErrorCode.NONE)
+        response = ShareFetchResponse(error_code=ErrorCode.NONE, responses=[], node_endpoints=[])
         held = next(iter(self._held.values()), None)
         settings = self._shares.settings(self.request.group_id or "") if held is None else held.settings
         response.acquisition_lock_timeout_ms = settings.limits.lock_ms
         self._results = yield from self._named(response)
         if self._counts_by_name and not self._has_topics():
-            return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka counts bytes by topic name, and fails without a name
+            # Kafka counts bytes by topic name, and fails without a name.
+            return self.exchange.refused(ErrorCode.UNKNOWN_SERVER_ERROR)
         for place, (code, message) in self._outcomes.items():
             yield from self._pause()
             if place not in self._results:

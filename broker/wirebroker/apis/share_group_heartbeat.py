@@ -23,18 +23,18 @@ from wirebroker.core.refusals import Refusal
 def handle(request: ShareGroupHeartbeatRequest, exchange: Exchange) -> Steps:
     groups = exchange.engine.groups
     if not is_member_id(request.member_id):
-        return _refused(Refusal(ErrorCode.INVALID_REQUEST))
+        return exchange.refused(ErrorCode.INVALID_REQUEST)
     requested = ShareHeartbeat(
         request.group_id, request.member_id, request.member_epoch, request.rack_id, request.subscribed_topic_names,
         exchange.client_id or "", f"/{exchange.connection.client_host}",
     )  # fmt: skip
     if error := groups.shares.request_error(requested):
-        return _refused(error)
+        return exchange.refused(*error)
     if code := groups.coordinator_error(request.group_id, exchange.node_id):
-        return _refused(Refusal(code))
+        return exchange.refused(code)
     result = yield from groups.shares.heartbeat(requested, exchange.now)
     if isinstance(result, Refusal):
-        return _refused(result)
+        return exchange.refused(*result)
     assignment = None
     if result.assigned is not None:
         held = [TopicPartitions(topic_id=topic_id, partitions=list(each)) for topic_id, each in result.assigned.items()]
@@ -43,9 +43,3 @@ def handle(request: ShareGroupHeartbeatRequest, exchange: Exchange) -> Steps:
         error_code=ErrorCode.NONE, member_id=result.member_id, member_epoch=result.epoch,
         heartbeat_interval_ms=result.interval, assignment=assignment,
     )  # fmt: skip
-
-
-def _refused(refused: Refusal) -> ShareGroupHeartbeatResponse:
-    return ShareGroupHeartbeatResponse(
-        error_code=refused.code, error_message=refused.message, member_epoch=0, heartbeat_interval_ms=0
-    )

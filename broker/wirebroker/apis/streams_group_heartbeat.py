@@ -49,13 +49,13 @@ SHOWN = 3
 def handle(request: StreamsGroupHeartbeatRequest, exchange: Exchange) -> Steps:
     groups = exchange.engine.groups
     if not groups.streams.enabled:
-        return _refused(Refusal(ErrorCode.UNSUPPORTED_VERSION))
+        return exchange.refused(ErrorCode.UNSUPPORTED_VERSION)
     names = topics_of(request.topology) if request.topology is not None else []
     full = FULL_STREAMS_GROUPS.of(groups.streams.release)
     if error := _topic_error(names) or request_error(request, full):
-        return _refused(error)
+        return exchange.refused(*error)
     if code := groups.coordinator_error(request.group_id, exchange.node_id):
-        return _refused(Refusal(code))
+        return exchange.refused(code)
     sent = None
     if request.topology is not None:
         read = partial(from_request, request.topology)
@@ -66,7 +66,7 @@ def handle(request: StreamsGroupHeartbeatRequest, exchange: Exchange) -> Steps:
     )
     result = yield from groups.streams.heartbeat(requested, exchange.now)
     if isinstance(result, Refusal):
-        return _refused(result)
+        return exchange.refused(*result)
     told = list(result.told)
     if result.missing:
         told = yield from _create(result.missing, told, request.group_id, exchange)
@@ -149,11 +149,3 @@ def _endpoint(endpoint: Endpoint) -> EndpointToPartitions:
     return EndpointToPartitions(
         user_endpoint=ResponseEndpoint(host=host, port=port), active_partitions=active, standby_partitions=standby
     )
-
-
-def _refused(refused: Refusal) -> StreamsGroupHeartbeatResponse:
-    return StreamsGroupHeartbeatResponse(
-        error_code=refused.code, error_message=refused.message, member_id="", member_epoch=0, heartbeat_interval_ms=0,
-        acceptable_recovery_lag_legacy=0, task_offset_interval_ms=0, status=[],
-        endpoint_information_epoch=0,
-    )  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.messages import streams_group_describe as described
 from kafkawire.messages.streams_group_topology_description_update import (
@@ -27,12 +28,10 @@ SOURCE, PROCESSOR, SINK = 1, 2, 3
 NO_PLUGIN = "The broker has no streams group topology description plugin configured."
 
 
-def handle(
-    request: StreamsGroupTopologyDescriptionUpdateRequest, exchange: Exchange
-) -> StreamsGroupTopologyDescriptionUpdateResponse:
+def handle(request: StreamsGroupTopologyDescriptionUpdateRequest, exchange: Exchange) -> Message:
     refusal = _invalid(request, exchange) or _refused(request, exchange)
     if refusal is not None:
-        return StreamsGroupTopologyDescriptionUpdateResponse(error_code=refusal.code, error_message=refusal.message)
+        return exchange.refused(*refusal)
     return StreamsGroupTopologyDescriptionUpdateResponse(error_code=ErrorCode.NONE)
 
 

@@ -7,6 +7,7 @@ CONTROLLER_ID_NOT_REGISTERED.
 
 from __future__ import annotations
 
+from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
 from wirebroker.apis.exchange import Exchange
@@ -16,19 +17,15 @@ SINCE = 33
 """From this metadata.version on, controllers can be unregistered."""
 
 
-def handle(request: UnregisterControllerRequest, exchange: Exchange) -> UnregisterControllerResponse:
+def handle(request: UnregisterControllerRequest, exchange: Exchange) -> Message:
     node_id, cluster = request.controller_id, exchange.cluster
     known = cluster.brokers.get(node_id)
     if node_id == min(each for each, broker in cluster.brokers.items() if broker.running):
-        return _refused(ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active.")
+        return exchange.refused(ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active.")
     if cluster.configs.features[METADATA] < SINCE:
         message = "The current MetadataVersion is too old to support controller unregistration."
-        return _refused(ErrorCode.UNSUPPORTED_VERSION, message)
+        return exchange.refused(ErrorCode.UNSUPPORTED_VERSION, message)
     if known is None or not known.in_quorum:
-        return _refused(ErrorCode.CONTROLLER_ID_NOT_REGISTERED, f"Controller ID {node_id} is not currently registered.")
+        return exchange.refused(ErrorCode.CONTROLLER_ID_NOT_REGISTERED, f"Controller ID {node_id} is not currently registered.")
     known.in_quorum = known.running
     return UnregisterControllerResponse(error_code=ErrorCode.NONE, error_message="")
-
-
-def _refused(code: ErrorCode, message: str) -> UnregisterControllerResponse:
-    return UnregisterControllerResponse(error_code=code, error_message=message)
