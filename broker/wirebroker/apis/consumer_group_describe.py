@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kafkawire.errors import ErrorCode
 from kafkawire.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -16,40 +15,28 @@ from kafkawire.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
-from wirebroker.apis.described import describe, refused
+from wirebroker.apis.described import Slices, described
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.common.slices import IDS, MEMBER, pauses, weighted_pauses
+from wirebroker.common.slices import MEMBER, weighted_pauses
 from wirebroker.core.groups.assignors import NOTHING, Partitions
 from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.core.groups.consumer_member import ConsumerMember
-from wirebroker.core.refusals import Refusal
 
 CLASSIC, CONSUMER = 0, 1
 
 
 def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
-    if not exchange.engine.groups.consumers.enabled:
-        why = Refusal(ErrorCode.UNSUPPORTED_VERSION)
-        return ConsumerGroupDescribeResponse(
-            groups=[refused(DescribedGroup, group_id, why, assignor_name="") for group_id in request.group_ids]
-        )
-    pause_for_id, pause = pauses(IDS), weighted_pauses()
-    known: dict[str, DescribedGroup] = {}
-    for group_id in dict.fromkeys(request.group_ids):
-        yield from pause_for_id()
-        group, response = describe(DescribedGroup, group_id, ConsumerGroup, request, exchange, assignor_name="")
-        if group is not None:
-            response.assignor_name = group.preferred_assignor() or exchange.engine.groups.consumers.default_assignor()
-        known[group_id] = response
+    groups, pause = exchange.engine.groups.consumers, weighted_pauses()
+
+    def fill(group: ConsumerGroup, entry: DescribedGroup) -> Slices:
+        entry.assignor_name = group.preferred_assignor() or groups.default_assignor()
         # When a member changes, a new object replaces the old object, so the objects in this list stay the same.
-        held = [(group.members[each], group.targets.get(each, NOTHING)) for each in group.in_order()] if group else []
-        for member, target in held:
+        for member, target in [(group.members[each], group.targets.get(each, NOTHING)) for each in group.in_order()]:
             yield from pause(MEMBER + len(member.topics) + len(member.assigned) + len(target))
-            response.members.append(_member(member, target, exchange))
-    if len(known) < len(request.group_ids):  # a response that repeats groups may be long, so a thread encodes it
-        yield None
-    # As in Kafka, empty ids come first: Kafka refuses an empty id at once, but asks a coordinator about every other id.
-    return ConsumerGroupDescribeResponse(groups=[known[group_id] for group_id in sorted(request.group_ids, key=bool)])
+            entry.members.append(_member(member, target, exchange))
+
+    entries = yield from described(DescribedGroup, ConsumerGroup, fill, request, exchange, enabled=groups.enabled)
+    return ConsumerGroupDescribeResponse(groups=entries)
 
 
 def _member(member: ConsumerMember, target: Partitions, exchange: Exchange) -> Member:

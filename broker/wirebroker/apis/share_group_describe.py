@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kafkawire.errors import ErrorCode
 from kafkawire.messages.share_group_describe import (
     Assignment,
     DescribedGroup,
@@ -11,29 +10,25 @@ from kafkawire.messages.share_group_describe import (
     ShareGroupDescribeResponse,
     TopicPartitions,
 )
-from wirebroker.apis.described import describe
+from wirebroker.apis.described import Slices, described
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.common.slices import IDS, MEMBER, pauses, weighted_pauses
+from wirebroker.common.slices import MEMBER, weighted_pauses
 from wirebroker.core.groups.share_group import ShareGroup, ShareMember
 from wirebroker.core.groups.share_heartbeats import ASSIGNOR
 from wirebroker.core.refusals import MESSAGES
 
 
 def handle(request: ShareGroupDescribeRequest, exchange: Exchange) -> Steps:
-    pause_for_id, pause = pauses(IDS), weighted_pauses()
-    described = []
-    for group_id in sorted(request.group_ids, key=bool):  # as in Kafka, an empty id is refused first
-        yield from pause_for_id()
-        group, response = describe(DescribedGroup, group_id, ShareGroup, request, exchange, assignor_name="")
-        if group is not None:
-            response.assignor_name = ASSIGNOR
-        elif group_id and response.error_message is None:
-            response.error_message = MESSAGES.get(ErrorCode(response.error_code))
-        for member in list(group.members.values()) if group is not None else ():
+    pause = weighted_pauses()
+
+    def fill(group: ShareGroup, entry: DescribedGroup) -> Slices:
+        entry.assignor_name = ASSIGNOR
+        for member in list(group.members.values()):
             yield from pause(MEMBER + len(member.topics) + len(member.assigned))
-            response.members.append(_member(member, exchange))
-        described.append(response)
-    return ShareGroupDescribeResponse(groups=described)
+            entry.members.append(_member(member, exchange))
+
+    entries = yield from described(DescribedGroup, ShareGroup, fill, request, exchange, MESSAGES)
+    return ShareGroupDescribeResponse(groups=entries)
 
 
 def _member(member: ShareMember, exchange: Exchange) -> Member:

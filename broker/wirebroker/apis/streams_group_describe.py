@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kafkawire.coordinator_records import streams_group_topology as held
-from kafkawire.errors import ErrorCode
 from kafkawire.messages.streams_group_describe import (
     Assignment,
     DescribedGroup,
@@ -23,41 +22,33 @@ from kafkawire.messages.streams_group_describe import (
     Topology,
     TopologyDescription,
 )
-from wirebroker.apis.described import describe, refused
+from wirebroker.apis.described import Slices, described
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.common.slices import IDS, MEMBER, pauses, weighted_pauses
+from wirebroker.common.slices import MEMBER, weighted_pauses
 from wirebroker.core.groups.streams_group import StreamsGroup, TaskOffsets
 from wirebroker.core.groups.streams_log import partitions_by_subtopology
 from wirebroker.core.groups.streams_member import NOTHING, Some, StreamsMember, Tasks
 from wirebroker.core.groups.streams_topology import Configured, InternalTopic
-from wirebroker.core.refusals import Refusal
 
 NOT_STORED, AVAILABLE = 1, 3
 
 
 def handle(request: StreamsGroupDescribeRequest, exchange: Exchange) -> Steps:
-    if not exchange.engine.groups.streams.enabled:
-        why = Refusal(ErrorCode.UNSUPPORTED_VERSION)
-        return StreamsGroupDescribeResponse(groups=[refused(DescribedGroup, each, why) for each in request.group_ids])
-    pause_for_id, pause = pauses(IDS), weighted_pauses()
-    described = []
-    for group_id in sorted(request.group_ids, key=bool):  # as in Kafka, an empty id is refused first
-        yield from pause_for_id()
-        group, response = describe(DescribedGroup, group_id, StreamsGroup, request, exchange)
-        if group is not None:
-            streams = exchange.engine.groups.streams
-            response.topology, response.assignor_name = _topology(group, streams.shown(group)), streams.assignor(group)
-            if request.include_topology_description:
-                response.topology_description_status, response.topology_description = _description(group)
-        for member_id in group.in_order() if group is not None else ():
-            member = group.members.get(member_id) if group is not None else None
-            if group is None or member is None:
+    streams, pause = exchange.engine.groups.streams, weighted_pauses()
+
+    def fill(group: StreamsGroup, entry: DescribedGroup) -> Slices:
+        entry.topology, entry.assignor_name = _topology(group, streams.shown(group)), streams.assignor(group)
+        if request.include_topology_description:
+            entry.topology_description_status, entry.topology_description = _description(group)
+        for member_id in group.in_order():
+            if (member := group.members.get(member_id)) is None:
                 continue
             target = group.targets.get(member_id, NOTHING)
-            response.members.append(_member(member, target, group.offsets.get(member_id)))
+            entry.members.append(_member(member, target, group.offsets.get(member_id)))
             yield from pause(MEMBER + len(member.assigned.active) + len(target.active) + len(target.standby))
-        described.append(response)
-    return StreamsGroupDescribeResponse(groups=described)
+
+    entries = yield from described(DescribedGroup, StreamsGroup, fill, request, exchange, enabled=streams.enabled)
+    return StreamsGroupDescribeResponse(groups=entries)
 
 
 def _description(group: StreamsGroup) -> tuple[int, TopologyDescription | None]:
