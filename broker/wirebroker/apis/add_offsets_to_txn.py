@@ -17,7 +17,7 @@ def handle(request: AddOffsetsToTxnRequest, exchange: Exchange) -> AddOffsetsToT
 
 def _add(request: AddOffsetsToTxnRequest, exchange: Exchange) -> ErrorCode:
     transactions = exchange.engine.transactions
-    if request.transactional_id and (error := transactions.coordinator_error(request.transactional_id, exchange.node_id)):
+    if error := transactions.coordinator_error(request.transactional_id, exchange.node_id):
         return error
     home = exchange.engine.groups.home(request.group_id)
     return transactions.add_partitions(

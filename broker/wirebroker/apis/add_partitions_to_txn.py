@@ -95,7 +95,7 @@ def _responses(
 def _codes(requested: AddPartitionsToTxnTransaction, wanted: list[TopicPartition], exchange: Exchange) -> Codes:
     transactions = exchange.engine.transactions
     who = (requested.transactional_id, requested.producer_id, requested.producer_epoch)
-    if requested.transactional_id and (error := transactions.coordinator_error(requested.transactional_id, exchange.node_id)):
+    if error := transactions.coordinator_error(requested.transactional_id, exchange.node_id):
         return dict.fromkeys(wanted, error)
     if requested.verify_only:
         return transactions.verify_partitions(*who, wanted)

@@ -18,7 +18,7 @@ from wirebroker.apis.metadata_changes import MetadataChanges
 from wirebroker.common.slices import Pause, mapped
 from wirebroker.core.acls import has_settings
 from wirebroker.core.config_resources import REPEATED, Alteration, Change, Operation, ResourceType, repeated
-from wirebroker.core.refusals import MOST_RECORDS, TOO_LARGE, Refusal
+from wirebroker.core.refusals import DONE, MOST_RECORDS, TOO_LARGE, Refusal
 from wirebroker.core.releases.changes import since, until
 from wirebroker.requests.effects import Outcome
 
@@ -67,7 +67,7 @@ def alter_resources(
             refusal: Refusal | None = REPEATED
         else:
             refusal = alteration.alter(validate_only=request.validate_only, whole=whole)
-        code, message = refusal or Refusal(ErrorCode.NONE, None)
+        code, message = refusal or DONE
         told = told_kind(kind, release, repeats=repeats)
         results.append(result(error_code=code, error_message=message, resource_type=told, resource_name=name))
     changes.write_down()

@@ -13,11 +13,9 @@ from kafkawire.messages.alter_share_group_offsets import (
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import pauses
 from wirebroker.core.groups.share_states import CREATES_ALTERED_GROUPS
-from wirebroker.core.refusals import MESSAGES, Refusal
+from wirebroker.core.refusals import DONE, MESSAGES, UNKNOWN_PARTITION, Refusal
 
 NO_TOPIC_ID = bytes(16)
-UNKNOWN = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-DONE = Refusal(ErrorCode.NONE)
 
 
 def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
@@ -43,7 +41,7 @@ def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
         response = made.setdefault(name, AlterShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=[]))
         for each in topic.partitions:
             yield from pause()
-            code, message = UNKNOWN if name not in topics else refused.get((name, each.partition_index), DONE)
+            code, message = UNKNOWN_PARTITION if name not in topics else refused.get((name, each.partition_index), DONE)
             response.partitions.append(
                 AlterShareGroupOffsetsResponsePartition(
                     partition_index=each.partition_index, error_code=code, error_message=message
@@ -56,7 +54,7 @@ def _refused(refused: Refusal, request: AlterShareGroupOffsetsRequest, exchange:
     """Refuses the whole request. The response of Kafka 4.1 does not have the error, but names the unknown topics."""
     if CREATES_ALTERED_GROUPS.of(exchange.cluster.configs.release):
         return exchange.refused(*refused)
-    code, message = UNKNOWN
+    code, message = UNKNOWN_PARTITION
     unknown = [
         AlterShareGroupOffsetsResponseTopic(
             topic_name=topic.topic_name, topic_id=NO_TOPIC_ID,

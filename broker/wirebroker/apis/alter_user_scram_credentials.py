@@ -24,7 +24,7 @@ from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import pauses
 from wirebroker.core.features import SCRAM_SINCE, is_too_old
 from wirebroker.core.java_order import buckets_for, hash_order_in_slices, java_hash
-from wirebroker.core.refusals import MOST_RECORDS, Refusal
+from wirebroker.core.refusals import DONE, MOST_RECORDS, Refusal
 from wirebroker.core.releases.changes import since
 from wirebroker.security.scram import BY_NUMBER, LEAST_ITERATIONS, MOST_ITERATIONS, credential_of_salted
 
@@ -87,7 +87,7 @@ def handle(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> Ste
     for names in (*altered, list(refused)):
         for name in (yield from hash_order_in_slices(names, java_hash, buckets_for(len(names)), pause)):
             yield from pause()
-            code, message = refused.get(name, Refusal(ErrorCode.NONE))
+            code, message = refused.get(name, DONE)
             results.append(AlterUserScramCredentialsResult(user=name, error_code=code, error_message=message))
     return AlterUserScramCredentialsResponse(results=results)
 

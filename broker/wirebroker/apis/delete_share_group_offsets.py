@@ -9,7 +9,7 @@ from kafkawire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponseTopic,
 )
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.core.refusals import MESSAGES, Refusal
+from wirebroker.core.refusals import DONE, MESSAGES, Refusal
 
 
 def handle(request: DeleteShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
@@ -22,7 +22,7 @@ def handle(request: DeleteShareGroupOffsetsRequest, exchange: Exchange) -> Steps
         return exchange.refused(*found)
     responses = []
     for name, topic_id, refused in found:
-        code, message = refused or (ErrorCode.NONE, None)
+        code, message = refused or DONE
         responses.append(
             DeleteShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, error_code=code, error_message=message)
         )

@@ -22,6 +22,7 @@ from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata_changes import NAMES_TOPICS_ONCE, MetadataChanges
 from wirebroker.apis.overdue import is_overdue, timed_out
 from wirebroker.core.cluster import Topic
+from wirebroker.core.refusals import UNKNOWN_PARTITION
 from wirebroker.core.releases.changes import since
 from wirebroker.requests.throttling import Mutations
 
@@ -29,7 +30,6 @@ REFUSES_DELETION = since("1.0", "with delete.topic.enable=false DeleteTopics is 
 
 NEITHER = "Neither topic name nor id were specified."
 BOTH = "You may not specify both topic name and topic id."
-NOT_HERE = "This server does not host this topic-partition."
 STRICT_SINCE = 5
 """From this version of DeleteTopics on, a topic is refused if too many partitions were deleted recently (KIP-599)."""
 NO_SUCH_ID = "This server does not host this topic ID."
@@ -173,7 +173,7 @@ def _by_name(
     topic = exchange.cluster.topics.get(name)
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return DeletableTopicResult(name=name, error_code=code, error_message=NOT_HERE)
+        return DeletableTopicResult(name=name, error_code=code, error_message=UNKNOWN_PARTITION.message)
     if topic.topic_id in ids:
         once.pop(topic.topic_id, None)
         return _invalid(name, topic.topic_id, "The provided topic name maps to an ID that was already supplied.")

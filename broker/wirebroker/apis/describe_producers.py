@@ -21,6 +21,7 @@ from wirebroker.core.leadership import leader_error
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import unpack
+from wirebroker.core.refusals import UNKNOWN_PARTITION
 from wirebroker.core.releases.changes import since
 
 EXPLAINS_PRODUCERS = since("3.0", "errors of DescribeProducers have a message")
@@ -59,8 +60,8 @@ def _found(topic: str, index: int, exchange: Exchange) -> tuple[Partition | None
         response.error_code, response.error_message = ErrorCode.INVALID_TOPIC_EXCEPTION, error
         return None, response
     if topic not in exchange.cluster.topics:
-        response.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        response.error_message = "This server does not host this topic-partition." if explains else None
+        response.error_code = UNKNOWN_PARTITION.code
+        response.error_message = UNKNOWN_PARTITION.message if explains else None
         return None, response
     partition = exchange.cluster.partition(topic, index)
     response.error_code = leader_error(partition, exchange.node_id, or_follower=True)

@@ -23,6 +23,7 @@ from kafkawire.messages.describe_quorum import (
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.cluster import Broker, Cluster
 from wirebroker.core.quorum import LISTENER, endpoint, voters
+from wirebroker.core.refusals import UNKNOWN_PARTITION
 
 
 def handle(request: DescribeQuorumRequest, exchange: Exchange) -> DescribeQuorumResponse:
@@ -70,7 +71,7 @@ def _unknown(index: int) -> ResponsePartitionData:
     return ResponsePartitionData(
         partition_index=index,
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        error_message="This server does not host this topic-partition.",
+        error_message=UNKNOWN_PARTITION.message,
         leader_id=0,
         leader_epoch=0,
         high_watermark=0,

@@ -21,11 +21,7 @@ def handle(request: EndTxnRequest, exchange: Exchange) -> EndTxnResponse:
         request.transactional_id, request.producer_id, request.producer_epoch, request.committed,
         2 if exchange.version >= BUMPS_EPOCH_FROM else 0,
     )  # fmt: skip
-    error = (
-        transactions.coordinator_error(requested.transactional_id, exchange.node_id)
-        if requested.transactional_id
-        else ErrorCode.NONE
-    )
+    error = transactions.coordinator_error(requested.transactional_id, exchange.node_id)
     producer = ProducerResult(error) if error else transactions.end(requested, exchange.now)
     return EndTxnResponse(
         error_code=epoch_error(producer.code, exchange.version >= PRODUCER_FENCED_FROM),

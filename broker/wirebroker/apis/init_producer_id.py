@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from wirebroker.apis.end_txn import epoch_error
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.transactions.coordinator import NO_ID_YET, InitRequest, ProducerResult
 
@@ -19,9 +20,7 @@ PRODUCER_FENCED_FROM = 4
 
 def handle(request: InitProducerIdRequest, exchange: Exchange) -> InitProducerIdResponse:
     producer = _init(request, exchange)
-    code = producer.code
-    if code == ErrorCode.PRODUCER_FENCED and exchange.version < PRODUCER_FENCED_FROM:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    code = epoch_error(producer.code, exchange.version >= PRODUCER_FENCED_FROM)
     return InitProducerIdResponse(error_code=code, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
 
 

@@ -22,7 +22,7 @@ from kafkawire.messages.share_acknowledge import (
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import Pause, pauses
 from wirebroker.core.acls import Operation, ResourceType
-from wirebroker.core.refusals import Refusal
+from wirebroker.core.refusals import DONE, Refusal
 from wirebroker.core.share.partition import RENEW, Acknowledged, Broken
 from wirebroker.core.share.partitions import PARTITIONS, Settling
 from wirebroker.core.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, Wanted
@@ -30,7 +30,6 @@ from wirebroker.core.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, Wa
 LONGEST_MEMBER_ID = 36
 RENEWS_SINCE = 2
 NAMES_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-DONE = Refusal(ErrorCode.NONE)
 Outcomes = dict[Place, Refusal]
 Begun = tuple[Outcomes, list[tuple[Place, Settling]]]
 

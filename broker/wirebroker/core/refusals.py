@@ -14,6 +14,10 @@ class Refusal(NamedTuple):
     message: str | None = None
 
 
+DONE = Refusal(ErrorCode.NONE)
+"""The result of a request, or of a part of a request, that was not refused."""
+UNKNOWN_PARTITION = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+"""The refusal of a topic or partition that does not exist."""
 MESSAGES = {
     ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
     ErrorCode.INVALID_GROUP_ID: "The group id is invalid.",

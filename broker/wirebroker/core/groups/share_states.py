@@ -17,7 +17,7 @@ from wirebroker.core.cluster import SHARE_TOPIC
 from wirebroker.core.configs import ConfigError
 from wirebroker.core.groups.modern_heartbeats import ModernGroups
 from wirebroker.core.groups.share_group import Preparation, Prepared, ShareGroup, ShareMember, preparation_records
-from wirebroker.core.refusals import Refusal
+from wirebroker.core.refusals import UNKNOWN_PARTITION, Refusal
 from wirebroker.core.releases.changes import since
 from wirebroker.core.share.coordinator import UNKNOWN, WRITES, ShareCoordinator
 
@@ -167,9 +167,7 @@ class ShareStates:
                 if index < len(topic.partitions):
                     starts[topic.topic_id, index] = start
                 else:
-                    refused[name, index] = Refusal(
-                        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
-                    )
+                    refused[name, index] = UNKNOWN_PARTITION
             indexes = frozenset(index for index in offsets if index < len(topic.partitions))
             topics[topic.topic_id] = Prepared(name, indexes, now)
         if not topics:
@@ -197,9 +195,8 @@ class ShareStates:
         for name in names:
             yield from pause()
             topic = self._cluster.topics.get(name)
-            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if topic is None:
-                refused.append((name, bytes(16), Refusal(unknown, "This server does not host this topic-partition.")))
+                refused.append((name, bytes(16), UNKNOWN_PARTITION))
             elif topic.topic_id in gone:
                 continue
             elif topic.topic_id in held.initialized:
@@ -207,7 +204,8 @@ class ShareStates:
             elif topic.topic_id in held.deleting:
                 gone[topic.topic_id] = name, frozenset(range(len(topic.partitions)))
             else:
-                refused.append((name, bytes(16), Refusal(unknown, "There is no offset information to delete.")))
+                why = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no offset information to delete.")
+                refused.append((name, bytes(16), why))
         return (yield from self._delete_state(group, gone, now)) + refused
 
     def _delete_state(

@@ -26,7 +26,7 @@ from wirebroker.core.cluster import SHARE_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.purgatory import NEVER, Idle
-from wirebroker.core.refusals import Refusal
+from wirebroker.core.refusals import UNKNOWN_PARTITION, Refusal
 from wirebroker.core.releases.changes import ByRelease, since
 from wirebroker.core.share.combining import combined
 from wirebroker.core.share.in_flight import Key, StateBatch
@@ -71,7 +71,6 @@ class ShareState(NamedTuple):
 NOTHING = ShareState(0, 0, 0, UNKNOWN, UNKNOWN, (), 0, 0)
 NEGATIVE = Refusal(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
 FENCED_LEADER = Refusal(ErrorCode.FENCED_LEADER_EPOCH, "The leader epoch in the request is older than the epoch on the broker.")
-UNKNOWN_PARTITION = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 
 
 @lru_cache(maxsize=1 << 10)

@@ -12,7 +12,7 @@ from wirebroker.common.slices import Pause, pauses
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.offset_lookup import EARLIEST, LATEST
 from wirebroker.core.partition import Partition
-from wirebroker.core.refusals import Refusal
+from wirebroker.core.refusals import UNKNOWN_PARTITION, Refusal
 from wirebroker.core.share.coordinator import UNKNOWN, ShareCoordinator
 from wirebroker.core.share.in_flight import Key, StateBatch
 from wirebroker.core.share.partition import Acknowledged, Broken, SharePartition, Undo
@@ -208,7 +208,7 @@ class SharePartitions:
         """Check a member's acknowledgements. They take effect when the caller passes the result to `finish`. Raises Broken."""
         held = self.find(key, node_id)
         if held is None:
-            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+            return UNKNOWN_PARTITION
         changed = held.share.acknowledge(member_id, batches, now)
         self.wake(key, now)
         return changed if isinstance(changed, Refusal) else Settling(held, changed)

@@ -194,8 +194,8 @@ class TransactionCoordinator:
         timers.every(lambda: configs.integer(aborts), now, self._abort_timed_out)
 
     def coordinator_error(self, transactional_id: str, node_id: int) -> ErrorCode:
-        """Returns NONE if this broker coordinates the transactional id, else the error."""
-        return self._cluster.coordinator_error("transaction", transactional_id, node_id)
+        """Returns NONE if this broker coordinates the transactional id, or if the id is empty, else the error."""
+        return self._cluster.coordinator_error("transaction", transactional_id, node_id) if transactional_id else ErrorCode.NONE
 
     # Producers
 
