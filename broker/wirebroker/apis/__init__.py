@@ -1,6 +1,7 @@
 """The handlers of the broker's requests. Each module handles one API or several similar APIs.
 
-The docstring of each module states the API's versions and behaviour.
+The docstring of each module states the API's versions and behaviour. The handler is the module's function `handle`. A module of
+several APIs may instead have a function for each API, with the name of the API's module in `kafkawire.messages`.
 
 A handler takes the decoded request and its `Exchange`, and returns the response, or an `Outcome` if there is no response yet.
 If a request may take long, its handler is a generator, which yields between slices of the work (`exchange.Steps`,
@@ -54,20 +55,34 @@ IN_ZOOKEEPER = (
 """The APIs that a controller and its brokers use among themselves. In a cluster with ZooKeeper, every listener of a broker
 accepts these APIs."""
 
-TOGETHER = {
-    **dict.fromkeys(IN_ZOOKEEPER, "controller_requests"),
-    **dict.fromkeys(("AddRaftVoter", "RemoveRaftVoter"), "refused"),
-    **dict.fromkeys((name for name in SERVED if "ShareGroupState" in name), "share_group_state"),
-    **dict.fromkeys((name for name in SERVED if "DelegationToken" in name), "delegation_tokens"),
+SHARED = {
+    "acls": ("DescribeAcls", "CreateAcls", "DeleteAcls"),
+    "alter_configs": ("AlterConfigs", "IncrementalAlterConfigs"),
+    "classic_groups": ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup"),
+    "client_quotas": ("DescribeClientQuotas", "AlterClientQuotas"),
+    "controller_requests": IN_ZOOKEEPER,
+    "delegation_tokens": [name for name in SERVED if "DelegationToken" in name],
+    "log_dirs": ("DescribeLogDirs", "AlterReplicaLogDirs"),
+    "reassignments": ("AlterPartitionReassignments", "ListPartitionReassignments"),
+    "refused": ("AddRaftVoter", "RemoveRaftVoter"),
+    "sasl": ("SaslHandshake", "SaslAuthenticate"),
+    "scram_credentials": ("DescribeUserScramCredentials", "AlterUserScramCredentials"),
+    "share_group_offsets": [name for name in SERVED if "ShareGroupOffsets" in name],
+    "share_group_state": [name for name in SERVED if "ShareGroupState" in name],
+    "telemetry": TELEMETRY,
+    "transaction_states": ("DescribeTransactions", "ListTransactions"),
+    "transactions": ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"),
+    "unregister": ("UnregisterBroker", "UnregisterController"),
 }
-"""For each API that shares a module with other APIs, the name of this module."""
+"""The modules that several APIs share. All other APIs have a module of their own."""
+MODULES = {name: module for module, names in SHARED.items() for name in names}
 
 
 def handler_of(key: int) -> Handler:
     """Returns the handler of this API. Raises KeyError for an API without a handler."""
-    name = api_name(key)
-    module = import_module(f"wirebroker.apis.{TOGETHER.get(name, APIS[key].module)}")
-    handler: Handler = module.handle
+    own = APIS[key].module
+    module = import_module(f"wirebroker.apis.{MODULES.get(api_name(key), own)}")
+    handler: Handler = module.handle if hasattr(module, "handle") else getattr(module, own)
     return handler
 
 

@@ -1,4 +1,10 @@
-"""AlterConfigs, versions 0–2.
+"""IncrementalAlterConfigs, versions 0–1.
+
+Changes single settings of topics, brokers (the empty name means all brokers), groups and client metrics. A change sets a value,
+deletes a value, adds elements to a list, or removes elements from a list. If one change of a resource is refused, all changes
+of this resource are refused. Only some settings of a broker can change while it runs.
+
+AlterConfigs, versions 0–2.
 
 The older form of IncrementalAlterConfigs: the given settings replace all settings of the resource.
 """
@@ -11,6 +17,7 @@ from typing import Any
 
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
+from kafkawire.messages import incremental_alter_configs as incremental
 from kafkawire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 from wirebroker.apis.describe_configs import told_kind
 from wirebroker.apis.exchange import Exchange, Steps
@@ -28,17 +35,21 @@ READS_NULL_SETTINGS = until("2.0", "the broker closes the connection after an Al
 )
 
 
-def handle(request: AlterConfigsRequest, exchange: Exchange) -> Steps | Outcome:
+def incremental_alter_configs(request: incremental.IncrementalAlterConfigsRequest, exchange: Exchange) -> Steps:
+    made = incremental.IncrementalAlterConfigsResponse
+    return _alter(request, exchange, made, incremental.AlterConfigsResourceResponse, replaces=False)
+
+
+def alter_configs(request: AlterConfigsRequest, exchange: Exchange) -> Steps | Outcome:
     if not READS_NULL_SETTINGS.of(exchange.cluster.configs.release) and _has_null(request):
         return exchange.close("this release of Kafka closes the connection for a setting without a value")
-    return alter_resources(request, exchange, AlterConfigsResponse, AlterConfigsResourceResponse, replaces=True)
+    return _alter(request, exchange, AlterConfigsResponse, AlterConfigsResourceResponse, replaces=True)
 
 
-def alter_resources(
+def _alter(
     request: Any, exchange: Exchange, response: Callable[..., Message], result: Callable[..., Any], *, replaces: bool
 ) -> Steps:
-    """Change the settings that an AlterConfigs or IncrementalAlterConfigs names; `response` and `result` are the message
-    classes of the API."""
+    """Change the settings that a request names; `response` and `result` are the message classes of the API."""
     release = exchange.cluster.configs.release
     repeats = REPEATS_ALTERED_KINDS.of(release) or not replaces
 

@@ -9,7 +9,7 @@ the cluster itself moves leaders.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kafkawire.declare import Message
@@ -49,10 +49,6 @@ class Named(NamedTuple):
     state: Any
 
 
-def handle(request: Any, exchange: Exchange) -> Message:
-    return HANDLERS[type(request)](request, exchange)
-
-
 def refuse(request: Any, code: ErrorCode, exchange: Exchange) -> Message:
     """Respond to the request with this error.
 
@@ -71,7 +67,7 @@ def _stale(request: Any) -> ErrorCode:
     return ErrorCode.STALE_CONTROLLER_EPOCH if request.controller_epoch < CONTROLLER_EPOCH else ErrorCode.NONE
 
 
-def _leader_and_isr(request: LeaderAndIsrRequest, exchange: Exchange) -> Message:
+def leader_and_isr(request: LeaderAndIsrRequest, exchange: Exchange) -> Message:
     if code := _stale(request):
         lists = LISTS_STALE_PARTITIONS.of(exchange.cluster.configs.release)
         return refuse(request, code, exchange) if lists else _led(code, [], exchange)
@@ -112,7 +108,7 @@ def _led(code: ErrorCode, errors: list[tuple[Named, ErrorCode]], exchange: Excha
     )
 
 
-def _stop_replica(request: StopReplicaRequest, exchange: Exchange) -> Message:
+def stop_replica(request: StopReplicaRequest, exchange: Exchange) -> Message:
     if code := _stale(request):
         return _stopped(code, [])
     return _stopped(
@@ -145,11 +141,11 @@ def _stopped(code: ErrorCode, errors: list[tuple[str, int, ErrorCode]]) -> StopR
     return StopReplicaResponse(error_code=code, partition_errors=made)
 
 
-def _update_metadata(request: UpdateMetadataRequest, exchange: Exchange) -> Message:
+def update_metadata(request: UpdateMetadataRequest, exchange: Exchange) -> Message:
     return refuse(request, _stale(request), exchange)
 
 
-def _controlled_shutdown(request: ControlledShutdownRequest, exchange: Exchange) -> Message:
+def controlled_shutdown(request: ControlledShutdownRequest, exchange: Exchange) -> Message:
     """If the named broker does not run, ControlledShutdown gets BROKER_NOT_AVAILABLE. If the request also has a broker epoch,
     Kafka's controller fails, and the error is UNKNOWN_SERVER_ERROR."""
     code, named = ErrorCode.NONE, request.broker_epoch != NO_EPOCH
@@ -160,18 +156,11 @@ def _controlled_shutdown(request: ControlledShutdownRequest, exchange: Exchange)
     return refuse(request, code, exchange)
 
 
-def _alter_partition(request: AlterPartitionRequest, exchange: Exchange) -> Message:
+def alter_partition(request: AlterPartitionRequest, exchange: Exchange) -> Message:
     """Refuses the request: a client cannot know the broker's epoch, so the epoch in the request is wrong."""
     return refuse(request, ErrorCode.STALE_BROKER_EPOCH, exchange)
 
 
-def _allocate_producer_ids(request: AllocateProducerIdsRequest, exchange: Exchange) -> Message:
+def allocate_producer_ids(request: AllocateProducerIdsRequest, exchange: Exchange) -> Message:
     runs = request.broker_id in exchange.cluster.live_brokers
     return refuse(request, ErrorCode.STALE_BROKER_EPOCH if runs else ErrorCode.BROKER_ID_NOT_REGISTERED, exchange)
-
-
-HANDLERS: dict[type[Message], Callable[[Any, Exchange], Message]] = {
-    LeaderAndIsrRequest: _leader_and_isr, StopReplicaRequest: _stop_replica, UpdateMetadataRequest: _update_metadata,
-    ControlledShutdownRequest: _controlled_shutdown, AlterPartitionRequest: _alter_partition,
-    AllocateProducerIdsRequest: _allocate_producer_ids,
-}  # fmt: skip

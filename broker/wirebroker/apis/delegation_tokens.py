@@ -15,8 +15,6 @@ removes the token at once, even if the token has expired.
 
 from __future__ import annotations
 
-from typing import Any
-
 from kafkawire.declare import Message
 from kafkawire.disk.metadata import TokenImage
 from kafkawire.errors import ErrorCode
@@ -27,8 +25,8 @@ from kafkawire.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
-from kafkawire.messages.expire_delegation_token import ExpireDelegationTokenRequest
-from kafkawire.messages.renew_delegation_token import RenewDelegationTokenRequest
+from kafkawire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from kafkawire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from kafkawire.primitives import format_uuid, new_uuid
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.acls import Operation, ResourceType
@@ -50,17 +48,7 @@ TELLS_REMOVAL = until("3.6", "if ExpireDelegationToken removes a token, the resp
 KEY = "delegation.token.secret.key"
 
 
-def handle(request: Any, exchange: Exchange) -> Message:
-    if isinstance(request, CreateDelegationTokenRequest):
-        return _create(request, exchange)
-    if isinstance(request, DescribeDelegationTokenRequest):
-        return _describe(request, exchange)
-    response: Any = exchange.refused(ErrorCode.NONE)
-    response.error_code, response.expiry_timestamp_ms = _alter(request, exchange)
-    return response  # type: ignore[no-any-return]
-
-
-def _create(request: CreateDelegationTokenRequest, exchange: Exchange) -> CreateDelegationTokenResponse:
+def create_delegation_token(request: CreateDelegationTokenRequest, exchange: Exchange) -> CreateDelegationTokenResponse:
     requester = exchange.principal
     owner = requester
     if request.owner_principal_name:
@@ -134,7 +122,7 @@ def _created(code: ErrorCode, owner: Principal, requester: Principal, at: int = 
     )  # fmt: skip
 
 
-def _describe(request: DescribeDelegationTokenRequest, exchange: Exchange) -> Message:
+def describe_delegation_token(request: DescribeDelegationTokenRequest, exchange: Exchange) -> Message:
     key = exchange.cluster.configs.text(KEY)
     if not _is_allowed(exchange.connection.session):
         return exchange.refused(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
@@ -167,6 +155,16 @@ def _described(token: TokenImage, key: str) -> DescribedDelegationToken:
         max_timestamp=token.most_at, token_id=token.token_id, hmac=secret_of(token.token_id, key),
         renewers=[DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name) for kind, _, name in renewers],
     )  # fmt: skip
+
+
+def renew_delegation_token(request: RenewDelegationTokenRequest, exchange: Exchange) -> RenewDelegationTokenResponse:
+    code, expires_at = _alter(request, exchange)
+    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expires_at)
+
+
+def expire_delegation_token(request: ExpireDelegationTokenRequest, exchange: Exchange) -> ExpireDelegationTokenResponse:
+    code, expires_at = _alter(request, exchange)
+    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expires_at)
 
 
 def _alter(request: RenewDelegationTokenRequest | ExpireDelegationTokenRequest, exchange: Exchange) -> tuple[ErrorCode, int]:

@@ -3,9 +3,16 @@
 A reassignment is in progress until the new replicas are in sync (KIP-455). In wirebroker the replicas of running brokers have
 all records at once, so the reassignment waits only for stopped brokers. A request with null replicas cancels a reassignment.
 From version 1 on, a request can forbid changes of the number of replicas.
+
+ListPartitionReassignments, version 0.
+
+ListPartitionReassignments returns the reassignments in progress of the requested partitions; null means all partitions. As in
+Kafka, unknown topics and partitions are not an error, and a topic without reassignments is not in the response.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_partition_reassignments import (
@@ -15,16 +22,23 @@ from kafkawire.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from kafkawire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata_changes import MetadataChanges
 from wirebroker.apis.overdue import timed_out
+from wirebroker.common.slices import pauses
 from wirebroker.core.config_resources import unwritten
 from wirebroker.core.partition import Partition
 from wirebroker.core.placement import assignment_error
 from wirebroker.core.refusals import Refusal
 
 
-def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> Steps:
+def alter_partition_reassignments(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> Steps:
     if not request.topics:
         return AlterPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message="", responses=[])
     if request.timeout_ms <= 0:
@@ -79,3 +93,28 @@ def _cancel(partition: Partition, exchange: Exchange) -> Refusal | None:
     where = f"{partition.topic}:{partition.index}"
     message = f"Unable to revert partition assignment for {where} because it would require an unclean leader election."
     return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def list_partition_reassignments(request: ListPartitionReassignmentsRequest, exchange: Exchange) -> Steps:
+    pause = pauses()
+    topics: dict[str, list[OngoingPartitionReassignment]] = {}
+    for partition in _requested(request, exchange):
+        yield from pause()
+        if partition is not None and partition.moves:
+            topics.setdefault(partition.topic, []).append(
+                OngoingPartitionReassignment(
+                    partition_index=partition.index, replicas=list(partition.replicas),
+                    adding_replicas=list(partition.adding), removing_replicas=list(partition.removing),
+                )
+            )  # fmt: skip
+    return ListPartitionReassignmentsResponse(
+        error_code=ErrorCode.NONE, error_message=None,
+        topics=[OngoingTopicReassignment(name=name, partitions=partitions) for name, partitions in topics.items()],
+    )  # fmt: skip
+
+
+def _requested(request: ListPartitionReassignmentsRequest, exchange: Exchange) -> Iterable[Partition | None]:
+    if request.topics is None:
+        return list(exchange.cluster.partitions())
+    named = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
+    return (exchange.cluster.partition(*each) for each in named)

@@ -1,9 +1,24 @@
-"""AddPartitionsToTxn, versions 0–5.
+"""InitProducerId, versions 0–5.
+
+Without a transactional id every request gets a new producer id with epoch 0. As in Kafka, a producer id and epoch in the
+request are ignored: an idempotent producer either raises its epoch itself or starts over with a new id. With a transactional
+id, the producer gets the next epoch. If a transaction of the last epoch is open, the broker aborts it and responds
+CONCURRENT_TRANSACTIONS; the repeated request succeeds. A request with a producer id but no epoch, or the reverse, gets
+INVALID_REQUEST. In versions 0 to 3, the error INVALID_PRODUCER_EPOCH takes the place of PRODUCER_FENCED.
+
+AddPartitionsToTxn, versions 0–5.
 
 In versions 0 to 3 a client adds partitions to its transaction. From version 4 on, a broker may name several transactions in one
 request. With `verify_only`, the broker adds no partitions, and only checks whether the transaction includes them. If one
 partition does not exist, no partition is added, and the existing partitions get OPERATION_NOT_ATTEMPTED. In versions 0 and 1,
 the error INVALID_PRODUCER_EPOCH takes the place of PRODUCER_FENCED.
+
+AddOffsetsToTxn, versions 0–4: the group's partition of __consumer_offsets joins the transaction.
+
+EndTxn, versions 0–5: commit or abort.
+
+The markers are written before the response is sent. From version 5 (transaction version 2) the response has the producer's next
+epoch. In versions 0 and 1, the error INVALID_PRODUCER_EPOCH takes the place of PRODUCER_FENCED.
 """
 
 from __future__ import annotations
@@ -12,6 +27,7 @@ from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 from kafkawire.errors import ErrorCode
+from kafkawire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kafkawire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -21,23 +37,47 @@ from kafkawire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from wirebroker.apis.end_txn import PRODUCER_FENCED_FROM, epoch_error
+from kafkawire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, pauses
+from wirebroker.core.cluster import GROUP_TOPIC
 from wirebroker.core.releases.changes import since, until
+from wirebroker.core.transactions.coordinator import NO_ID_YET, EndRequest, InitRequest, ProducerResult
 from wirebroker.core.transactions.transaction import BUMPS_EPOCH, TopicPartition
 
+INIT_FENCED_FROM, PRODUCER_FENCED_FROM = 4, 2
 FINDS_PARTITIONS = until("1.0", "AddPartitionsToTxn accepts unknown partitions of a known topic").then(
     "2.0", True, "AddPartitionsToTxn refuses unknown partitions of a known topic"
 )
 NOTES_CLIENT_VERSIONS = since("4.0", "AddPartitionsToTxn from version 4 on needs transaction version 2", "KIP-890")
 
-BATCHED_FROM = 4
+BATCHED_FROM, BUMPS_EPOCH_FROM = 4, 5
 
 Codes = Mapping[TopicPartition, ErrorCode]
 
 
-def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> Steps:
+def init_producer_id(request: InitProducerIdRequest, exchange: Exchange) -> InitProducerIdResponse:
+    producer = _init(request, exchange)
+    code = _epoch_error(producer.code, exchange, INIT_FENCED_FROM)
+    return InitProducerIdResponse(error_code=code, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
+
+
+def _init(request: InitProducerIdRequest, exchange: Exchange) -> ProducerResult:
+    current = (request.producer_id, request.producer_epoch)
+    if (current[0] == -1) != (current[1] == -1):
+        return ProducerResult(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is None:
+        made = exchange.cluster.new_producer_id(exchange.node_id, exchange.now)
+        return ProducerResult(NO_ID_YET) if made is None else ProducerResult(ErrorCode.NONE, made, 0)
+    requested = InitRequest(
+        request.transactional_id, request.transaction_timeout_ms, None if current == (-1, -1) else current,
+        exchange.node_id,
+    )  # fmt: skip
+    return exchange.engine.transactions.init_producer_id(requested, exchange.now)
+
+
+def add_partitions_to_txn(request: AddPartitionsToTxnRequest, exchange: Exchange) -> Steps:
     if exchange.version >= BATCHED_FROM:
         topics: dict[str, list[AddPartitionsToTxnTopic]] = {}
         for requested in request.transactions:  # if a transaction is named twice, only its first entry counts, as in Kafka
@@ -102,4 +142,40 @@ def _codes(requested: AddPartitionsToTxnTransaction, wanted: list[TopicPartition
     notes = NOTES_CLIENT_VERSIONS.of(exchange.cluster.configs.release)
     version = BUMPS_EPOCH if notes and exchange.version >= BATCHED_FROM else 0
     code = transactions.add_partitions(*who, wanted, version, exchange.now)
-    return dict.fromkeys(wanted, epoch_error(code, exchange.version >= PRODUCER_FENCED_FROM))
+    return dict.fromkeys(wanted, _epoch_error(code, exchange))
+
+
+def add_offsets_to_txn(request: AddOffsetsToTxnRequest, exchange: Exchange) -> AddOffsetsToTxnResponse:
+    """Add the group's partition of __consumer_offsets to the transaction, or respond with the error."""
+    return AddOffsetsToTxnResponse(error_code=_epoch_error(_add(request, exchange), exchange))
+
+
+def _add(request: AddOffsetsToTxnRequest, exchange: Exchange) -> ErrorCode:
+    transactions = exchange.engine.transactions
+    if error := transactions.coordinator_error(request.transactional_id, exchange.node_id):
+        return error
+    home = exchange.engine.groups.home(request.group_id)
+    return transactions.add_partitions(
+        request.transactional_id, request.producer_id, request.producer_epoch, [(GROUP_TOPIC, home)], 0, exchange.now
+    )
+
+
+def end_txn(request: EndTxnRequest, exchange: Exchange) -> EndTxnResponse:
+    transactions = exchange.engine.transactions
+    requested = EndRequest(
+        request.transactional_id, request.producer_id, request.producer_epoch, request.committed,
+        2 if exchange.version >= BUMPS_EPOCH_FROM else 0,
+    )  # fmt: skip
+    error = transactions.coordinator_error(requested.transactional_id, exchange.node_id)
+    producer = ProducerResult(error) if error else transactions.end(requested, exchange.now)
+    return EndTxnResponse(
+        error_code=_epoch_error(producer.code, exchange),
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+    )
+
+
+def _epoch_error(code: ErrorCode, exchange: Exchange, since: int = PRODUCER_FENCED_FROM) -> ErrorCode:
+    """Returns INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED for clients before version `since`, which do not know
+    PRODUCER_FENCED."""
+    return ErrorCode.INVALID_PRODUCER_EPOCH if code == ErrorCode.PRODUCER_FENCED and exchange.version < since else code

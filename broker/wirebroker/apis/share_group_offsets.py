@@ -3,6 +3,10 @@ groups.
 
 Topics without share state, and unknown topics, have the start offset −1. A request without topics gets all topics that the
 group has used. As in Kafka, a request that names an existing topic creates the topic __share_group_state.
+
+AlterShareGroupOffsets, version 0: sets the offsets from which a share group without members reads. The group may be new.
+
+DeleteShareGroupOffsets, version 0: deletes the state of topics in a share group without members.
 """
 
 from __future__ import annotations
@@ -11,7 +15,19 @@ from collections.abc import Generator, Iterable
 from functools import partial
 from typing import Any
 
+from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
+from kafkawire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+from kafkawire.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
 from kafkawire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -23,17 +39,19 @@ from kafkawire.messages.describe_share_group_offsets import (
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import Pause, mapped, pauses
 from wirebroker.core.groups.share_group import ShareGroup
+from wirebroker.core.groups.share_states import CREATES_ALTERED_GROUPS
 from wirebroker.core.offset_lookup import LATEST
-from wirebroker.core.refusals import MESSAGES, Refusal
+from wirebroker.core.refusals import DONE, MESSAGES, UNKNOWN_PARTITION, Refusal
 from wirebroker.core.share.coordinator import UNKNOWN
 
-NO_TOPIC_ID = bytes(16)
 UNEXPECTED = "The server experienced an unexpected error when processing the request."
 """Kafka's message for some wrong requests that name a known topic: the group id is empty, or a known topic has no partitions or
 a negative index."""
 
+NO_TOPIC_ID = bytes(16)
 
-def handle(request: DescribeShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
+
+def describe_share_group_offsets(request: DescribeShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
     pause, groups = pauses(), []
     for each in request.groups:
         yield from pause()
@@ -103,3 +121,68 @@ def _partition(exchange: Exchange, key: tuple[str, bytes, int]) -> DescribeShare
     if partition is not None:
         made.lag = partition.offset_for(LATEST).offset - state.start_offset - state.completed
     return made
+
+
+def alter_share_group_offsets(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
+    """Respond with a result for each partition."""
+    groups, topics = exchange.engine.groups, exchange.cluster.topics
+    if error := groups.membership_error(request.group_id, exchange.node_id):
+        return _refused(Refusal(error, MESSAGES.get(error)), request, exchange)
+    wanted = {
+        topic.topic_name: {each.partition_index: each.start_offset for each in topic.partitions}
+        for topic in request.topics
+        if topic.topic_name in topics
+    }
+    refused = yield from groups.shares.states.alter_offsets(request.group_id, wanted, exchange.now)
+    if isinstance(refused, Refusal):
+        return _refused(refused, request, exchange)
+    pause = pauses()
+    made: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
+    for topic in request.topics:
+        name = topic.topic_name
+        if name not in topics and not topic.partitions:
+            continue
+        topic_id = topics[name].topic_id if name in topics else NO_TOPIC_ID
+        response = made.setdefault(name, AlterShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=[]))
+        for each in topic.partitions:
+            yield from pause()
+            refusal = UNKNOWN_PARTITION if name not in topics else refused.get((name, each.partition_index), DONE)
+            response.partitions.append(_altered(each.partition_index, refusal))
+    return AlterShareGroupOffsetsResponse(error_code=ErrorCode.NONE, responses=list(made.values()))
+
+
+def _refused(refused: Refusal, request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> Message:
+    """Refuses the whole request. The response of Kafka 4.1 does not have the error, but names the unknown topics."""
+    if CREATES_ALTERED_GROUPS.of(exchange.cluster.configs.release):
+        return exchange.refused(*refused)
+    unknown = [
+        AlterShareGroupOffsetsResponseTopic(
+            topic_name=topic.topic_name, topic_id=NO_TOPIC_ID,
+            partitions=[_altered(each.partition_index, UNKNOWN_PARTITION) for each in topic.partitions],
+        )
+        for topic in request.topics
+        if topic.topic_name not in exchange.cluster.topics and topic.partitions
+    ]  # fmt: skip
+    return AlterShareGroupOffsetsResponse(error_code=ErrorCode.NONE, responses=unknown)
+
+
+def _altered(index: int, refusal: Refusal) -> AlterShareGroupOffsetsResponsePartition:
+    code, message = refusal
+    return AlterShareGroupOffsetsResponsePartition(partition_index=index, error_code=code, error_message=message)
+
+
+def delete_share_group_offsets(request: DeleteShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
+    groups = exchange.engine.groups
+    if error := groups.membership_error(request.group_id, exchange.node_id):
+        return exchange.refused(error, MESSAGES.get(error))
+    names = [topic.topic_name for topic in request.topics]
+    found = yield from groups.shares.states.delete_offsets(request.group_id, names, exchange.now)
+    if isinstance(found, Refusal):
+        return exchange.refused(*found)
+    responses = []
+    for name, topic_id, refused in found:
+        code, message = refused or DONE
+        responses.append(
+            DeleteShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, error_code=code, error_message=message)
+        )
+    return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.NONE, responses=responses)

@@ -1,4 +1,10 @@
-"""AlterUserScramCredentials, version 0.
+"""DescribeUserScramCredentials, version 0.
+
+Returns the mechanism and the iterations of each user's SCRAM credentials, but no secrets (ScramImage.describe). The users have
+the order of Kafka's HashMap. A request without users gets all users. A user named twice gets DUPLICATE_RESOURCE, and a user
+without credentials gets RESOURCE_NOT_FOUND.
+
+AlterUserScramCredentials, version 0.
 
 Adds, replaces and removes SCRAM credentials (ScramControlManager). A user named twice gets DUPLICATE_RESOURCE. An empty name,
 or too few or too many iterations, gets UNACCEPTABLE_CREDENTIAL. An unknown mechanism gets UNSUPPORTED_SASL_MECHANISM. Removing
@@ -20,8 +26,14 @@ from kafkawire.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from kafkawire.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.common.slices import pauses
+from wirebroker.common.slices import mapped, pauses
 from wirebroker.core.features import SCRAM_SINCE, is_too_old
 from wirebroker.core.java_order import buckets_for, hash_order_in_slices, java_hash
 from wirebroker.core.refusals import DONE, MOST_RECORDS, Refusal
@@ -32,22 +44,37 @@ ONE_CREDENTIAL = since("3.3", "AlterUserScramCredentials refuses a user that is 
 
 Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
-
 TWICE = Refusal(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
-
 NO_SCRAM = Refusal(ErrorCode.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
-
 MISSING = Refusal(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
-
-
 NO_KEY = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
 """The refusal of an empty salted password: Java cannot make a key from an empty password."""
-
 TOO_MANY = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
 """The refusal of more changes than Kafka's controller writes for one request."""
 
 
-def handle(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> Steps:
+def describe_user_scram_credentials(request: DescribeUserScramCredentialsRequest, exchange: Exchange) -> Steps:
+    everybody = dict.fromkeys(user for user, _ in exchange.cluster.scram)
+    asked, pause = Counter(user.name for user in request.users or ()) or Counter(everybody.keys()), pauses()
+    names = yield from hash_order_in_slices(asked, java_hash, buckets_for(len(asked)), pause)
+    results = yield from mapped(lambda name: _described(name, asked[name], exchange), names, pause)
+    return DescribeUserScramCredentialsResponse(error_code=ErrorCode.NONE, error_message="", results=results)
+
+
+def _described(name: str, times: int, exchange: Exchange) -> DescribeUserScramCredentialsResult:
+    held = ((mechanism, exchange.cluster.scram.get((name, mechanism))) for mechanism in sorted(BY_NUMBER))
+    found = [(mechanism, credential.iterations) for mechanism, credential in held if credential is not None]
+    code, message = ErrorCode.NONE, ""
+    if times > 1:
+        code, found = ErrorCode.DUPLICATE_RESOURCE, []
+        message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+    elif not found:
+        code, message = ErrorCode.RESOURCE_NOT_FOUND, f"Attempt to describe a user credential that does not exist: {name}"
+    infos = [CredentialInfo(mechanism=mechanism, iterations=iterations) for mechanism, iterations in found]
+    return DescribeUserScramCredentialsResult(user=name, error_code=code, error_message=message, credential_infos=infos)
+
+
+def alter_user_scram_credentials(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> Steps:
     refused: dict[str, Refusal] = {}
     wanted: dict[str, list[Change]] = {}
     alone = ONE_CREDENTIAL.of(exchange.cluster.configs.release)
