@@ -62,6 +62,7 @@ SHARED = {
     "client_quotas": ("DescribeClientQuotas", "AlterClientQuotas"),
     "controller_requests": IN_ZOOKEEPER,
     "delegation_tokens": [name for name in SERVED if "DelegationToken" in name],
+    "groups": ("ListGroups", "DescribeGroups", "DeleteGroups"),
     "log_dirs": ("DescribeLogDirs", "AlterReplicaLogDirs"),
     "reassignments": ("AlterPartitionReassignments", "ListPartitionReassignments"),
     "refused": ("AddRaftVoter", "RemoveRaftVoter"),

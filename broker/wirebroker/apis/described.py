@@ -8,8 +8,8 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeVar
 
 from kafkawire.errors import ErrorCode
-from wirebroker.apis.describe_groups import all_group_operations
 from wirebroker.apis.exchange import Exchange
+from wirebroker.apis.groups import all_group_operations
 from wirebroker.common.slices import IDS, pauses
 from wirebroker.core.groups.modern import ModernGroup
 from wirebroker.core.refusals import Refusal
