@@ -16,7 +16,7 @@ from wirebroker.core.groups.consumer_member import Claimed, ClassicSide, Consume
 from wirebroker.core.groups.embedded import read_subscription, version_of, write_assignment
 from wirebroker.core.groups.migration import make_classic, may_downgrade, policy
 from wirebroker.core.groups.modern import JOIN, SYNC, MemberState
-from wirebroker.core.groups.modern_heartbeats import instance_error, instance_gone, unknown_member
+from wirebroker.core.groups.modern_heartbeats import instance_gone, known_member, unknown_member
 from wirebroker.core.groups.roster import Joined, JoinRequest, Synced, Syncer
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases.changes import since
@@ -104,12 +104,10 @@ class ClassicMembers:
             return group.members.get(member_id) or ConsumerMember(member_id), None
         if gone := instance_gone(group, requested.instance_id):
             return gone
-        static = group.static_member(requested.instance_id)
         if requested.member_id:
-            error = instance_error(static, member_id, requested.instance_id)
-            if error is not None or static is None:
-                return error or unknown_member(group, member_id)
-            return static, None
+            known = known_member(group, member_id, requested.instance_id)
+            return known if isinstance(known, Refusal) else (known, None)
+        static = group.static_member(requested.instance_id)
         if static is None:
             return ConsumerMember(member_id), None
         return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
@@ -172,13 +170,10 @@ class ClassicMembers:
         group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
     ) -> ConsumerMember | Refusal:
         """Returns the classic member with this id, or the error if no such member exists or the generation is wrong."""
-        if instance_id is None:
-            member = group.members.get(member_id)
-        else:
-            member = group.static_member(instance_id)
-            if error := instance_error(member, member_id, instance_id):
-                return error
-        if member is None or member.classic is None:
+        member = known_member(group, member_id, instance_id)
+        if isinstance(member, Refusal):
+            return member
+        if member.classic is None:
             return unknown_member(group, member_id)
         if member.epoch != generation:
             return Refusal(ErrorCode.ILLEGAL_GENERATION)
@@ -193,18 +188,11 @@ class ClassicMembers:
         codes = []
         gone: dict[str, ConsumerMember] = {}
         for member_id, instance_id in leaving:
-            error: Refusal | None = None
-            if instance_id is None:
-                member = group.members.get(member_id)
-            else:
-                member = group.static_member(instance_id)
-                if member is not None and member_id:
-                    error = instance_error(member, member_id, instance_id)
-            if member is None:
-                error = unknown_member(group, member_id)
-            elif error is None:
-                gone[member.member_id] = member
-            codes.append(ErrorCode.NONE if error is None else error.code)
+            static = group.static_member(instance_id)
+            found = static if static is not None and not member_id else known_member(group, member_id, instance_id)
+            if isinstance(found, ConsumerMember):
+                gone[found.member_id] = found
+            codes.append(found.code if isinstance(found, Refusal) else ErrorCode.NONE)
         return self._groups.fence(group, list(gone.values()), now) or codes
 
 

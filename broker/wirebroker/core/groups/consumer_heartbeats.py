@@ -323,10 +323,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
     # Leaving
 
     def _leave(self, requested: GroupHeartbeat, now: int) -> Generator[None, Any, HeartbeatResult | Refusal]:
-        group = self.find(requested.group_id)
-        if isinstance(group, Refusal):
-            return group
-        refused = yield from self.leave(group, requested.member_id, requested.instance_id, requested.epoch, now)
+        refused = yield from self.leave(requested.group_id, requested.member_id, requested.instance_id, requested.epoch, now)
         return refused or HeartbeatResult(requested.member_id, requested.epoch)
 
     def fence(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], now: int) -> ErrorCode:

@@ -216,7 +216,7 @@ class ModernGroups(ABC, Generic[G, M]):
         because the response with the present epoch may be lost. With the previous epoch, the member must own all partitions or
         tasks that its request lists (`owns_all`).
         """
-        if epoch in (0, member.epoch) or (epoch == member.previous_epoch < member.epoch and owns_all):
+        if epoch == member.epoch or (epoch == member.previous_epoch < member.epoch and owns_all):
             return None
         size, differs = "greater" if epoch > member.epoch else "smaller", ""
         if self.type == "share" and epoch < member.epoch:
@@ -233,24 +233,20 @@ class ModernGroups(ABC, Generic[G, M]):
         """Returns two values. The first is the member that sent a heartbeat, or a new member if an unknown member joins. The
         second is the id of the static member that this member replaces, or None. `owns_all` tells whether a member owns all
         partitions or tasks that the request lists."""
-        joins, member = epoch == 0, group.members.get(member_id)
-        if instance_id is not None:
-            if gone := instance_gone(group, instance_id):
-                return gone
-            static = group.static_member(instance_id)
-            if joins and static is not None:
-                if static.speaks_classic or static.epoch == LEAVES_FOR_A_WHILE:
-                    return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
-                who = f"Static member {member_id} with instance id {instance_id}"
-                owned = f"because the instance id is owned by {static.member_id} member."
-                return Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, f"{who} cannot join the group {owned}")
-            if not joins:
-                if error := instance_error(static, member_id, instance_id):
-                    return error
-                member = static
-        if member is None:
-            return (group.member_class(member_id), None) if joins else unknown_member(group, member_id)
-        return self.epoch_error(member, epoch, owns_all(member)) or (member, None)
+        if gone := instance_gone(group, instance_id):
+            return gone
+        if epoch != 0:
+            member = known_member(group, member_id, instance_id)
+            refused = member if isinstance(member, Refusal) else self.epoch_error(member, epoch, owns_all(member))
+            return refused or (member, None)
+        static = group.static_member(instance_id)
+        if static is None:
+            return group.members.get(member_id) or group.member_class(member_id), None
+        if static.speaks_classic or static.epoch == LEAVES_FOR_A_WHILE:
+            return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
+        who = f"Static member {member_id} with instance id {instance_id}"
+        owned = f"because the instance id is owned by {static.member_id} member."
+        return Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, f"{who} cannot join the group {owned}")
 
     # Targets
 
@@ -345,17 +341,15 @@ class ModernGroups(ABC, Generic[G, M]):
     # Leaving
 
     def leave(
-        self, group: G, member_id: str, instance_id: str | None, epoch: int, now: int
+        self, group_id: str, member_id: str, instance_id: str | None, epoch: int, now: int
     ) -> Generator[None, Any, Refusal | None]:
         """Remove a member whose heartbeat has the epoch LEAVES, or mark a static member as temporarily away."""
-        if instance_id is None:
-            member = group.members.get(member_id)
-            refused = unknown_member(group, member_id) if member is None else None
-        else:
-            member = group.static_member(instance_id)
-            refused = instance_gone(group, instance_id) or instance_error(member, member_id, instance_id)
-        if refused is not None or member is None:
-            return refused
+        group = self.find(group_id)
+        if isinstance(group, Refusal):
+            return group
+        member: M | Refusal = instance_gone(group, instance_id) or known_member(group, member_id, instance_id)
+        if isinstance(member, Refusal):
+            return member
         if instance_id is not None and epoch == LEAVES_FOR_A_WHILE:
             away = member.away()
             error = yield from self.write(group, [group.log.current(away)], now)
@@ -425,23 +419,26 @@ def unknown_member(group: ModernGroup[Any, Any], member_id: str) -> Refusal:
     return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
 
 
-def instance_gone(group: ModernGroup[Any, Any], instance_id: str) -> Refusal | None:
+def instance_gone(group: ModernGroup[Any, Any], instance_id: str | None) -> Refusal | None:
     """Returns a refusal if this group.instance.id belongs to a member that has left.
 
     If a member changes its group.instance.id and then leaves, the group may still have the old id.
     """
-    member_id = group.static_members.get(instance_id)
+    member_id = group.static_members.get(instance_id) if instance_id is not None else None
     return None if member_id is None or member_id in group.members else unknown_member(group, member_id)
 
 
-def instance_error(member: ModernMember | None, member_id: str, instance_id: str) -> Refusal | None:
-    """Returns a refusal if the client's group.instance.id is unknown or belongs to another member, else None."""
+def known_member(group: ModernGroup[M, Any], member_id: str, instance_id: str | None) -> M | Refusal:
+    """Returns the member with this member id and this group.instance.id, or a refusal if there is no such member."""
+    if instance_id is None:
+        return group.members.get(member_id) or unknown_member(group, member_id)
+    member = group.static_member(instance_id)
     if member is None:
         return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if member.member_id != member_id:
         who = f"Static member {member_id} with instance id {instance_id}"
         return Refusal(ErrorCode.FENCED_INSTANCE_ID, f"{who} was fenced by member {member.member_id}.")
-    return None
+    return member
 
 
 def blank_name(named: Mapping[str, str | None]) -> str | None:

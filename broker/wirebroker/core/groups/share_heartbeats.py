@@ -67,10 +67,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember]):
     def heartbeat(self, requested: ShareHeartbeat, now: int) -> Generator[None, Any, HeartbeatResult | Refusal]:
         """Handle the heartbeat of a member that joins, stays or leaves."""
         if requested.epoch == LEAVES:
-            group = self.find(requested.group_id)
-            if isinstance(group, Refusal):
-                return group
-            refused = yield from self.leave(group, requested.member_id, None, LEAVES, now)
+            refused = yield from self.leave(requested.group_id, requested.member_id, None, LEAVES, now)
             return refused or HeartbeatResult(requested.member_id, LEAVES)
         result = yield from self.changes.alone(requested.group_id, self._stay(requested, now))
         held = self.registry.groups.get(requested.group_id)

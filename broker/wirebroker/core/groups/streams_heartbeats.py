@@ -45,19 +45,6 @@ class StreamsHeartbeat(NamedTuple):
     newer: bool = False
     """Tells whether the version of the request is at least 1."""
 
-    @property
-    def group_id(self) -> str:
-        return self.request.group_id
-
-    @property
-    def member_id(self) -> str:
-        return self.request.member_id
-
-    @property
-    def epoch(self) -> int:
-        """The member's epoch."""
-        return self.request.member_epoch
-
 
 class Endpoint(NamedTuple):
     """The address at which a member serves interactive queries, and the partitions (topic, indexes) of its active and standby
@@ -145,9 +132,10 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
 
     def heartbeat(self, requested: StreamsHeartbeat, now: int) -> Generator[None, Any, StreamsHeartbeatResult | Refusal]:
         """Handle the heartbeat of a member that joins, stays or leaves."""
-        leaves = requested.epoch in (LEAVES, LEAVES_FOR_A_WHILE)
-        steps = self._leave(requested, now) if leaves else self._stay(requested, now)
-        return (yield from self.changes.alone(requested.group_id, steps))
+        request = requested.request
+        leaves = request.member_epoch in (LEAVES, LEAVES_FOR_A_WHILE)
+        steps = self._leave(request, now) if leaves else self._stay(requested, now)
+        return (yield from self.changes.alone(request.group_id, steps))
 
     def _stay(self, requested: StreamsHeartbeat, now: int) -> Generator[None, Any, StreamsHeartbeatResult | Refusal]:
         request = requested.request
@@ -266,8 +254,9 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
         configs = self._configs(group)
         known = (group.facts, group.valid_topology_epoch, group.configs)
         bumps = _matters(old, new, request.instance_id) or (facts, valid, configs) != known
+        epoch = max(1, group.epoch) + bumps  # while the epoch is 1, the members wait for the first assignment
         step = StreamsStep(
-            group=group, old=old, new=new, replaces=replaces, epoch=_next_epoch(group.epoch, bumps), facts=facts,
+            group=group, old=old, new=new, replaces=replaces, epoch=epoch, facts=facts,
             topology=topology, configured=configured, valid_topology_epoch=valid, configs=configs,
         )  # fmt: skip
         if group.topology is not None and new.topology_epoch < group.topology.epoch:
@@ -286,10 +275,6 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
         return self.sender(
             group, request.member_id, request.instance_id, request.member_epoch, lambda member: member.owns_all(claimed)
         )
-
-    def _count(self, name: str) -> int | None:
-        topic = self._cluster.topics.get(name)
-        return None if topic is None else len(topic.partitions)
 
     def _log_end(self, group: StreamsGroup) -> int:
         log = self._cluster.coordinator_log("group", group.group_id)
@@ -388,29 +373,20 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember]):
         found: list[tuple[str, Sequence[int]]] = []
         for key, indexes in partitions_by_subtopology(tasks).items():
             for name in configured.subtopologies[key].inputs:
-                count = self._count(name)
-                if count is None:
+                topic = self._cluster.topics.get(name)
+                if topic is None:
                     return None
-                found.append((name, indexes[:count]))
+                found.append((name, indexes[: len(topic.partitions)]))
         return found
 
     # Leaving
 
-    def _leave(self, requested: StreamsHeartbeat, now: int) -> Generator[None, Any, StreamsHeartbeatResult | Refusal]:
-        group = self.find(requested.group_id)
-        if isinstance(group, Refusal):
-            return group
-        if requested.request.shutdown_application:
-            group.shutdown_by = group.shutdown_by or requested.member_id
-        instance_id = requested.request.instance_id
-        refused = yield from self.leave(group, requested.member_id, instance_id, requested.epoch, now)
-        return refused or StreamsHeartbeatResult(requested.member_id, requested.epoch)
-
-
-def _next_epoch(epoch: int, bumps: bool) -> int:
-    """Returns the group's next epoch, which is never below 1. While the epoch is 1, the members wait for the first
-    assignment."""
-    return max(1, epoch) + bumps
+    def _leave(self, request: StreamsGroupHeartbeatRequest, now: int) -> Generator[None, Any, StreamsHeartbeatResult | Refusal]:
+        group, member_id, epoch = self.find(request.group_id), request.member_id, request.member_epoch
+        if isinstance(group, StreamsGroup) and request.shutdown_application:
+            group.shutdown_by = group.shutdown_by or member_id
+        refused = yield from self.leave(request.group_id, member_id, request.instance_id, epoch, now)
+        return refused or StreamsHeartbeatResult(member_id, epoch)
 
 
 def request_error(request: StreamsGroupHeartbeatRequest, full: bool) -> Refusal | None:
