@@ -25,7 +25,7 @@ from kafkawire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.apis.offset_commit import REPEATS_COMMITTED_TOPICS
+from wirebroker.apis.offset_commits import REPEATS_COMMITTED_TOPICS
 from wirebroker.common.slices import IDS, Pause, mapped, pauses
 from wirebroker.core.groups.offsets import NOTHING, Committed, TopicPartition
 from wirebroker.core.releases.changes import since

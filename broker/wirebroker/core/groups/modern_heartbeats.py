@@ -236,9 +236,10 @@ class ModernGroups(ABC, Generic[G, M]):
         if gone := instance_gone(group, instance_id):
             return gone
         if epoch != 0:
-            member = known_member(group, member_id, instance_id)
-            refused = member if isinstance(member, Refusal) else self.epoch_error(member, epoch, owns_all(member))
-            return refused or (member, None)
+            member: M | Refusal = known_member(group, member_id, instance_id)
+            if isinstance(member, Refusal):
+                return member
+            return self.epoch_error(member, epoch, owns_all(member)) or (member, None)
         static = group.static_member(instance_id)
         if static is None:
             return group.members.get(member_id) or group.member_class(member_id), None

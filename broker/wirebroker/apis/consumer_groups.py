@@ -1,4 +1,10 @@
-"""ConsumerGroupDescribe, versions 0–1: the members of consumer groups (KIP-848), with assignments and targets.
+"""ConsumerGroupHeartbeat, versions 0–1: join, stay in, and leave a consumer group (KIP-848).
+
+A member joins with epoch 0 and leaves with −1. A static member that may return leaves with −2. The response has the member's
+epoch. If the member's assignment has changed, the response also has the assignment. From version 1 a member chooses its own id
+and may subscribe by regular expression. After FENCED_MEMBER_EPOCH a member must give up all partitions and join again.
+
+ConsumerGroupDescribe, versions 0–1: the members of consumer groups (KIP-848), with assignments and targets.
 
 From version 1 the response has each member's protocol. Classic groups are not found.
 """
@@ -7,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from kafkawire.errors import ErrorCode
+from kafkawire.messages import consumer_group_heartbeat as beats
 from kafkawire.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -20,12 +28,50 @@ from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import MEMBER, weighted_pauses
 from wirebroker.core.groups.assignors import NOTHING, Partitions
 from wirebroker.core.groups.consumer_group import ConsumerGroup
+from wirebroker.core.groups.consumer_heartbeats import GroupHeartbeat
 from wirebroker.core.groups.consumer_member import ConsumerMember
+from wirebroker.core.groups.modern_heartbeats import HeartbeatResult
+from wirebroker.core.refusals import Refusal
 
 CLASSIC, CONSUMER = 0, 1
 
 
-def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
+def consumer_group_heartbeat(request: beats.ConsumerGroupHeartbeatRequest, exchange: Exchange) -> Steps:
+    groups = exchange.engine.groups
+    if not groups.consumers.enabled:
+        return exchange.refused(ErrorCode.UNSUPPORTED_VERSION)
+    claimed = request.topic_partitions
+    requested = GroupHeartbeat(
+        request.group_id, request.member_id, request.member_epoch, request.instance_id, request.rack_id,
+        request.rebalance_timeout_ms, request.subscribed_topic_names, request.subscribed_topic_regex,
+        request.server_assignor, None if claimed is None else [(each.topic_id, each.partitions) for each in claimed],
+        exchange.client_id or "", f"/{exchange.connection.client_host}",
+        exchange.engine.authorizer.sees_topic(exchange.connection),
+    )  # fmt: skip
+    if error := groups.consumers.request_error(requested, exchange.version):
+        return exchange.refused(*error)
+    if code := groups.coordinator_error(request.group_id, exchange.node_id):
+        return exchange.refused(code)
+    result = yield from groups.consumers.heartbeat(requested, exchange.now)
+    return exchange.refused(*result) if isinstance(result, Refusal) else _response(result)
+
+
+def _response(beat: HeartbeatResult) -> beats.ConsumerGroupHeartbeatResponse:
+    assignment = None
+    if beat.assigned is not None:
+        assignment = beats.Assignment(
+            topic_partitions=[
+                beats.ResponseTopicPartitions(topic_id=topic_id, partitions=sorted(indexes))
+                for topic_id, indexes in beat.assigned.items()
+            ]
+        )
+    return beats.ConsumerGroupHeartbeatResponse(
+        error_code=ErrorCode.NONE, member_id=beat.member_id, member_epoch=beat.epoch,
+        heartbeat_interval_ms=beat.interval, assignment=assignment,
+    )  # fmt: skip
+
+
+def consumer_group_describe(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
     groups, pause = exchange.engine.groups.consumers, weighted_pauses()
 
     def fill(group: ConsumerGroup, entry: DescribedGroup) -> Slices:
