@@ -40,7 +40,7 @@ from wirebroker.storage.upkeep import Upkeep
 
 class FolderLog:
     """The log of one partition. Batches are written immediately; files that a start can rebuild from the batches are written
-    later.
+    later. `Log` describes the methods that a log in memory has, too.
     """
 
     largest_segment = 2**31 - 1
@@ -224,15 +224,11 @@ class FolderLog:
 
     @property
     def size(self) -> int:
-        """The number of bytes in all segments."""
         return sum(segment.size for segment in self.segments)
 
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
-        """Append a batch. `records` is the number of offsets that the batch takes. Returns the batch's base offset. The
-        metadata must have the leader epoch already, because a starting broker refuses a batch of a later epoch. Raises
-        OSError."""
         if leader_epoch != self.last_epoch:
-            self._store.insist()
+            self._store.insist()  # a starting broker refuses a batch of a later leader epoch than the metadata has
             self.last_epoch = leader_epoch
         if self._refused:
             self._catch_up()
@@ -242,9 +238,7 @@ class FolderLog:
         return base_offset
 
     def roll(self, now: int) -> None:
-        """Begin a new active segment. If the active segment is empty, keep it and only set its creation time. If this raises
-        OSError, nothing has changed.
-        """
+        """See `Log.roll`. If this raises OSError, nothing has changed."""
         self._catch_up()
         if not self.active.size:
             self.active.created = now
@@ -268,9 +262,6 @@ class FolderLog:
     # Reading
 
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
-        """Returns at most `max_bytes` bytes of batches, beginning with the first batch that ends at or after `offset`. The last
-        batch may be incomplete.
-        """
         if offset >= min(limit, self.end_offset):
             return EMPTY
         segment, start = self._find(offset)
@@ -302,9 +293,7 @@ class FolderLog:
             at += 1  # compaction has removed the last offsets of this segment, so look in the next segment
 
     def offset_after(self, offset: int, size: int) -> int:
-        """Returns an offset that is at least `size` bytes after `offset`. The result is from an index entry, or is the
-        beginning of the next segment or the log end.
-        """
+        """See `Log.offset_after`. The result is from an index entry, or is the beginning of the next segment or the log end."""
         if offset >= self.end_offset:
             return self.end_offset
         segment, position = self._find(offset)
@@ -315,13 +304,11 @@ class FolderLog:
         return self.segments[following].base_offset if following < len(self.segments) else self.end_offset
 
     def batches(self, start_offset: int = 0) -> Iterable[memoryview]:
-        """Yields every batch, beginning with the batch that contains `start_offset`."""
         for segment in list(self.segments[self._segment_of(start_offset) :]):
             for _, batch in segment.batches(segment.find(start_offset)):
                 yield batch
 
     def batches_since(self, timestamp: int, from_offset: int) -> Iterable[memoryview]:
-        """From `from_offset` on, yields the batches whose largest timestamp is at least `timestamp`."""
         for segment in list(self.segments[self._segment_of(from_offset) :]):
             if segment.max_timestamp < timestamp:
                 continue
@@ -405,7 +392,6 @@ class FolderLog:
     # Losing
 
     def drop_segments_below(self, offset: int) -> None:
-        """Delete each segment that has only records before `offset`, except the active segment."""
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             try:
                 self._discard(self.segments[0])
@@ -427,13 +413,12 @@ class FolderLog:
             self._store.discard([log])
 
     def empty(self, offset: int, now: int, *, closes: bool) -> None:
-        """See `Log.empty`."""
         if closes:
             self.roll(now)
         self.drop_segments_below(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batch that contains `offset`, all later batches, and all later snapshots. See `_change_files`."""
+        """See `Log.truncate_to`. Later snapshots are removed, too. See `_change_files`."""
         if offset >= self.end_offset:
             return
         while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
@@ -468,7 +453,6 @@ class FolderLog:
             self._begin_segment(self.active.created)
 
     def start_at(self, offset: int, now: int) -> None:
-        """Delete all records, and let the log continue at `offset`. See `_change_files`."""
         for segment in self.segments:
             self._change_files(partial(self._discard, segment))
         self._change_files(partial(self._discard_snapshots, -1))

@@ -72,8 +72,6 @@ class FolderStore(Upkeep):
         self.cluster_id = self._directories.cluster_id
         self.has_features = False
         """Tells whether the metadata in the directory has feature levels."""
-        self.topics_found: frozenset[str] = frozenset()
-        """The topics that the directory had when it was opened."""
 
     @property
     def log_dirs(self) -> dict[int, list[str]]:
@@ -107,7 +105,6 @@ class FolderStore(Upkeep):
         image = loading.image()
         if why := unsupported(cluster.configs.release.features, image.features):
             raise DataError(f"{cluster.rules.name} cannot serve this directory: {why}; start it with a newer release's profile")
-        self.topics_found = frozenset(topic.name for topic in image.topics.values())
         loading.restore(cluster, image, now)
         self._loading = None
         enter_image(cluster, image)

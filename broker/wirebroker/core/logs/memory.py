@@ -175,7 +175,7 @@ class CleanedSegment(Segment):
 
 
 class MemoryLog:
-    """A log in memory: segments in the order of their offsets. No offset is missing from `cleaned_to` to `end_offset`."""
+    """A log in memory. No offset is missing from `cleaned_to` to `end_offset`. `Log` describes the methods."""
 
     __slots__ = ("active", "cleaned_to", "end_offset", "largest_segment", "last_epoch", "segments")
 
@@ -189,11 +189,9 @@ class MemoryLog:
 
     @property
     def size(self) -> int:
-        """The number of bytes in all segments."""
         return sum(segment.size for segment in self.segments)
 
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
-        """Append a batch. `records` is the number of offsets that the batch takes. Returns the batch's base offset."""
         base_offset = self.end_offset
         self.active.append(batch, base_offset, leader_epoch, timestamp, owned)
         self.last_epoch = leader_epoch
@@ -201,7 +199,6 @@ class MemoryLog:
         return base_offset
 
     def roll(self, now: int) -> None:
-        """Close the active segment and begin a new one. An empty active segment stays, and only its time changes."""
         if not self.active.bases:
             self.active.created = now
             return
@@ -209,12 +206,8 @@ class MemoryLog:
         self.segments.append(self.active)
 
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
-        """Returns at most `max_bytes` of batches: starts with the batch that contains `offset`, and stops before the offset
-        `limit`. The last batch may be incomplete.
-
-        As in Kafka, the slice does not continue into the next segment. A slice of MOST_IN_PIECES bytes or more does not
-        continue into the next buffer, either. If the first batch is larger than `max_bytes`, returns this batch if
-        `at_least_one` is set, and otherwise nothing.
+        """See `Log.read`. As in Kafka, the slice does not continue into the next segment. A slice of MOST_IN_PIECES bytes or
+        more does not continue into the next buffer, either.
         """
         if offset >= limit:
             return EMPTY
@@ -241,10 +234,8 @@ class MemoryLog:
         return Slice(found, available)
 
     def offset_after(self, offset: int, size: int) -> int:
-        """Returns an offset that is at least `size` bytes after the start of the batch that contains `offset`.
-
-        Kafka searches a sparse index, so the returned offset may be a few batches later than necessary. In wirebroker, these
-        batches have at most 4 KiB.
+        """See `Log.offset_after`. Kafka searches a sparse index, so the returned offset may be a few batches later than
+        necessary. In wirebroker, these batches have at most 4 KiB.
         """
         segment, first = self._find(offset)
         if first == len(segment.bases):
@@ -255,14 +246,12 @@ class MemoryLog:
         return self.end_offset if segment is self.active else self._segment_behind(segment).base_offset
 
     def batches(self, start_offset: int = 0) -> list[memoryview]:
-        """Returns all batches, beginning with the batch that contains `start_offset`. Each batch is a separate buffer."""
         found = []
         for segment in self.segments[self._segment_of(start_offset) :]:
             found += [segment.batch(i) for i in range(segment.find(start_offset), len(segment.bases))]
         return found
 
     def batches_since(self, timestamp: int, from_offset: int) -> list[memoryview]:
-        """Returns the batches at or after `from_offset` whose largest timestamp is at least `timestamp`, in order."""
         found = []
         for segment in self.segments[self._segment_of(from_offset) :]:
             if segment.max_timestamp >= timestamp:
@@ -272,19 +261,16 @@ class MemoryLog:
         return found
 
     def drop_segments_below(self, offset: int) -> None:
-        """Delete all segments that end at or before `offset`, except the active segment."""
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             del self.segments[0]
 
     def empty(self, offset: int, now: int, *, closes: bool) -> None:
-        """See `Log.empty`."""
         if offset == self.end_offset:
             self.start_at(offset, now)
         else:
             self.drop_segments_below(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Delete the batch that contains `offset`, and all later batches."""
         if offset >= self.end_offset:
             return
         end = self.end_offset
@@ -317,7 +303,6 @@ class MemoryLog:
         return made
 
     def start_at(self, offset: int, now: int) -> None:
-        """Delete all batches. The next batch gets the base offset `offset`."""
         self.end_offset = self.cleaned_to = offset
         self.active = Segment(offset, now)
         self.segments = [self.active]
