@@ -13,7 +13,8 @@ from requesting import fetch, plain, produce_request
 from responses import sole
 from wirebroker import MockKafka
 from wirebroker.client.wire import Connection, ConnectionClosed, NoResponse, address_of
-from wirebroker.core.quotas import KeyedQuotas, Measured, Quotas, Rate, TokenBucket, Window, entity_of, java_int, java_round
+from wirebroker.core.java_order import signed
+from wirebroker.core.quotas import KeyedQuotas, Measured, Quotas, Rate, TokenBucket, Window, entity_of, java_round
 from wirebroker.testing.options import BrokerOptions, OptionError
 from wirebroker.trace.layout import line
 from wirekit import batch
@@ -312,7 +313,7 @@ def test_a_bucket_fills() -> None:
     [(0.5, 1), (-0.5, 0), (1.4, 1), (2.0**31, -(2**31)), (float("nan"), 0), (1e300, -1), (-1e300, 0), (float("inf"), -1)],
 )
 def test_numbers_wrap_as_in_java(value: float, expected: int) -> None:
-    assert java_int(java_round(value)) == expected
+    assert signed(java_round(value)) == expected
 
 
 # Setting them

@@ -76,11 +76,9 @@ def create_acls(request: CreateAclsRequest, exchange: Exchange) -> Steps:
     if has_zero(request):
         return exchange.close("its CreateAcls has an ACL of unknown type, operation or permission")
     if not exchange.engine.authorizer.on:
-        refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
-        return CreateAclsResponse(results=[refused for _ in request.creations])
+        return _none_created(request, Refusal(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER))
     if any(_is_for_filters(creation) for creation in request.creations):
-        failed = AclCreationResult(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message=None)
-        return CreateAclsResponse(results=[failed for _ in request.creations])
+        return _none_created(request, Refusal(ErrorCode.UNKNOWN_SERVER_ERROR))
     errors: list[str | Refusal | None] = []
     wanted: dict[Acl, None] = {}
     pause = pauses()
@@ -91,11 +89,14 @@ def create_acls(request: CreateAclsRequest, exchange: Exchange) -> Steps:
             wanted[_acl(creation)] = None
     made = [acl for acl in wanted if acl not in exchange.cluster.acls]
     if len(made) > MOST_RECORDS:
-        refused = AclCreationResult(error_code=TOO_LARGE.code, error_message=TOO_LARGE.message)
-        return CreateAclsResponse(results=[refused for _ in request.creations])
+        return _none_created(request, TOO_LARGE)
     exchange.cluster.alter_acls(made, ())
     message = "" if EMPTY_MESSAGES.of(exchange.cluster.configs.release) else None
     return CreateAclsResponse(results=[_created(error, message) for error in errors])
+
+
+def _none_created(request: CreateAclsRequest, refusal: Refusal) -> CreateAclsResponse:
+    return CreateAclsResponse(results=[_created(refusal, None) for _ in request.creations])
 
 
 def _created(error: str | Refusal | None, message: str | None) -> AclCreationResult:
@@ -171,7 +172,7 @@ def delete_acls(request: DeleteAclsRequest, exchange: Exchange) -> Steps:
     for each in map(_filter_of, request.filters):
         yield from pause()
         if (unknown := each.unknown_part) is not None:
-            results.append(_unknown(unknown))
+            results.append(_not_deleted(Refusal(ErrorCode.INVALID_REQUEST, f"Unknown {unknown}.")))
             continue
         if each not in meant:
             meant[each] = exchange.cluster.acls.meant_by(each)
@@ -187,13 +188,11 @@ def delete_acls(request: DeleteAclsRequest, exchange: Exchange) -> Steps:
 
 
 def _refused(request: DeleteAclsRequest, refusal: Refusal) -> DeleteAclsResponse:
-    result = DeleteAclsFilterResult(error_code=refusal.code, error_message=refusal.message, matching_acls=[])
-    return DeleteAclsResponse(filter_results=[result for _ in request.filters])
+    return DeleteAclsResponse(filter_results=[_not_deleted(refusal) for _ in request.filters])
 
 
-def _unknown(part: str) -> DeleteAclsFilterResult:
-    message = f"Unknown {part}."
-    return DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=message, matching_acls=[])
+def _not_deleted(refusal: Refusal) -> DeleteAclsFilterResult:
+    return DeleteAclsFilterResult(error_code=refusal.code, error_message=refusal.message, matching_acls=[])
 
 
 def _deleted(deleted: list[Acl]) -> DeleteAclsFilterResult:

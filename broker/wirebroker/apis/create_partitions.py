@@ -24,7 +24,7 @@ from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import TELLS_SERVER_ERRORS, unwritten
 from wirebroker.core.names import ends_zookeeper_path
 from wirebroker.core.placement import all_down, assignment_error, factor_error
-from wirebroker.core.refusals import MOST_RECORDS, Refusal
+from wirebroker.core.refusals import DONE, MOST_RECORDS, Refusal
 from wirebroker.core.releases.changes import since
 
 LIMITS_NEW_PARTITIONS = since("4.4", "CreatePartitions adds at most 10,000 partitions")
@@ -36,7 +36,7 @@ STRICT_SINCE = 3
 def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
     zookeeper = exchange.cluster.configs.release.has_zookeeper
     if is_late(request, exchange):
-        return (yield from timed_out(request, exchange, CreatePartitionsResponse))
+        return (yield from timed_out(request, exchange))
     if _too_many(request, exchange.cluster):
         return _all(request, ErrorCode.POLICY_VIOLATION, "Excessively large number of additional partitions per request.")
     names = Counter(topic.name for topic in request.topics)
@@ -130,6 +130,5 @@ def _add(requested: CreatePartitionsTopic, exchange: Exchange) -> Generator[None
 
 
 def _result(name: str, refusal: Refusal | None) -> CreatePartitionsTopicResult:
-    if refusal is None:
-        return CreatePartitionsTopicResult(name=name, error_code=ErrorCode.NONE)
-    return CreatePartitionsTopicResult(name=name, error_code=refusal.code, error_message=refusal.message)
+    code, message = refusal or DONE
+    return CreatePartitionsTopicResult(name=name, error_code=code, error_message=message)

@@ -50,7 +50,7 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
     cluster = exchange.cluster
     zookeeper = cluster.configs.release.has_zookeeper
     if is_late(request, exchange):
-        return (yield from timed_out(request, exchange, CreateTopicsResponse))
+        return (yield from timed_out(request, exchange))
     names = Counter(topic.name for topic in request.topics)
     single = [topic for topic in request.topics if names[topic.name] == 1 and topic.name != METADATA_TOPIC]
     if _wants_too_many(single, cluster):
@@ -60,7 +60,7 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
     if not zookeeper and sum(1 + len(plan.overrides) + plan.partitions for plan in good) > MOST_RECORDS:
         return CreateTopicsResponse(topics=[_refused(topic.name, TOO_LARGE) for topic in request.topics])
     responses: list[CreatableTopicResult] = []
-    changes = MetadataChanges(exchange, responses, _as_refused, CREATED)
+    changes = MetadataChanges(exchange, responses, lambda each, refusal: _refused(each.name, refusal), CREATED)
     quota = exchange.engine.throttle.mutations(exchange, STRICT_SINCE, validates=request.validate_only)
     for name, plan in zip([topic.name for topic in single], plans, strict=True):
         yield from changes.pause()
@@ -117,7 +117,7 @@ def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> G
     cluster = exchange.cluster
     response = CreatableTopicResult(
         name=name,
-        topic_id=_id_before_creation(cluster),
+        topic_id=new_uuid(cluster.random_bytes) if MAKES_IDS_EARLY.of(cluster.configs.release) else bytes(16),
         error_code=ErrorCode.NONE,
         error_message=None,
         num_partitions=plan.partitions,
@@ -139,11 +139,6 @@ def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> G
     return response
 
 
-def _id_before_creation(cluster: Cluster) -> bytes:
-    """Returns a random topic id, or the id 0 if the release makes the id together with the topic."""
-    return new_uuid(cluster.random_bytes) if MAKES_IDS_EARLY.of(cluster.configs.release) else bytes(16)
-
-
 def _leaders(plan: Plan, cluster: Cluster) -> int:
     """Returns the number of planned partitions that some broker can lead."""
     assigned = sum(any(map(cluster.alive, replicas)) for replicas in plan.assignment.values())
@@ -161,10 +156,6 @@ def _configs(plan: Plan, exchange: Exchange) -> list[CreatableTopicConfigs]:
         )
         for entry in topic.describe_created(exchange.node_id)
     ]
-
-
-def _as_refused(response: CreatableTopicResult, refusal: Refusal) -> CreatableTopicResult:
-    return _refused(response.name, refusal)
 
 
 def _refused(name: str, refusal: Refusal) -> CreatableTopicResult:

@@ -39,7 +39,7 @@ def handle(request: DeleteTopicsRequest, exchange: Exchange) -> Steps:
     zookeeper = exchange.cluster.configs.release.has_zookeeper
     requested = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     if not zookeeper and is_overdue(request.timeout_ms, map(_key, requested)):
-        return (yield from timed_out(request, exchange, DeleteTopicsResponse))
+        return (yield from timed_out(request, exchange))
     if not exchange.cluster.configs.value("delete.topic.enable"):
         return _disabled(requested, exchange)
     try:

@@ -20,6 +20,7 @@ from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata import ALL_TOPIC_OPERATIONS
 from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import Cluster, Topic
+from wirebroker.core.java_order import signed
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.partition import Partition
 
@@ -50,7 +51,7 @@ def handle(request: DescribeTopicPartitionsRequest, exchange: Exchange) -> Steps
                 response.topics.append(_unknown(name))
             continue
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
-        end = min(_java_sum(start, left), len(topic.partitions))
+        end = min(signed(start + left), len(topic.partitions))
         page = topic.partitions[start:end] if end >= 0 else []
         left -= len(page)
         response.topics.append(_topic(topic, page, cluster))
@@ -58,11 +59,6 @@ def handle(request: DescribeTopicPartitionsRequest, exchange: Exchange) -> Steps
             response.next_cursor = ResponseCursor(topic_name=name, partition_index=end)
             break
     return response
-
-
-def _java_sum(start: int, count: int) -> int:
-    """Returns the sum of two numbers of 32 bits as in Java, where a sum that is too large becomes negative."""
-    return (start + count + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 def has_wrong_cursor(request: DescribeTopicPartitionsRequest, _: int = 0) -> bool:

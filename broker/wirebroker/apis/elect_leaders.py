@@ -31,7 +31,7 @@ MESSAGES = {
 
 def handle(request: ElectLeadersRequest, exchange: Exchange) -> Steps:
     if request.timeout_ms <= 0 and request.topic_partitions != []:
-        return (yield from timed_out(request, exchange, ElectLeadersResponse))
+        return (yield from timed_out(request, exchange))
     everything = request.topic_partitions is None
     code = ErrorCode.NONE if request.election_type in (PREFERRED, UNCLEAN) else ErrorCode.INVALID_REQUEST
     changes = MetadataChanges(exchange, [])

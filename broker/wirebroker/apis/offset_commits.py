@@ -15,7 +15,7 @@ OffsetDelete, version 0: forget committed offsets of topics that the group's mem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -43,7 +43,7 @@ from kafkawire.messages.txn_offset_commit import (
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.common.slices import SLICE, pauses
-from wirebroker.core.cluster import GROUP_TOPIC, Cluster, Topic
+from wirebroker.core.cluster import GROUP_TOPIC, Topic
 from wirebroker.core.coordinator_errors import translate_error
 from wirebroker.core.groups.commit import Commit
 from wirebroker.core.groups.group import Committer
@@ -122,7 +122,8 @@ def _prepare(
     while True:
         commit, version = begin(), exchange.cluster.version
         unknown, known = yield from _read(request, commit, committed, response, by_id, exchange)
-        batch = yield from _encode_batch(commit)
+        # A thread builds a large batch.
+        batch = commit.batch() if len(commit.offsets) <= SLICE else (yield Offload(commit.batch))
         topics = exchange.cluster.topics
         if exchange.cluster.version == version or all(topics.get(each.topic.name) is each.topic for each in known):
             return commit, batch, unknown, known
@@ -195,14 +196,6 @@ def _error(request: OffsetCommitRequest, exchange: Exchange, where: list[tuple[b
     return error or groups.commits.log_error(request.group_id)
 
 
-def _encode_batch(commit: Commit) -> Generator[Offload, Any, bytes | None]:
-    """Returns the commit's batch, or None if the batch cannot be written. A thread builds a large batch."""
-    if len(commit.offsets) <= SLICE:
-        return commit.batch()
-    batch: bytes | None = yield Offload(commit.batch)
-    return batch
-
-
 def _committed(requested: OffsetCommitRequestPartition, *, request: OffsetCommitRequest, exchange: Exchange) -> Committed:
     keep_ms = request.retention_time_ms
     expires = expires_at(exchange.now, keep_ms) if keep_ms != RETENTION_OF_BROKER else None
@@ -247,7 +240,8 @@ def _commit(request: TxnOffsetCommitRequest, commit: Commit, batch: bytes | None
     by = Committer(request.member_id, request.group_instance_id, request.generation_id)
     error = checked.errors.get(home, ErrorCode.NONE)
     if not error:
-        where = _with_ids(commit.offsets, exchange.cluster)
+        topics = exchange.cluster.topics
+        where = [(topics[topic].topic_id, index) for topic, index in commit.offsets if topic in topics]
         error = groups.commits.error(request.group_id, by, None, exchange.now, where)
         if exchange.version < TOPIC_IDS_FROM and error in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.STALE_MEMBER_EPOCH):
             error = ErrorCode.ILLEGAL_GENERATION
@@ -259,12 +253,6 @@ def _commit(request: TxnOffsetCommitRequest, commit: Commit, batch: bytes | None
     if commit.producer is None:
         return translate_error(groups.commits.commit(commit, batch, exchange.now))
     return translate_error(groups.commits.commit_in_transaction(commit, batch, home in checked.first_writes, exchange.now))
-
-
-def _with_ids(partitions: Iterable[TopicPartition], cluster: Cluster) -> list[tuple[bytes, int]]:
-    """Returns the partitions by topic id, without topics that have been deleted."""
-    topics = cluster.topics
-    return [(topics[topic].topic_id, index) for topic, index in partitions if topic in topics]
 
 
 def _verify(request: TxnOffsetCommitRequest, home: TopicPartition, exchange: Exchange) -> Verified:

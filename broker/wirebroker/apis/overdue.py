@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from kafkawire.declare import Message, Struct
 from kafkawire.entities import parts
@@ -19,8 +19,6 @@ from wirebroker.common.slices import pauses
 if TYPE_CHECKING:
     from kafkawire.messages.create_partitions import CreatePartitionsRequest
     from kafkawire.messages.create_topics import CreateTopicsRequest
-
-M = TypeVar("M", bound=Message)
 
 
 def _with_parts(struct: Struct) -> Iterator[Struct]:
@@ -41,13 +39,12 @@ def is_late(request: CreateTopicsRequest | CreatePartitionsRequest, exchange: Ex
     return not zookeeper and is_overdue(request.timeout_ms, [topic.name for topic in request.topics])
 
 
-def timed_out(request: Message, exchange: Exchange, response_class: type[M]) -> Generator[None, None, M]:
+def timed_out(request: Message, exchange: Exchange) -> Generator[None, None, Message]:
     """Makes the response to an overdue request, in slices."""
     from wirebroker.requests.errors import refuse_in_slices
 
-    response = yield from refuse_in_slices(request, ErrorCode.REQUEST_TIMED_OUT, exchange, pauses())
-    assert isinstance(response, response_class)
     pause = pauses()
+    response = yield from refuse_in_slices(request, ErrorCode.REQUEST_TIMED_OUT, exchange, pause)
     for part in _with_parts(response):
         yield from pause()
         if hasattr(part, "error_message"):

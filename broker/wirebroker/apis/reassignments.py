@@ -35,14 +35,14 @@ from wirebroker.common.slices import pauses
 from wirebroker.core.config_resources import unwritten
 from wirebroker.core.partition import Partition
 from wirebroker.core.placement import assignment_error
-from wirebroker.core.refusals import Refusal
+from wirebroker.core.refusals import DONE, Refusal
 
 
 def alter_partition_reassignments(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> Steps:
     if not request.topics:
         return AlterPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message="", responses=[])
     if request.timeout_ms <= 0:
-        return (yield from timed_out(request, exchange, AlterPartitionReassignmentsResponse))
+        return (yield from timed_out(request, exchange))
     any_number = request.allow_replication_factor_change
     changes = MetadataChanges(exchange, [])
     responses = []
@@ -50,15 +50,14 @@ def alter_partition_reassignments(request: AlterPartitionReassignmentsRequest, e
         partitions = []
         for requested in topic.partitions:
             yield from changes.pause()
-            refusal = _reassign(topic.name, requested, exchange, any_number)
-            code, message = refusal if refusal is not None else (ErrorCode.NONE, None)
+            code, message = _reassign(topic.name, requested, exchange, any_number) or DONE
             partitions.append(
                 ReassignablePartitionResponse(partition_index=requested.partition_index, error_code=code, error_message=message)
             )
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
         yield from changes.pause()
     changes.write_down()
-    code, message = (ErrorCode.NONE, None) if changes.failed is None else unwritten(changes.failed)
+    code, message = DONE if changes.failed is None else unwritten(changes.failed)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=any_number, error_code=code, error_message=message, responses=responses
     )

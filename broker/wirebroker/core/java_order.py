@@ -105,6 +105,11 @@ def hash_order_in_slices(
 
 
 @lru_cache(1 << 15)
+def signed(number: int, bits: int = 32) -> int:
+    """Returns the number cast to Java's `int` (or, with 64 bits, to `long`), which wraps around."""
+    return (number + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+
+
 def uuid_hash(raw: bytes) -> int:
     """Returns Kafka's `Uuid.hashCode` of 16 raw bytes, as an unsigned number of 32 bits."""
     folded = int.from_bytes(raw[:8], "big") ^ int.from_bytes(raw[8:], "big")
@@ -176,8 +181,7 @@ class TimelineOrder:
 
         def slot(key: str) -> int:
             code = java_hash(key)
-            signed = code - 0x100000000 if code & 0x80000000 else code
-            return (signed * FIBONACCI & LONG) >> shift
+            return (signed(code) * FIBONACCI & LONG) >> shift
 
         backwards = list(keys)
         backwards.reverse()  # in each slot, the key that was put last comes first

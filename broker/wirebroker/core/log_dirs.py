@@ -13,7 +13,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from wirebroker.core.configs import BrokerConfigs, ConfigError
-from wirebroker.core.java_order import buckets_for, hash_order, java_hash, partition_hash
+from wirebroker.core.java_order import buckets_for, hash_order, java_hash, partition_hash, signed
 from wirebroker.core.scala_order import SCALA, hash_order_12
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def _in_order_of_scala_13(topic: str, indexes: Iterable[int]) -> list[int]:
     def place(index: int) -> tuple[int, int]:
         code = _scala_hash(name, index)
         mixed = code ^ code >> 16
-        return mixed & (buckets - 1), mixed if mixed < 1 << 31 else mixed - (1 << 32)
+        return mixed & (buckets - 1), signed(mixed)
 
     return sorted(indexes, key=place)
 

@@ -344,8 +344,3 @@ def java_round(value: float) -> int:
     if math.isnan(value):
         return 0
     return 2**63 - 1 if value >= 2**63 else -(2**63) if value <= -(2**63) else math.floor(value + 0.5)
-
-
-def java_int(number: int) -> int:
-    """Returns the number cast to Java's `int`, which wraps around at 32 bits."""
-    return (number + 2**31) % 2**32 - 2**31

@@ -19,7 +19,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.push_telemetry import PushTelemetryRequest
 from wirebroker.common.java_texts import JAVA_SPACE, trim
 from wirebroker.core.configs import BrokerConfigs
-from wirebroker.core.java_order import buckets_for, hash_order, java_hash
+from wirebroker.core.java_order import buckets_for, hash_order, java_hash, signed, uuid_hash
 from wirebroker.core.patterns import Pattern, PatternError, compile_pattern
 
 INTERVAL_MS = 300_000
@@ -220,6 +220,4 @@ def _listed(held: Mapping[str, str], name: str) -> list[str]:
 def _subscription_id(metrics: list[str], interval: int, instance: bytes) -> int:
     """Returns the subscription id that Kafka's computeSubscriptionId would compute: a signed number of 32 bits."""
     text = f"[{', '.join(metrics)}]{interval}"
-    folded = int.from_bytes(instance[:8], "big") ^ int.from_bytes(instance[8:], "big")
-    number = crc32c(text.encode()) ^ (folded >> 32 ^ folded) & 0xFFFFFFFF
-    return (number + 2**31) % 2**32 - 2**31
+    return signed(crc32c(text.encode()) ^ uuid_hash(instance))

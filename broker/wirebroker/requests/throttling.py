@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkawire.disk.metadata import QuotaEntity
+from wirebroker.core.java_order import signed
 from wirebroker.core.quotas import (
     CONNECTION,
     FETCH,
@@ -21,7 +22,6 @@ from wirebroker.core.quotas import (
     Rate,
     TokenBucket,
     Window,
-    java_int,
 )
 from wirebroker.core.releases.changes import until
 from wirebroker.requests.connection import Connection
@@ -115,7 +115,7 @@ class Throttle:
         if limit is None:
             return None
         ms = rate.throttle_ms(self._window, limit[0], now)
-        ms = min(ms, self._window.ms) if key == REQUEST else java_int(ms)
+        ms = min(ms, self._window.ms) if key == REQUEST else signed(ms)
         return Exceeded(ms, key, words_of(limit[1]), limit[0]) if ms > 0 else None
 
     def _meter(
@@ -126,14 +126,9 @@ class Throttle:
         rate = self._rates.get((connection.node_id, key, who))
         if rate is None:
             if len(self._rates) >= MANY:
-                self._tidy(now)
+                self._rates = {known: rate for known, rate in self._rates.items() if rate.measure(self._window, now)}
             rate = self._rates[connection.node_id, key, who] = Rate()
         return quotas.limit(who), rate
-
-    def _tidy(self, now: int) -> None:
-        """Drop the meters that measured nothing in the current window."""
-        window = self._window
-        self._rates = {key: rate for key, rate in self._rates.items() if rate.measure(window, now)}
 
     def unuse(self, exchange: ThrottledExchange, key: str, value: float, now: int) -> None:
         """Subtract what `use` has added, because the response was not sent."""
@@ -236,5 +231,5 @@ class Bucket(Mutations):
         return not (self._strict and ms)
 
     def exceeded(self, now: int) -> Exceeded | None:
-        ms = max(0, java_int(self._ms - (now - self._at))) if self._ms else 0
+        ms = max(0, signed(self._ms - (now - self._at))) if self._ms else 0
         return Exceeded(ms, MUTATION, self._whose, self._limit) if ms else None

@@ -47,7 +47,9 @@ class Changes:
         known, self._versions = self._versions, None
         added = None if known is None else self._only_added(known)
         if known is None or (added is None and not only):
-            self._write_image(self._image(), now)
+            image = self._image()
+            self._append(self._metadata.image, image, now)
+            self._metadata.image = image
         else:
             self._write_some(only, added or (), now)
         self._versions = _versions(self._cluster)
@@ -87,10 +89,6 @@ class Changes:
         """Returns the topics created since the last write, or None if anything else has changed."""
         created, *other = (now - then for now, then in zip(_versions(self._cluster), before, strict=True))
         return None if any(other) else list(islice(reversed(self._cluster.topics.values()), created))[::-1]
-
-    def _write_image(self, image: Image, now: int) -> None:
-        self._append(self._metadata.image, image, now)
-        self._metadata.image = image
 
     def _append(self, before: Image, after: Image, now: int) -> None:
         if after.features and not self._metadata.image.features:

@@ -367,12 +367,10 @@ class Recovery:
 
     def _aborted(self) -> list[AbortedTransaction]:
         aborted: list[AbortedTransaction] = []
-        for base in offsets_in(self.folder, TRANSACTION_INDEX) if self._had_transactions() else ():
+        had_transactions = self._present.offsets[TRANSACTION_INDEX] or self._crashed or self._unfit
+        for base in offsets_in(self.folder, TRANSACTION_INDEX) if had_transactions else ():
             aborted += read_transaction_index(self.folder / file_name(base, TRANSACTION_INDEX))
         return [each for each in aborted if each.last_offset >= self._log_start]
-
-    def _had_transactions(self) -> bool:
-        return bool(self._present.offsets[TRANSACTION_INDEX] or self._crashed or self._unfit)
 
     # Producers
 
@@ -451,7 +449,8 @@ class Recovery:
         for i, segment in enumerate(segments):
             ends = segments[i + 1].base_offset if i + 1 < len(segments) else offset
             if since < min(ends, offset):
-                for _, header, batch in _batches_from(segment, since):
+                for _, batch in segment.batches(segment.find(since)):
+                    header = read_header(batch)
                     if since <= header.base_offset < offset:
                         state.follow(header, batch)
         return state
@@ -459,11 +458,6 @@ class Recovery:
     def _unexpired(self, producers: Mapping[Key, bytes]) -> dict[Key, bytes]:
         oldest = self._now - self._settings.producer_expiration
         return {key: packed for key, packed in producers.items() if last_timestamp(packed) > oldest or open_since(packed) >= 0}
-
-
-def _batches_from(segment: Segment, offset: int) -> Iterable[tuple[int, BatchHeader, memoryview]]:
-    for position, batch in segment.batches(segment.find(offset)):
-        yield position, read_header(batch), batch
 
 
 def _is_snapshot(path: Path) -> bool:

@@ -256,7 +256,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
         return {member_id: made.get(member_id, NOTHING) for member_id in wanted.members}
 
     def _for_assignor(self, step: ConsumerStep) -> Generator[None, Any, AssignorGroup]:
-        group, new = step.group, step.new
+        group, new, known = step.group, step.new, self._cluster.topics_by_id
         ids = group.in_order()
         if new.member_id not in group.members:
             ids.append(new.member_id)
@@ -272,7 +272,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
             wanted = group.topics_of(member)
             if wanted not in cached:
                 cached[wanted] = yield from topic_ids(wanted, self._cluster.topics)
-                sizes |= self._sizes(cached[wanted])
+                sizes |= {topic_id: len(known[topic_id].partitions) for topic_id in cached[wanted]}
                 yield from after(wanted)
             given = group.targets.get(member_id, NOTHING)
             if member_id == new.member_id and new.instance_id is not None:
@@ -284,10 +284,6 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
                 taken[topic].update(indexes)
             yield from pause(len(given))
         return AssignorGroup(members, sizes, step.same, taken)
-
-    def _sizes(self, ids: Iterable[bytes]) -> dict[bytes, int]:
-        known = self._cluster.topics_by_id
-        return {topic_id: len(known[topic_id].partitions) for topic_id in ids}
 
     def reconcile(
         self, step: ConsumerStep, epoch: int, target: Partitions, claimed: Claimed | None

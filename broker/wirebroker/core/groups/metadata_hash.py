@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from wirebroker.core.cluster import Cluster
+from wirebroker.core.java_order import signed
 
 Racks = tuple[tuple[str, ...], ...]
 """The racks of each partition's replicas; empty if no broker is in a rack."""
@@ -34,7 +35,7 @@ def metadata_hash(facts: Mapping[str, tuple[bytes, int]], cluster: Cluster) -> i
     if not facts:
         return 0
     hashes = [_topic_hash(name, *facts[name], _racks(name, cluster)) for name in sorted(facts)]
-    return _signed(xxh3(struct.pack(f"<{len(hashes)}Q", *hashes)))
+    return signed(xxh3(struct.pack(f"<{len(hashes)}Q", *hashes)), 64)
 
 
 def _racks(name: str, cluster: Cluster) -> Racks:
@@ -62,10 +63,6 @@ def _text(text: str) -> bytes:
     """Returns a text as the bytes that hash4j hashes: the UTF-16 code units, and then their number."""
     units = text.encode("utf-16-le", "surrogatepass")
     return units + struct.pack("<i", len(units) // 2)
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >> 63 else value
 
 
 # XXH3

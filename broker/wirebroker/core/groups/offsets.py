@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from wirebroker.core.java_order import signed
+
 TopicPartition = tuple[str, int]
 ProducerAt = tuple[int, int]
 """The index of a partition of __consumer_offsets, and the id of a producer that commits offsets there."""
@@ -32,7 +34,7 @@ NOTHING = Committed(-1, -1, "", -1)
 def expires_at(now: int, keep_ms: int) -> int:
     """Returns the expiration time of an offset that the client wants to keep for this many ms. The sum may overflow, as a
     `long` in Java does."""
-    return (now + keep_ms + 2**63) % 2**64 - 2**63
+    return signed(now + keep_ms, 64)
 
 
 class OffsetStore:

@@ -152,7 +152,7 @@ class _Assignment:
 
     def assign_active(self) -> Generator[None, Any, None]:
         tasks = sorted(self._tasks(self._work), key=lambda task: task[::-1])
-        for find in (self._was_active.get, self._had_standby):
+        for find in (self._was_active.get, lambda task: self._least_loaded(self._was_standby.get(task), None)):
             tasks = yield from self._not_given_back(tasks, find)
         heap = self._by_load()
         for task in sorted(tasks):
@@ -169,9 +169,6 @@ class _Assignment:
             if not self._give_back(task, find(task), self._active_quota, active=True):
                 left.append(task)
         return left
-
-    def _had_standby(self, task: TaskId) -> str | None:
-        return self._least_loaded(self._was_standby.get(task), None)
 
     def _least_loaded(self, members: list[str] | None, task: TaskId | None) -> str | None:
         """Returns one of these members, if possible a member with a low load. If `task` is given, the member's process must not

@@ -110,7 +110,8 @@ class TransactionCoordinator:
         self._runs.clear()
         self._retrying.clear()
         self._forget_unwritten(self.transactions.values())
-        self._finish_all(now)
+        for transaction in self.transactions.values():
+            self._load(transaction, now)
 
     def _forget_unwritten(self, transactions: Iterable[Transaction]) -> None:
         """Forget the transactional ids that could not be written. As in Kafka, the coordinator knows such an id only until the
@@ -153,10 +154,6 @@ class TransactionCoordinator:
         for transaction in self._of_log(index):
             del self.transactions[transaction.transactional_id]
             self._runs.pop(transaction, None)
-
-    def _finish_all(self, now: int) -> None:
-        for transaction in self.transactions.values():
-            self._load(transaction, now)
 
     def moved(self, index: int, now: int) -> None:
         """Handle a new leader, or the loss of the leader, of a partition of __transaction_state. The new leader completes the
@@ -338,7 +335,8 @@ class TransactionCoordinator:
         bumps = requested.transaction_version >= BUMPS_EPOCH
         following: int | None = NO_ID
         if bumps and transaction.exhausted:
-            following = self._cluster.new_producer_id(self._node_of(requested.transactional_id), now)
+            node_id = self._cluster.coordinator("transaction", requested.transactional_id) or self._cluster.controller_id
+            following = self._cluster.new_producer_id(node_id, now)
         if following is None:
             return ProducerResult(NO_ID_YET)
         version = requested.transaction_version if bumps else 0
@@ -528,9 +526,6 @@ class TransactionCoordinator:
                 )
             )  # fmt: skip
         return ErrorCode.NONE
-
-    def _node_of(self, transactional_id: str) -> int:
-        return self._cluster.coordinator("transaction", transactional_id) or self._cluster.controller_id
 
 
 def _may_be(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
