@@ -73,6 +73,7 @@ SHARED = {
     "share_group_offsets": [name for name in SERVED if "ShareGroupOffsets" in name],
     "share_group_state": [name for name in SERVED if "ShareGroupState" in name],
     "share_groups": ("ShareGroupHeartbeat", "ShareGroupDescribe"),
+    "streams_groups": ("StreamsGroupHeartbeat", "StreamsGroupDescribe", "StreamsGroupTopologyDescriptionUpdate"),
     "telemetry": TELEMETRY,
     "transaction_states": ("DescribeTransactions", "ListTransactions"),
     "transactions": ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"),

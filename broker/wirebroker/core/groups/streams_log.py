@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ STATES = {MemberState.STABLE: 1, MemberState.UNREVOKED: 2, MemberState.UNRELEASE
 groups."""
 _STATES_READ = {number: state for state, number in STATES.items()}
 T = TypeVar("T", current.TaskIds, target.TaskIds)
+Ids = TypeVar("Ids")
 
 
 def partitions_by_subtopology(tasks: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
@@ -33,6 +35,11 @@ def partitions_by_subtopology(tasks: Iterable[tuple[str, int]]) -> dict[str, lis
     for subtopology, partition in sorted(tasks):
         found.setdefault(subtopology, []).append(partition)
     return found
+
+
+def task_ids(made: Callable[..., Ids], tasks: Iterable[tuple[str, int]]) -> list[Ids]:
+    """Returns the tasks for a message: for each subtopology an object of the class `made`."""
+    return [made(subtopology_id=key, partitions=each) for key, each in partitions_by_subtopology(tasks).items()]
 
 
 def _metadata(member: StreamsMember) -> Message:
@@ -58,13 +65,12 @@ def _with_metadata(member: StreamsMember, value: metadata.StreamsGroupMemberMeta
 
 
 def _current(member: StreamsMember) -> Message:
-    assigned, revoking = member.assigned, member.revoking
+    assigned, revoking, ids = member.assigned, member.revoking, partial(task_ids, current.TaskIds)
     return current.StreamsGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch, previous_member_epoch=member.previous_epoch, state=STATES[member.state],
-        active_tasks=_since(assigned.active), standby_tasks=_ids(assigned.standby),
-        warmup_tasks=_ids(assigned.warmup), active_tasks_pending_revocation=_since(revoking.active),
-        standby_tasks_pending_revocation=_ids(revoking.standby),
-        warmup_tasks_pending_revocation=_ids(revoking.warmup),
+        active_tasks=_since(assigned.active), standby_tasks=ids(assigned.standby), warmup_tasks=ids(assigned.warmup),
+        active_tasks_pending_revocation=_since(revoking.active), standby_tasks_pending_revocation=ids(revoking.standby),
+        warmup_tasks_pending_revocation=ids(revoking.warmup),
     )  # fmt: skip
 
 
@@ -82,10 +88,7 @@ def _with_current(member: StreamsMember, value: current.StreamsGroupCurrentMembe
 
 
 def _target(given: Tasks) -> Message:
-    active, standby, warmup = (
-        [target.TaskIds(subtopology_id=key, partitions=each) for key, each in partitions_by_subtopology(tasks).items()]
-        for tasks in given
-    )
+    active, standby, warmup = (task_ids(target.TaskIds, tasks) for tasks in given)
     return target.StreamsGroupTargetAssignmentMemberValue(active_tasks=active, standby_tasks=standby, warmup_tasks=warmup)
 
 
@@ -93,15 +96,8 @@ def _read_target(value: target.StreamsGroupTargetAssignmentMemberValue) -> Tasks
     return Tasks(*(_tasks(each) for each in (value.active_tasks, value.standby_tasks, value.warmup_tasks)))
 
 
-def _ids(tasks: Some) -> list[current.TaskIds]:
-    return [
-        current.TaskIds(subtopology_id=key, partitions=partitions)
-        for key, partitions in partitions_by_subtopology(tasks).items()
-    ]
-
-
 def _since(tasks: Some) -> list[current.TaskIds]:
-    found = _ids(tasks)
+    found = task_ids(current.TaskIds, tasks)
     for each in found:
         each.assignment_epochs = [tasks[each.subtopology_id, partition] for partition in each.partitions]
     return found
