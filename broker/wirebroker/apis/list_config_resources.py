@@ -15,7 +15,7 @@ from kafkawire.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.common.slices import pauses
+from wirebroker.common.slices import mapped, pauses
 from wirebroker.core.config_resources import ResourceType
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 
@@ -36,11 +36,7 @@ def handle(request: ListConfigResourcesRequest, exchange: Exchange) -> Steps:
     if not wanted <= supported:
         return exchange.refused(ErrorCode.UNSUPPORTED_VERSION)
     named = [(name, kind) for kind, names in known.items() if kind in wanted for name in names]
-    pause = pauses()
-    resources = []
-    for name, kind in named:
-        yield from pause()
-        resources.append(ConfigResource(resource_name=name, resource_type=kind))
+    resources = yield from mapped(lambda each: ConfigResource(resource_name=each[0], resource_type=each[1]), named, pauses())
     return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=resources)
 
 

@@ -118,10 +118,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
 
     # The group after a change of a member
 
-    def subscriptions_with(self, old: ConsumerMember | None, new: ConsumerMember | None) -> Subscriptions:
-        """Returns the group's subscriptions as they will be when `new` replaces `old`. Changes nothing."""
-        return self.subscriptions_without([] if old is None else [old], new)
-
     def subscriptions_without(self, leaving: Iterable[ConsumerMember], joining: ConsumerMember | None = None) -> Subscriptions:
         """Returns the group's subscriptions as they will be when the members in `leaving` are removed and the member `joining`
         is added. Changes nothing."""

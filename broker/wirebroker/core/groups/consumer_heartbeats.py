@@ -218,7 +218,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember]):
                 forgotten_regex=forgotten,
             )  # fmt: skip
         yield from after(new.topics)
-        would_be = group.subscriptions_with(old, new)
+        would_be = group.subscriptions_without([old], new)
         yield from after(would_be.names)
         size = len(group.members)
         if new.member_id not in group.members and (new.instance_id or "") not in group.static_members:

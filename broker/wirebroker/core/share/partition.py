@@ -9,13 +9,15 @@ written down, so after a restart the acquired records are available again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from kafkawire.errors import ErrorCode
 from wirebroker.common.changes import ShareEvent, ShareRow
+from wirebroker.core.cluster import Cluster
 from wirebroker.core.purgatory import Timer, Timers
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.in_flight import NOBODY, Batches, InFlight, InFlightBatch, Limits, RecordState, StateBatch
+from wirebroker.core.share.settings import ShareSettings
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """The types of an acknowledgement. A client sends GAP for an offset at which the log has no record."""
@@ -34,21 +36,6 @@ class Acknowledged(NamedTuple):
     first: int
     last: int
     types: Sequence[int]
-
-
-class Settings(Protocol):
-    """The settings of the share group."""
-
-    @property
-    def limits(self) -> Limits:
-        """The current limits."""
-
-
-class Watched(Protocol):
-    """The part of a cluster that a share partition uses."""
-
-    watch: Callable[[Any], None] | None
-    """If this function is set, it is called with each change."""
 
 
 class Stored(Protocol):
@@ -87,13 +74,13 @@ NO_RENEWAL = Refusal(INVALID, "Renewing acquisition locks is not enabled for the
 class SharePartition:
     """The state that one share group has of one partition. Times are in ms since the epoch.
 
-    The share partition calls `woken(now)` when more records may be available, and `watched.watch` for each change of a record's
+    The share partition calls `woken(now)` when more records may be available, and `cluster.watch` for each change of a record's
     state.
     """
 
     def __init__(
-        self, topic: str, key: tuple[str, bytes, int], leader_epoch: int, settings: Settings, timers: Timers, stored: Stored,
-        woken: Callable[[int], None], watched: Watched,
+        self, topic: str, key: tuple[str, bytes, int], leader_epoch: int, settings: ShareSettings, timers: Timers,
+        stored: Stored, woken: Callable[[int], None], cluster: Cluster,
     ) -> None:  # fmt: skip
         self.topic = topic
         self.group_id, self.topic_id, self.index = key
@@ -114,7 +101,7 @@ class SharePartition:
         self._timers = timers
         self._stored = stored
         self._woken = woken
-        self._watched = watched
+        self._cluster = cluster
 
     def load(self, start_offset: int, state_epoch: int, batches: Iterable[StateBatch]) -> None:
         """Load the state that was written down. Raises Broken if the batches contradict `start_offset` or each other."""
@@ -237,7 +224,7 @@ class SharePartition:
 
     def tell(self, what: ShareEvent, first: int, last: int, member_id: str, record: InFlight, why: str = "") -> None:
         """Report the changes of records, if `watch` is set."""
-        watch = self._watched.watch
+        watch = self._cluster.watch
         if watch is not None:
             state = record.state.name.lower()
             watch(
