@@ -47,7 +47,7 @@ from kafkawire.registry import KEYS, request_class, spoken
 from requesting import plain, produce_request
 from responses import only, parts, sole
 from wirebroker import MockKafka, faults
-from wirebroker.apis import IN_ZOOKEEPER, SERVED, TELEMETRY, alter_configs, permissions
+from wirebroker.apis import IN_ZOOKEEPER, SERVED, TELEMETRY, permissions
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.commands.cli import build_parser
 from wirebroker.commands.serve import broker_options
@@ -725,7 +725,7 @@ def test_the_changes_of_a_resource_are_made_once_for_the_rights_and_the_alterati
             made.append(name)
             super().__init__(cluster, node_id, kind, name, *rest, **options)
 
-    monkeypatch.setattr(alter_configs, "Alteration", Counted)
+    monkeypatch.setattr("wirebroker.apis.configs.Alteration", Counted)
     fine = ("retention.ms", "1000")
     body: Any = {"resources": [alteration(2, "orders", fine), alteration(2, "bad", fine, fine), alteration(2, "hidden", fine)]}
     if api == "AlterConfigs":

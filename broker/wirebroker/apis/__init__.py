@@ -57,14 +57,15 @@ accepts these APIs."""
 
 SHARED = {
     "acls": ("DescribeAcls", "CreateAcls", "DeleteAcls"),
-    "alter_configs": ("AlterConfigs", "IncrementalAlterConfigs"),
     "classic_groups": ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup"),
     "client_quotas": ("DescribeClientQuotas", "AlterClientQuotas"),
+    "configs": ("DescribeConfigs", "ListConfigResources", "AlterConfigs", "IncrementalAlterConfigs"),
     "consumer_groups": ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe"),
     "controller_requests": IN_ZOOKEEPER,
     "delegation_tokens": [name for name in SERVED if "DelegationToken" in name],
     "groups": ("ListGroups", "DescribeGroups", "DeleteGroups"),
     "log_dirs": ("DescribeLogDirs", "AlterReplicaLogDirs"),
+    "log_offsets": ("ListOffsets", "OffsetForLeaderEpoch"),
     "offset_commits": ("OffsetCommit", "TxnOffsetCommit", "OffsetDelete"),
     "reassignments": ("AlterPartitionReassignments", "ListPartitionReassignments"),
     "refused": ("AddRaftVoter", "RemoveRaftVoter"),
@@ -76,7 +77,7 @@ SHARED = {
     "streams_groups": ("StreamsGroupHeartbeat", "StreamsGroupDescribe", "StreamsGroupTopologyDescriptionUpdate"),
     "telemetry": TELEMETRY,
     "transaction_states": ("DescribeTransactions", "ListTransactions"),
-    "transactions": ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"),
+    "transactions": ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers"),
     "unregister": ("UnregisterBroker", "UnregisterController"),
 }
 """The modules that several APIs share. All other APIs have a module of their own."""

@@ -35,11 +35,10 @@ from kafkawire.registry import api_name, response_class
 from wirebroker.apis import (
     IN_ZOOKEEPER,
     acls,
-    alter_configs,
+    configs,
     delete_topics,
-    describe_configs,
     describe_topic_partitions,
-    list_offsets,
+    log_offsets,
     metadata,
 )
 from wirebroker.apis.overdue import is_late
@@ -507,9 +506,9 @@ def _configs(operation: Operation) -> Rule:
             return kind, CLUSTER_NAME if kind == _R.CLUSTER else resource.resource_name
 
         release = access.exchange.cluster.configs.release
-        if not alters and describe_configs.refuses_whole(request, access.exchange):
+        if not alters and configs.refuses_whole(request, access.exchange):
             return request
-        early = alter_configs.EarlyRefusals(request, access.exchange) if alters else None
+        early = configs.EarlyRefusals(request, access.exchange) if alters else None
         wordless = {LOGGERS, BROKERS} if ASKS_ABOUT_BROKERS_FIRST.of(release) else {LOGGERS}
 
         def admits(resource: Any) -> bool:  # the handler refuses a kind of resource that the release does not have
@@ -772,7 +771,7 @@ CHANGES_VOTERS = whole(_O.ALTER, _R.CLUSTER, message=MESSAGES[_R.CLUSTER])
 TRANSACTION_WRITE = whole(_O.WRITE, _R.TRANSACTIONAL_ID, "transactional_id")
 RULES: dict[str, Rule] = {
     "Produce": _produce,
-    "ListOffsets": unless(list_offsets.refuses_whole, topics(_O.DESCRIBE)),
+    "ListOffsets": unless(log_offsets.refuses_whole, topics(_O.DESCRIBE)),
     "Metadata": unless(metadata.refused_whole, _metadata),
     "OffsetCommit": both(GROUP_READ, topics(_O.READ)),
     "OffsetFetch": _offsets,

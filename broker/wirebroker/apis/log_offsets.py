@@ -6,11 +6,18 @@ the first offset that is not tiered yet (from 11). Without tiered storage, −4 
 offset. A partition named twice gets INVALID_REQUEST. Until the first offset of a new leader's epoch is replicated, a request
 for the end, or for a time without a record, gets OFFSET_NOT_AVAILABLE (before version 5 LEADER_NOT_AVAILABLE). Version 0 does
 not look up record times: it returns the start offsets of the last segments written before a time, and the end of the log.
+
+OffsetForLeaderEpoch, versions 2–4.
+
+Returns the largest known leader epoch at or below the requested epoch, and the offset after the last record of this epoch. A
+consumer compares its position with this offset: a smaller offset means that records which the consumer has read were truncated
+(KIP-320). The epoch and the offset are −1 if no epoch matches.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.list_offsets import (
@@ -20,8 +27,15 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from kafkawire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.common.slices import pauses
+from wirebroker.common.slices import mapped, pauses
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.offset_lookup import ISOLATION_LEVELS, LATEST, offsets_before
 from wirebroker.core.releases.changes import ByRelease, since
@@ -47,7 +61,7 @@ SEARCHES = 32
 OLDEST_VERSION_OF_STAND_IN = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
 
 
-def handle(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
+def list_offsets(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
     """Respond with an offset for each partition. A partition that is named more than once gets a single INVALID_REQUEST."""
     if refuses_whole(request):
         return refuse_in_slices(request, ErrorCode.UNKNOWN_SERVER_ERROR, exchange, pauses())
@@ -141,3 +155,22 @@ def _response(
         offset=offset,
         leader_epoch=leader_epoch,
     )
+
+
+def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, exchange: Exchange) -> Steps:
+    pause = pauses()
+    topics = []
+    for topic in request.topics:
+        ends = yield from mapped(partial(_end, exchange, topic.topic), topic.partitions, pause)
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=ends))
+        yield from pause()
+    return OffsetForLeaderEpochResponse(topics=topics)
+
+
+def _end(exchange: Exchange, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+    partition = exchange.cluster.partition(topic, requested.partition)
+    error = leader_error(partition, exchange.node_id, requested.current_leader_epoch)
+    if error or partition is None:
+        return EpochEndOffset(error_code=error, partition=requested.partition)
+    epoch, end = partition.end_offset_for_epoch(requested.leader_epoch)
+    return EpochEndOffset(error_code=ErrorCode.NONE, partition=requested.partition, leader_epoch=epoch, end_offset=end)
