@@ -46,9 +46,9 @@ from kafkawire.messages.streams_group_describe import (
     TopologyDescriptionNode,
     TopologyDescriptionSubtopology,
 )
-from wirebroker.apis import create_topics
 from wirebroker.apis.described import Slices, described
 from wirebroker.apis.exchange import Exchange, Offload, Steps
+from wirebroker.apis.topic_creation import create_topics
 from wirebroker.common.slices import MEMBER, TOPICS, weighted_pauses
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
 from wirebroker.core.cluster import INTERNAL_TOPICS
@@ -129,7 +129,7 @@ def _create(
     wanted = [_creatable(topic) for name, topic in missing.items() if name not in failed]
     if wanted:
         creating = CreateTopicsRequest(topics=wanted, timeout_ms=CREATED_WITHIN_MS, validate_only=False)
-        made: Any = yield from create_topics.handle(creating, exchange)
+        made: Any = yield from create_topics(creating, exchange)
         for topic in made.topics:
             if topic.error_code:
                 failures.note(group_id, topic.name, topic.error_message or "", exchange.now)

@@ -4,6 +4,11 @@ Each topic is checked separately: its name, its settings, then the placement of 
 or replicas means the broker's default. If the request assigns the partitions to brokers, both numbers must be −1. A topic named
 twice in the request gets INVALID_REQUEST. From version 5 on, the response has the topic's settings. From version 7 on, it also
 has the topic's id. With validate_only nothing is created.
+
+CreatePartitions, versions 0–3.
+
+`count` is the new number of partitions, which must be larger than the present number. The request may name the brokers of the
+new partitions. With validate_only nothing is created.
 """
 
 from __future__ import annotations
@@ -14,6 +19,12 @@ from typing import Any
 
 from kafkawire.disk.names import METADATA_TOPIC
 from kafkawire.errors import ErrorCode
+from kafkawire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
 from kafkawire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -28,9 +39,11 @@ from wirebroker.apis.new_topics import Plan, exists, planned
 from wirebroker.apis.overdue import is_late, timed_out
 from wirebroker.common.slices import at_once, mapped, pauses
 from wirebroker.core.cluster import GROWN, INTERNAL_TOPICS, Cluster
-from wirebroker.core.config_resources import unwritten
+from wirebroker.core.config_resources import TELLS_SERVER_ERRORS, unwritten
 from wirebroker.core.configs import TopicConfigs
-from wirebroker.core.refusals import MOST_RECORDS, TOO_LARGE, Refusal
+from wirebroker.core.names import ends_zookeeper_path
+from wirebroker.core.placement import all_down, assignment_error, factor_error
+from wirebroker.core.refusals import DONE, MOST_RECORDS, TOO_LARGE, Refusal
 from wirebroker.core.releases.changes import since
 
 COUNTS_WANTED_PARTITIONS = since("3.9", "CreateTopics refuses more than 10,000 partitions first", "KAFKA-17870")
@@ -42,11 +55,17 @@ CREATED = 8
 """The number of topics created in a slice."""
 TOO_MANY = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 """The refusal of a request for more than MOST_RECORDS partitions."""
+NAMED_TWICE = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
 TIMED_OUT = Refusal(ErrorCode.REQUEST_TIMED_OUT, None)
 """A broker with ZooKeeper returns this result if a new topic still has no leaders when the timeout is over."""
 
+LIMITS_NEW_PARTITIONS = since("4.4", "CreatePartitions adds at most 10,000 partitions")
 
-def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
+STRICT_PARTITIONS_SINCE = 3
+"""From this version of CreatePartitions on, a topic is refused if too many partitions were created recently (KIP-599)."""
+
+
+def create_topics(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
     cluster = exchange.cluster
     zookeeper = cluster.configs.release.has_zookeeper
     if is_late(request, exchange):
@@ -106,7 +125,7 @@ def _without_plans(names: Counter[str], cluster: Cluster) -> Iterator[CreatableT
     once = NAMES_TOPICS_ONCE.of(cluster.configs.release)
     for name, times in names.items():
         if times > 1:
-            refused = _refused(name, Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+            refused = _refused(name, NAMED_TWICE)
             yield from [refused] * (1 if once else times)
         elif name == METADATA_TOPIC:
             message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
@@ -160,3 +179,104 @@ def _configs(plan: Plan, exchange: Exchange) -> list[CreatableTopicConfigs]:
 
 def _refused(name: str, refusal: Refusal) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=refusal.code, error_message=refusal.message)
+
+
+def create_partitions(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
+    zookeeper = exchange.cluster.configs.release.has_zookeeper
+    if is_late(request, exchange):
+        return (yield from timed_out(request, exchange))
+    if _adds_too_many(request, exchange.cluster):
+        return _all_refused(
+            request, ErrorCode.POLICY_VIOLATION, "Excessively large number of additional partitions per request."
+        )
+    names = Counter(topic.name for topic in request.topics)
+    results = [_result(name, NAMED_TWICE) for name, times in names.items() if times > 1]
+    changes = MetadataChanges(exchange, results)
+    quota = exchange.engine.throttle.mutations(exchange, STRICT_PARTITIONS_SINCE, validates=request.validate_only)
+    records = 0
+    for topic in [topic for topic in request.topics if names[topic.name] == 1]:
+        yield from changes.pause()
+        while topic.name in exchange.cluster.growing:
+            yield None
+        if zookeeper and not ends_zookeeper_path(topic.name):  # Kafka fails here; the earlier topics keep their new partitions
+            changes.write_down()
+            tells = TELLS_SERVER_ERRORS.of(exchange.cluster.configs.release)
+            path = f'Invalid path string "/brokers/topics/{topic.name}"'
+            return _all_refused(request, ErrorCode.UNKNOWN_SERVER_ERROR, path if tells else None)
+        refusal = _refusal(topic, exchange.cluster)
+        if refusal is None:
+            more = topic.count - len(exchange.cluster.topics[topic.name].partitions)
+            records += more
+            if not quota.take(more, exchange.engine.now):
+                refusal = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
+            elif records > MOST_RECORDS:
+                refusal = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        if refusal is None and not request.validate_only:
+            changes.write_down()
+            refusal = yield from _add_partitions(topic, exchange)
+        results.append(_result(topic.name, refusal or _overdue(request)))
+    changes.write_down()
+    exchange.throttled_by(quota)
+    return CreatePartitionsResponse(results=results)
+
+
+def _overdue(request: CreatePartitionsRequest) -> Refusal | None:
+    """Returns REQUEST_TIMED_OUT if the timeout leaves a broker with ZooKeeper no time to wait for the leaders, else None."""
+    return TIMED_OUT if request.timeout_ms <= 0 and not request.validate_only else None
+
+
+def _all_refused(request: CreatePartitionsRequest, code: ErrorCode, message: str | None) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(results=[_result(topic.name, Refusal(code, message)) for topic in request.topics])
+
+
+def _adds_too_many(request: CreatePartitionsRequest, cluster: Cluster) -> bool:
+    """Tells whether the request asks for too many additional partitions. Kafka before 4.4 does not check this number, and fails
+    later.
+    """
+    known = cluster.topics
+    more = (topic.count - len(known[topic.name].partitions) for topic in request.topics if topic.name in known)
+    return LIMITS_NEW_PARTITIONS.of(cluster.configs.release) and sum(max(each, 0) for each in more) > MOST_RECORDS
+
+
+def _refusal(requested: CreatePartitionsTopic, cluster: Cluster) -> Refusal | None:
+    topic = cluster.topics.get(requested.name)
+    count = len(topic.partitions) if topic else cluster.stillborn.get(requested.name, 0)
+    if count and requested.count == count:
+        return Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {count} partition(s).")
+    if count and requested.count < count:
+        message = f"The topic {requested.name} currently has {count} partition(s); {requested.count} would not be an increase."
+        return Refusal(ErrorCode.INVALID_PARTITIONS, message)
+    if topic is None:
+        unknown = f"The topic '{requested.name}' does not exist." if cluster.configs.release.has_zookeeper else None
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown)
+    factor = len(topic.partitions[0].replicas)
+    if requested.assignments is None:
+        return factor_error(factor, cluster)
+    if len(requested.assignments) != requested.count - count:
+        message = (
+            f"Attempted to add {requested.count - count} additional partition(s), but only {len(requested.assignments)} "
+            "assignment(s) were specified."
+        )
+        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    for index, each in enumerate(requested.assignments, count):
+        error = assignment_error(each.broker_ids, factor, cluster) or all_down(each.broker_ids, index, cluster)
+        if error is not None:
+            return error
+    return None
+
+
+def _add_partitions(requested: CreatePartitionsTopic, exchange: Exchange) -> Generator[None, Any, Refusal | None]:
+    topic = exchange.cluster.topics[requested.name]
+    factor = len(topic.partitions[0].replicas)
+    first = len(topic.partitions)
+    assignment = {first + i: each.broker_ids for i, each in enumerate(requested.assignments or [])}
+    try:
+        yield from exchange.cluster.adding_partitions(topic, requested.count, exchange.now, factor, assignment)
+    except OSError as failed:
+        return unwritten(failed)
+    return None
+
+
+def _result(name: str, refusal: Refusal | None) -> CreatePartitionsTopicResult:
+    code, message = refusal or DONE
+    return CreatePartitionsTopicResult(name=name, error_code=code, error_message=message)
