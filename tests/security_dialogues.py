@@ -16,8 +16,8 @@ from typing import Any
 from acl_requests import ALL, ALTER, CREATE, DELETE, DESCRIBE, READ, TOPIC, WRITE, Plain, comparable, log_in, plain_request
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
+from wirebroker.client.login import tokens
 from wirebroker.client.wire import Connection, ConnectionClosed
-from wirebroker.security.clients import tokens
 from wirebroker.security.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
 from wirebroker.security.scram import BY_NAME, SHA_256
 

@@ -21,10 +21,10 @@ from kafkawire.frames import SIZE
 from requesting import plain, produce_request
 from responses import only
 from wirebroker import MockKafka, faults
+from wirebroker.client.login import tokens
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.net.listener import Listener
 from wirebroker.security import oauthbearer, scram
-from wirebroker.security.clients import tokens
 from wirebroker.security.mechanisms import PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, Failure
 from wirebroker.security.plain import Plain
 from wirebroker.security.protocols import SecurityProtocol

@@ -19,11 +19,10 @@ from requesting import plain, produce_request
 from security_dialogues import RECORDED, SECRET, Talk
 from wirebroker import MockKafka
 from wirebroker.client.brokers import Brokers
-from wirebroker.client.login import LoginFailed
+from wirebroker.client.login import LoginFailed, tokens
 from wirebroker.client.settings import Access
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.net.listener import Listener
-from wirebroker.security.clients import tokens
 from wirebroker.security.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
 from wirekit import batch
 

@@ -24,11 +24,11 @@ from kafkawire.messages.metadata import MetadataRequest
 from requesting import fetch, find_coordinator, join_group, offset_fetch, plain, produce_request
 from responses import only, sole
 from wirebroker import MockKafka, faults
+from wirebroker.client.login import tokens
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.commands.cli import main
 from wirebroker.net import upstream
 from wirebroker.proxy_kafka import ProxyKafka
-from wirebroker.security.clients import tokens
 from wirebroker.testing.views import TraceView
 from wirebroker.trace.filters import parsed
 from wirebroker.trace.recorder import RING

@@ -137,7 +137,11 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
         self._ended: Engine | None = None
         """The engine of a stopped broker. It is kept because the report of a failed test needs its state."""
         self._ports: list[Address] = []
-        self._new_control = _control_maker() if own["control"] else None
+        self._new_control: Callable[[Host, Callable[[], Engine]], Control] | None = None
+        if own["control"]:  # imported here, in the caller's thread, and only for a broker with a control endpoint
+            from wirebroker.control.server import control_of_broker
+
+            self._new_control = control_of_broker
         self.clock = ClockControl(self)
         self.trace = TraceView(self)
         self.faults = Faults(self)
@@ -542,14 +546,6 @@ class TelemetryView(_Part, TelemetryDeeds):
         from wirebroker.testing.metric_points import points
 
         return self._kafka._call(lambda engine: points(engine.telemetry.pushes, client_id, metric))
-
-
-def _control_maker() -> Callable[[Host, Callable[[], Engine]], Control]:
-    """Returns the function that creates the control endpoint. The module of the endpoint is imported here, in the caller's
-    thread, and only if `control` is set."""
-    from wirebroker.control.server import control_of_broker
-
-    return control_of_broker
 
 
 def _bytes(what: str, data: Data) -> bytes | None:

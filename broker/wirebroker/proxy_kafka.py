@@ -64,7 +64,11 @@ class ProxyKafka(InProcess[ProxyHost]):
         self._lends = upstream_tls is not None  # an SSL context does not reveal whether it has a certificate
         if command_config is not None:
             self._tls, self._lends = _secured(client_tls, upstream_tls, command_config)
-        self._new_control = _control_maker() if control else None
+        self._new_control: Callable[[ProxyHost], Control] | None = None
+        if control:  # imported here, in the caller's thread, and only for a proxy with a control
+            from wirebroker.control.server import control_of_proxy
+
+            self._new_control = control_of_proxy
         self._address: Address = ("", 0)
         self.faults = Faults(self)
         self.trace = TraceView(self)
@@ -169,12 +173,3 @@ def _secured(
         return (client_tls, access.context()), bool(access.identity)
     except BadConfig as wrong:
         raise ValueError(str(wrong)) from None
-
-
-def _control_maker() -> Callable[[ProxyHost], Control]:
-    """Returns the function that makes the HTTP control. The control's module is imported here, in the caller's thread, and only
-    for a proxy with a control.
-    """
-    from wirebroker.control.server import control_of_proxy
-
-    return control_of_proxy

@@ -6,16 +6,19 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
 from kafkawire.declare import Message
+from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
 from responses import parts
 from wirebroker import MockKafka
 from wirebroker.client import java_properties
-from wirebroker.client.login import LoginFailed, scram
+from wirebroker.client.login import LoginFailed, log_in, tokens
 from wirebroker.client.settings import OPTION, Access, BadConfig, read_access
 from wirebroker_audit import wire
 from wirebroker_audit.wire import Client
@@ -114,28 +117,45 @@ PROOF = b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapW
 
 
 @pytest.mark.parametrize(
-    ("challenge", "end", "words"),
+    ("end", "is_proof"),
     [
-        (CHALLENGE, b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", ""),
-        (CHALLENGE, b"v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", "does not prove"),
-        (CHALLENGE.replace(b"4096", b"1"), b"", "unsafe number of iterations"),
-        (b"r=other,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", b"", "belongs to another login"),
-        (b"e=other-error", b"", "not a SCRAM message"),
+        (b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", True),
+        (b"v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", False),
+        (b"", False),
     ],
 )
-def test_scram_as_in_rfc_7677(challenge: bytes, end: bytes, words: str) -> None:
+def test_scram_as_in_rfc_7677(end: bytes, is_proof: bool) -> None:
+    dialogue = tokens("SCRAM-SHA-256", "user", "pencil", nonce="rOprNGfwEbeRWgbNEkqO")
+    assert [next(dialogue), dialogue.send(CHALLENGE)] == [b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO", PROOF]
+    with pytest.raises(StopIteration) as ended:
+        dialogue.send(end)
+    assert ended.value.value is is_proof
+
+
+@pytest.mark.parametrize(
+    ("challenge", "words"),
+    [
+        ("r={nonce}x,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "does not prove"),
+        ("r={nonce}x,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=1", "unsafe number of iterations"),
+        ("r=other,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "belongs to another login"),
+        ("e=other-error", "not a SCRAM message"),
+        ("", "does not prove"),
+    ],
+)
+def test_a_broker_that_cannot_know_the_password_is_not_believed(challenge: str, words: str) -> None:
     sent: list[bytes] = []
 
-    def exchange(message: bytes) -> bytes:
-        sent.append(message)
-        return challenge if len(sent) == 1 else end
+    def request(message: Any, version: int) -> Any:
+        if isinstance(message, SaslHandshakeRequest):
+            return SimpleNamespace(error_code=0)
+        sent.append(message.auth_bytes)
+        nonce = sent[0].decode().partition("r=")[2]
+        answer = challenge.format(nonce=nonce) if len(sent) == 1 else "v=AAAA"
+        return SimpleNamespace(error_code=0, auth_bytes=answer.encode(), session_lifetime_ms=0)
 
-    if words:
-        with pytest.raises(LoginFailed, match=words):
-            scram("SCRAM-SHA-256", "user", "pencil", exchange, "rOprNGfwEbeRWgbNEkqO")
-    else:
-        scram("SCRAM-SHA-256", "user", "pencil", exchange, "rOprNGfwEbeRWgbNEkqO")
-        assert sent == [b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO", PROOF]
+    connection: Any = SimpleNamespace(login_version=1, request=request, session_ends=0.0)
+    with pytest.raises(LoginFailed, match=words):
+        log_in(connection, Access("SASL_PLAINTEXT", "SCRAM-SHA-256", "user", "pencil"))
 
 
 def test_the_rate_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random_dialogues.asking import Asking
 from random_dialogues.replay import Ask, Head, Responses
 from random_dialogues.symbols import Json
-from wirebroker.security.clients import Tokens, tokens
+from wirebroker.client.login import LoginFailed, Tokens, tokens
 
 CONNECTION = 5
 """The number of the connection that must go to a listener with SASL."""
@@ -32,7 +32,7 @@ class Logins(Asking):
         try:
             if self._tokens is not None:
                 return self._tokens.send(self._heard)
-        except (StopIteration, ValueError, KeyError):
+        except (StopIteration, LoginFailed):
             return b"nonsense"
         password = PASSWORD if self._chance(0.85) else "wrong"
         self._tokens = tokens(self._mechanism, USER, password)

@@ -1,4 +1,4 @@
-"""The login of a client with SASL: PLAIN (RFC 4616) and SCRAM (RFC 5802, RFC 7677) over Kafka's requests."""
+"""The login of a client with SASL: PLAIN (RFC 4616), SCRAM (RFC 5802, RFC 7677) and OAUTHBEARER (RFC 7628)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hmac
 import secrets
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Generator
 from math import inf
 
 from kafkawire.errors import ErrorCode, error_name
@@ -26,6 +26,10 @@ LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 10_000_000
 
 RFC 7677 defines the smallest number. Because of the largest number, a broker cannot occupy the client for long.
 """
+
+Tokens = Generator[bytes, bytes, bool]
+"""A generator that yields each token of the client. After each token, the caller calls `send` with the broker's response. The
+generator returns False if the broker has not proved that it knows the password. Only SCRAM asks for a proof."""
 
 
 class LoginFailed(Exception):
@@ -47,20 +51,27 @@ def log_in(connection: Connection, access: Access) -> None:
         offered = ", ".join(response.mechanisms) or "nothing"
         raise LoginFailed(f"it does not accept the mechanism {access.mechanism}; it offers {offered}")
 
-    def exchange(message: bytes) -> bytes:
-        told = connection.request(SaslAuthenticateRequest(auth_bytes=message), connection.login_version)
-        if told.error_code != ErrorCode.NONE:
-            why = told.error_message or error_name(told.error_code)
-            raise LoginFailed(f"it refuses the login of {access.username}: {why}")
-        ms = told.session_lifetime_ms
-        connection.session_ends = time.monotonic() + ms / 1000 * RENEWED_AT if ms > 0 else inf
-        return bytes(told.auth_bytes)
+    nonce = b64encode(secrets.token_bytes(18)).decode()
+    extensions = ",tokenauth=true" if access.by_token else ""
+    dialogue = tokens(access.mechanism, access.username, access.password, extensions, nonce)
+    token = next(dialogue)
+    try:
+        while True:
+            token = dialogue.send(_answer(connection, access, token))
+    except StopIteration as end:
+        if not end.value:
+            raise LoginFailed("it does not prove that it knows the password, so it may be another server") from None
 
-    if access.mechanism == "PLAIN":
-        exchange(f"\0{access.username}\0{access.password}".encode())
-    else:
-        nonce = b64encode(secrets.token_bytes(18)).decode()
-        scram(access.mechanism, access.username, access.password, exchange, nonce, by_token=access.by_token)
+
+def _answer(connection: Connection, access: Access, token: bytes) -> bytes:
+    """Send a token, and return the broker's token. Raises LoginFailed if the broker refuses the login."""
+    told = connection.request(SaslAuthenticateRequest(auth_bytes=token), connection.login_version)
+    if told.error_code != ErrorCode.NONE:
+        why = told.error_message or error_name(told.error_code)
+        raise LoginFailed(f"it refuses the login of {access.username}: {why}")
+    ms = told.session_lifetime_ms
+    connection.session_ends = time.monotonic() + ms / 1000 * RENEWED_AT if ms > 0 else inf
+    return bytes(told.auth_bytes)
 
 
 def _version(connection: Connection) -> int:
@@ -72,16 +83,24 @@ def _version(connection: Connection) -> int:
     return min(max((each.max_version for each in offered if each.api_key == SASL_AUTHENTICATE), default=0), 1)
 
 
-def scram(
-    mechanism: str, username: str, password: str, exchange: Callable[[bytes], bytes], nonce: str, *, by_token: bool = False
-) -> None:
-    """Perform the client's side of SCRAM. With `by_token`, user and password are the id and the HMAC of a delegation token.
-    Raises LoginFailed if the broker refuses the login, or does not prove that it knows the password.
-    """
-    digest = HASHES[mechanism]
-    name = username.replace("=", "=3D").replace(",", "=2C")
-    first = f"n={name},r={nonce}{',tokenauth=true' if by_token else ''}"
-    challenge = exchange(f"n,,{first}".encode()).decode()
+def tokens(mechanism: str, user: str, password: str, extensions: str = "", nonce: str = "wirebroker") -> Tokens:
+    """Yields the tokens of a client that logs in. For OAUTHBEARER the password is a JSON Web Token. For a delegation token, the
+    user and the password are its id and its HMAC, and the extensions are `,tokenauth=true`."""
+    if mechanism in HASHES:
+        return (yield from _scram(HASHES[mechanism], user, password, extensions, nonce))
+    if mechanism == "PLAIN":
+        yield f"\0{user}\0{password}".encode()
+    elif (yield f"n,,\1auth=Bearer {password}\1\1".encode()):
+        yield b"\1"
+    return True
+
+
+def _scram(digest: str, user: str, password: str, extensions: str, nonce: str) -> Tokens:
+    name = user.replace("=", "=3D").replace(",", "=2C")
+    first = f"n={name},r={nonce}{extensions}"
+    challenge = (yield f"n,,{first}".encode()).decode()
+    if not challenge:
+        return False  # the broker has refused the token
     told = dict(part.split("=", 1) for part in challenge.split(",") if "=" in part)
     try:
         salt, iterations, whole = b64decode(told["s"]), int(told["i"]), told["r"]
@@ -95,7 +114,6 @@ def scram(
     signed = f"{first},{challenge},{last}".encode()
     signature = hmac.digest(hashlib.new(digest, client_key).digest(), signed, digest)
     proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
-    end = exchange(f"{last},p={b64encode(proof).decode()}".encode()).decode()
+    end = (yield f"{last},p={b64encode(proof).decode()}".encode()).decode()
     expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), signed, digest)
-    if not hmac.compare_digest(end.partition("v=")[2].partition(",")[0], b64encode(expected).decode()):
-        raise LoginFailed("it does not prove that it knows the password, so it may be another server")
+    return hmac.compare_digest(end.partition("v=")[2].partition(",")[0], b64encode(expected).decode())

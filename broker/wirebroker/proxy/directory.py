@@ -14,6 +14,7 @@ from kafkawire.messages.fetch import FetchRequest, FetchResponse
 from kafkawire.messages.metadata import MetadataResponse
 from kafkawire.primitives import ZERO_UUID
 from kafkawire.registry import KEYS
+from wirebroker.common.bounded import Bounded
 from wirebroker.requests.parts import NOT_ABOUT
 
 TEACHING = frozenset((KEYS["Metadata"], KEYS["CreateTopics"], KEYS["DescribeTopicPartitions"]))
@@ -33,7 +34,7 @@ class LearnedLeaders:
     """The partition leaders that responses to Metadata have named. A response with an earlier leader epoch is ignored."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int], tuple[int, int]] = {}
+        self._known: Bounded[tuple[str, int], tuple[int, int]] = Bounded(MOST_LEADERS)
 
     def forget(self, topics: Collection[str]) -> None:
         """Forget the leaders of topics that were created again."""
@@ -50,9 +51,7 @@ class LearnedLeaders:
                 known = self._known.get(key)
                 if known is not None and (found == known or found[1] < known[1]):
                     continue
-                if known is None and len(self._known) >= MOST_LEADERS:
-                    self._known.pop(next(iter(self._known)))
-                self._known[key] = found
+                self._known.put(key, found)
                 if known is not None:
                     yield *key, *found
 
@@ -66,7 +65,7 @@ class LearnedDirectory:
         self._former: set[bytes] = set()
         """The ids of topics that were deleted and created again with the same name. A broker may name such an id for some time
         after another broker has named the new id."""
-        self._sessions: dict[Session, dict[tuple[str, int], tuple[bytes, int]]] = {}
+        self._sessions: Bounded[Session, dict[tuple[str, int], tuple[bytes, int]]] = Bounded(MOST_SESSIONS)
         """The partitions of each fetch session, each with the id of its topic and the latest requested offset."""
 
     def topic_name(self, topic_id: bytes) -> str | None:
@@ -123,7 +122,7 @@ class LearnedDirectory:
         if request.session_epoch == FINAL_EPOCH or not response.session_id or response.error_code:
             self._sessions.pop((node_id, request.session_id), None)
             return
-        held = self._sessions.setdefault((node_id, response.session_id), {})
+        held = self._sessions.get_or_make((node_id, response.session_id), dict)
         if request.session_epoch == INITIAL_EPOCH:
             held.clear()
         for topic in request.topics:
@@ -133,8 +132,6 @@ class LearnedDirectory:
             # If a topic was created again, one Fetch forgets the partition of the former topic and adds that of the new one.
             if held.get(where, (topic_id,))[0] == topic_id:
                 held.pop(where, None)
-        if len(self._sessions) > MOST_SESSIONS:
-            self._sessions.pop(next(iter(self._sessions)))
 
     def _forgotten(self, request: Any) -> Iterable[tuple[tuple[str, int], bytes]]:
         for topic in getattr(request, NOT_ABOUT[0]):

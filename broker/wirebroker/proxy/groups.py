@@ -34,7 +34,7 @@ from kafkawire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest,
 from kafkawire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kafkawire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from wirebroker.proxy.bounded import Bounded, cut
+from wirebroker.common.bounded import Bounded, cut
 from wirebroker.proxy.directory import LearnedDirectory
 from wirebroker.proxy.sender import Sender
 from wirebroker.proxy.transactions import ENDED_BY_BROKER
@@ -283,7 +283,7 @@ class PassingGroups:
         if response.error_code and response.error_code not in ENDED_BY_BROKER:
             return
         transactional_id, counts = cut(request.transactional_id), request.committed and not response.error_code
-        for group_id in self._in_transactions.pop(transactional_id) or ():
+        for group_id in self._in_transactions.pop(transactional_id, ()):
             if (group := self._held.get(group_id)) is not None:
                 for key in [each for each in group.pending if each[0] == transactional_id]:
                     offset = group.pending.pop(key)
@@ -320,7 +320,7 @@ class PassingGroups:
         """Remember that groups have been deleted."""
         for each in response.results:
             if not each.error_code:
-                self._held.pop(cut(each.group_id))
+                self._held.pop(cut(each.group_id), None)
 
     def _accepted(
         self, now: int, request: OffsetCommitRequest | TxnOffsetCommitRequest,
@@ -431,8 +431,7 @@ class PassingGroups:
         for name in list(self._held) if total > most else ():
             if total <= most:
                 return
-            forgotten = self._held.pop(name)
-            total -= size(forgotten) if forgotten is not None else 0
+            total -= size(self._held.pop(name))
 
 
 def _is_over(member: PassingMember, now: int) -> bool:

@@ -11,7 +11,7 @@ broker inside the proxy.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -28,12 +28,12 @@ from kafkawire.messages.produce import PartitionProduceResponse, ProduceRequest,
 from kafkawire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from kafkawire.primitives import Buffer
 from kafkawire.registry import API_VERSIONS, FETCH, KEYS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE, is_dropped
+from wirebroker.common.bounded import Bounded, cut
 from wirebroker.common.slices import pauses
 from wirebroker.core.purgatory import Timers
 from wirebroker.core.telemetry import Pushes, push_of
 from wirebroker.faults.plan import FaultPlan
 from wirebroker.proxy.addresses import Locate
-from wirebroker.proxy.bounded import cut
 from wirebroker.proxy.directory import LearnedDirectory, LearnedLeaders
 from wirebroker.proxy.exchange import Forward, ForwardedExchange
 from wirebroker.proxy.interest import Interest
@@ -110,7 +110,7 @@ class Proxy:
         """Tells whether the proxy sends requests of its own. From the responses, the proxy learns about producers that wrote
         before the proxy started, and learns whether a broker serves a client.
         """
-        self._described: OrderedDict[tuple[str, int], None] = OrderedDict()
+        self._described: Bounded[tuple[str, int], None] = Bounded(MOST_DESCRIBED)
         """The partitions that the proxy has already asked about."""
         self.metrics: Metrics | None = None
         """The metrics of forwarded exchanges, or None if no client has read the metrics recently."""
@@ -363,10 +363,8 @@ class Proxy:
                 and where not in self._described
                 and self.shadow.lacks(topic, partition, batch.producer_id)
             ):
-                self._described[where] = None
+                self._described.put(where, None)
                 topics.setdefault(topic, []).append(partition)
-        while len(self._described) > MOST_DESCRIBED:
-            self._described.popitem(last=False)
         asked = [TopicRequest(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
         return DescribeProducersRequest(topics=asked) if asked else None
 

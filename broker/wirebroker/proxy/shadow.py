@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from kafkawire.batches import TRANSACTIONAL, BatchHeader
 from kafkawire.errors import ErrorCode, error_name
+from wirebroker.common.bounded import Bounded
 from wirebroker.core.producers import (
     Accept,
     Duplicate,
@@ -134,17 +135,13 @@ class Deadlines:
     """The timeouts and start times of producers' transactions, learned from forwarded requests."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._known: OrderedDict[int, _Deadline] = OrderedDict()
+        self._known: Bounded[int, _Deadline] = Bounded(most)
 
     def given(self, producer_id: int, timeout: int) -> None:
         """Note the producer id and the transaction timeout of an InitProducerId. After an InitProducerId the producer has no
         open transaction.
         """
-        self._known[producer_id] = _Deadline(timeout)
-        self._known.move_to_end(producer_id)
-        if len(self._known) > self._most:
-            self._known.popitem(last=False)
+        self._known.put(producer_id, _Deadline(timeout))
 
     def ended(self, producer_id: int) -> None:
         """Note an EndTxn that succeeded."""
@@ -171,11 +168,11 @@ class Shadow:
     def __init__(self, most: int = MOST_STATES) -> None:
         self._most = most
         self._states: OrderedDict[Key, _Known] = OrderedDict()
-        self._new: OrderedDict[int, None] = OrderedDict()
+        self._new: Bounded[int, None] = Bounded(most)
         """New producer ids that InitProducerId returned through this proxy. No partition had earlier batches of these
         producers.
         """
-        self._latest: OrderedDict[int, int] = OrderedDict()
+        self._latest: Bounded[int, int] = Bounded(most)
         """The latest epoch that InitProducerId gave to each producer id."""
         self.deadlines = Deadlines(most)
 
@@ -192,13 +189,9 @@ class Shadow:
         """
         if producer_epoch == 0 and producer_id in self._latest:  # the cluster was emptied and reissues ids
             self._states = OrderedDict((key, known) for key, known in self._states.items() if key[2] != producer_id)
-        self._latest[producer_id] = producer_epoch
-        if len(self._latest) > self._most:
-            self._latest.popitem(last=False)
+        self._latest.put(producer_id, producer_epoch)
         if producer_epoch == 0:
-            self._new[producer_id] = None
-            if len(self._new) > self._most:
-                self._new.popitem(last=False)
+            self._new.put(producer_id, None)
 
     def forget(self, topics: Collection[str]) -> None:
         """Forget the producers of topics that were created again. Their partitions are empty."""

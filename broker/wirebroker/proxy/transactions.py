@@ -18,7 +18,7 @@ from kafkawire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOff
 from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from kafkawire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from wirebroker.proxy.bounded import Bounded, cut
+from wirebroker.common.bounded import Bounded, cut
 from wirebroker.proxy.sender import UNKNOWN, Sender
 
 EMPTY, ONGOING, COMMITTED, ABORTED = "Empty", "Ongoing", "CompleteCommit", "CompleteAbort"

@@ -6,7 +6,7 @@ are missing from the capture, the session continues with the next whole frame.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple
 
@@ -17,6 +17,7 @@ from kafkawire.frames import SIZE, SIZE_BYTES, FrameReader, read_request_header
 from kafkawire.messages import APIS
 from kafkawire.primitives import Buffer
 from kafkawire.registry import request_class
+from wirebroker.common.bounded import Bounded
 from wirebroker.proxy.exchange import ForwardedExchange
 from wirebroker.proxy.proxy import Proxy
 from wirebroker.proxy.relay import Relay
@@ -195,7 +196,7 @@ class _Conversation:
         self.relay, self._session = relay, session
         self._requests = _Frames(is_request)
         self._responses = _Frames(self._is_response)
-        self._asked: OrderedDict[int, Places] = OrderedDict()
+        self._asked: Bounded[int, Places] = Bounded(MOST_ASKED)
         """For each request that still awaits a response, by correlation id: the places of the request's bytes in the file."""
 
     def take(self, piece: Piece) -> None:
@@ -204,9 +205,7 @@ class _Conversation:
         if piece.sender == piece.stream.client:
             for frame, places in self._requests.take(piece):
                 if len(frame) >= HEADER:
-                    self._asked[SIZE.unpack_from(frame, 8)[0]] = places
-                    if len(self._asked) > MOST_ASKED:
-                        self._asked.popitem(last=False)
+                    self._asked.put(SIZE.unpack_from(frame, 8)[0], places)
                 relay.from_client(memoryview(frame), now)
         else:
             for frame, places in self._responses.take(piece):

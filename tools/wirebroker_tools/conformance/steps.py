@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +15,7 @@ from kafkawire.errors import error_name
 from kafkawire.frames import SIZE
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.registry import KEYS, versions
-from wirebroker.security.clients import tokens
+from wirebroker.client.login import Tokens, tokens
 from wirebroker.security.mechanisms import OAUTHBEARER
 from wirebroker.security.scram import BY_NUMBER
 from wirebroker.security.web_tokens import unsecured_token
@@ -511,7 +511,7 @@ def op_sasl_log_in(run: Run, step: Json) -> Json:
     return {"error": responses[-1].get("error", NO_ERROR), "answers": responses}
 
 
-def tokens_taken(run: Run, step: Json, dialogue: Generator[bytes, bytes, None]) -> list[Json]:
+def tokens_taken(run: Run, step: Json, dialogue: Tokens) -> list[Json]:
     """Send the tokens of a login. Returns the responses."""
     token, responses = next(dialogue), []
     with suppress(StopIteration):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 
-from wirebroker.security.clients import tokens
+from wirebroker.client.login import tokens
 from wirebroker_tools.conformance.readiness import until
 from wirebroker_tools.conformance.recording import NO_ERROR, Json
 from wirebroker_tools.conformance.run import Run, Token

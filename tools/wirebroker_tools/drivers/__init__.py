@@ -2,7 +2,25 @@
 
 Each library has a module with a `Producer` and, if the client can consume, a `Reader`. A library is imported only when it is
 first used, so that an error can then say that the library is missing. The scenarios, the demo and the interoperability checks
-use this interface.
+use this interface. Exceptions of the client library are passed on unchanged.
+
+    Producer(address, settings, report)   raises Refused if the client does not take the settings
+        start()                           connect, and call init_transactions if the producer is transactional
+        send(topic, value, partition)     hand over a record; its outcome is reported now or later
+        push()                            send the records that were handed over; most clients send them without this call
+        flush(timeout)                    wait up to `timeout` seconds until the outcome of every record is reported
+        begin(), commit(), abort()        begin_transaction, commit_transaction, abort_transaction
+        send_offset(reader, offset)       send_offsets_to_transaction, for partition 0 of the reader's topic
+        close(timeout)                    close the producer, and wait up to `timeout` seconds for it
+        crash()                           drop the producer as if its process had died: it sends and reports nothing more
+
+    Reader(address, topic, group, isolation, *, member=False)
+                                          reads partition 0 or, with `member`, the whole topic as the only member of a group
+        committed()                       the group's committed offset, or 0
+        read(offset, count, timeout)      offsets and values of at most `count` records that arrive within the timeout, from
+                                          `offset` or, with None, from the current position on
+        position()                        the offset after the last record or marker that was read
+        commit(offset), close()
 """
 
 from __future__ import annotations
@@ -12,7 +30,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 ClientName = Literal["kafka-python", "aiokafka", "confluent", "wire"]
 CLIENTS: tuple[ClientName, ...] = get_args(ClientName)
@@ -66,72 +84,6 @@ class ProducerSettings:
         if self.transactional_id:
             shared |= {"transactional_id": self.transactional_id, "transaction_timeout_ms": self.transaction_timeout}
         return shared
-
-
-class Producer(Protocol):
-    """An application's producer. Exceptions of the client library are passed on unchanged."""
-
-    def __init__(self, address: str, settings: ProducerSettings, report: Report) -> None:
-        """Raises Refused if the client does not take the settings."""
-
-    def start(self) -> None:
-        """Connect, and call init_transactions if the producer is transactional."""
-
-    def send(self, topic: str, value: str, partition: int) -> None:
-        """Hand over a record. The outcome of the record is reported now or later."""
-
-    def push(self) -> None:
-        """Start to send the records that were handed over. Most clients start to send without this call."""
-
-    def flush(self, timeout: float) -> None:
-        """Wait up to `timeout` seconds until the outcome of every record is reported."""
-
-    def begin(self) -> None:
-        """Call begin_transaction."""
-
-    def commit(self) -> None:
-        """Call commit_transaction."""
-
-    def abort(self) -> None:
-        """Call abort_transaction."""
-
-    def send_offset(self, reader: Any, offset: int) -> None:
-        """Call send_offsets_to_transaction for partition 0 of the reader's topic."""
-
-    def close(self, timeout: float) -> None:
-        """Close the producer, and wait up to `timeout` seconds for it."""
-
-    def crash(self) -> None:
-        """Drop the producer as if its process had died. From now on, the producer neither sends nor reports anything."""
-
-
-class Reader(Protocol):
-    """A consumer of partition 0 of a topic.
-
-    With `member` the consumer is the only member of a group and reads the whole topic.
-    """
-
-    group: str
-    topic: str
-
-    def __init__(self, address: str, topic: str, group: str, isolation: str, *, member: bool = False) -> None: ...
-
-    def committed(self) -> int:
-        """Returns the group's committed offset, or 0 if it has none."""
-
-    def read(self, offset: int | None, count: int, timeout: float) -> list[tuple[int, str]]:
-        """Returns offsets and values of at most `count` records that arrive within the timeout, beginning at `offset` or at the
-        current position.
-        """
-
-    def position(self) -> int:
-        """Returns the offset after the last record or marker that was read."""
-
-    def commit(self, offset: int) -> None:
-        """Commit the group's offset."""
-
-    def close(self) -> None:
-        """Close the consumer."""
 
 
 def client_version(client: ClientName) -> str:

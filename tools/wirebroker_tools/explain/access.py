@@ -263,8 +263,8 @@ class Denials(Detector):
             elif len(latest := self._latest[row.connection]) < NAMED:
                 latest.append(denied)
         elif isinstance(row, ReplyRow):
-            self._refusals.pop(row.connection)
-            if denials := self._latest.pop(row.connection):
+            self._refusals.pop(row.connection, None)
+            if denials := self._latest.pop(row.connection, None):
                 for denied in denials:
                     denied.note(row)
             elif any(error.endswith("AUTHORIZATION_FAILED") for error in row.errors):
@@ -330,7 +330,7 @@ class UnsupportedVersions(Detector):
         """
         if isinstance(row, ConnectionRow):
             if row.change == "closed":
-                self._settle(self._open.pop(row.connection))
+                self._settle(self._open.pop(row.connection, None))
             return
         assert isinstance(row, UnsupportedRow | ReplyRow)
         sender = client_of(row), row.software, row.api, row.version
@@ -451,7 +451,7 @@ class Throttling(Detector):
                 if "Produce" in found.apis and row.verdict == "accepted":
                     found.moved, found.latest = found.moved + row.bytes, row.time
         elif isinstance(row, ReplyRow):
-            for found in self._faults.pop((row.node, row.connection, row.correlation_id)) or ():
+            for found in self._faults.pop((row.node, row.connection, row.correlation_id), ()):
                 found.total += row.throttle_time_ms
                 found.longest = max(found.longest, row.throttle_time_ms)
                 found.about.update(dict.fromkeys(row.about[:NAMED]))

@@ -198,7 +198,7 @@ class MissingCoordinators(Detector):
             key = name, client_of(row)
             if row.api == "FindCoordinator" or NO_COORDINATOR & set(row.errors):
                 self._ask(key, number, row)
-            elif (question := self._asked.pop(key)) is not None and question.is_missing:
+            elif (question := self._asked.pop(key, None)) is not None and question.is_missing:
                 question.ended = row.time
                 self._over.put(key, question)
 

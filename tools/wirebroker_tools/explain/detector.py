@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, TypeVar
 
+from wirebroker.common.bounded import Bounded
 from wirebroker.trace.rows import Row
 from wirebroker_tools.explain.findings import Finding
 
@@ -37,41 +37,12 @@ class Detector(ABC):
         1."""
 
 
-class Known(Generic[K, V]):
-    """A dictionary with at most `most` keys. If there are more, the least recently used key is removed."""
+class Known(Bounded[K, V]):
+    """A dict with at most `most` keys that makes the value of a missing key. Reading a value by its key counts as a use."""
 
     def __init__(self, make: Callable[[], V], most: int = MOST) -> None:
-        self._make, self._most = make, most
-        self._states: OrderedDict[K, V] = OrderedDict()
+        super().__init__(most)
+        self._make = make
 
     def __getitem__(self, key: K) -> V:
-        """Returns the state of a key. Creates the state if the key is unknown."""
-        state = self._states.get(key)
-        if state is None:
-            state = self._make()
-            self.put(key, state)
-        else:
-            self._states.move_to_end(key)
-        return state
-
-    def put(self, key: K, state: V) -> None:
-        self._states[key] = state
-        self._states.move_to_end(key)
-        if len(self._states) > self._most:
-            self._states.popitem(last=False)
-
-    def get(self, key: K) -> V | None:
-        """Returns the state of a key, or None."""
-        return self._states.get(key)
-
-    def pop(self, key: K) -> V | None:
-        """Forget a key. Returns its state, or None."""
-        return self._states.pop(key, None)
-
-    def values(self) -> Iterator[V]:
-        """Yields the states."""
-        yield from list(self._states.values())
-
-    def items(self) -> Iterator[tuple[K, V]]:
-        """Yields the keys and their states, the least recently used first."""
-        yield from list(self._states.items())
+        return self.get_or_make(key, self._make)

@@ -350,7 +350,7 @@ class PoisonRecords(Detector):
     def _leaves(self, row: ReplyRow) -> None:
         asked = row.time - row.latency
         self._left[client_of(row)][:] = [asked]
-        for time, seen in (self._latest.pop(client_of(row)) or {}).values():
+        for time, seen in self._latest.pop(client_of(row), {}).values():
             if len(seen.after) < NAMED:
                 seen.after.append(max(asked - time, 0))
 

@@ -226,7 +226,7 @@ class Refusals(Detector):
     def _replied(self, number: int, row: ReplyRow) -> None:
         known = self._errors[client_of(row), row.api]
         self._add(known, number, row, row.about, row.api, row.errors)
-        for error, name in (self._unread.pop(client_of(row)) or ()) if row.api == "Fetch" else ():
+        for error, name in self._unread.pop(client_of(row), ()) if row.api == "Fetch" else ():
             if error in known and (name in known[error].failed or len(known[error].failed) < MOST_NAMES):
                 known[error].failed[name] += 1
         if row.errors:

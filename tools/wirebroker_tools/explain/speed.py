@@ -58,7 +58,7 @@ class SlowBrokers(Detector):
                 pending.popitem(last=False)
         elif isinstance(row, ConnectionRow):
             if row.change == "closed":
-                self._pending.pop(row.connection)
+                self._pending.pop(row.connection, None)
         elif isinstance(row, ReplyRow):
             place = row.connection
             if (waiting := self._pending.get(place)) is not None:

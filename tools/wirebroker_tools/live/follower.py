@@ -5,10 +5,8 @@ soon after it is traced.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Protocol
 
-from wirebroker.testing.views import Machine
+from wirebroker.control.controlled import Controlled
 from wirebroker_tools.explain.explanation import Explanation
 from wirebroker_tools.explain.findings import Finding
 
@@ -16,28 +14,10 @@ PAUSE_S = 1.0
 """The trace is read at intervals of this many seconds."""
 
 
-class Followed(Protocol):
-    """The part of a broker or a proxy that a follower uses."""
-
-    at_close: list[Callable[[], None]]
-
-    @property
-    def machine(self) -> Machine:
-        """The engine or the proxy with its trace."""
-
-    @property
-    def run(self) -> str:
-        """The name of this run. A reset begins another run."""
-
-    @property
-    def now(self) -> int:
-        """The time, in ms since the epoch."""
-
-
 class Follower:
     """Reads the trace every second until the broker or the proxy stops."""
 
-    def __init__(self, followed: Followed) -> None:
+    def __init__(self, followed: Controlled) -> None:
         self._followed = followed
         self._run = ""
         self._number = 0

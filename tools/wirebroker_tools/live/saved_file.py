@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Event, Lock, Thread
 from time import monotonic, time_ns
 from typing import Any, BinaryIO
 
+from wirebroker.common.bounded import Bounded
 from wirebroker.common.other_files import OtherFile, checked
 from wirebroker.control.controlled import Readable
 from wirebroker.trace.filters import parsed
@@ -74,7 +74,7 @@ class SavedFile(Readable):
         self.rows = SavedRows(self._spool.name if self._spool else self.path)
         self.complaints: list[str] = []
         """Sentences about the parts of the file that could not be read."""
-        self._searches: OrderedDict[str, Search] = OrderedDict()
+        self._searches: Bounded[str, Search] = Bounded(MOST_SEARCHES)
         self.explanation = Explanation()
         """The findings in the rows that `explain_on` has read."""
         self._explained, self._explaining = 0, Lock()
@@ -143,11 +143,7 @@ class SavedFile(Readable):
         """Returns the search for the rows that meet a filter, or for all rows if there is no filter. Raises FilterError."""
         if not where.strip():
             return self.rows
-        search = self._searches.pop(where, None) or Search(self.rows, parsed(where))
-        self._searches[where] = search  # the thread runs the newest search
-        while len(self._searches) > MOST_SEARCHES:
-            self._searches.popitem(last=False)
-        return search
+        return self._searches.get_or_make(where, lambda: Search(self.rows, parsed(where)))  # the thread runs the newest search
 
     def window(self, where: str, after: int, most: int) -> tuple[list[Numbered], int]:
         """Returns two values: the rows that meet the filter and come after the row `after`, and the number of the last row that
@@ -167,8 +163,7 @@ class SavedFile(Readable):
 
     async def explained(self) -> tuple[list[Finding], Explanation]:
         """Read more rows, and return the findings so far."""
-        await asyncio.to_thread(self.explain_on)
-        return self.explanation.findings(), self.explanation
+        return await asyncio.to_thread(self.explain_on), self.explanation
 
     def why_no_bytes(self) -> str:
         return "the capture lacks a part of the bytes" if self.is_capture else "a trace has no bytes; --capture writes them"
@@ -193,13 +188,14 @@ class SavedFile(Readable):
                 ]
         return found
 
-    def explain_on(self) -> None:
-        """Give the next rows to `explanation`, for up to `EXPLAINED_S`."""
+    def explain_on(self) -> list[Finding]:
+        """Give the next rows to `explanation`, for up to `EXPLAINED_S`. Returns the findings so far."""
         end = monotonic() + EXPLAINED_S
         with self._explaining:
             while monotonic() < end and self._explained < self.rows.rows:
                 rows, self._explained = window(self.rows, self.rows, self._explained, BLOCK, lambda: True)
                 self.explanation.take_all(row for _, row in rows)
+            return self.explanation.findings()
 
     # Progress
 
