@@ -23,6 +23,7 @@ from typing import Any
 from wirebroker.client import java_properties
 from wirebroker.client.jaas import PLAIN_MODULE, SCRAM_MODULE, login_modules
 from wirebroker.client.stores import load_identity, pem_of
+from wirebroker.common.complaints import Complaint
 from wirebroker.common.java_texts import trim
 from wirebroker.common.suggestions import did_you_mean
 
@@ -53,7 +54,7 @@ SPELLING = 0.9
 CLIENT_ID, TIMEOUT_MS = "wirebroker-audit", 30_000
 
 
-class BadConfig(Exception):
+class BadConfig(Complaint):
     """Raised if a file with client settings is refused. The error message names the place and the reason, without passwords."""
 
 

@@ -17,7 +17,7 @@ from math import inf
 from typing import Any
 
 from wirebroker.commands.arguments import Parser, is_of_output, seconds, whole_number
-from wirebroker.common.complaints import complain
+from wirebroker.common.complaints import Complaint, complain
 from wirebroker.testing.option_table import defaults, flags
 from wirebroker.tools import installed_tools
 
@@ -370,7 +370,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.enable()
     code = 0
     try:
-        code = run(parsed)
+        code = _done(run, parsed, words[0])
         if sys.stdout is not None:
             sys.stdout.flush()
     except KeyboardInterrupt:
@@ -378,13 +378,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has closed the output, as `head` does in `… | head`; a command that ended has its code
         pass
     except OSError as failure:  # for example, the disk of the output is full
-        place = "standard output: " if is_of_output(failure) else f"{failure.filename}: " if failure.filename else ""
-        complain(words[0], f"{place}{failure.strerror or failure}")
+        complain(words[0], f"standard output: {failure.strerror or failure}")
         code = 2
     else:
         return code
     _discard_output()
     return code
+
+
+def _done(run: Callable[[argparse.Namespace], int], parsed: argparse.Namespace, command: str) -> int:
+    """Run a command. Returns its exit code, which is 2 if the command cannot be carried out. Raises OSError if standard output
+    cannot be written."""
+    try:
+        return run(parsed)
+    except Complaint as wrong:
+        complain(command, wrong)
+    except OSError as failure:
+        if is_of_output(failure):
+            raise
+        complain(command, f"{failure.filename}: {failure.strerror}" if failure.filename else failure.strerror or failure)
+    return 2
 
 
 def _discard_output() -> None:

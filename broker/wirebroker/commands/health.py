@@ -13,7 +13,7 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.printable import printable
 from wirebroker.client.login import LoginFailed, log_in
-from wirebroker.client.settings import Access, BadConfig, read_access
+from wirebroker.client.settings import Access, read_access
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.commands.environment import from_environment
 from wirebroker.commands.listeners import places
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         else:
             address, protocol = address_of(options.bootstrap), SecurityProtocol.PLAINTEXT
         tls = access.context() if access else _unchecked() if protocol.tls else None
-    except (ValueError, BadConfig) as wrong:
+    except ValueError as wrong:
         complain("health", wrong)
         return 2
     where = "{}:{}".format(*address)

@@ -12,7 +12,7 @@ from kafkawire.errors import ProtocolError
 from wirebroker.apis.loading import imports_of_proxy
 from wirebroker.client.brokers import Brokers
 from wirebroker.client.login import LoginFailed
-from wirebroker.client.settings import Access, BadConfig, read_access
+from wirebroker.client.settings import Access, read_access
 from wirebroker.client.stores import BadStore, load_key
 from wirebroker.client.wire import ConnectionClosed, NoResponse
 from wirebroker.commands.listeners import advertised_address
@@ -32,7 +32,7 @@ from wirebroker.commands.serve import (
     unfired,
 )
 from wirebroker.commands.usage import UsageError, address_in, addresses_in, pair
-from wirebroker.common.complaints import complain
+from wirebroker.common.complaints import Complaint, complain
 from wirebroker.faults.forms import FaultError
 from wirebroker.net.clock import SystemClock
 from wirebroker.net.listener import Address
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         with ExitStack() as resources:
             resources.callback(loop.close)
             return loop.run_until_complete(_serve(arguments, resources))
-    except (OSError, ValueError) as failure:
+    except (OSError, ValueError, Complaint) as failure:
         where = f" ({failure.filename})" if isinstance(failure, OSError) and failure.filename else ""
         complain("proxy", f"{getattr(failure, 'strerror', None) or failure}{where}")
         return 2
@@ -134,16 +134,13 @@ def _try_login(access: Access, addresses: list[Address]) -> None:
 
 
 def upstream_access(arguments: argparse.Namespace) -> Access | None:
-    """Returns the brokers' protocol and login from `--command-config`. Raises UsageError."""
+    """Returns the brokers' protocol and login from `--command-config`. Raises UsageError, BadConfig."""
     if arguments.command_config is None:
         return None
     for flag in ("upstream_tls_ca", "upstream_tls_cert", "upstream_tls_key"):
         if getattr(arguments, flag) is not None:
             raise UsageError(f"--{flag.replace('_', '-')} and --command-config both say how to reach the brokers; give one")
-    try:
-        return read_access(arguments.command_config)
-    except BadConfig as wrong:
-        raise UsageError(str(wrong)) from None
+    return read_access(arguments.command_config)
 
 
 def client_tls(arguments: argparse.Namespace) -> ssl.SSLContext | None:

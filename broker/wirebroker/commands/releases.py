@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kafkawire.registry import api_name
-from wirebroker.common.complaints import complain
+from wirebroker.commands.usage import UsageError
 from wirebroker.core.releases import DEFAULT, Release, release
 from wirebroker.core.releases.changes import RELEASES, ByRelease, Change, number
 from wirebroker.core.releases.naming import RELEASE_PROFILES, unknown
@@ -26,11 +26,7 @@ def run(options: argparse.Namespace) -> int:
         for name in RELEASES:
             print(_described(release(name)))
         return 0
-    try:
-        old, new = (_named(name) for name in (options.old, options.new))
-    except ValueError as wrong:
-        complain("releases", wrong)
-        return 2
+    old, new = (_named(name) for name in (options.old, options.new))
     lines = list(_differences(old, new))
     print("\n".join(lines) or f"{old.version} and {new.version} do not differ for a client.")
     return 1 if lines else 0
@@ -39,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
 def _named(name: str) -> Release:
     known = name.removeprefix("kafka-")
     if known not in RELEASES:
-        raise ValueError(unknown(name, RELEASE_PROFILES, "release"))
+        raise UsageError(unknown(name, RELEASE_PROFILES, "release"))
     return release(known)
 
 

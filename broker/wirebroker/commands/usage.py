@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from wirebroker.common.complaints import Complaint
 from wirebroker.net.listener import Address, parse_address
 
 
-class UsageError(ValueError):
+class UsageError(Complaint, ValueError):
     """Raised if the command line cannot be carried out. The message is for the user."""
 
 

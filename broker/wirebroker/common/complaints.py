@@ -9,6 +9,10 @@ from traceback import TracebackException
 from kafkawire.printable import printable, printable_lines
 
 
+class Complaint(Exception):
+    """Raised if a command cannot be carried out. The message is for the user, and the command's exit code is 2."""
+
+
 def complain(command: str, problem: object) -> None:
     """Print a command's error on stderr."""
     print(printable(f"wirebroker {command}: {problem}"), file=sys.stderr)

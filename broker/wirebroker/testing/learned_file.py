@@ -15,6 +15,7 @@ import msgspec
 
 from kafkawire.errors import UnwritableText
 from kafkawire.printable import printable
+from wirebroker.common.complaints import Complaint
 from wirebroker.common.toml import read_toml, text_of, toml_of
 from wirebroker.core.metadata_writes import check_texts
 
@@ -31,7 +32,7 @@ T = TypeVar("T")
 Settings = dict[str, str]
 
 
-class FileError(ValueError):
+class FileError(Complaint, ValueError):
     """Raised if a file is not the file of a learned cluster. The message names the file and the mistake."""
 
 

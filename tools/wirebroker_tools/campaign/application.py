@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from kafkawire.errors import ProtocolError
 from wirebroker.apis.loading import load_broker
+from wirebroker.common.complaints import Complaint
 from wirebroker.faults.files import read_rule
 from wirebroker.faults.rules import Rule
 from wirebroker.mock import MockKafka, StoredRecord
@@ -46,7 +47,7 @@ LAST_BYTES_S = 1.0
 """When the command has ended, wait this many seconds for bytes that it sent earlier."""
 
 
-class CannotRun(RuntimeError):
+class CannotRun(Complaint):
     """Raised if a command cannot be run as required; the message is a sentence."""
 
 

@@ -16,6 +16,7 @@ from zlib import crc32
 import msgspec
 
 from wirebroker.commands.arguments import write_output
+from wirebroker.common.complaints import Complaint
 from wirebroker_tools.campaign.workers import Workers
 
 Case = Mapping[str, Any]
@@ -31,7 +32,7 @@ class Identified(TypedDict):
     id: str
 
 
-class DamagedResults(ValueError):
+class DamagedResults(Complaint):
     """Raised if a file of results cannot be read."""
 
 

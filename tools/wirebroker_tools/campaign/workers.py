@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Literal
 
 from kafkawire.extras import how_to_install
+from wirebroker.common.complaints import Complaint
 
 NEEDED = ("pyspark", "pyarrow")
 """The packages of the extra `audit` that `--master` needs."""
 
 
-class NoSpark(RuntimeError):
+class NoSpark(Complaint):
     """Raised if Spark cannot be used; the message is a sentence."""
 
 

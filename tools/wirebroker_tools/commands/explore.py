@@ -31,7 +31,7 @@ from wirebroker_tools.campaign.report import FAULTS, PAGE, junit, sarif, write_c
 from wirebroker_tools.campaign.show import Screen
 from wirebroker_tools.campaign.upstream import Upstream
 from wirebroker_tools.campaign.words import duration
-from wirebroker_tools.campaign.workers import NoSpark, workers
+from wirebroker_tools.campaign.workers import workers
 
 SUMMARY, RESULTS = "explore.json", "runs.jsonl"
 
@@ -53,15 +53,13 @@ def run(options: argparse.Namespace) -> int:
         exploration = _exploration(options)
         application = exploration.application
         return _explore(exploration, options)
-    except OSError as failure:
-        complain("explore", f"{failure.filename}: {failure.strerror}" if failure.filename else failure)
-    except (ValueError, CannotRun, NoSpark) as wrong:
+    except ValueError as wrong:
         complain("explore", wrong)
+        return 2
     finally:
         signal.signal(signal.SIGTERM, before)
         if application is not None:
             application.stop()
-    return 2
 
 
 def _explore(exploration: Exploration, options: argparse.Namespace) -> int:

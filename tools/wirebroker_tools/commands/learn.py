@@ -16,12 +16,11 @@ from kafkawire.printable import printable
 from wirebroker.audit.findings import plural
 from wirebroker.client.brokers import Brokers
 from wirebroker.client.login import LoginFailed
-from wirebroker.client.settings import Access, BadConfig, read_access
+from wirebroker.client.settings import Access, read_access
 from wirebroker.client.wire import ConnectionClosed, Limits
 from wirebroker.commands.arguments import Unread, write_output
 from wirebroker.commands.usage import UsageError
-from wirebroker.common.complaints import complain
-from wirebroker.testing.learned_file import FileError, Learned, dump, read
+from wirebroker.testing.learned_file import Learned, dump, read
 from wirebroker.testing.likeness import OPEN
 from wirebroker_tools.learning.anonymous import anonymous
 from wirebroker_tools.learning.asking import CannotLearn
@@ -42,19 +41,15 @@ SECURED = "; if this listener has TLS or SASL, --command-config tells how to rea
 
 def run(options: argparse.Namespace) -> int:
     """Learn a cluster, or compare two files. Returns 0, or 1 if the files differ, or 2 if the command failed."""
-    try:
-        if options.compare is not None:
-            if options.bootstrap or options.out or options.command_config or options.anonymous:
-                raise UsageError("--compare reads two files; give it without the flags that learn a cluster")
-            return _compare(*options.compare)
-        if options.bootstrap is None or options.out is None:
-            raise UsageError("give --bootstrap (the cluster) and --out (the file), or --compare A B to compare two files")
-        learned = _learn(options.bootstrap, options.command_config)
-        learned = anonymous(learned, secrets.token_bytes(KEY_BYTES)) if options.anonymous else learned
-        _write(options.out, dump(learned))
-    except (UsageError, BadConfig, FileError, CannotLearn) as wrong:
-        complain("learn", wrong)
-        return 2
+    if options.compare is not None:
+        if options.bootstrap or options.out or options.command_config or options.anonymous:
+            raise UsageError("--compare reads two files; give it without the flags that learn a cluster")
+        return _compare(*options.compare)
+    if options.bootstrap is None or options.out is None:
+        raise UsageError("give --bootstrap (the cluster) and --out (the file), or --compare A B to compare two files")
+    learned = _learn(options.bootstrap, options.command_config)
+    learned = anonymous(learned, secrets.token_bytes(KEY_BYTES)) if options.anonymous else learned
+    write_output(options.out, dump(learned))
     for line in _summary(learned, options.bootstrap, options.out):
         print(printable(line))
     return 0
@@ -86,14 +81,6 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("asking")
         yield lambda section, done, total: progress.update(task, description=section, completed=done, total=total)
-
-
-def _write(path: str, text: str) -> None:
-    """Write the file. Raises UsageError."""
-    try:
-        write_output(path, text)
-    except OSError as refused:
-        raise UsageError(f"--out {path}: {refused.strerror or refused}") from None
 
 
 def _summary(learned: Learned, bootstrap: str, out: str) -> Iterator[str]:

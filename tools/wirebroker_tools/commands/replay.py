@@ -23,7 +23,7 @@ from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import BETWEEN_NODES, KEYS, api_name, request_class
 from wirebroker.client.brokers import Brokers
 from wirebroker.client.login import LoginFailed
-from wirebroker.client.settings import Access, BadConfig, read_access
+from wirebroker.client.settings import Access, read_access
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.common.complaints import complain
 from wirebroker.common.other_files import OtherFile, checked
@@ -100,12 +100,9 @@ def run(arguments: argparse.Namespace) -> int:
         replay = Replay(session, address, arguments.timeout, access)
         replay.prepare(events, create=arguments.create_topics)
         replay.play(events)
-    except OSError as failure:
-        where = f"{failure.filename}: " if failure.filename else ""
-        complain("replay", f"{where}{failure.strerror or failure}")
     except (DamagedCapture, OtherFile) as wrong:
         complain("replay", f"{arguments.session}: {wrong}")
-    except (ProtocolError, EncodeError, ValueError, BadConfig) as wrong:
+    except (ProtocolError, EncodeError, ValueError) as wrong:
         complain("replay", wrong)
     else:
         return report(recorded.lanes(), replay.outcomes.lanes(replay.remaker.moved()))

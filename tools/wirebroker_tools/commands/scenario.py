@@ -7,8 +7,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 
-from wirebroker.common.complaints import complain
-from wirebroker_tools.drivers import ClientName, NotInstalled, driver, silence
+from wirebroker_tools.drivers import ClientName, driver, silence
 from wirebroker_tools.scenarios.play import Result, play
 from wirebroker_tools.scenarios.reading import find, names
 from wirebroker_tools.scenarios.scenario import Scenario, ScenarioError
@@ -19,18 +18,14 @@ def run(options: argparse.Namespace) -> int:
     """Run the subcommand. Returns the exit code: 0 for success, 1 if a client did not do what the scenario expects, 2 if the
     subcommand could not run.
     """
-    try:
-        if options.action == "list":
-            Screen().catalogue(map(find, names()))
-            return 0
-        if options.action == "show":
-            Screen().describe(find(options.name))
-            return 0
-        silence()
-        return _run_all(options) if options.name == "all" else _run_one(options)
-    except (ScenarioError, NotInstalled) as wrong:
-        complain("scenario", wrong)
-        return 2
+    if options.action == "list":
+        Screen().catalogue(map(find, names()))
+        return 0
+    if options.action == "show":
+        Screen().describe(find(options.name))
+        return 0
+    silence()
+    return _run_all(options) if options.name == "all" else _run_one(options)
 
 
 def _run_one(options: argparse.Namespace) -> int:

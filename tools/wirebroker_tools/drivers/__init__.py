@@ -32,6 +32,8 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal, get_args
 
+from wirebroker.common.complaints import Complaint
+
 ClientName = Literal["kafka-python", "aiokafka", "confluent", "wire"]
 CLIENTS: tuple[ClientName, ...] = get_args(ClientName)
 Report = Callable[[str, int, str], None]
@@ -47,7 +49,7 @@ PACKAGES: dict[ClientName, str] = {
 """The PyPI distribution of each client."""
 
 
-class NotInstalled(Exception):
+class NotInstalled(Complaint):
     """Raised if the client library is not installed; the message says how to install it."""
 
 

@@ -14,6 +14,7 @@ from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
 from kafkawire.registry import API_VERSIONS, api_name
 from wirebroker.client.brokers import Brokers
 from wirebroker.client.wire import ConnectionClosed, NoResponse
+from wirebroker.common.complaints import Complaint
 from wirebroker.testing.learned_file import Unread
 
 PIECE = 200
@@ -23,7 +24,7 @@ RETRIED = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINAT
 T = TypeVar("T")
 
 
-class CannotLearn(Exception):
+class CannotLearn(Complaint):
     """Raised if a cluster cannot be learned. The message is one sentence."""
 
 

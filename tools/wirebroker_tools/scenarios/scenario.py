@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from wirebroker.common.complaints import Complaint
 from wirebroker.core.profile import DEFAULT_PROFILE
 from wirebroker.faults.files import FaultFileError, parse
 from wirebroker.faults.rules import Rule
@@ -16,7 +17,7 @@ OutcomeName = Literal["recovers", "fails cleanly", "duplicates", "loses", "reord
 OUTCOMES: tuple[OutcomeName, ...] = get_args(OutcomeName)
 
 
-class ScenarioError(ValueError):
+class ScenarioError(Complaint, ValueError):
     """Raised if a scenario does not exist or cannot be played. The message says where the error is, and how to correct it."""
 
 
