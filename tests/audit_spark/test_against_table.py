@@ -165,7 +165,7 @@ def test_stretches_of_time_are_round_and_not_too_many() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("key = ", "the file is not TOML"),
+        ("key = ", "this is not TOML"),
         ('topic = "t"\nkey = "k"', "time is missing"),
         ('key = "k"\ntime = "t"', "give either topic .one topic for all rows. or topic_from"),
         (DESCRIPTION + 'kee = "x"', "there is no setting 'kee'; did you mean 'key'?"),

@@ -173,7 +173,7 @@ def test_a_topic_has_the_first_policy_that_matches(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("fail_on =", "the file is not TOML"),
+        ("fail_on =", "this is not TOML"),
         ("fail_on = 'sure'", "fail_on: 'sure' is not known; expected one of certain, likely, never"),
         ("fail-on = 'certain'", "there is no setting 'fail-on'; did you mean 'fail_on'?"),
         ("[topics.orders]\nignore = ['gapp']", "topics.orders: 'gapp' is not known; did you mean 'gap'?"),

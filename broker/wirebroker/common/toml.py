@@ -16,7 +16,7 @@ number of the key's parts."""
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
-def text_of(path: Path, error: type[ValueError]) -> str:
+def text_of(path: Path, error: type[Exception]) -> str:
     """Returns the text of a file. Raises OSError if the file cannot be read, and `error` if the text is not UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
@@ -24,7 +24,7 @@ def text_of(path: Path, error: type[ValueError]) -> str:
         raise error(f"{path}: this is not UTF-8: {wrong}") from None
 
 
-def read_toml(text: str, where: str, error: type[ValueError]) -> dict[str, Any]:
+def read_toml(text: str, where: str, error: type[Exception]) -> dict[str, Any]:
     """Parses a TOML text. Raises `error` if the text is not TOML; the message calls the file `where`."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.count(".") > MOST_DOTS and _TEXT.sub("", line).count(".") > MOST_DOTS:
@@ -33,6 +33,11 @@ def read_toml(text: str, where: str, error: type[ValueError]) -> dict[str, Any]:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as wrong:  # a number of thousands of digits raises a plain ValueError
         raise error(f"{where}: this is not TOML: {wrong}") from None
+
+
+def toml_file(path: str, error: type[Exception]) -> dict[str, Any]:
+    """Parses a TOML file. Raises OSError if the file cannot be read, and `error` if it is not TOML in UTF-8."""
+    return read_toml(text_of(Path(path), error), path, error)
 
 
 def toml_of(value: Any) -> str:

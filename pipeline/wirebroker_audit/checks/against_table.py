@@ -10,12 +10,10 @@ record and has no record yet.
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -25,11 +23,13 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegralType, LongType, StringType, StructField, StructType
 
 from wirebroker.common.suggestions import nearest
+from wirebroker.common.toml import toml_file
 from wirebroker_audit.checks.contents import SIDE, head
 from wirebroker_audit.checks.reconcile import digest_of_name
 from wirebroker_audit.checks.rows import finding
+from wirebroker_audit.spark.pipeline_wording import WORDS
 from wirebroker_audit.spark.tables import local_rows, united
-from wirebroker_audit.spark.wording import ROW, WORDS
+from wirebroker_audit.spark.wording import ROW
 
 NAME = ("topic", "key", "value_hash")
 STATES = ("stored", "missing", "pending", "gone", "beyond", "unnamed")
@@ -110,10 +110,7 @@ def read_output(path: str) -> Description:
 
 
 def _settings(path: str, needed: tuple[str, ...]) -> dict[str, Any]:
-    try:
-        given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as wrong:  # TOMLDecodeError and UnicodeDecodeError
-        raise BadTable(f"{path}: the file is not TOML: {wrong}") from None
+    given = toml_file(path, BadTable)
     for name, value in given.items():
         if name not in _FIELDS:
             raise BadTable(f"{path}: there is no setting {name!r}{nearest(name, _FIELDS)}")

@@ -21,8 +21,9 @@ from wirebroker_audit.checks.pipeline import Facts, Pipeline
 from wirebroker_audit.checks.pipelines import COUNTS
 from wirebroker_audit.checks.rows import finding
 from wirebroker_audit.spark.columns import PARTITION
+from wirebroker_audit.spark.pipeline_wording import WORDS
 from wirebroker_audit.spark.tables import collected, settled, united
-from wirebroker_audit.spark.wording import ROW, WORDS
+from wirebroker_audit.spark.wording import ROW
 
 PRODUCED = ("producer_id", "producer_epoch")
 NUMBER = ("group", "number")
@@ -87,11 +88,11 @@ class _Transactions:
         }  # fmt: skip
         name = sf.lit(self.pipeline.name)
         kinds = (
-            ("short", few, "inputs", "commit_beyond_output", WORDS.transaction_short(name, ROW, self.pipeline.fan_out[0])),
-            ("over", many, "inputs", "processed_twice", WORDS.transaction_over(name, ROW)),
-            ("again", again, "inputs", "processed_twice", WORDS.transaction_again(name, ROW)),
-            ("alone", alone, "outputs", "output_without_input", WORDS.transaction_alone(name, ROW)),
-            ("strangers", strangers, "outputs", "output_without_input", WORDS.outputs_elsewhere(name, ROW)),
+            ("short", few, "inputs", "commit_beyond_output", WORDS.transaction_short(name, self.pipeline.fan_out[0])),
+            ("over", many, "inputs", "processed_twice", WORDS.transaction_over(name)),
+            ("again", again, "inputs", "processed_twice", WORDS.transaction_again(name)),
+            ("alone", alone, "outputs", "output_without_input", WORDS.transaction_alone(name)),
+            ("strangers", strangers, "outputs", "output_without_input", WORDS.outputs_elsewhere(name)),
         )
         found = [self._found(_at(rows, side), kind, words) for what, rows, side, kind, words in kinds if number[what]]
         return Counted(found, counts)

@@ -20,8 +20,9 @@ from wirebroker_audit.checks.pipeline import IN, OUT, Facts, Pipeline
 from wirebroker_audit.checks.rows import finding
 from wirebroker_audit.reading.identities import Part
 from wirebroker_audit.spark.columns import PARTITION
+from wirebroker_audit.spark.pipeline_wording import WORDS
 from wirebroker_audit.spark.tables import collected, local_rows, settled, united
-from wirebroker_audit.spark.wording import ROW, WORDS
+from wirebroker_audit.spark.wording import ROW
 
 ID = ("pipeline", "high", "low")
 PLACE = ("topic", "partition", "offset")
@@ -235,10 +236,10 @@ class _Comparison:
         stretches = _stretches(rows, ("kind", *PARTITION), ("offset",), ("ins", "outs", "committed", "last_processed", "near"))
         words = WORDS.choose(
             ROW.kind == "commit_beyond_output",
-            WORDS.commit_beyond_output(ROW.name, ROW.group, ROW.committed, ROW, head("id"), ROW.last_processed),
-            WORDS.input_unprocessed(ROW.name, ROW.group, ROW.committed, ROW, head("id"), ROW.least),
+            WORDS.commit_beyond_output(head("id")),
+            WORDS.input_unprocessed(head("id")),
         )
-        words = sf.concat(words, sf.coalesce(WORDS.hidden_record("its output", ROW.near), sf.lit("")))
+        words = sf.concat(words, sf.coalesce(WORDS.hidden_record("its output"), sf.lit("")))
         input = sf.struct(*PARTITION, ROW.offset.alias("first_offset"), ROW.last_offset.alias("last_offset")).alias("input")
         evidence = _evidence(
             "records", input, sf.when(ROW.group != "", ROW.committed).alias("committed_offset"), "last_processed",
@@ -260,7 +261,7 @@ class _Comparison:
         rows = _flat(_flat(rows, "once", PLACE), "input", PLACE)
         keys = [*PARTITION, *(f"{side}_{name}" for side in ("once", "input") for name in PARTITION)]
         stretches = _stretches(rows, keys, ("offset", "once_offset", "input_offset"), ("ins", "outs", "number"))
-        words = WORDS.processed_twice(ROW.name, ROW, head("id"), ROW.is_table)
+        words = WORDS.processed_twice(head("id"))
         evidence = _evidence(
             "records", *(_range(name) for name in ("input", "once")), ROW.ins.alias("inputs_alike"),
             ROW.outs.alias("outputs_alike"), ROW.number.alias("copy"),
@@ -272,8 +273,8 @@ class _Comparison:
         rows = self.rows.where((ROW.side == OUT) & ROW.id.isNotNull()).join(none, [*ID], "left_semi")
         rows = rows.withColumn("number", sf.row_number().over(Window.partitionBy(*ID).orderBy(*PLACE)))
         stretches = _stretches(self._near(self._with_policy(rows), IN), PARTITION, ("offset",), ("near", "number"))
-        words = WORDS.output_without_input(ROW.name, ROW, head("id"), ROW.is_table)
-        words = sf.concat(words, sf.coalesce(WORDS.hidden_record("the input", ROW.near), sf.lit("")))
+        words = WORDS.output_without_input(head("id"))
+        words = sf.concat(words, sf.coalesce(WORDS.hidden_record("the input"), sf.lit("")))
         evidence = _evidence("records", ROW.near.alias("hidden_input"), ROW.number.alias("copy"))
         return _found(stretches, "output_without_input", evidence, words, ~ROW.few_inputs)
 
@@ -282,7 +283,7 @@ class _Comparison:
         rows = self._with_policy(self.rows.where((ROW.side == OUT) & ROW.id.isNull() & ROW.pipeline.isin(among)))
         rows = rows.withColumn("number", sf.row_number().over(Window.partitionBy("pipeline").orderBy(*PLACE)))
         stretches = _stretches(rows, PARTITION, ("offset",), ("number",))
-        words = WORDS.output_without_id(ROW.name, ROW, ROW.what, ROW.is_table)
+        words = WORDS.output_without_id()
         evidence = _evidence("records", sf.when(ROW.is_table, ROW.number).alias("copy"))
         return _found(stretches, "output_without_input", evidence, words, sf.lit(False))
 
@@ -301,7 +302,7 @@ class _Comparison:
         rows = _flat(_flat(wrong, "input", PLACE), "output", PLACE, prefix="")
         outputs = self.rows.where(ROW.side == OUT).select(*ID, *PLACE, "id")
         rows = self._with_policy(rows.join(outputs, [*ID, *PLACE])).withColumn("last_offset", ROW.offset)
-        words = WORDS.output_disorder(ROW.name, ROW, head("id"))
+        words = WORDS.output_disorder(head("id"))
         partition = (ROW.input_topic.alias("topic"), ROW.input_partition.alias("partition"))
         later = sf.struct(*partition, "later.input_offset", "later.output_offset")
         place = sf.struct(*partition, ROW.input_offset.alias("offset")).alias("input")

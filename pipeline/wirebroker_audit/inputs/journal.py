@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -25,6 +24,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from wirebroker.audit.journal import FIELDS, parse_line, part_of
+from wirebroker.common.suggestions import did_you_mean
 from wirebroker_audit.inputs.columns import FORMS, columns_of, parsed
 from wirebroker_audit.reading.naming import with_hashes, with_names
 from wirebroker_audit.reading.parts import gathered, written
@@ -238,8 +238,7 @@ def _where(path: str, line: bytes | None) -> str:
 def _check_names(names: list[str], where: str) -> None:
     for name in names:
         if name not in FIELDS:
-            close = get_close_matches(name, FIELDS, 1)
-            raise BadJournal(f"{where}: there is no field {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+            raise BadJournal(f"{where}: there is no field {name!r}{did_you_mean(name, FIELDS)}")
 
 
 def _merged(parts: DataFrame) -> DataFrame:

@@ -10,12 +10,12 @@ may_drop = "value:$.state=draft"
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from wirebroker.common.suggestions import nearest
+from wirebroker.common.toml import toml_file
 from wirebroker_audit.checks.against_table import Description, is_description, read_output
 from wirebroker_audit.checks.pipeline import BEGINS, ISOLATIONS, TRANSACTION, Pipeline
 from wirebroker_audit.reading.identities import BadPart, Condition, Part, part_from
@@ -52,10 +52,7 @@ def _of_text(text: str, match: str | None) -> Pipeline:
 
 
 def _of_file(path: str, match: str | None) -> list[Pipeline]:
-    try:
-        given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as wrong:  # TOMLDecodeError and UnicodeDecodeError
-        raise BadPipeline(f"{path}: the file is not TOML: {wrong}") from None
+    given = toml_file(path, BadPipeline)
     tables = given.pop("pipelines", None)
     if given or not isinstance(tables, dict) or not tables:
         raise BadPipeline(f"{path}: expected tables such as [pipelines.billing] and nothing else")

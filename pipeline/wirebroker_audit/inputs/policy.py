@@ -18,15 +18,14 @@ A topic has the first table whose name matches it; `*`, `?` and `[…]` match as
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
 from wirebroker.audit.findings import KINDS, SEVERITIES
+from wirebroker.common.suggestions import nearest
+from wirebroker.common.toml import toml_file
 
 FAIL_ON = ("certain", "likely", "never")
 """The values of `fail_on`: the lowest severity that makes an audit fail, or never."""
@@ -71,12 +70,7 @@ class Policies:
 def read_policies(path: str | None, fail_on: str | None) -> Policies:
     """Returns the policies of a file; without a file, every topic has the default. `fail_on` overrides the file's value.
     Raises BadPolicy, OSError."""
-    given: dict[str, Any] = {}
-    if path is not None:
-        try:
-            given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except ValueError as wrong:  # TOMLDecodeError and UnicodeDecodeError
-            raise BadPolicy(f"{path}: the file is not TOML: {wrong}") from None
+    given = {} if path is None else toml_file(path, BadPolicy)
     where = f"{path}: "
     _check_names(where, given, ("fail_on", "topics"))
     default = Policy(_one_of(f"{where}fail_on", given.get("fail_on", "likely"), FAIL_ON))
@@ -114,14 +108,10 @@ def _policy(where: str, table: Any, default: Policy) -> Policy:
 def _one_of(where: str, value: Any, allowed: tuple[str, ...]) -> str:
     if value in allowed and isinstance(value, str):
         return value
-    close = get_close_matches(str(value), allowed, 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(allowed)}"
-    raise BadPolicy(f"{where}: {value!r} is not known; {hint}")
+    raise BadPolicy(f"{where}: {value!r} is not known{nearest(value, allowed, 'expected one of')}")
 
 
 def _check_names(where: str, table: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
     for name in table:
         if name not in allowed:
-            close = get_close_matches(name, allowed, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(allowed)}"
-            raise BadPolicy(f"{where}there is no setting {name!r}{hint}")
+            raise BadPolicy(f"{where}there is no setting {name!r}{nearest(name, allowed)}")
