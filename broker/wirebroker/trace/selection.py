@@ -23,6 +23,8 @@ from wirebroker.trace.rows import FaultRow, GroupRow, ProduceRow, ReplyRow, Requ
 _IN_NAME = re.compile(r"(.*)-(\d+)")
 GROUP, TRANSACTION = "group ", "transaction "
 """In a row's list of names, groups and transactional ids have these prefixes; topics have no prefix."""
+ExchangeKey = tuple[int, int, int]
+"""The numbers of an exchange in a trace: node, connection, correlation id."""
 SHOWN = 10
 """A message lists at most this many names."""
 
@@ -129,12 +131,12 @@ class Subject:
         named = self._is_named(row)
         self._traces_requests = self._traces_requests or isinstance(row, RequestRow)
         if self.kind == "producer" and (batch_of(row) is not None or (isinstance(row, ReplyRow) and row.producer_id >= 0)):
-            (self._exchanges if named else self._of_others).add(_exchange(row))
+            (self._exchanges if named else self._of_others).add(exchange_of(row))
             if named:
-                self._connections.add(_exchange(row)[:2])
+                self._connections.add(exchange_of(row)[:2])
                 self._transactions.update(transactions_of(row))
         elif self.kind == "principal" and named:
-            self._connections.add(_exchange(row)[:2])
+            self._connections.add(exchange_of(row)[:2])
         elif self.kind == "topic" and isinstance(row, TransactionRow):
             if named:
                 self._transactions.add(row.transactional_id)
@@ -146,7 +148,7 @@ class Subject:
                 self._producers.add((row.producer_id, row.producer_epoch))
             self._transactions.add(row.transactional_id)
         elif named and self.kind in ("transaction", "group") and hasattr(row, "correlation_id"):
-            self._exchanges.add(_exchange(row))
+            self._exchanges.add(exchange_of(row))
 
     def has(self, row: Row) -> bool:
         """Tells whether the row belongs to the subject."""
@@ -157,10 +159,10 @@ class Subject:
         if self.kind == "producer":
             return self._is_of_producer(row)
         if self.kind == "principal":  # rows before the login do not name the principal, but are of the same connection
-            return _exchange(row)[1] > 0 and _exchange(row)[:2] in self._connections
+            return exchange_of(row)[1] > 0 and exchange_of(row)[:2] in self._connections
         if self.kind == "transaction" and _producer(row) in self._producers:
             return True
-        return self.kind in ("transaction", "group") and _exchange(row) in self._exchanges
+        return self.kind in ("transaction", "group") and exchange_of(row) in self._exchanges
 
     def _is_named(self, row: Row) -> bool:
         if self._partition is None:
@@ -173,7 +175,7 @@ class Subject:
         """
         if hasattr(row, "producer_id") and not (isinstance(row, ReplyRow) and row.producer_id < 0):
             return False
-        exchange = _exchange(row)
+        exchange = exchange_of(row)
         if exchange[:2] in self._connections and (exchange in self._exchanges or exchange not in self._of_others):
             return True
         return not self._transactions.isdisjoint(transactions_of(row))
@@ -191,7 +193,8 @@ class Subject:
         return f"no row is about the {self.kind} {self.name!r}{advice or named}"
 
 
-def _exchange(row: Row) -> tuple[int, int, int]:
+def exchange_of(row: Row) -> ExchangeKey:
+    """Returns the numbers of the exchange that a row is about. Each number that the row lacks is −1."""
     return getattr(row, "node", -1), getattr(row, "connection", -1), getattr(row, "correlation_id", -1)
 
 

@@ -20,6 +20,7 @@ import msgspec
 
 from wirebroker.requests.errors import READING
 from wirebroker.trace.rows import FaultRow, ProduceRow, ReplyRow, RequestRow, Row
+from wirebroker.trace.selection import ExchangeKey, exchange_of
 from wirebroker_tools.campaign.cases import Case, Result
 from wirebroker_tools.campaign.misfortunes import (
     TRANSACTION,
@@ -37,8 +38,6 @@ TIMED = READING | {"Heartbeat", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat",
 """APIs whose number of requests depends on a client's timers."""
 TAKES_EFFECT = ("lose_ack", "cut", "crash_after_write")
 """Faults after which the request has taken effect, although the client has no response."""
-Number = tuple[int, int, int]
-"""Node, connection and correlation id of a request."""
 
 
 class Next(msgspec.Struct, frozen=True):
@@ -73,7 +72,7 @@ def after_fault(rows: Sequence[Row], *, by_client: bool = True) -> Later | None:
     at, fault = next(((at, row) for at, row in enumerate(rows) if isinstance(row, FaultRow)), (0, None))
     if fault is None:
         return None
-    later, matched = rows[at + 1 :], (fault.node, fault.connection, fault.correlation_id)
+    later, matched = rows[at + 1 :], exchange_of(fault)
     counts = Counter(place for row in rows[:at] for place in _places_of(row, by_client))
     asked = places(later, by_client=by_client)
     found: dict[Place, Next] = {}
@@ -94,7 +93,7 @@ def after_request(rows: Sequence[Row], place: Place, nth: int, *, by_client: boo
     for at, row in enumerate(rows):
         count += sum(each == place for each in _places_of(row, by_client))
         if count >= nth and isinstance(row, RequestRow):
-            return _digest(rows[at + 1 :], _number(row), by_client)
+            return _digest(rows[at + 1 :], exchange_of(row), by_client)
     return ""
 
 
@@ -114,23 +113,19 @@ def _places_of(row: Row, by_client: bool) -> Iterator[Place]:
             yield Place("Produce", client_id, name.rpartition("-")[0])
 
 
-def _number(row: RequestRow | ReplyRow | ProduceRow) -> Number:
-    return row.node, row.connection, row.correlation_id
-
-
-def _digest(rows: Sequence[Row], matched: Number, by_client: bool) -> str:
-    answered = {_number(row) for row in rows if isinstance(row, ReplyRow)}
+def _digest(rows: Sequence[Row], matched: ExchangeKey, by_client: bool) -> str:
+    answered = {exchange_of(row) for row in rows if isinstance(row, ReplyRow)}
     orders: dict[str, list[Any]] = {}
     reads: set[Any] = set()
     for row in rows:
-        if not isinstance(row, RequestRow | ReplyRow | ProduceRow) or _number(row) == matched:
+        if not isinstance(row, RequestRow | ReplyRow | ProduceRow) or exchange_of(row) == matched:
             continue
         client = row.client_id or "" if by_client else ""
         if isinstance(row, ProduceRow):
             said: Any = ("Produce", row.topic, row.verdict, row.rule, row.error)
         elif isinstance(row, ReplyRow):
             said = row.api, *row.errors
-        elif _number(row) in answered:
+        elif exchange_of(row) in answered:
             continue
         else:
             said = row.api, "?"

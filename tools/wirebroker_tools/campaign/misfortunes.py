@@ -18,6 +18,7 @@ from wirebroker.faults.kinds.state import expire_member, lose_coordinator
 from wirebroker.faults.rules import KINDS
 from wirebroker.requests.errors import READING
 from wirebroker.trace.rows import FetchRow, ProduceRow, ReplyRow, RequestRow, Row
+from wirebroker.trace.selection import exchange_of
 from wirebroker_tools.campaign.cases import Case
 from wirebroker_tools.campaign.errors import (
     DONE,
@@ -120,7 +121,7 @@ def places(rows: Iterable[Row], *, by_client: bool = True) -> dict[Place, list[A
     for row in rows:
         if not isinstance(row, RequestRow | ProduceRow | ReplyRow | FetchRow):
             continue
-        number = row.node, row.connection, row.correlation_id
+        number = exchange_of(row)
         client_id = row.client_id if by_client else None
         if isinstance(row, ReplyRow):
             for asked in exchanges.get(number, ()):

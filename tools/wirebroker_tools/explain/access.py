@@ -17,6 +17,7 @@ from wirebroker.trace.rows import (
     ThrottleRow,
     UnsupportedRow,
 )
+from wirebroker.trace.selection import ExchangeKey, exchange_of
 from wirebroker_tools.explain.detector import Detector, Known
 from wirebroker_tools.explain.findings import Evidence, Finding, Shot
 from wirebroker_tools.explain.words import (
@@ -422,7 +423,7 @@ class Throttling(Detector):
         self._of_clients: Known[Client, list[_Waits]] = Known(list)
         self._by_faults: Known[tuple[Client, str], _Waits] = Known(_Waits)
         """For each client and each fault rule: how the rule has throttled the client."""
-        self._faults: Known[tuple[int, int, int], list[_Waits]] = Known(list)
+        self._faults: Known[ExchangeKey, list[_Waits]] = Known(list)
         """For each exchange (node, connection, correlation id) with such a fault: the entries of `_by_faults` in which the
         exchange counts.
         """
@@ -445,13 +446,13 @@ class Throttling(Detector):
                 found = self._by_faults[client_of(row), row.rule]
                 found.evidence.add(number, row)
                 found.apis.add(row.api)
-                self._faults[row.node, row.connection, row.correlation_id][:] = [found]
+                self._faults[exchange_of(row)][:] = [found]
         elif isinstance(row, ProduceRow):
             for found in self._of_clients.get(client_of(row)) or ():
                 if "Produce" in found.apis and row.verdict == "accepted":
                     found.moved, found.latest = found.moved + row.bytes, row.time
         elif isinstance(row, ReplyRow):
-            for found in self._faults.pop((row.node, row.connection, row.correlation_id), ()):
+            for found in self._faults.pop(exchange_of(row), ()):
                 found.total += row.throttle_time_ms
                 found.longest = max(found.longest, row.throttle_time_ms)
                 found.about.update(dict.fromkeys(row.about[:NAMED]))

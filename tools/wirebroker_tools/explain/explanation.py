@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from wirebroker.trace.levels import LEVELS
 from wirebroker.trace.rows import FaultRow, Row, RunRow
+from wirebroker.trace.selection import ExchangeKey, exchange_of
 from wirebroker_tools.explain.access import Denials, LoginFailures, Throttling, TlsFailures, UnsupportedVersions
 from wirebroker_tools.explain.connections import LostConnections, MissingCoordinators
 from wirebroker_tools.explain.detector import Detector, Known
@@ -21,10 +22,6 @@ DETECTORS: tuple[Callable[[], Detector], ...] = (
     TlsFailures, LoginFailures, Denials, UnsupportedVersions, Throttling, Transactions, MissingCoordinators, LostConnections,
     Rejoins, MissingCommits, PoisonRecords, Refusals, SlowBrokers, LeaderMoves,
 )  # fmt: skip
-
-
-Exchange = tuple[int, int, int]
-"""A node, a connection and a correlation id."""
 
 
 class Explanation:
@@ -43,7 +40,7 @@ class Explanation:
         self.latest = 0
         """The time of the latest row."""
         self._seen: set[str] = set()
-        self._faults: Known[Exchange, str] = Known(str)
+        self._faults: Known[ExchangeKey, str] = Known(str)
         """For each exchange in which a fault fired, the fault's rule."""
 
     def skip(self, rows: int) -> None:
@@ -57,7 +54,7 @@ class Explanation:
         event = row.event
         self._seen.add(event)
         if isinstance(row, FaultRow):
-            self._faults.put(_exchange(row), row.rule)
+            self._faults.put(exchange_of(row), row.rule)
         elif isinstance(row, RunRow):
             self._faults = Known(str)
             for detector in self._detectors:
@@ -84,7 +81,7 @@ class Explanation:
         fault.
         """
         rows = finding.evidence.rows
-        rules = [rule for each in rows if (rule := self._faults.get(_exchange(each.row)))]
+        rules = [rule for each in rows if (rule := self._faults.get(exchange_of(each.row)))]
         if not rules:
             return finding
         named = ", ".join(dict.fromkeys(rules))
@@ -102,7 +99,3 @@ class Explanation:
         if not self.rows or self._seen & {*LEVELS["exchanges"], *LEVELS["all"]}:
             return ""
         return "The trace has no requests, so most kinds of findings cannot be seen; trace with --trace-level exchanges or all."
-
-
-def _exchange(row: Row) -> Exchange:
-    return getattr(row, "node", -1), getattr(row, "connection", -1), getattr(row, "correlation_id", -1)

@@ -19,6 +19,7 @@ from wirebroker.common.other_files import OtherFile, checked
 from wirebroker.control.controlled import Readable
 from wirebroker.trace.filters import parsed
 from wirebroker.trace.kept_frames import KeptExchange
+from wirebroker.trace.selection import exchange_of
 from wirebroker_tools.capture.files import DamagedCapture, is_capture
 from wirebroker_tools.capture.spool import exchange_in, spool
 from wirebroker_tools.explain.explanation import Explanation
@@ -181,10 +182,7 @@ class SavedFile(Readable):
         for each in range(max(block - NEAR, 0), min(block + NEAR + 1, self.rows.blocks)):
             if any(needle in self.rows.block(each) for needle in needles):
                 found += [
-                    (at, row)
-                    for at, row in self.rows.rows_of(each)
-                    if getattr(row, "correlation_id", -1) == correlation_id
-                    and (getattr(row, "node", -1), getattr(row, "connection", -1)) == (node, connection)
+                    (at, row) for at, row in self.rows.rows_of(each) if exchange_of(row) == (node, connection, correlation_id)
                 ]
         return found
 

@@ -27,11 +27,10 @@ from wirebroker.trace.rows import (
     TransactionRow,
     UnsupportedRow,
 )
+from wirebroker.trace.selection import ExchangeKey, exchange_of
 
 Lane = tuple[str, str]
 """A client by its id, or a broker by its number: ("client", "shop"), ("broker", "1")."""
-ExchangeKey = tuple[int, int, int]
-"""Node, connection and correlation id."""
 IDLE = frozenset((
     "ApiVersions", "Fetch", "ShareFetch", "GetTelemetrySubscriptions", "Heartbeat", "ConsumerGroupHeartbeat",
     "ShareGroupHeartbeat", "StreamsGroupHeartbeat", "Metadata", "SaslHandshake", "SaslAuthenticate", "Connect", "Disconnect",
@@ -113,7 +112,7 @@ class _Reader:
 
     def _exchange(self, number: int, row: RequestRow | ReplyRow | ProduceRow | FetchRow | FaultRow, api: str) -> _Exchange:
         """Returns the exchange to which a row belongs. For the first row of an exchange, a step for the request is created."""
-        key = row.node, row.connection, row.correlation_id
+        key = exchange_of(row)
         found = self._open.get(key)
         if found is None:
             asked = self._step(number, row.time, ASKED, row.node, row.connection, row.client_id, api)
@@ -154,7 +153,7 @@ class _Reader:
             answered.interest = PLAIN if answered.kind == "warn" else STRIKING
         answered.title = f"{row.api} v{row.version}, after {row.latency:,} ms, {row.bytes:,} bytes"
         self._finish(exchange)
-        self._open.pop((row.node, row.connection, row.correlation_id), None)
+        self._open.pop(exchange_of(row), None)
 
     def _fault(self, number: int, row: FaultRow) -> None:
         if not row.api:

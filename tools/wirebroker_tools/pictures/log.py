@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from wirebroker.trace.layout import time_of_day
 from wirebroker.trace.rows import FaultRow, FetchRow, LeaderRow, ProduceRow, ReplyRow, RetentionRow, Row, TransactionRow
+from wirebroker.trace.selection import exchange_of
 from wirebroker_tools.pictures.marks import (
     LETTER,
     Mark,
@@ -172,14 +173,14 @@ def _read(rows: Sequence[Numbered], first: int, name: str, share: int) -> Story:
     for number, row in rows:
         if isinstance(row, ProduceRow):
             if row.partition == partition and row.topic == topic and not _joins(story, row, share):
-                faults = struck.setdefault(_exchange(row), [])
+                faults = struck.setdefault(exchange_of(row), [])
                 _batch(story, open_, transactional, Batch(number, row.time, row, faults, story.end))
         elif isinstance(row, FetchRow):
             if row.partition == partition and row.topic == topic and not row.code:
                 _fetch(story, row)
         elif isinstance(row, FaultRow):
             if (row.batch and (row.batch.topic, row.batch.partition) == (topic, partition)) or name in row.partitions:
-                struck.setdefault(_exchange(row), []).append(row.rule)
+                struck.setdefault(exchange_of(row), []).append(row.rule)
                 story.notes.append((row.time, f"⚡ {row.kind}", "fault", story.end))
         elif isinstance(row, TransactionRow):
             transactional[row.producer_id] = row.transactional_id
@@ -212,10 +213,6 @@ def _joins(story: Story, row: ProduceRow, share: int) -> bool:
     story.end = before.until + 1
     story.moves["log end", ""][-1] = row.time, story.end
     return True
-
-
-def _exchange(row: ProduceRow | FaultRow) -> tuple[int, int, int]:
-    return row.node, row.connection, row.correlation_id
 
 
 def _batch(story: Story, open_: dict[int, Transaction], names: dict[int, str], batch: Batch) -> None:

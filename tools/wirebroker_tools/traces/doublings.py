@@ -8,9 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from wirebroker.trace.rows import FaultRow, ProduceRow, Row, ShadowRow
+from wirebroker.trace.selection import ExchangeKey, exchange_of
 
-ExchangeKey = tuple[int, int, int]
-"""The node, connection and correlation id of an exchange."""
 Alike = tuple[str, int, str | None, int, int]
 """Five values of a batch: its topic, its partition, its client id, its number of records, and its number of bytes. These values
 are the same for a batch and its retry, even if the producer id or the epoch differs.
@@ -35,7 +34,7 @@ class _Doublings:
     def __init__(self, faults: Iterable[FaultRow]) -> None:
         self._faults: dict[ExchangeKey, list[FaultRow]] = defaultdict(list)
         for fault in faults:
-            self._faults[fault.node, fault.connection, fault.correlation_id].append(fault)
+            self._faults[exchange_of(fault)].append(fault)
         self._stored: dict[tuple[str, int, int, int, int], ProduceRow] = {}
         self._in_doubt: dict[Alike, list[tuple[ProduceRow, str]]] = defaultdict(list)
         self._remarks: dict[int, list[str]] = defaultdict(list)
@@ -55,7 +54,7 @@ class _Doublings:
 
     def _faults_of(self, row: ProduceRow) -> list[FaultRow]:
         place = f"{row.topic}-{row.partition}"
-        faults = self._faults.get((row.node, row.connection, row.correlation_id), ())
+        faults = self._faults.get(exchange_of(row), ())
         return [fault for fault in faults if not fault.partitions or place in fault.partitions]
 
     def _accepted(self, row: ProduceRow, doubt: str) -> None:

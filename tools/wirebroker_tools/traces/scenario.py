@@ -16,7 +16,7 @@ from typing import Any
 
 from wirebroker.common.toml import toml_of
 from wirebroker.trace.rows import FaultRow, ProduceRow, ReplyRow, Row, ShadowRow, TransactionRow
-from wirebroker.trace.selection import topics_of
+from wirebroker.trace.selection import ExchangeKey, exchange_of, topics_of
 
 ORDERS = "orders"
 USUAL = frozenset(("NONE", "MEMBER_ID_REQUIRED", "DUPLICATE_SEQUENCE_NUMBER"))
@@ -25,7 +25,6 @@ STRANGERS = ("client_id", "producer_id", "producer_epoch", "transactional_id", "
 """The words of a fault rule that name clients or brokers in the recording. They are left out, because the scenario has other
 clients and brokers.
 """
-ExchangeKey = tuple[int, int, int]
 
 
 def scenario_of(rows: Sequence[Row], rules: Mapping[str, Mapping[str, Any]]) -> str:
@@ -102,9 +101,9 @@ def _refused(rows: Iterable[Row], topic: str) -> Iterator[dict[str, Any]]:
     explained: dict[ExchangeKey, set[str]] = {}
     for row in rows:
         if isinstance(row, FaultRow):
-            explained.setdefault(_exchange(row), set()).add("")
+            explained.setdefault(exchange_of(row), set()).add("")
         elif isinstance(row, ProduceRow) and not (isinstance(row, ShadowRow) and row.agrees is not True):
-            explained.setdefault(_exchange(row), set()).add(row.error)
+            explained.setdefault(exchange_of(row), set()).add(row.error)
     asked: Counter[str] = Counter()
     for row in rows:
         if not isinstance(row, ReplyRow):
@@ -112,15 +111,11 @@ def _refused(rows: Iterable[Row], topic: str) -> Iterator[dict[str, Any]]:
         places = sorted({index for name, index in topics_of(row) if name == topic and index is not None})
         if row.api == "Produce" and not places:
             continue
-        known = explained.get(_exchange(row), set())
+        known = explained.get(exchange_of(row), set())
         for error in row.errors if "" not in known else ():
             if error not in known | USUAL:
                 yield {"kind": "error", "api": row.api, "code": error, "nth": asked[row.api] + 1}
         asked[row.api] += max(len(places), 1) if row.api == "Produce" else 1
-
-
-def _exchange(row: FaultRow | ProduceRow | ReplyRow) -> ExchangeKey:
-    return row.node, row.connection, row.correlation_id
 
 
 def _toml_steps(steps: Iterable[Mapping[str, Any]]) -> str:
