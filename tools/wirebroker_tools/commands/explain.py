@@ -14,6 +14,7 @@ from http.client import HTTPException
 from typing import Any, BinaryIO, TextIO
 
 from kafkawire.printable import printable
+from wirebroker.audit.findings import plural
 from wirebroker.commands.arguments import Unread, is_of_output, write_output
 from wirebroker.common.complaints import complain
 from wirebroker.common.other_files import checked
@@ -23,7 +24,6 @@ from wirebroker_tools.capture.files import is_capture
 from wirebroker_tools.commands.trace import captured, read_rows
 from wirebroker_tools.explain.explanation import Explanation
 from wirebroker_tools.explain.findings import KINDS, command_of, picture_of
-from wirebroker_tools.explain.words import counted
 
 TIMEOUT_S = 30.0
 PATH = "/explain"
@@ -113,7 +113,7 @@ def _print(told: Told) -> None:
             print(f"   | {line(row_from_json(row))}")
         hidden = each["count"] - len(each["rows"])
         if hidden:
-            print(f"   | and {counted(hidden, 'more row')}")
+            print(f"   | and {plural(hidden, 'more row')}")
     if not told["findings"]:
         what = "no finding in the part that could be read," if told.get("is_partial") else "nothing is wrong in"
         print(f"{what} {told['rows']:,} rows: none of {len(KINDS)} kinds of findings")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 
 from msgspec import Struct, field
 
+from wirebroker.audit.findings import plural
 from wirebroker.trace.rows import (
     AuthenticationRow,
     AuthorizationRow,
@@ -27,11 +29,9 @@ from wirebroker_tools.explain.words import (
     between,
     capital,
     client_of,
-    counted,
     equal,
     ms,
     rhythm,
-    shell,
     times,
     tool,
 )
@@ -128,7 +128,7 @@ class TlsFailures(Detector):
             return ""
         before = f", all before the first failure ({at(passed.last_time)} or earlier)" * (passed.last_time < failed.first_time)
         return (
-            f" {counted(passed.count, 'login')} succeeded at the same listener{before}, so other clients accept the broker's "
+            f" {plural(passed.count, 'login')} succeeded at the same listener{before}, so other clients accept the broker's "
             "certificate: look at this client first."
         )
 
@@ -284,9 +284,9 @@ class Denials(Detector):
                 f"{times(evidence.count)} {_when(evidence)} ({why})."
             )
             option = {"TOPIC": "--topic", "GROUP": "--group", "TRANSACTIONAL_ID": "--transactional-id"}.get(kind)
-            resource = f"{option} {shell(name)}" if option else "--cluster"
+            resource = f"{option} {quote(name)}" if option else "--cluster"
             needed, remark = _needed(operation, kind, set(denied.apis))
-            add = f"--add --allow-principal {shell(principal)} --operation {needed} {resource}"
+            add = f"--add --allow-principal {quote(principal)} --operation {needed} {resource}"
             yield Finding(
                 "denied", sentence, "no ACL allows it, or an ACL denies it",
                 f"{tool('kafka-acls', f'--list {resource}')}; to allow it: {tool('kafka-acls', add)}{remark}",
@@ -487,7 +487,7 @@ class Throttling(Detector):
             )
             user = client.principal.partition(":")[2]
             named = user not in ("ANONYMOUS", "", "?")
-            entity = f"--entity-type users --entity-name {shell(user)}" if named else "--entity-type clients"
+            entity = f"--entity-type users --entity-name {quote(user)}" if named else "--entity-type clients"
             yield Finding(
                 "throttled", sentence,
                 "the client sends or reads more than its quota allows. At first its requests only wait. Requests or records "

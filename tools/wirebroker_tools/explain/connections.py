@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 
+from wirebroker.audit.findings import plural
 from wirebroker.trace.rows import BrokerRow, ConnectionRow, ReplyRow, Row
 from wirebroker.trace.selection import groups_of, transactions_of
 from wirebroker_tools.explain.access import is_about_tls
 from wirebroker_tools.explain.detector import Detector, Known
 from wirebroker_tools.explain.error_codes import ENDLESS, LASTS, NO_COORDINATOR, OF_COORDINATORS
 from wirebroker_tools.explain.findings import Evidence, Finding, Shot
-from wirebroker_tools.explain.words import SECOND, Client, at, between, client_of, counted, equal, ms, times, tool
+from wirebroker_tools.explain.words import SECOND, Client, at, between, client_of, equal, ms, times, tool
 
 UNREACHABLE = "cannot be reached"
 BROKE = ("the connection to the broker broke", "in the middle of a response", "reset by the broker", "was killed")
@@ -238,7 +239,7 @@ class MissingCoordinators(Detector):
         nodes = [int(match[1]) for each in named if (match := NODE.match(each))]
         lost = {node: outage for node in nodes if (outage := self._outages.get(node)) is not None and outage.evidence.count}
         down = "".join(
-            f" Clients lost {counted(outage.evidence.count, 'connection')} to node {node} from "
+            f" Clients lost {plural(outage.evidence.count, 'connection')} to node {node} from "
             f"{at(outage.evidence.first_time)} on: {outage.told}."
             for node, outage in lost.items()
         )

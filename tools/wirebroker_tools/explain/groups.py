@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from shlex import quote
 
 from msgspec import Struct, field
 
@@ -21,7 +22,6 @@ from wirebroker_tools.explain.words import (
     equal,
     ms,
     number_in,
-    shell,
     times,
     tool,
 )
@@ -426,7 +426,7 @@ class PoisonRecords(Detector):
         return Finding(
             "poison_record", sentence, _which(offset, seen),
             f"the application's log for {topic}-{partition}@{offset} (a deserializer, a constraint); skip it with "
-            + tool("kafka-consumer-groups", f"--reset-offsets --group {shell(group)} --topic {shell(topic)}:{partition} "
+            + tool("kafka-consumer-groups", f"--reset-offsets --group {quote(group)} --topic {quote(topic)}:{partition} "
                    f"--to-offset {offset + 1} --execute"),
             f"{client.chosen} ((event=fetch {equal('topic', topic)} partition={partition}) or (api=LeaveGroup event=reply))",
             evidence, evidence.count, Shot("log", name), seen.left_before,

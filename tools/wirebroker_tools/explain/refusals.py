@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
+from shlex import quote
 
 from msgspec import Struct, field
 
+from wirebroker.audit.findings import plural
 from wirebroker.trace.rows import (
     DELETED,
     AuthenticationRow,
@@ -39,10 +41,8 @@ from wirebroker_tools.explain.words import (
     at,
     capital,
     client_of,
-    counted,
     ms,
     number_in,
-    shell,
     times,
     tool,
 )
@@ -388,7 +388,7 @@ def _advice(kind: Kind, error: str, errors: _Errors, remade: str) -> tuple[str, 
         )  # fmt: skip
     cause, look_at = ADVICE.get(error, REFUSED if kind == "denied" else REPEATED)
     topics = sorted({name.rpartition("-")[0] or name for name in errors.failed or errors.about if " " not in name})
-    entities = [f"--describe --entity-type topics --entity-name {shell(each)}" for each in topics[:SHOWN]]
+    entities = [f"--describe --entity-type topics --entity-name {quote(each)}" for each in topics[:SHOWN]]
     described = "; ".join(tool("kafka-configs", each) for each in entities)
     return cause, look_at.replace("{topics}", described or "the topic")
 
@@ -424,7 +424,7 @@ def _shares(errors: _Errors) -> str:
 
 def _lost(errors: _Errors) -> str:
     """Returns the part of a sentence about the records that were not stored."""
-    return f", and {counted(errors.records, 'record')} {'is' if errors.records == 1 else 'are'} lost" if errors.records else ""
+    return f", and {plural(errors.records, 'record')} {'is' if errors.records == 1 else 'are'} lost" if errors.records else ""
 
 
 def _sizes(errors: _Errors) -> str:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
+from wirebroker.audit.findings import plural
 from wirebroker.trace.rows import ConnectionRow, LeaderRow, ReplyRow, RequestRow, Row
 from wirebroker_tools.explain.detector import Detector, Known
 from wirebroker_tools.explain.findings import Evidence, Finding, Shot
-from wirebroker_tools.explain.words import MINUTE, SECOND, at, between, counted, equal, ms, times
+from wirebroker_tools.explain.words import MINUTE, SECOND, at, between, equal, ms, times
 
 SLOW = 2 * SECOND
 VERY_SLOW = 4 * SECOND
@@ -106,7 +107,7 @@ class SlowBrokers(Detector):
             network = slow.transfer > slow.upstream
             what = "sending the response" if network else "the time until the broker began its response"
             parts.append(
-                f"took {ms(SLOW)} or more for {counted(evidence.count, 'response')} {_when(evidence)}, "
+                f"took {ms(SLOW)} or more for {plural(evidence.count, 'response')} {_when(evidence)}, "
                 f"at most {ms(slow.longest)} ({apis}); most of it was {what}"
             )
         for number, row in silent or ():
@@ -114,7 +115,7 @@ class SlowBrokers(Detector):
                 evidence.add(number, row)
         if silent:
             apis = ", ".join(sorted({row.api for _, row in silent}))
-            parts.append(f"has not answered {counted(len(silent), 'request')} since {at(silent[0][1].time)} ({apis})")
+            parts.append(f"has not answered {plural(len(silent), 'request')} since {at(silent[0][1].time)} ({apis})")
         named = f"Node {node}" if node >= 0 else "The broker"
         is_network = slow is not None and slow.transfer > slow.upstream
         cause, look_at = (

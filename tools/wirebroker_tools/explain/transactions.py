@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 
 from msgspec import Struct, field
 
@@ -10,7 +11,7 @@ from wirebroker.trace.rows import ConnectionRow, FetchRow, ProduceRow, ReplyRow,
 from wirebroker.trace.selection import transactions_of
 from wirebroker_tools.explain.detector import Detector, Known
 from wirebroker_tools.explain.findings import Evidence, Finding, Shot
-from wirebroker_tools.explain.words import SECOND, Client, at, client_of, equal, ms, number_in, shell, tool
+from wirebroker_tools.explain.words import SECOND, Client, at, client_of, equal, ms, number_in, tool
 
 ENDS = frozenset(("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"))
 """The errors that a producer gets if the coordinator itself has aborted its transaction."""
@@ -271,7 +272,7 @@ def _open(name: str, known: _Transaction, now: int) -> Finding:
     )
     return Finding(
         "open_transaction", sentence,
-        WITHOUT_ABORT[0], f"{WITHOUT_ABORT[1]}; {tool('kafka-transactions', f'describe --transactional-id {shell(name)}')}",
+        WITHOUT_ABORT[0], f"{WITHOUT_ABORT[1]}; {tool('kafka-transactions', f'describe --transactional-id {quote(name)}')}",
         equal("transaction", name), known.evidence, now - known.began, _shot(name), known.began,
     )  # fmt: skip
 
@@ -285,7 +286,7 @@ def _unknown(place: Partition, stable: _Stable) -> Finding:
     return Finding(
         "open_transaction", sentence,
         "its producer died or hangs; if no timeout ends the transaction, the coordinator has forgotten it",
-        f"{tool('kafka-transactions', f'find-hanging --topic {shell(place[0])} --partition {place[1]}')}, and then abort",
+        f"{tool('kafka-transactions', f'find-hanging --topic {quote(place[0])} --partition {place[1]}')}, and then abort",
         f"event=fetch {equal('topic', place[0])} partition={place[1]}", stable.evidence, stable.evidence.span,
         Shot("log", name),
     )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -59,11 +58,6 @@ def times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
 
 
-def counted(count: int, what: str) -> str:
-    """Returns `1 response` or `1,272 responses`."""
-    return f"{count:,} {what}{'s' * (count != 1)}"
-
-
 def at(time: int) -> str:
     """Returns the time of day of `time`, which is in ms since the epoch."""
     return time_of_day(time)
@@ -90,12 +84,6 @@ def number_in(details: Mapping[str, str | int], name: str, default: int = 0) -> 
     """Returns the integer that a row's details have under the name `name`, or the default."""
     value = details.get(name)
     return value if isinstance(value, int) else default
-
-
-def shell(name: str) -> str:
-    """Quotes a name for use in a shell command. This is necessary because people copy these commands, and a client may have
-    chosen the name."""
-    return shlex.quote(name)
 
 
 def equal(field: str, value: object) -> str:
