@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterator
 
 import pytest
 from kafka.record.legacy_records import LegacyRecordBatch, LegacyRecordBatchBuilder
 
 from inprocess import InProcess
-from kafkawire.batches import Record, build_batch
+from kafkawire.batches import Record, build_batch, iter_batches
 from kafkawire.compression import decompress
 from kafkawire.errors import ProtocolError
-from kafkawire.message_sets import LegacyRecord, Unconvertible, down_converted, messages_of, read_message, write_set
+from kafkawire.message_sets import (
+    LegacyRecord,
+    Unconvertible,
+    down_converted,
+    has_valid_crc,
+    messages_in,
+    read_message,
+    write_set,
+)
+from kafkawire.primitives import Buffer
 from requesting import fetch, produce_request
 from responses import only
 from wirebroker import MockKafka, ProxyKafka
@@ -23,6 +33,14 @@ from wirekit import batch, client
 
 NOW = 1_800_000_000_000
 VALUES = [b"", b"v" * 300, None, b"w"]
+
+
+def messages_of(records: Buffer) -> Iterator[LegacyRecord]:
+    """Yields all messages of a set, including messages in wrappers, with their offsets."""
+    for entry in iter_batches(records):
+        assert has_valid_crc(entry)
+        read = read_message(entry)
+        yield from messages_in(read) if read.compression else (read,)
 
 
 def message(

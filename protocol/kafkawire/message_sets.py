@@ -25,7 +25,6 @@ from kafkawire.batches import (
     BatchHeader,
     CorruptBatch,
     Record,
-    iter_batches,
     parse_records,
     read_header,
     record_bytes,
@@ -34,7 +33,6 @@ from kafkawire.batches import (
 )
 from kafkawire.compression import LZ4, ZSTD, compress, decompress, with_old_checksum
 from kafkawire.errors import ProtocolError
-from kafkawire.primitives import Buffer
 
 _ENTRY = struct.Struct(">qiIbb")
 """Offset, size, CRC, magic and attributes."""
@@ -228,16 +226,3 @@ def _written(message: LegacyRecord) -> bytes:
         body += part or b""
     size = len(body) + 4
     return _OFFSET_SIZE.pack(message.offset, size) + struct.pack(">I", crc32(body)) + body
-
-
-def messages_of(record_set: Buffer) -> Iterator[LegacyRecord]:
-    """Yields all messages of a set, including messages in wrappers, with their offsets. If the last message is cut off, it is
-    left out.
-
-    Raises ProtocolError.
-    """
-    for entry in iter_batches(record_set):
-        message = read_message(entry)
-        if not has_valid_crc(entry):
-            raise CorruptBatch("Record is corrupt: its CRC does not match")
-        yield from messages_in(message) if message.compression else (message,)

@@ -7,7 +7,7 @@ overlap, and otherwise as batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
@@ -233,7 +233,7 @@ def duplicates(ordered: DataFrame) -> DataFrame:
         .withColumn("once_last", sf.col("last.base_offset") + sf.col("to_place") - sf.col("last.place"))
         .withColumn("last_offset", sf.col("base_offset") + sf.col("to_place") - sf.col("place"))
         .withColumn("base_offset", sf.col("base_offset") + sf.col("from_place") - sf.col("place"))
-        .transform(_about_places("from_place", "to_place"))
+        .transform(_about_places)
     )
     once, again = (ROW.once, ROW.once_last), (ROW.base_offset, ROW.last_offset)
     words = WORDS.duplicate(ROW, _sequences(), ROW.doubled, once, again)
@@ -304,14 +304,10 @@ def disorder(ordered: DataFrame) -> DataFrame:
     return finding(rows, "disorder", sf.struct("before", *PLACE), WORDS.disorder(ROW, ROW.before))
 
 
-def _about_places(first: str, last: str) -> Callable[[DataFrame], DataFrame]:
-    """Returns a function that sets a row's first and last sequence from these two places."""
-
-    def named(rows: DataFrame) -> DataFrame:
-        rows = rows.withColumn("base_sequence", sf.pmod(first, sf.lit(SEQUENCES)))
-        return rows.withColumn("last_sequence", sf.pmod(last, sf.lit(SEQUENCES)))
-
-    return named
+def _about_places(rows: DataFrame) -> DataFrame:
+    """Sets a row's first and last sequence from the places `from_place` and `to_place`."""
+    rows = rows.withColumn("base_sequence", sf.pmod("from_place", sf.lit(SEQUENCES)))
+    return rows.withColumn("last_sequence", sf.pmod("to_place", sf.lit(SEQUENCES)))
 
 
 def _between(rows: DataFrame) -> DataFrame:
@@ -322,7 +318,7 @@ def _between(rows: DataFrame) -> DataFrame:
         .withColumn("last_offset", sf.col("base_offset"))
         .withColumn("base_offset", sf.col("before.last_offset"))
         .withColumn("to_place", sf.col("place") - 1)
-        .transform(_about_places("from_place", "to_place"))
+        .transform(_about_places)
     )
 
 

@@ -172,7 +172,7 @@ def _prove(file: BinaryIO, begin: int, size: int) -> int | None:
     for length in (CHUNK // 4, CHUNK * 2):
         file.seek(begin)
         view = memoryview(file.read(min(length, size - begin)))
-        at = find_batch(view, 0, len(view))
+        at = find_batch(view, len(view))
         if at is not None:
             return begin + at
     return None

@@ -72,7 +72,7 @@ def _last_header(file: BinaryIO, begin: int) -> memoryview | None:
     while position + HEADER_SIZE <= size:
         file.seek(position)
         header = memoryview(file.read(HEADER_SIZE))
-        if looks_like_batch(header, 0):
+        if looks_like_batch(header):
             end = position + int.from_bytes(header[8:12], "big") + LOG_OVERHEAD
             if end <= size:
                 position, last = end, header

@@ -95,7 +95,7 @@ def holds(file: BinaryIO, mark: Mark) -> bool:
         return mark.position == 0
     file.seek(mark.last)
     header = memoryview(file.read(HEADER_SIZE))
-    if not looks_like_batch(header, 0):
+    if not looks_like_batch(header):
         return False
     size = int.from_bytes(header[8:12], "big") + LOG_OVERHEAD
     whole = mark.position <= size_of(file)

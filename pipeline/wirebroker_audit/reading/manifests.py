@@ -29,7 +29,7 @@ def why_unreadable(path: Path, manifest: str) -> str:
         why = "has a damaged manifest"
     try:
         with open_to_read(path) as file:
-            is_plain = looks_like_batch(memoryview(file.read(HEADER_SIZE)), 0)
+            is_plain = looks_like_batch(memoryview(file.read(HEADER_SIZE)))
     except OSError:
         return ""  # whoever reads the segment reports the error
     return "" if is_plain else f"{path} {why}, and does not begin with a batch: it may be compressed or encrypted"

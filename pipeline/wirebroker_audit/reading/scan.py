@@ -92,21 +92,20 @@ def stored_crc(view: Buffer, pos: int) -> int:
     return int.from_bytes(memoryview(view)[pos + 17 : pos + CRC_START], "big")
 
 
-def looks_like_batch(view: Buffer, pos: int) -> bool:
-    """Tells whether a batch header may begin at `pos`; the CRC is not checked."""
-    if len(view) - pos < HEADER_SIZE or view[pos + MAGIC_AT] != MAGIC:
+def looks_like_batch(view: Buffer) -> bool:
+    """Tells whether the view may begin with a batch header; the CRC is not checked."""
+    if len(view) < HEADER_SIZE or view[MAGIC_AT] != MAGIC:
         return False
-    return bool(LEAST_LENGTH <= _LENGTH.unpack_from(view, pos + 8)[0] <= LARGEST_BATCH)
+    return bool(LEAST_LENGTH <= _LENGTH.unpack_from(view, 8)[0] <= LARGEST_BATCH)
 
 
-def find_batch(view: memoryview, pos: int, stop: int) -> int | None:
-    """Returns the first position from `pos` on, and before `stop`, at which a whole batch with a matching CRC begins."""
+def find_batch(view: memoryview, stop: int) -> int | None:
+    """Returns the first position before `stop` at which a whole batch with a matching CRC begins."""
     raw = np.frombuffer(view, np.uint8)
     last = min(stop, len(view) - HEADER_SIZE + 1)
-    if last <= pos:
+    if last <= 0:
         return None
-    likely = np.flatnonzero(raw[pos + MAGIC_AT : last + MAGIC_AT] == MAGIC) + pos
-    for at in likely.tolist():
+    for at in np.flatnonzero(raw[MAGIC_AT : last + MAGIC_AT] == MAGIC).tolist():
         (length,) = _LENGTH.unpack_from(view, at + 8)
         end = at + LOG_OVERHEAD + length
         if length < LEAST_LENGTH or length > LARGEST_BATCH or end > len(view):

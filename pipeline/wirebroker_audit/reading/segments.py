@@ -125,7 +125,7 @@ class _FileReader:
         if found.crcs[-1] == stored_crc(data, begin) or position >= self._size:
             return end
         head = _read_at(file, position, min(HEADER_SIZE, self._size - position))
-        if looks_like_batch(head, 0) or (not any(head) and any(data[end - 16 : end])):
+        if looks_like_batch(head) or (not any(head) and any(data[end - 16 : end])):
             return end
         return begin
 
@@ -150,7 +150,7 @@ class _FileReader:
         if at is not None:
             detail = f"{words}; {at - begin} bytes were skipped up to the next batch"
             return self.damage("bad_batch", detail, begin, at - begin, head), at
-        torn = len(view) < HEADER_SIZE or looks_like_batch(view, 0)
+        torn = len(view) < HEADER_SIZE or looks_like_batch(view)
         detail = f"{words}; the last {size - begin} bytes of the file hold no whole batch"
         return self.damage("torn_tail" if torn else "bad_batch", detail, begin, size - begin, head), self.stop
 
@@ -183,7 +183,7 @@ def old_format_until(file: BinaryIO, begin: int, size: int) -> int:
 
 def _needed(view: memoryview) -> int:
     """Returns the size of the batch at the beginning of the view, 0 if its header is implausible."""
-    if not looks_like_batch(view, 0):
+    if not looks_like_batch(view):
         return HEADER_SIZE if len(view) < HEADER_SIZE else 0
     return int(_LENGTH.unpack_from(view, 8)[0]) + LOG_OVERHEAD
 
@@ -254,7 +254,7 @@ def next_batch(file: BinaryIO, begin: int, size: int) -> int | None:
     """Returns the position of the first whole batch with a matching CRC at or after `begin`."""
     while begin < size:
         view = memoryview(_read_at(file, begin, min(2 * CHUNK, size - begin)))
-        at = find_batch(view, 0, min(len(view), CHUNK))
+        at = find_batch(view, min(len(view), CHUNK))
         if at is not None:
             return begin + at
         begin += CHUNK

@@ -22,7 +22,6 @@ from kafkawire.disk.opening import open_to_read, read_whole
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
 TRANSACTION_ENTRY = struct.Struct(">hqqqq")
-LARGEST_RELATIVE = 2**31 - 1
 
 
 class AbortedTransaction(NamedTuple):

@@ -14,7 +14,6 @@ _ALTERED = {
     "base_offset": "base_offset", "length": "batch_length", "leader_epoch": "partition_leader_epoch", "magic": "magic",
     "attrs": "attributes", "last_offset_delta": "last_offset_delta", "count": "records_count",
 }  # fmt: skip
-_OUTSIDE_CRC = ("base_offset", "length", "leader_epoch", "magic")
 
 
 def record_data(step: Step, timestamp: int) -> bytes | None:

@@ -20,7 +20,6 @@ from wirebroker.testing.learned_file import Unread
 PIECE = 200
 """One request names at most this many topics or groups. The response to a request for settings has about thirty settings for
 each topic."""
-RETRIED = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 T = TypeVar("T")
 
 
