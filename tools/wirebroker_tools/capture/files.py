@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple
 
-from wirebroker.common.other_files import LONGEST_START, other_file
+from wirebroker_tools.decode.other_files import LONGEST_START, other_file
 
 ETHERNET = 1
 SECTION, INTERFACE, OLD_PACKET, SIMPLE, ENHANCED = 0x0A0D0D0A, 1, 2, 3, 6

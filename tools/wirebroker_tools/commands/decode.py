@@ -13,10 +13,10 @@ from kafkawire.errors import ProtocolError
 from kafkawire.printable import printable, printable_lines
 from wirebroker.commands.arguments import is_of_output
 from wirebroker.common.complaints import complain
-from wirebroker.common.other_files import LONGEST_START, other_file
 from wirebroker_tools.capture.files import is_capture
 from wirebroker_tools.decode.forms import UnknownForm, read_bytes
 from wirebroker_tools.decode.frames import decode_all
+from wirebroker_tools.decode.other_files import LONGEST_START, other_file
 from wirebroker_tools.decode.show import lines
 
 LONGEST_NAME = 256

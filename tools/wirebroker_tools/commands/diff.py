@@ -7,10 +7,10 @@ import argparse
 from kafkawire.printable import printable
 from wirebroker.commands.arguments import Unread
 from wirebroker.common.complaints import complain
-from wirebroker.common.other_files import OtherFile, checked
 from wirebroker_tools.capture.files import DamagedCapture
 from wirebroker_tools.capture.outcomes import Lane, Outcomes, differences, table
 from wirebroker_tools.capture.session import Session
+from wirebroker_tools.decode.other_files import OtherFile, checked
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -17,11 +17,11 @@ from kafkawire.printable import printable
 from wirebroker.audit.findings import plural
 from wirebroker.commands.arguments import Unread, is_of_output, write_output
 from wirebroker.common.complaints import complain
-from wirebroker.common.other_files import checked
 from wirebroker.trace.layout import line
 from wirebroker.trace.rows import Row, row_from_json
 from wirebroker_tools.capture.files import is_capture
 from wirebroker_tools.commands.trace import captured, read_rows
+from wirebroker_tools.decode.other_files import checked
 from wirebroker_tools.explain.explanation import Explanation
 from wirebroker_tools.explain.findings import KINDS, command_of, picture_of
 

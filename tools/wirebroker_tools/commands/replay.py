@@ -26,7 +26,6 @@ from wirebroker.client.login import LoginFailed
 from wirebroker.client.settings import Access, read_access
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.common.complaints import complain
-from wirebroker.common.other_files import OtherFile, checked
 from wirebroker.proxy.exchange import ForwardedExchange
 from wirebroker.proxy.relay import Relay
 from wirebroker.requests.facts import facts_of
@@ -36,6 +35,7 @@ from wirebroker_tools.capture.outcomes import Outcomes
 from wirebroker_tools.capture.remaking import Remaker
 from wirebroker_tools.capture.session import Observer, Recorded, RecordedExchange, RecordedRequest, Session
 from wirebroker_tools.commands.diff import report
+from wirebroker_tools.decode.other_files import OtherFile, checked
 
 METADATA_VERSION, CREATE_VERSION, INIT_VERSION, FIND_VERSION = 12, 5, 4, 3
 """API versions that every broker since Kafka 2.8 supports."""

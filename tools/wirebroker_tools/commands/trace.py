@@ -18,18 +18,19 @@ from kafkawire.printable import printable, printable_lines
 from kafkawire.registry import KEYS
 from wirebroker.commands.arguments import is_of_output, write_output
 from wirebroker.common.complaints import complain
-from wirebroker.common.other_files import OtherFile, checked
 from wirebroker.common.suggestions import did_you_mean, nearest
 from wirebroker.trace.filters import API_OF, contradiction, parsed
 from wirebroker.trace.layout import has_colour, line
 from wirebroker.trace.rows import EVENTS, Row, RunRow, row_from_line
-from wirebroker.trace.selection import NAMES, Subject, topics_of
+from wirebroker.trace.selection import NAMES, topics_of
 from wirebroker_tools.capture.files import DamagedCapture, is_capture
 from wirebroker_tools.capture.session import Session
 from wirebroker_tools.commands.page import show
+from wirebroker_tools.decode.other_files import OtherFile, checked
 from wirebroker_tools.pictures.drawing import MOST_LINES, Wish, draw
 from wirebroker_tools.pictures.marks import svg
 from wirebroker_tools.traces.folds import Fold, folded
+from wirebroker_tools.traces.subject import Subject
 from wirebroker_tools.traces.timeline import timelines
 
 _CLOCK = re.compile(r"(\d\d?):(\d\d)(?::(\d\d)(?:[.,](\d{1,3}))?)?")

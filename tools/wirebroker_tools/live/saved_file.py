@@ -15,13 +15,13 @@ from time import monotonic, time_ns
 from typing import Any, BinaryIO
 
 from wirebroker.common.bounded import Bounded
-from wirebroker.common.other_files import OtherFile, checked
 from wirebroker.control.controlled import Readable
 from wirebroker.trace.filters import parsed
 from wirebroker.trace.kept_frames import KeptExchange
 from wirebroker.trace.selection import exchange_of
 from wirebroker_tools.capture.files import DamagedCapture, is_capture
 from wirebroker_tools.capture.spool import exchange_in, spool
+from wirebroker_tools.decode.other_files import OtherFile, checked
 from wirebroker_tools.explain.explanation import Explanation
 from wirebroker_tools.explain.findings import Finding
 from wirebroker_tools.traces.saved import BLOCK, Numbered, Parts, SavedRows, Search, window
