@@ -13,7 +13,16 @@ import pytest
 from actors import NEW, OLD, Reader
 from dialogue import tagged
 from kafkawire.batches import iter_batches, iter_records
-from requesting import fetch, find_coordinator, offset_commit, plain, produce_request
+from requesting import (
+    fetch,
+    find_coordinator,
+    join_group,
+    leave_group,
+    offset_commit,
+    plain,
+    produce_request,
+    sync_group,
+)
 from responses import only
 from test_share_groups import ACCEPT, Shared
 from test_transactions import started
@@ -210,6 +219,41 @@ def test_a_kill_does_not_bring_records_back(kafka: MockKafka) -> None:
     kafka.produce("orders", value="new")
     kafka.restart("kill")
     assert [record.value for record in kafka.records("orders")] == [b"new"]
+
+
+def test_after_a_kill_the_clock_that_went_back_does_not_bring_more_records_back(mock_kafka_factory: Start) -> None:
+    kafka = mock_kafka_factory(topics={"orders": 1}, clock="frozen")
+    kafka.produce("orders", value="old")
+    kafka.clock.advance(hours=1)
+    delete_up_to(kafka, 1)
+    kafka.reset(soft=True)
+    for end in (2, 3):
+        kafka.produce("orders", value="new")
+        kafka.clock.advance(minutes=2)  # a broker writes down the beginning of a log once per minute
+        delete_up_to(kafka, end)
+    kafka.restart("kill")
+    assert kafka.partition("orders").log_start_offset == 2
+
+
+def delete_up_to(kafka: MockKafka, offset: int) -> None:
+    asked = {"name": "orders", "partitions": [{"partition_index": 0, "offset": offset}]}
+    deleted = ask(kafka, "DeleteRecords", 2, topics=[asked], timeout_ms=1000)
+    assert only(deleted).low_watermark == offset
+
+
+def test_the_offsets_of_an_empty_group_expire_although_the_clock_went_back(mock_kafka_factory: Start) -> None:
+    kafka = mock_kafka_factory(topics={"orders": 1}, clock="frozen")
+    kafka.produce("orders", value="old")
+    kafka.clock.advance(days=30)
+    client(kafka).request(find_coordinator("g"), 4)
+    joined = client(kafka).request(join_group("g"), 3)
+    client(kafka).request(sync_group("g", joined.member_id, joined.generation_id), 3)
+    client(kafka).request(offset_commit("g", 0, joined.member_id, joined.generation_id), 7)
+    client(kafka).request(leave_group("g", joined.member_id), 3)
+    kafka.reset(soft=True)
+    assert Reader(kafka).committed_offset("g") == (0, 1)
+    kafka.clock.advance(days=8)
+    assert Reader(kafka).committed_offset("g") == (0, -1)
 
 
 def test_a_data_directory_is_emptied_and_keeps_its_topics(tmp_path: Path) -> None:

@@ -427,6 +427,8 @@ class Cluster:
     def move_time(self, ms: int) -> None:
         """Move all stored times by `ms`, because the clock was moved by `ms`."""
         self._due = {name: when + ms for name, when in self._due.items()}
+        for partition in self.partitions():
+            partition.move_time(ms)
 
     def create_default_topic(self, name: str, now: int, overrides: Mapping[str, str] | None = None) -> None:
         """Create a topic with the default counts now, if it does not exist and its creation can be written to the metadata

@@ -637,6 +637,14 @@ class Partition:
                 del prefix.producers[producer_id]
         return epoch_of(self.producers.pop(producer_id))
 
+    def move_time(self, ms: int) -> None:
+        """Move the times of the last checkpoint and of the verifications by `ms`, because the clock was moved by `ms`. The
+        times of records stay."""
+        written, start = self._checkpointed_start
+        self._checkpointed_start = (written + ms, start)
+        for awaited in self.transactions.verifications.values():
+            awaited.since += ms
+
     def delete(self, now: int) -> None:
         """Close the log, because the topic is deleted. Then call the callbacks of the waiting requests; these requests find
         that the partition has no leader."""

@@ -581,6 +581,9 @@ class Group(AnyGroup):
         for member in members:
             self._await_heartbeat(member, member.session_timeout, now)
 
+    def change_times(self, changed: Callable[[int], int]) -> None:
+        self.state_since = changed(self.state_since)
+
     def die(self, now: int) -> None:
         """End the group, because it is deleted."""
         self.transition(ClassicGroupState.DEAD, now)

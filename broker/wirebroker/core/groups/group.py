@@ -79,7 +79,8 @@ class AnyGroup(ABC):
     def die(self, now: int) -> None:
         """Stop the group's timers, because the group is deleted or replaced."""
 
-    def change_times(self, changed: Callable[[int], int]) -> None:  # noqa: B027 - a classic group stores no times
+    @abstractmethod
+    def change_times(self, changed: Callable[[int], int]) -> None:
         """Replace each stored time (ms since the epoch), because the clock was moved."""
 
     @abstractmethod
