@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from diskkit import Failure
 from kafkawire.batches import read_header
 from requesting import plain
-from simulation.whole.agreeing import after_reset
-from simulation.whole.remembering import RESTORE, remembers, restarting
+from simulation.whole.agreeing import after_reset, keeps_time, stored_times
+from simulation.whole.remembering import RESTORE, keeps, remembers, restarting
 from simulation.whole.shown import shown
 from simulation.whole.things import CLUSTER, Things, node_thing, topic_thing, txn_thing
 from wirebroker import faults
@@ -360,13 +360,20 @@ def _slow(world: World, chance: Random) -> Things:
 @act("soft reset")
 def _soft_reset(world: World, _: Random) -> Things:
     world.repair()
+    asks = not (world.in_progress or world.setting.release)
+    before = shown(world) if asks else {}
     back = world.began - world.now
+    times = stored_times(world.engine) if back else {}
     world.engine.move_time(back)
     world.now = world.began
     world.done.all_unknown()
     soft_reset(world.engine, world.now)
+    keeps_time(world.engine, times, world.now)
+    if asks:
+        keeps(before, shown(world))
     topics = [each for each in world.engine.cluster.topics.values() if not each.internal]
     world.following.emptied(topics)
+    world.learns_again = True
     after_reset(world.engine, [partition for topic in topics for partition in topic.partitions])
     return frozenset({CLUSTER})
 
@@ -388,6 +395,7 @@ def _restore(world: World, _: Random) -> Things:
     go_back(world.engine, world.snapshot, before)
     world.forget_links()
     world.done.all_unknown()
+    world.learns_again = True
     if world.kept:
         remembers(world, RESTORE, world.kept)
     return frozenset({CLUSTER})

@@ -6,7 +6,8 @@ defect changes only one of the two parts, these checks find the defect immediate
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+from collections import Counter, deque
 from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from wirebroker.apis.refused import without_feature
 from wirebroker.core.acls import EVERYBODY, WILDCARD, Acl, Acls, PatternType, ResourceType
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC
 from wirebroker.core.elections import NO_LEADER
-from wirebroker.core.features import REFUSED_WITHOUT
+from wirebroker.core.features import REFUSED_WITHOUT, SHARE
 from wirebroker.core.groups.classic import ClassicGroupState, Group
 from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.core.groups.group import AnyGroup
@@ -49,6 +50,7 @@ def agree(world: World) -> None:
     _metadata(engine)
     _groups(engine, in_progress=world.in_progress, upgraded=bool(world.setting.release))
     _times(engine, world.now)
+    _throttled(engine, world.now)
     _same("the periodic work", sorted(periodic_work(engine)), sorted(world.periodic))
     for node_id, session_id in engine.fetch_sessions._sessions:
         if node_id not in cluster.live_brokers:
@@ -74,6 +76,9 @@ def _offsets(partition: Partition) -> None:
     if not 0 <= start <= stable <= high <= end:
         told = f"start {start}, last stable {stable}, high watermark {high}, end {end}"
         raise Finding("the offsets of a log are not in order", f"{where}: {told}")
+    if partition._checkpointed_start[1] > start:
+        told = f"{where}: {partition._checkpointed_start}, start {start}"
+        raise Finding("the checkpoint of a log's start is after its start", told)
     epochs, offsets = [epoch for epoch, _ in starts], [offset for _, offset in starts]
     if epochs != sorted({*epochs}) or [*offsets, end] != sorted([*offsets, end]) or epochs[-1] > partition.leader_epoch:
         raise Finding("the leader epochs of a log are not in order", f"{where}: {starts}, end {end}")
@@ -131,6 +136,9 @@ def _replicas(partition: Partition) -> None:
     ends = [lagging[each].log_end_offset if each in lagging else partition.log_end_offset for each in partition.in_sync]
     if partition.leader != NO_LEADER and not partition.replication.too_few and partition.high_watermark < min(ends):
         raise Finding("the high watermark does not follow the in-sync replicas", f"{where}: {partition.high_watermark}, {ends}")
+    aborted = partition.transactions._aborted[:1]
+    if aborted and aborted[0].last_offset < partition.log.segments[0].base_offset:
+        raise Finding("an aborted transaction outlives its records", f"{where}: {aborted}")
     if unknown := partition.log_dirs.keys() - {*partition.replicas}:
         raise Finding("a directory of a replica that is not there", f"{where}: {unknown}")
 
@@ -144,6 +152,12 @@ def _metadata(engine: Engine) -> None:
     if not cluster.growing:
         dirs = Counter(each for partition in cluster.partitions() for each in partition.log_dirs.items())
         _same("the replicas of log directories", +cluster.log_dirs._held, dirs)
+        made = {(node, (each.topic, each.index)) for each in cluster.partitions() for node in each.replicas}
+        if late := cluster.log_dirs._preferred.keys() & made:
+            raise Finding("a directory is chosen for a new replica that is there already", str(late))
+    if engine.store is not None:
+        moves = {(each.topic, each.index): path for (each, _), path in cluster.log_dirs.moves.items()}
+        _same("moves of replicas", moves, {log.where: to.path for log, (to, _) in engine.store._moves._wanted.items()})
     for key, keyed in cluster.quotas.keyed.items():
         limits = {entity: held[key] for entity, held in cluster.quotas.limits.items() if key in held}
         _same("quotas", keyed._values, limits)
@@ -187,14 +201,127 @@ def after_reset(engine: Engine, partitions: Iterable[Partition]) -> None:
         where = f"{partition.topic}-{partition.index}"
         if partition.log_start_offset != partition.log_end_offset or partition.transactions.first_unstable() is not None:
             raise Finding("a soft reset leaves records", f"{where}: {partition.log_start_offset}, {partition.log_end_offset}")
-        if partition.moves or partition.replication.frozen or partition.leader == NO_LEADER:
+        first = partition.replicas[0]
+        leads = partition.leader == first or first not in partition.in_sync
+        if partition.moves or partition.replication.frozen or partition.leader == NO_LEADER or not leads:
             raise Finding("a soft reset repairs too little", f"{where}: {partition.replication.frozen}")
     for group in engine.groups.offsets.groups(pending=True):
         offsets = {where: held.offset for where, held in engine.groups.offsets.of(group).items() if where in ends}
         _same("committed offsets and the ends of logs after a soft reset", offsets, {where: ends[where] for where in offsets})
 
 
+def after_restart(engine: Engine) -> None:
+    """Checks that brokers have forgotten what they keep only in memory. Raises Finding."""
+    parts: dict[str, Any] = {
+        "fetch sessions": engine.fetch_sessions._sessions, "clients' metrics": engine.telemetry._clients,
+        "measurements of clients": engine.throttle._rates, "measurements of topics": engine.throttle._buckets,
+        "waiting requests": [one for each in engine.cluster.partitions() for one in each.waiting if not is_coordinators(one)],
+        "verifications": [one for each in engine.cluster.partitions() for one in each.transactions.verifications],
+        "connections": engine.connections,
+    }  # fmt: skip
+    for what, held in parts.items():
+        if held:
+            raise Finding(f"a restart keeps {what}", str([*held])[:500])
+
+
+def at_rest(engine: Engine) -> None:
+    """Checks the state when everything is repaired and all work has had enough time. Raises Finding."""
+    cluster, decisions = engine.cluster, engine.cluster.decisions
+    if engine.upgrading is not None:
+        raise Finding("an upgrade does not end", str([*engine.upgrading.nodes]))
+    if cluster.log_dirs.moves:
+        raise Finding("a move to another directory does not end", str([*cluster.log_dirs.moves.values()]))
+    if decisions._write is not None and decisions._versions() != decisions._written:
+        raise Finding("a change of the metadata is never written", str(decisions._given_up))
+    _written(engine)
+    for partition in cluster.partitions():
+        lacking = {*partition.replicas} - {*partition.in_sync}
+        if partition.leader != NO_LEADER and lacking:
+            raise Finding("a replica does not come in sync", f"{partition.topic}-{partition.index}: {lacking}")
+
+
+def _throttled(engine: Engine, now: int) -> None:
+    """Checks that only running brokers measure clients, and that no measurement is from the future."""
+    throttle, brokers = engine.throttle, engine.cluster.brokers
+    if gone := [key for key in throttle._rates if not brokers[key[0]].running]:
+        raise Finding("a broker that does not run measures clients", str(gone))
+    times = [sample.last_event for rate in throttle._rates.values() for sample in rate._samples]
+    if late := [each for each in (*times, *(bucket._updated for bucket in throttle._buckets.values())) if each > now]:
+        raise Finding("a client was measured in the future", str(late))
+
+
+def files_agree(partition: Partition) -> None:
+    """Checks that a log on disk has its files in the directory that the brokers describe, with the sizes that they describe.
+    Raises Finding."""
+    log: Any = partition.log
+    where = f"{partition.topic}-{partition.index}"
+    told = partition.log_dirs.get(log.directory.node_id, log.directory.path)
+    if log.folder.parent != log.directory.root or (log.directory.node_id in partition.replicas and told != log.directory.path):
+        raise Finding("a log is not in the directory that the brokers describe", f"{where}: {log.folder}, {told}")
+    for segment in log.segments:
+        size = segment.path().stat().st_size if segment.path().exists() else -1
+        _same("the size of a file", size, segment.size)
+
+
+# Times after a move of the clock
+
+YEARS_MS = 400_000_000_000
+NO_TIMES = re.compile(
+    r"trace|_plan|faults|produce_shape|parked|_current|\.exchange|\.log\.|segments|share_state\.states|preparation\.initialized"
+    r"|commits\.offsets|tokens\.by_id|since_restart"
+)
+"""The times in these parts of an engine stay when the clock is moved: times of records and of files, times of requests and of
+unloaded faults, and the ends of delegation tokens, which clients know."""
+
+
+def stored_times(engine: Engine) -> dict[str, int]:
+    """Returns all times (in ms since the epoch) that an engine holds in memory, by their paths."""
+    now, found, seen = engine.now, dict[str, int](), set[int]()
+
+    def walk(value: Any, way: str) -> None:
+        if isinstance(value, int):
+            if abs(value - now) < YEARS_MS:
+                found[way] = value
+            return
+        named = _parts(value) if id(value) not in seen else ()
+        seen.add(id(value))
+        for name, part in named:
+            if NO_TIMES.search(f"{way}{name}.") is None:
+                walk(part, way + name)
+
+    walk(engine, "")
+    return found
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the attributes or the elements of a value, each with a name."""
+    if isinstance(value, Mapping):
+        for number, (key, each) in enumerate(value.items()):
+            yield f"[{key if isinstance(key, str | int) else number}]", each
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        yield from ((f".{name}", getattr(value, name)) for name in value._fields)
+    elif isinstance(value, list | tuple | set | frozenset | deque):
+        yield from ((f"[{number}]", each) for number, each in enumerate(value))
+    elif type(value).__module__.startswith("wirebroker") and not isinstance(value, type) and not callable(value):
+        slots = [name for each in type(value).__mro__ for name in getattr(each, "__slots__", ())]
+        names = [*getattr(value, "__dict__", ()), *slots] if getattr(value, "action", True) is not None else ()
+        yield from ((f".{name}", getattr(value, name)) for name in names if not name.startswith("__") and hasattr(value, name))
+
+
+def keeps_time(engine: Engine, before: Mapping[str, int], now: int) -> None:
+    """Checks that no time stayed in the future when the clock was set back to `now`. Otherwise something would not happen until
+    the clock reaches this time again. `before` has the times before the clock was moved. Raises Finding."""
+    after = stored_times(engine)
+    if late := [way for way, time in before.items() if time > now and after.get(way) == time]:
+        raise Finding("a time stays when the clock is set back", str(sorted(late)[:5]))
+
+
 # Coordinators
+
+
+def is_coordinators(callback: object) -> bool:
+    """Tells whether the callback is not a request's, but a transaction coordinator's that waits to write a marker."""
+    return getattr(callback, "__qualname__", "").startswith("TransactionCoordinator.")
 
 
 def _groups(engine: Engine, *, in_progress: bool, upgraded: bool) -> None:
@@ -307,6 +434,8 @@ def _shares(engine: Engine, mixed: Container[object]) -> None:
         if session.key[0] not in cluster.live_brokers:
             raise Finding("a share session outlives its broker", str(session.key))
     _same("share sessions", +shares.sessions._members, Counter(session.key[:2] for session in shares.sessions))
+    if not engine.configs.features[SHARE] and (left := [session.key for session in shares.sessions]):
+        raise Finding("a share session outlives the feature of share groups", str(left))
     locks = 0
     for held in shares:
         completed = 0

@@ -13,7 +13,7 @@ from kafkawire.declare import Message
 from kafkawire.registry import KEYS, request_class
 from random_dialogues.brokers import Brokers
 from random_dialogues.consumers import Consumers
-from random_dialogues.logins import Logins
+from random_dialogues.logins import USER, Logins
 from random_dialogues.playing import Subject
 from random_dialogues.replay import Ask
 from random_dialogues.security import Security
@@ -46,6 +46,8 @@ LONG_WAIT: Json = {"max_wait_ms": 20_000, "min_bytes": MOST}
 BY_WAITING = 0.2
 """The probability that a Fetch or ShareFetch waits as in LONG_WAIT. With fields that are only drawn from `VARIED`, few requests
 would wait."""
+OF_LOGINS = 0.4
+"""The probability that a changed SCRAM credential belongs to the user that logs in."""
 SEVERAL_BATCHES = 0.5
 """The probability that a WriteShareGroupState has several batches."""
 DELETED_MEANWHILE = 0.3
@@ -116,6 +118,8 @@ class Speaker:
         self._apart = not self._planned and self._seed % 3 > 0
         """Tells whether the groups of each type have names of their own."""
         self._alike, self._judged, self._sliced = setting.alike, setting.judged, setting.sliced and not setting.planned
+        self._stored = setting.data
+        """Tells whether the cluster is on disk. A start then makes the credentials of the user that logs in again."""
         self._static = setting.static or (not self._planned and self._seed % 2 == 0)
         """Tells whether some new members of classic groups are static."""
 
@@ -150,6 +154,8 @@ class Speaker:
                 body = _alike(body, ALIKE if self._planned else ALIKE_TOPICS)
             if self._seed % CONNECT_EACH == 3 and not self._planned and body.get("protocol_type") == "consumer":
                 body = body | {"protocol_type": "connect"}
+            if ask.api == "AlterUserScramCredentials" and not self._stored:
+                body = _of_logins(body, chance)
             if self._apart:
                 body = _apart(body, OWN_GROUPS.get(name, ""))
             return Asked(name, ask, from_json(request_class(KEYS[ask.api]), body, self.symbols, now))
@@ -246,6 +252,14 @@ def _varied(ask: Ask, chance: Random) -> Ask:
     if ask.api == "WriteShareGroupState" and chance.random() < SEVERAL_BATCHES:
         changed["topics"] = [_with_batches(topic, chance) for topic in ask.body["topics"]]
     return replace(ask, body=ask.body | changed)
+
+
+def _of_logins(body: Json, chance: Random) -> Json:
+    """Changes the user of some of these SCRAM credentials to the user that logs in."""
+    return {
+        field: [each | {"name": USER} if chance.random() < OF_LOGINS else each for each in body[field]]
+        for field in ("deletions", "upsertions")
+    }
 
 
 def _with_batches(topic: Json, chance: Random) -> Json:

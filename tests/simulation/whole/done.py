@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fuzzing.acknowledged import Acknowledged
 from fuzzing.script import Finding
+from kafkawire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from simulation.whole.world import World
@@ -57,6 +58,11 @@ class Done:
         """The topics that, as in Kafka, may have lost acknowledged records."""
         self.falls: set[str] = set()
         """The topics whose high watermarks may fall."""
+        self.shaken = Counter[str]()
+        """For each topic, how often its log may have lost records, or its high watermark may have fallen. "*" stands for all
+        topics."""
+        self.unclean = False
+        """Tells whether a setting allows unclean elections, so that each election may lose records."""
         self.auto_created: set[str] = set()
         self.alone = True
         """Tells whether no other request that changes offsets was on its way together with the present request."""
@@ -95,9 +101,22 @@ class Done:
         """Remember that all facts are unknown, because the brokers went back to an earlier state."""
         self.vague |= COMPLETE
         self.starts.clear()
-        self.lossy.update(topic.name for topic in self._world.engine.cluster.topics.values())
-        self.lossy.add("*")
-        self.falls.add("*")
+        for name in (*(topic.name for topic in self._world.engine.cluster.topics.values()), "*"):
+            self._may_lose(name)
+        self._may_fall("*")
+
+    def learn_again(self, told: Mapping[Key, Any]) -> None:
+        """Know the facts again that the brokers describe after they went back to an earlier state."""
+        self.facts = {key: {value} for key, value in told.items() if key[0] in COMPLETE}
+        self.since = dict.fromkeys(self.facts, self._world.now)
+        self._changed = dict.fromkeys(self.facts, self._count)
+        offsets = self._world.engine.groups.offsets
+        for group in offsets.groups(pending=True):  # it is unknown which requests have sent the offsets of open transactions
+            for (topic, index), _ in offsets.pending_of(group):
+                self.facts["offset", group, topic, index] = {ANY}
+        for known in (self._pending, self.auto_created, self.vague, self.lossy, self.falls):
+            known.clear()
+        self.acknowledged = Acknowledged()
 
     def topic_exists(self, topic: Any) -> None:
         """Note a topic that exists from the beginning."""
@@ -120,11 +139,30 @@ class Done:
             for setting in ("metrics", "interval.ms", "match"):
                 self.set(("config", METRICS, name, setting), ANY)
         elif deed in ("truncate", "elect_leader", "move_leader"):
-            self.lossy.add(str(name))
+            self._may_lose(str(name))
             if deed == "truncate" or given.get("unclean"):
-                self.falls.add(str(name))
+                self._may_fall(str(name))
         elif deed in ("kill_broker", "crash", "restart", "crash_after_write"):
-            self.lossy.add("*")
+            self._may_lose("*")
+
+    def _may_lose(self, name: str) -> None:
+        self.lossy.add(name)
+        self.shaken[name] += 1
+
+    def _may_fall(self, name: str) -> None:
+        self.falls.add(name)
+        self.shaken[name] += 1
+
+    def _unclean(self) -> None:
+        self.unclean = True
+        self._may_fall("*")
+
+    def is_calm(self, topic: str, before: Counter[str]) -> bool:
+        """Tells whether a topic's log has certainly lost no records, and its high watermark has not fallen, since `shaken` was
+        `before`. In slices, a loss may come some time after its cause."""
+        if self.unclean or self._world.setting.sliced:
+            return not {topic, "*"} & (self.lossy | self.falls)
+        return all(self.shaken[name] == before[name] for name in (topic, "*"))
 
     def _topic_unknown(self, name: str) -> None:
         self.set(("topic", name), ANY)
@@ -166,7 +204,7 @@ class Done:
         if family is not None:
             self.vague.add(family)
         elif api == "ElectLeaders":
-            self.falls.add("*")
+            self._may_fall("*")
         elif api in ("CreateTopics", "DeleteTopics", "CreatePartitions"):
             self.vague |= {"topic", "config", "offset"}
         elif api in ("Metadata", "StreamsGroupHeartbeat"):
@@ -247,7 +285,7 @@ class Done:
                 self._world.speaker.symbols.topic(made.name, made.topic_id)
             for config in asked[made.name].configs:
                 if config.name == UNCLEAN:
-                    self.falls.add("*")
+                    self._unclean()
                 self.set(("config", TOPIC, made.name, config.name), config.value)
 
     def _DeleteTopics(self, _: Any, response: Any, __: int) -> None:  # noqa: N802
@@ -281,7 +319,7 @@ class Done:
 
     def _ElectLeaders(self, request: Any, _: Any, __: int) -> None:  # noqa: N802
         if request.election_type:
-            self.falls.add("*")
+            self._may_fall("*")
 
     # Settings
 
@@ -292,7 +330,7 @@ class Done:
             for config in resource.configs:
                 self.set((*where, config.name), ABSENT if config.value is None else config.value)
                 if config.name == UNCLEAN:
-                    self.falls.add("*")
+                    self._unclean()
 
     def _IncrementalAlterConfigs(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
         for resource in self._accepted(request, response):
@@ -301,7 +339,7 @@ class Done:
                 operation = config.config_operation
                 self.set(key, {SET: config.value, DELETE: ABSENT}.get(operation, ANY))
                 if config.name == UNCLEAN:
-                    self.falls.add("*")
+                    self._unclean()
 
     @staticmethod
     def _accepted(request: Any, response: Any) -> Iterator[Any]:
@@ -354,7 +392,19 @@ class Done:
         if response.expiry_timestamp_ms > self._most.get(hmac, response.expiry_timestamp_ms):
             raise Finding("a token lives too long", f"{response}, at most until {self._most[hmac]}")
 
+    def _token_is_found(self, request: Any, response: Any) -> None:
+        """Checks that a token can be renewed if and only if it is there and has not expired."""
+        known, now = self.facts.get(("token", bytes(request.hmac)), {ABSENT}), self._world.now
+        if "token" in self.vague or ANY in known or self._world.setting.sliced:
+            return
+        lives = [value for value in known if value != ABSENT and now <= value]
+        if not response.error_code and not lives:
+            raise Finding("a token is renewed that has expired or is not there", f"{request}: {known}")
+        if response.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND and len(lives) == len(known):
+            raise Finding("a token is not found", f"{request}: {known}")
+
     def _RenewDelegationToken(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
+        self._token_is_found(request, response)
         if not response.error_code:
             self._lives(bytes(request.hmac), response)
             self.set(("token", bytes(request.hmac)), response.expiry_timestamp_ms)

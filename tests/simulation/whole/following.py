@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fuzzing.script import Finding
 from kafkawire.batches import DELETE_HORIZON, HEADER_SIZE, BatchHeader, iter_records, read_header, read_marker
+from simulation.whole.agreeing import is_coordinators
 from simulation.whole.done import BROKER
 from wirebroker.apis.delayed import Delayed
 from wirebroker.core.cluster import GROUP_TOPIC, Topic
@@ -17,7 +18,7 @@ from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.offsets import Committed, TopicPartition
 from wirebroker.core.groups.share_group import ShareGroup
 from wirebroker.core.partition import Partition
-from wirebroker.core.producers import epoch_of, last_offset, last_timestamp
+from wirebroker.core.producers import Verification, epoch_of, last_offset, last_timestamp, open_since
 from wirebroker.core.share.in_flight import InFlight, RecordState
 from wirebroker.core.transactions.transaction import TransactionState
 
@@ -79,6 +80,14 @@ class Followed:
     latest: dict[bytes, int] = field(default_factory=dict)
     """For each key, the offset of its last record. A key is left out if its last record is a tombstone or in a transaction."""
     leader_epoch: int = 0
+    lagging: dict[int, int] = field(default_factory=dict)
+    """For each in-sync replica that does not follow, the time since which its lag counts. At this time, it stopped or another
+    broker began to lead."""
+    overdue: dict[tuple[int, Any], int] = field(default_factory=dict)
+    """For each producer that should be forgotten, by the replica that knows it (−1 is the leader): the time at which this was
+    first seen."""
+    verifications: dict[int, Verification] = field(default_factory=dict)
+    """The verifications of transactions that the leader knows."""
     in_sync: set[int] | None = None
     """The brokers that were in sync or eligible to lead."""
     strangers: set[int] = field(default_factory=set)
@@ -116,6 +125,8 @@ class Following:
         """For each open transaction, by producer id and epoch: the time at which it was first seen."""
         self._over: dict[str, int] = {}
         """For each transactional id that should have expired: the time at which this was first seen."""
+        self._restarted = False
+        """Tells whether the brokers have restarted since the last call of `look`."""
         self._periodic: object = None
         """The periodic checks that ran at the last step."""
         self._reads_again = False
@@ -149,7 +160,9 @@ class Following:
         self._of_subscribed_topics(world)
         self._of_empty_groups(world)
         self._of_late_commits(world)
+        self._restarted, self._periodic = world.engine.maintenance is not self._periodic, world.engine.maintenance
         self._open_transactions(world)
+        self._expired(world)
         timers = world.engine.timers
         if not (timers.busy or timers.is_due(world.now)):  # otherwise a timer may still run, with the time at which it was due
             self._planned, self.looked = self.looked if world.jobs_wait else world.now, world.now
@@ -251,8 +264,8 @@ class Following:
             self._over.clear()
         if world.in_progress or engine.timers.is_due(now) or world.in_trouble or world.disk_had_failed:
             return
-        restarted, self._periodic = engine.maintenance is not self._periodic, engine.maintenance
-        if restarted or any(map(_unwritable, engine.cluster.partitions())):  # a restart begins the interval of the checks again
+        # A restart begins the interval of the checks again.
+        if self._restarted or any(map(_unwritable, engine.cluster.partitions())):
             self._open.clear()
             self._over.clear()
         often_ms = engine.configs.integer("transaction.remove.expired.transaction.cleanup.interval.ms")
@@ -340,6 +353,8 @@ class Following:
         if high < known.high and not (falls or known.strangers):
             raise Finding("the high watermark falls", f"{where}: from {known.high} to {high}")
         known.high, known.strangers = high, {*partition.eligible} - {*partition.replicas}
+        cls._lags(partition, known, where, now)
+        cls._verifies(partition, known, where)
         # After several elections in one step, it is unknown which replicas were in sync before the last election.
         elections = partition.leader_epoch - known.leader_epoch
         known.leader_epoch = partition.leader_epoch
@@ -382,6 +397,28 @@ class Following:
         cls._producers(partition, known, where, now)
 
     @staticmethod
+    def _lags(partition: Partition, known: Followed, where: str, now: int) -> None:
+        """Checks that a replica leaves the in-sync replicas only after it has lagged for replica.lag.time.max.ms. A new leader
+        begins to count again."""
+        longest = partition.configs.broker.integer("replica.lag.time.max.ms")
+        elected = partition.leader_epoch != known.leader_epoch
+        frozen = partition.replication.frozen & {*partition.replicas}
+        out = {node: since for node, since in known.lagging.items() if node in frozen - {*partition.in_sync}}
+        if not elected and (early := [node for node, since in out.items() if 0 <= now - since < longest]):
+            raise Finding("a replica is out of sync too early", f"{where}: {early}, which lag since {known.lagging}")
+        lagging = frozen & {*partition.in_sync}
+        known.lagging = {node: now if elected else known.lagging.get(node, now) for node in lagging}
+
+    @staticmethod
+    def _verifies(partition: Partition, known: Followed, where: str) -> None:
+        """Checks that a new leader does not know which transactions another broker was verifying."""
+        held = partition.transactions.verifications
+        kept = [key for key, each in held.items() if known.verifications.get(key) is each]
+        if kept and partition.leader not in (known.leader, NO_LEADER):
+            raise Finding("a new leader knows the verifications of another leader", f"{where}: {kept}")
+        known.verifications = dict(held)
+
+    @staticmethod
     def _index(partition: Partition, known: Followed, where: str) -> None:
         """Checks that the index of aborted transactions agrees with the markers in the log."""
         if partition.log.cleaned_to:
@@ -409,6 +446,28 @@ class Following:
             raise Finding("a producer is forgotten", f"{where}: {gone}")
         known.producers = {key: min(last_timestamp(state), now) for key, state in partition.producers.items()}
         known.producer_epochs = {key: epoch_of(state) for key, state in partition.producers.items()}
+
+    def _expired(self, world: World) -> None:
+        """Checks that all replicas forget idle producers in time. Restarted brokers begin the interval of the checks again."""
+        configs, timers = world.engine.configs, world.engine.timers
+        if world.in_progress or timers.is_due(world.now):
+            return
+        keep_ms, often_ms = configs.producer_expiration_ms, configs.producer_expiration_check_ms
+        for partition in world.engine.cluster.partitions():
+            topic = world.engine.cluster.topics[partition.topic]
+            known = self._logs.setdefault((topic.topic_id, partition.index), Followed())
+            of = {-1: partition.producers} | {node: each.producers for node, each in partition.replication.lagging.items()}
+            overdue = {
+                (node, key)
+                for node, producers in of.items()
+                for key, state in producers.items()
+                if open_since(state) < 0 and last_timestamp(state) + keep_ms <= world.now
+            }
+            known.overdue = {key: min(known.overdue.get(key, world.now), world.now) for key in overdue}
+            if self._restarted:
+                known.overdue = dict.fromkeys(known.overdue, world.now)
+            if late := [key for key, since in known.overdue.items() if world.now - since > often_ms + 1]:
+                raise Finding("an idle producer is still known", f"{partition.topic}-{partition.index}: {late}")
 
     @staticmethod
     def _compacted(partition: Partition, known: Followed, since: int) -> None:
@@ -522,11 +581,6 @@ def leaderless(partition: Partition) -> bool:
     return partition.leader == NO_LEADER and bool(partition.eligible) and not {*partition.eligible} & {*partition.replicas}
 
 
-def _is_coordinators(callback: object) -> bool:
-    """Tells whether the callback is not a request's, but a transaction coordinator's that waits to write a marker."""
-    return getattr(callback, "__qualname__", "").startswith("TransactionCoordinator.")
-
-
 def _asked_to_delete(world: World, topic: str, index: int) -> Iterator[int]:
     """Yields the offsets in DeleteRecords requests. Such a request asks to delete all records before its offset. The response
     does not matter, because the leader deletes before it waits for the other replicas."""
@@ -584,7 +638,7 @@ def all_leave(world: World) -> None:
     for where in list(world.links):
         world.leave(where)
     for partition in engine.cluster.partitions():
-        if any(not (leaderless(partition) and _is_coordinators(each)) for each in partition.waiting):
+        if any(not (leaderless(partition) and is_coordinators(each)) for each in partition.waiting):
             raise Finding("a request of a client that has left waits for records", f"{partition.topic}-{partition.index}")
     if engine.shares._waiting:
         raise Finding("a ShareFetch of a client that has left waits for records", str([*engine.shares._waiting]))

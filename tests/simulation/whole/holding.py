@@ -16,14 +16,15 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from fuzzing.acknowledged import read_log
+from fuzzing.acknowledged import Log, read_log
 from fuzzing.script import Finding
 from kafka_model.judging import judge
 from kafka_model.observing import anomalies_of
 from kafkawire.errors import ErrorCode
+from random_dialogues import logins
 from requesting import plain
 from simulation.whole.acts import DAY, MINUTE, SECOND
-from simulation.whole.agreeing import agree, durable, searches
+from simulation.whole.agreeing import after_restart, agree, at_rest, durable, files_agree, searches
 from simulation.whole.conserving import conserved
 from simulation.whole.done import Key
 from simulation.whole.following import all_leave, leaderless, nobody_left_waits, nobody_waits_in_vain
@@ -35,8 +36,11 @@ from simulation.whole.shown import shown
 from simulation.whole.throttling import limits, throttled
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.groups.modern import ModernGroup
-from wirebroker.core.producers import open_since
+from wirebroker.core.logs.cleaning import plan
+from wirebroker.core.producers import open_since, unpack
 from wirebroker.core.transactions.transaction import TransactionState
+from wirebroker.requests.authentication import _credential
+from wirebroker.security.scram import BY_NAME
 from wirebroker.security.session import Stage
 
 if TYPE_CHECKING:
@@ -90,8 +94,15 @@ def closed(world: World, sent: Sent | None, reason: str) -> None:
         raise Finding(f"{sent.api if sent else 'no request'}: the connection is closed", f"{sent}: {reason}")
 
 
-def authenticated(world: World, link: Link, response: Any) -> None:
-    """Checks that a session ends at the time that the response to SaslAuthenticate announced. Raises Finding."""
+def authenticated(world: World, link: Link, sent: Sent, response: Any) -> None:
+    """Checks that a client has logged in by the present password of its user, and that a session ends at the time that the
+    response to SaslAuthenticate announced. Raises Finding."""
+    session = link.connection.session
+    mechanism = BY_NAME.get(session.mechanism)
+    if sent.api == "SaslAuthenticate" and not response.error_code and session.stage is Stage.DONE and mechanism is not None:
+        held = world.engine.cluster.scram.get((session.user, mechanism.number))
+        if held is None or held != _credential(mechanism, logins.PASSWORD, held.salt, held.iterations):
+            raise Finding("a client logs in by a password that is not its user's any more", f"{session.user}: {held}")
     if lifetime := getattr(response, "session_lifetime_ms", 0):
         ends, expected = link.connection.session.expires_at, world.now + lifetime
         if ends != expected:
@@ -169,7 +180,7 @@ def finish(world: World) -> None:
         as_the_rules_say(world)
     world.disk_failed = False
     with guarding("the end", lenient=False):
-        at_rest(world)
+        completed(world)
         logs(world)
         before = describes_what_was_done(world)
         restarted(world, before)
@@ -212,7 +223,7 @@ def _left(world: World) -> int:
     return sum(len(link.arrived) + len(link.awaited) for link in world.links.values())
 
 
-def at_rest(world: World) -> None:
+def completed(world: World) -> None:
     """Checks that no work is in progress. There was enough time to complete all work."""
     engine = world.engine
     for name, transaction in engine.transactions.transactions.items():
@@ -240,6 +251,7 @@ def at_rest(world: World) -> None:
             told = f"{partition.topic}-{partition.index}: {partition.high_watermark}, expected {partition.log_end_offset}"
             raise Finding("the high watermark does not reach the end", told)
         _no_transaction_hangs(world, partition)
+    at_rest(engine)
 
 
 def _no_transaction_hangs(world: World, partition: Partition) -> None:
@@ -302,10 +314,26 @@ def logs(world: World) -> None:
             if not done.lossy & {topic.name, "*" if world.setting.brokers > 1 else ""}:
                 done.acknowledged.check(topic.topic_id, partition.index, log)
             searches(partition)
+            _producers(partition, log)
+            if world.setting.data:
+                files_agree(partition)
             # as in Kafka, the check for retention deletes a segment that was before the log's start when it was closed
             following = [each for each in list(partition.log.segments)[1:2] if world.now - each.created > waits]
             if following and following[0].base_offset <= partition.log_start_offset:
                 raise Finding("a segment before the log's start is kept", f"{log.name} begins at {log.start}")
+
+
+def _producers(partition: Partition, log: Log) -> None:
+    """Checks that the log has the batches that the partition remembers for each producer, unless they are deleted. Otherwise
+    the partition takes a lost batch for a stored one."""
+    for key, state in partition.producers.items():
+        for each in unpack(state).batches:
+            if each.first_offset >= max(log.start, log.cleaned_to) and isinstance(key, int):
+                stored = log.batches.get(each.first_offset)
+                found = stored and (stored.header.producer_id, stored.header.last_sequence, stored.header.last_offset)
+                if found != (key, each.last_sequence, each.last_offset):
+                    told = f"{log.name}: {key}, {each}, {found}"
+                    raise Finding("a producer's state is about a batch that is not stored", told)
 
 
 def describes_what_was_done(world: World) -> dict[Key, Any]:
@@ -327,6 +355,9 @@ def aged(world: World) -> None:
         known = [key for key, state in partition.producers.items() if open_since(state) < 0]
         if known:  # as in Kafka, a producer with an open transaction stays, even if the coordinator forgot the transaction
             raise Finding("an expired producer is still known", f"{where}: {known}")
+        if partition.transactions.verifications:
+            raise Finding("an expired verification is still there", f"{where}: {[*partition.transactions.verifications]}")
+        _all_compacted(world, partition)
         expires = configs.text("cleanup.policy") == "delete" and 0 <= configs.integer("retention.ms") < MONTH_MS
         if expires and partition.log_start_offset != partition.log_end_offset:
             raise Finding("expired records are still there", f"{where}: {partition.log_start_offset}")
@@ -347,6 +378,15 @@ def aged(world: World) -> None:
                 raise Finding("an expired offset is still there", f"{group} {where}: {committed}")
 
 
+def _all_compacted(world: World, partition: Partition) -> None:
+    """Checks that a log which is dirty enough was compacted."""
+    log: Any = partition.log
+    cleaning = world.engine.configs.value("log.cleaner.enable") and not world.disk_had_failed
+    dirty = plan(log.segments, log.end_offset, log.cleaned_to, partition, partition.configs, world.now)
+    if cleaning and dirty is not None:
+        raise Finding("a log is not compacted", f"{partition.topic}-{partition.index}: {dirty}")
+
+
 # Restarts
 
 
@@ -360,6 +400,7 @@ def restarted(world: World, before: dict[Key, Any]) -> None:
         world.start_again(mode)
     else:
         world.engine.restart(mode, world.now)
+        after_restart(world.engine)
         world.settle()
     world.expects_closes = False
     world.advance(SECOND)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,17 +40,30 @@ class Ends(NamedTuple):
     end: int
 
 
+class Before(NamedTuple):
+    """The state of all logs when a request was sent. For `shaken`, see `Done`."""
+
+    ends: dict[tuple[str, int], Ends]
+    shaken: Counter[str]
+
+
+NOTHING = Before({}, Counter())
+
+
 class Readers:
     """The requests of readers, and the partitions that each fetch session fetches."""
 
     def __init__(self) -> None:
         self._sessions: dict[tuple[int, int], dict[Key, Any]] = {}
-        self._before: dict[int, dict[tuple[str, int], Ends]] = {}
+        self._failed = set[tuple[int, int, Key]]()
+        """The partitions of sessions for which the last response had an error."""
+        self._before: dict[int, Before] = {}
 
     def sent(self, world: World, sent: Sent) -> None:
         """Note the state of the logs when a request is sent."""
         if sent.api in ("Fetch", "ListOffsets", "OffsetForLeaderEpoch"):
-            self._before[sent.number] = {(each.topic, each.index): _ends(topic, each) for topic, each in _partitions(world)}
+            ends = {(each.topic, each.index): _ends(topic, each) for topic, each in _partitions(world)}
+            self._before[sent.number] = Before(ends, world.done.shaken.copy())
 
     def lost(self, sent: Sent) -> None:
         """Remember that a request gets no response, or that its response cannot be judged."""
@@ -59,7 +73,7 @@ class Readers:
 
     def answered(self, world: World, sent: Sent, response: Any) -> None:
         """Judge a response. Raises Finding."""
-        before = self._before.pop(sent.number, {})
+        before = self._before.pop(sent.number, NOTHING)
         if sent.api == "Fetch":
             self._fetched(world, sent, response, before)
         elif sent.api == "ListOffsets" and sent.at == world.now:
@@ -67,7 +81,7 @@ class Readers:
         elif sent.api == "OffsetForLeaderEpoch" and sent.at == world.now:
             _ends_of_epochs(world, sent, response, before)
 
-    def _fetched(self, world: World, sent: Sent, response: Any, before: dict[tuple[str, int], Ends]) -> None:
+    def _fetched(self, world: World, sent: Sent, response: Any, before: Before) -> None:
         whole = _is_whole(sent)
         asked = self._asked(sent, response, whole)
         told: list[Key] = []
@@ -79,9 +93,11 @@ class Readers:
                 if asked is not None and key not in asked:
                     raise Finding("a Fetch gets a partition that it did not ask for", f"{sent}: {key}")
                 partition = known and known.partition(part.partition_index)
-                ends = known and before.get((known.name, part.partition_index))
-                if known and partition and ends and asked and ends.topic_id == known.topic_id:
+                ends = known and before.ends.get((known.name, part.partition_index))
+                calm = known is not None and world.done.is_calm(known.name, before.shaken)
+                if known and partition and ends and asked and ends.topic_id == known.topic_id and calm:
                     _Part(world, sent, partition, ends, asked[key], part).judge()
+        self._tells_again(sent, response, asked, told)
         if len(told) != len(set(told)):
             raise Finding("a Fetch gets a partition twice", f"{sent}: {told}")
         answers = not (response.error_code or response.throttle_time_ms)  # a throttled client gets no partitions
@@ -89,9 +105,22 @@ class Readers:
             raise Finding("a Fetch does not get all partitions", f"{sent}: {told}, expected {[*asked]}")
         for name, index in (asked or {}).keys() - set(told) if answers and not world.engine.cluster.quotas.on else ():
             known = _topic(world, FetchTopic(topic=name) if isinstance(name, str) else FetchTopic(topic_id=name))
-            ends = known and before.get((known.name, index))
-            if ends and asked and known and not {known.name, "*"} & (world.done.lossy | world.done.falls):
+            ends = known and before.ends.get((known.name, index))
+            if ends and asked and known and world.done.is_calm(known.name, before.shaken):
                 _has_no_more(sent, ends, asked[name, index], f"{known.name}-{index}")
+
+    def _tells_again(self, sent: Sent, response: Any, asked: dict[Key, Any] | None, told: list[Key]) -> None:
+        """Checks that a session's client learns when a partition has no error any more."""
+        session = sent.node, response.session_id
+        codes = {
+            (_name(topic), part.partition_index): part.error_code for topic in response.responses for part in topic.partitions
+        }
+        answers = asked is not None and not (response.error_code or response.throttle_time_ms)
+        left = [key for key in (asked or {}).keys() - set(told) if (*session, key) in self._failed]
+        if answers and left:
+            raise Finding("a Fetch does not tell that a partition is well again", f"{sent}: {left}")
+        self._failed = {each for each in self._failed if each[:2] != session or each[2] not in codes}
+        self._failed |= {(*session, key) for key, code in codes.items() if code and response.session_id}
 
     def update(self, world: World, node: int, request: Any, version: int, chance: Random) -> None:
         """Changes a request: it then continues a fetch session, and fetches one of the session's partitions without a limit."""
@@ -175,8 +204,7 @@ class _Part(NamedTuple):
 
     def judge(self) -> None:
         """Compare the response with the log."""
-        done, topic = self.world.done, self.partition.topic
-        if {topic, "*"} & (done.lossy | done.falls):
+        if self.partition.after_emptied(self.asked.fetch_offset) is not None:  # a Fetch goes on after a soft reset
             return
         self._epoch()
         if self.told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self.asked.last_fetched_epoch < 0:
@@ -269,13 +297,13 @@ def _has_no_more(sent: Sent, ends: Ends, asked: Any, where: str) -> None:
         raise Finding("Fetch: a partition with records is left out", f"{sent} of {where}: {asked}, {ends}")
 
 
-def _ends_of_epochs(world: World, sent: Sent, response: Any, before: dict[tuple[str, int], Ends]) -> None:
+def _ends_of_epochs(world: World, sent: Sent, response: Any, before: Before) -> None:
     """Checks at which offsets the leader epochs end."""
     asked = {(topic.topic, part.partition): part.leader_epoch for topic in sent.request.topics for part in topic.partitions}
     for topic in response.topics:
         for part in topic.partitions:
             where = (topic.topic, part.partition)
-            partition, ends, epoch = world.engine.cluster.partition(*where), before.get(where), asked.get(where, -1)
+            partition, ends, epoch = world.engine.cluster.partition(*where), before.ends.get(where), asked.get(where, -1)
             if part.error_code or partition is None or ends is None or epoch < 0 or ends[1:] != _ends_of(partition):
                 continue
             start = partition.log_start_offset  # may be within a batch
@@ -293,17 +321,17 @@ def _headers(partition: Partition) -> Iterator[BatchHeader]:
     return map(read_header, partition.log.batches(partition.log_start_offset))
 
 
-def _listed(world: World, sent: Sent, response: Any, before: dict[tuple[str, int], Ends]) -> None:
+def _listed(world: World, sent: Sent, response: Any, before: Before) -> None:
     asked = {(topic.name, part.partition_index): part for topic in sent.request.topics for part in topic.partitions}
     for topic in response.topics:
         for part in topic.partitions:
             where = (topic.name, part.partition_index)
-            partition, ends, wanted = world.engine.cluster.partition(*where), before.get(where), asked.get(where)
+            partition, ends, wanted = world.engine.cluster.partition(*where), before.ends.get(where), asked.get(where)
             if wanted is None:
                 raise Finding("ListOffsets gets a partition that it did not ask for", f"{sent}: {where}")
             if part.error_code or partition is None or ends is None or sent.version < 1:
                 continue
-            if {topic.name, "*"} & (world.done.lossy | world.done.falls) or ends[1:] != _ends_of(partition):
+            if not world.done.is_calm(topic.name, before.shaken) or ends[1:] != _ends_of(partition):
                 continue
             bound = ends.stable if sent.request.isolation_level == 1 else ends.high
             if wanted.timestamp == EARLIEST:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import astuple, replace
 
 from fuzzing.script import Finding
+from simulation.whole.agreeing import after_restart
 from simulation.whole.done import ABSENT, Key
 from simulation.whole.shown import shown
 from wirebroker.core.cluster import COORDINATOR_TOPICS, GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
@@ -35,6 +36,10 @@ MOVES = ("directory", "replicas", "reassignment")
 not undone."""
 
 
+KEPT = frozenset({"topic", "acl", "quota", "scram", "token", "feature", "group"})
+"""The facts that a soft reset keeps."""
+
+
 def restarting(world: World, mode: str, restart: Callable[[str], None]) -> None:
     """Restarts the brokers, and checks that they remember their state."""
     if world.disk is not None:
@@ -46,6 +51,7 @@ def restarting(world: World, mode: str, restart: Callable[[str], None]) -> None:
     # the brokers were killed before the timer that writes the moves of replicas again
     unwritten = MOVES if mode == "kill" and cluster.decisions._given_up is not None else ()
     restart(mode)
+    after_restart(world.engine)
     world.settle()
     as_logged(world)
     if mode == "kill":  # the checkpoint of the log start offsets may be older
@@ -149,6 +155,16 @@ def remembers(world: World, mode: str, before: Mapping[Key, Any], unwritten: Con
         if before.get(key, ABSENT) != after.get(key, ABSENT) and not _may_change(world, mode, key, before, after):
             was, now = before.get(key, ABSENT), after.get(key, ABSENT)
             raise Finding(f"lost in a restart: {key[0]}", f"{key}: {was!r}, and after a restart ({mode}) {now!r}")
+
+
+def keeps(before: Mapping[Key, Any], after: Mapping[Key, Any]) -> None:
+    """Checks that a soft reset keeps topics, groups and the state of the controller. A deleted topic of the beginning comes
+    back."""
+    for key in [key for key in before if key[0] in KEPT]:
+        if before[key] != after.get(key, ABSENT):
+            raise Finding(f"lost in a soft reset: {key[0]}", f"{key}: {before[key]!r}, then {after.get(key, ABSENT)!r}")
+    if more := [key for key in after.keys() - before.keys() if key[0] in KEPT and key[0] not in ("topic", "group")]:
+        raise Finding(f"new after a soft reset: {more[0][0]}", str(more))
 
 
 def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], after: Mapping[Key, Any]) -> bool:

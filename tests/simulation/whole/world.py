@@ -203,6 +203,8 @@ class World:
         self.at_repair: list[Callable[[], object]] = []
         """The functions that repair what acts have broken."""
         self.expects_closes = self.disk_failed = self.disk_had_failed = self.forgot_transactions = False
+        self.learns_again = False
+        """Tells whether the brokers went back to an earlier state, so that the world must learn the facts again."""
         self._kind = ""
         """The kind of the present step. If a subject has sent a request of another kind than the step's kind, this is the kind
         of the request."""
@@ -329,6 +331,9 @@ class World:
         self._kind = step.kind
         if step.kind not in STARTS:
             self.run_jobs()
+        if self.learns_again and not (self.in_progress or self.in_trouble or self.engine.timers.is_due(self.now)):
+            self.learns_again = False
+            self.done.learn_again(shown(self))
         mark, trouble = self.judging.mark() if self.judging else (0, 0), self.in_trouble
         ends = {each: (each.leader_epoch, each.log_end_offset) for each in self.engine.cluster.coordinator_logs()}
         with self.watch.guarding(step.kind, lenient=trouble):
@@ -713,7 +718,7 @@ class World:
             self._unjudged(sent)
         else:
             self.sessions.answered(sent, sent.response)
-            holding.authenticated(self, link, sent.response)
+            holding.authenticated(self, link, sent, sent.response)
             holding.served(self, link, sent, len(raw))
             self.readers.answered(self, sent, sent.response)
             complete(sent, sent.response)
