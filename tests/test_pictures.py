@@ -14,6 +14,8 @@ from typing import Literal, get_args, get_origin, get_type_hints
 import pytest
 from msgspec.structs import fields, replace
 
+from dialogue import Dialogue, accepted, seq
+from inprocess import InProcess
 from wirebroker import MockKafka, faults
 from wirebroker.__main__ import main
 from wirebroker.requests.facts import Batch
@@ -265,6 +267,18 @@ def test_a_window_fills_and_forgets() -> None:
     assert words.count("0–4") == 6, "the batch is drawn in the window five times, and once when it is forgotten"
     folded = words_in(drawn([judged(at, at, at * 5, offset=at * 5) for at in range(100)], "windows"))
     assert "⋮ 96 more, in order" in folded
+
+
+@pytest.mark.parametrize(("profile", "remembered"), [("single", 1), ("textbook", 5)])
+def test_a_window_has_as_many_batches_as_the_brokers_profile_remembers(profile: str, remembered: int) -> None:
+    kafka = InProcess(profile=profile, topics={"orders": 1})
+    dialogue = Dialogue(kafka)
+    for first in range(0, 30, 5):
+        dialogue >> seq(first, first + 4) << accepted(at=first)
+    words = words_in(drawn(kafka.engine.trace.events(), "windows"))
+    spans = [text for text in words if text[0].isdigit() and ":" not in text]
+    assert spans[-remembered:] == [f"{first}–{first + 4}" for first in range(30 - 5 * remembered, 30, 5)]
+    assert words.count("0–4") == remembered + 1, "once for each arrival that it outlived, and once when it is forgotten"
 
 
 def member(time: int, name: str, api: str, assigned: str | None = None, errors: Sequence[str] = ()) -> Row:

@@ -22,7 +22,7 @@ from kafkawire.registry import api_name
 from wirebroker.proxy.denials import denials
 from wirebroker.proxy.exchange import ForwardedExchange
 from wirebroker.proxy.groups import PassingGroup
-from wirebroker.proxy.shadow import Judged
+from wirebroker.proxy.shadow import KAFKA, Judged
 from wirebroker.proxy.transactions import PassingTransaction, names
 from wirebroker.requests.connection import Connection
 from wirebroker.requests.parts import topic_label
@@ -120,6 +120,7 @@ def _row(
         now, connection, cut(client_id), version, correlation_id, acks, topic, partition, batch,
         verdict=judged.outcome, rule=judged.rule, code=code, base_offset=base_offset,
         explain=judged.explain(topic, partition, batch, code, base_offset), sequenced=batch.producer_id >= 0,
+        window=KAFKA.window,
     )  # fmt: skip
     return ShadowRow(**asdict(plain), predicted=judged.predicted, agrees=judged.agrees)
 

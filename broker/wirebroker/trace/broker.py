@@ -24,7 +24,7 @@ from wirebroker.trace.rows import ProduceRow, Row, VerdictName
 _NO_HEADER = BatchHeader(-1, -LOG_OVERHEAD, -1, -1, 0, 0, -1, -1, -1, -1, -1, -1, 0)
 STORED = (
     "time", "node", "connection", "client_id", "software", "version", "correlation_id", "acks", "topic", "partition",
-    "base_offset", "rule", "header", "principal", "client_host",
+    "base_offset", "rule", "header", "window", "principal", "client_host",
 )  # fmt: skip
 """The names of the columns that describe a batch that was stored in order. Its `produce` row can be made from these columns."""
 
@@ -98,7 +98,8 @@ def _stored(raw: tuple[Any, ...]) -> Brief | None:
         return None
     return (
         "stored", now, connection.node_id, connection.number, cut(client_id), software_of(connection), version, correlation_id,
-        acks, partition.topic, partition.index, base_offset, rule, header, principal_of(connection), connection.client_host,
+        acks, partition.topic, partition.index, base_offset, rule, header, partition.rules.window,
+        principal_of(connection), connection.client_host,
     )  # fmt: skip
 
 
@@ -112,6 +113,7 @@ def _row(raw: tuple[Any, ...]) -> ProduceRow:
         now, connection, client_id, version, correlation_id, acks, partition.topic, partition.index, header,
         verdict=_name(appended), rule=verdict.rule, code=appended.error_code, base_offset=appended.base_offset,
         explain=_sentence(appended, header, partition), sequenced=header.producer_id >= 0 or partition.rules.key == "client_id",
+        window=partition.rules.window,
     )  # fmt: skip
 
 

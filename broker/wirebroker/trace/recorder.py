@@ -487,7 +487,7 @@ def _client(exchange: TracedExchange) -> tuple[int, int, str | None, str]:
 def batch_row(
     now: int, connection: Connection, client_id: str | None, version: int, correlation_id: int, acks: int, topic: str,
     partition: int, header: BatchHeader, *, verdict: VerdictName, rule: str, code: int, base_offset: int, explain: str,
-    sequenced: bool,
+    sequenced: bool, window: int,
 ) -> ProduceRow:  # fmt: skip
     """Returns the row of the verdict on a batch. Some clients send the base sequence 0 without a producer id; then the batch is
     not `sequenced`, and the row has no sequences."""
@@ -497,7 +497,7 @@ def batch_row(
         partition, header.producer_id, header.producer_epoch, first, last, max(header.records_count, 0), header.size,
         compression_name(header.compression), header.is_transactional, verdict, rule, code, error_name(code), base_offset,
         note=f"idempotent with acks={acks}" if header.producer_id >= 0 and acks != -1 else "", explain=explain,
-        **who(connection),
+        window=window, **who(connection),
     )  # fmt: skip
 
 

@@ -147,6 +147,8 @@ class ProduceRow(ClientRow, frozen=True):
     """a remark if an idempotent batch was sent without acks=all; otherwise empty"""
     explain: str
     """the verdict as a sentence"""
+    window: int = 5
+    """how many batches of a producer the broker remembers"""
 
     def parts(self) -> Parts:
         who = f"pid {self.producer_id}/{self.producer_epoch}" if self.producer_id >= 0 else "no pid"
@@ -155,7 +157,7 @@ class ProduceRow(ClientRow, frozen=True):
         return f"{self.topic}-{self.partition}", middle, self.verdict, f"{self.explain}{note}"
 
 
-class ShadowRow(ProduceRow, frozen=True):
+class ShadowRow(ProduceRow, frozen=True, kw_only=True):
     """A batch that a proxy has forwarded: the real broker's response, and the verdict that the sequence rules predicted."""
 
     event = "shadow"

@@ -1,5 +1,5 @@
-"""Draws a producer's window. Each line stands for the arrival of a batch, and shows the five latest batches. Older batches move
-to the left until they are forgotten.
+"""Draws a producer's window. Each line stands for the arrival of a batch, and shows the latest batches that the
+broker remembers. Older batches move to the left until they are forgotten.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ from wirebroker_tools.traces.timeline import FAULT, Sending, sendings_in
 
 Numbered = tuple[int, Row]
 Span = tuple[int, int]
-WINDOW = 5
-"""Kafka remembers this many batches of a producer on a partition."""
 RUN = 8
 """If at least this many accepted batches follow each other, the batches in the middle share a line."""
 TOP = 40
@@ -88,13 +86,13 @@ def _arrivals(sendings: Sequence[Sending], first: int) -> Iterator[Arrival]:
     epoch, count = -1, 0
     for each in sendings:
         forgotten = None
-        if each.verdict == "accepted":
+        if isinstance(each.row, ProduceRow) and each.verdict == "accepted":
             if each.sent.producer_epoch != epoch:
                 window.clear()
                 epoch = each.sent.producer_epoch
             count += 1
             window.append((count, _span(each)))
-            forgotten = window.popleft()[1] if len(window) > WINDOW else None
+            forgotten = window.popleft()[1] if len(window) > each.row.window else None
         if each.number >= first:
             yield Arrival(each, tuple(window), forgotten)
 
@@ -130,28 +128,29 @@ def _drawn(arrivals: Sequence[Arrival], width: int, name: str) -> tuple[list[Mar
     gutter = 92 if width >= 700 else 50
     asked = max(min(width * 0.3, 300), 110)
     left = gutter + asked + 20
-    slot = (width - left - 10) / (WINDOW + 1)
+    slots = max((each.sending.row.window for each in arrivals if isinstance(each.sending.row, ProduceRow)), default=1)
+    slot = (width - left - 10) / (slots + 1)
     marks = [
         text(gutter, 30, "what arrives", "say dim"),
         text(left + slot - 9, 30, "forgotten", "end say dim"),
-        text(left + slot * (WINDOW + 1) - 4, 30, "newest", "end say dim"),
-        *([text(left + slot + 2, 30, "← older", "say dim")] if slot * WINDOW > 16 * LETTER else []),
+        text(left + slot * (slots + 1) - 4, 30, "newest", "end say dim"),
+        *([text(left + slot + 2, 30, "← older", "say dim")] if slot * slots > 16 * LETTER else []),
     ]
     marks += [
         text(gutter, 14, fitted(name, width - gutter - 10), "head"),
         line(left + slot - 5, 20, left + slot - 5, TOP + len(arrivals) * LINE, "rule dashed"),
     ]
     for at, each in enumerate(arrivals):
-        marks.append(_line(each, TOP + at * LINE + LINE / 2, gutter, left, slot))
+        marks.append(_line(each, TOP + at * LINE + LINE / 2, gutter, left, slot, slots))
     meanings, bottom = legend(MEANINGS, 8, TOP + len(arrivals) * LINE + 20, width - 8)
     return [*marks, *meanings], int(bottom + 6)
 
 
-def _line(each: Arrival, y: float, gutter: float, left: float, slot: float) -> Mark:
+def _line(each: Arrival, y: float, gutter: float, left: float, slot: float, slots: int) -> Mark:
     sending, verdict = each.sending, each.sending.verdict
     when = time_of_day(sending.row.time)
     marks = [
-        rect(2, y - LINE / 2, left + slot * (WINDOW + 1) - 4, LINE, "hit"),
+        rect(2, y - LINE / 2, left + slot * (slots + 1) - 4, LINE, "hit"),
         text(gutter - 10, y + 4, when if gutter > 60 else when[6:], "end say dim"),
     ]
     words = (
@@ -167,7 +166,7 @@ def _line(each: Arrival, y: float, gutter: float, left: float, slot: float) -> M
         marks.append(path([(left - 14, y - 4), (left - 7, y), (left - 14, y + 4)], f"fill {verdict}", close=True))
     if each.forgotten is not None and not each.folded:
         marks += _slot(left, y, slot, each.forgotten, "edge", "dim")
-    gap = WINDOW - len(each.window)
+    gap = slots - len(each.window)
     for at, (count, span) in enumerate(each.window):
         is_it = span == _span(sending) and verdict in ("accepted", "duplicate")
         marks += _slot(

@@ -18,7 +18,7 @@ export function rowOf(values, id, { columns, accepted }) {
 }
 
 /** Makes the verdict on a batch that was stored normally from the 13 fields of the batch's header. */
-function produced({ id, time, node, connection, client_id, software, version, correlation_id, acks, topic, partition, base_offset, rule, header, principal, client_host }, accepted) {
+function produced({ id, time, node, connection, client_id, software, version, correlation_id, acks, topic, partition, base_offset, rule, header, window, principal, client_host }, accepted) {
   const [, length, , , , attributes, delta, , , producer_id, producer_epoch, base, count] = header;
   const idempotent = producer_id >= 0;
   const first_sequence = idempotent ? base : -1;
@@ -33,7 +33,7 @@ function produced({ id, time, node, connection, client_id, software, version, co
     first_sequence, last_sequence, records: Math.max(count, 0), bytes: length + 12, compression: CODECS[attributes & 7] ?? "?",
     transactional: (attributes & 16) !== 0, verdict: "accepted", rule, code: 0, error: "NONE", base_offset,
     note: idempotent && acks !== -1 ? `idempotent with acks=${acks}` : "",
-    explain: `${stored}: ${accepted[rule].replace(/{(\w+)}/g, (_, word) => words[word])}`,
+    explain: `${stored}: ${accepted[rule].replace(/{(\w+)}/g, (_, word) => words[word])}`, window,
   };
 }
 

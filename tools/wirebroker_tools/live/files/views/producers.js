@@ -32,7 +32,7 @@ export function open(parts) {
     });
     const left = held.more + Math.max(held.producers.length - MOST, 0);
     element.replaceChildren(rows.length ? table(["partition", "producer id / epoch", "window of sequences", "expects", "", "latest verdict"], rows.reverse())
-      : empty("No idempotent producer has written yet. A producer with enable.idempotence=true appears here with its window of five batches."), left ? h("p", {}, `and ${left} more`) : h("span", {}));
+      : empty("No idempotent producer has written yet. A producer with enable.idempotence=true appears here with its window of batches."), left ? h("p", {}, `and ${left} more`) : h("span", {}));
   }
 
   return above({ element, walk, draw, async poll() { held = await ask("GET", "producers"); return held; } }, { kind: "windows", ...parts });
