@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import fields
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,7 @@ from wirebroker.client.wire import ConnectionClosed, address_of
 from wirebroker.core.configs import ConfigError
 from wirebroker.core.profile import PROFILES, ProfileName
 from wirebroker.faults import FaultError
+from wirebroker.mock import Settings
 from wirebroker.net import driver
 from wirebroker.net.clock import CLOCKS, ClockName
 from wirebroker.net.host import Host
@@ -416,6 +418,9 @@ def test_one_seed_makes_ids_repeatable() -> None:
         ({"topics": "a:cleanup.policy=compat"}, ValueError, "topics: a: Invalid value .*compat"),
         ({"topics": {"bad/name": 1}}, ValueError, "characters other than"),
         ({"topics": {"orders": 0}}, ValueError, "topics: 'orders' needs at least 1 partition, not 0"),
+        ({"rules": ["window=3"]}, ValueError, r"rules: give a value of the type .*Mapping.* \| None, not \['window=3'\]"),
+        ({"users": [("al", "secret")]}, ValueError, r"users: give a value of the type .*Mapping.*, not of the type list$"),
+        ({"data": {"a": 1}}, ValueError, "data: give a value of the type str"),
         ({"topics": "a:10001"}, ValueError, "topics: 'a' can have at most 10000 partitions, not 10001"),
     ],
 )
@@ -424,6 +429,13 @@ def test_a_wrong_setting_says_what_is_wrong(settings: dict[str, object], error: 
     with pytest.raises(error, match=message), MockKafka(**settings):  # type: ignore[arg-type]
         pass
     assert threading.active_count() == threads
+
+
+@pytest.mark.parametrize("option", [each.name for each in fields(Settings)])
+@pytest.mark.parametrize("value", [object(), [object()]], ids=["an object", "a list"])
+def test_a_value_of_another_type_is_refused_with_the_options_name(option: str, value: object) -> None:
+    with pytest.raises((TypeError, ValueError), match="^add a rule such as" if option == "faults" else f"^{option}: "):
+        MockKafka(**{option: value})
 
 
 def test_max_versions_caps_what_is_offered() -> None:

@@ -47,7 +47,7 @@ from wirebroker.testing import started as made
 from wirebroker.testing.failure_report import sections
 from wirebroker.testing.operations import StoredRecord
 from wirebroker.testing.option_table import Options
-from wirebroker.testing.options import BrokerOptions, OptionError
+from wirebroker.testing.options import BrokerOptions, OptionError, check_types
 from wirebroker.testing.states import PartitionState
 from wirebroker.testing.topic_specs import Topics, topic_specs
 from wirebroker.testing.views import Faults, TraceView, checked_rules
@@ -123,6 +123,7 @@ class MockKafka(Waits, TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDe
             if name not in known:
                 raise TypeError(f"MockKafka has no setting {name!r}{did_you_mean(name, known)}")
         own = {name: given.pop(name, getattr(Settings, name)) for name in Settings.__annotations__}
+        check_types(Settings, own)
         super().__init__(own["loop_thread"], own["capture"])
         seed = given.get("random_seed")
         fault_seed = int.from_bytes(os.urandom(4), "big") if seed is None else seed

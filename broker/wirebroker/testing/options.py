@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
+from inspect import formatannotation
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from kafkawire.compiling import fits
 from kafkawire.errors import UnwritableText
@@ -35,7 +37,7 @@ from wirebroker.security.acl_specs import AUTHORIZER, acl_of
 from wirebroker.security.mechanisms import BY_PASSWORD, GSSAPI, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, SERVED
 from wirebroker.security.web_tokens import UnsecuredTokens
 from wirebroker.testing.operations import create_missing
-from wirebroker.testing.option_table import ServeOptions, flags
+from wirebroker.testing.option_table import Options, ServeOptions, flags
 from wirebroker.testing.topic_specs import TopicSpec, topic_specs
 from wirebroker.trace.levels import LEVELS
 
@@ -69,11 +71,33 @@ class OptionError(ValueError):
         self.problem = problem
 
 
+def check_types(declared: type[Options], given: Mapping[str, Any]) -> None:
+    """Raises OptionError if the value of an option does not have the declared type."""
+    hints = get_type_hints(declared, localns=dict.fromkeys(("ProfileName", "Topics", "Level", "Rule"), Any))
+    for option in fields(declared):
+        if option.name in given and not _has_type(given[option.name], hints[option.name]):
+            value = repr(given[option.name]) if option.repr else f"of the type {type(given[option.name]).__name__}"
+            raise OptionError(option.name, f"give a value of the type {formatannotation(hints[option.name])}, not {value}")
+
+
+def _has_type(value: Any, hint: Any) -> bool:
+    """Tells whether a value has a type. Other checks cover choices and the values of mappings."""
+    kind, inner = get_origin(hint) or hint, get_args(hint)
+    if kind in (Union, UnionType):
+        return any(_has_type(value, each) for each in inner)
+    if kind in (Any, Literal):
+        return kind is Any or isinstance(value, type(inner[0]))
+    if kind is Sequence and isinstance(value, str):
+        return False
+    return isinstance(value, kind) and (kind not in (Sequence, Mapping) or all(_has_type(each, inner[0]) for each in value))
+
+
 @dataclass(frozen=True, kw_only=True)
 class BrokerOptions(ServeOptions):
     """The checked options with which a cluster of brokers starts. Raises OptionError."""
 
     def __post_init__(self) -> None:
+        check_types(ServeOptions, vars(self))
         if self.brokers is not None and (type(self.brokers) is not int or self.brokers < 1):
             raise OptionError("brokers", f"a cluster has at least 1 broker, not {self.brokers!r}")
         if self.profile is not None and not isinstance(self.profile, str):
@@ -211,8 +235,6 @@ class BrokerOptions(ServeOptions):
 
     @cached_property
     def _acls(self) -> list[Acl]:
-        if isinstance(self.acls, str):
-            raise ValueError(f"give a list of strings, not {self.acls!r}")
         return [*(() if self._likeness is None else self._likeness.acls), *map(acl_of, self.acls)]
 
     @cached_property
