@@ -4,8 +4,10 @@ moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -15,13 +17,21 @@ from actors import Reader
 from controlkit import ControlClient
 from dialogue import tagged
 from random_dialogues.replay import load, replay
-from requesting import plain
+from requesting import delete_records, plain
 from responses import sole
 from test_share_groups import ACCEPT, shared_by
 from test_storage_coordinators import DATA, state_of
 from test_transactions import started
 from wirebroker import MockKafka, faults
 from wirebroker.control.controlled import MOST_SNAPSHOTS
+from wirebroker.core.cluster import Broker, Cluster, Topic
+from wirebroker.core.config_resources import ResourceType
+from wirebroker.core.configs import BrokerConfigs, TopicConfigs
+from wirebroker.core.leader_epochs import LeaderEpochs
+from wirebroker.core.logs.memory import MemoryLog, Segment
+from wirebroker.core.open_transactions import OpenTransactions
+from wirebroker.core.partition import Partition
+from wirebroker.core.replication import Replication
 from wirebroker.engine.engine import Engine
 from wirebroker_tools.conformance.own_broker import OwnBroker
 from wirebroker_tools.conformance.recording import BASE_SETTINGS
@@ -293,3 +303,113 @@ def test_a_share_group_continues_with_what_is_not_acknowledged(mock_kafka_factor
         group.fetch("a")
         assert [(first, last) for first, last, _ in group.acquired(group.fetch("a"))] == [(0, 0), (3, 3)]
     group.close()
+
+
+WHOLE = "a snapshot is refused unless all replicas have the whole log at their places, and all brokers run"
+OPTIONS = "the options of the broker, or its release, determine it"
+DERIVED = "it is derived from what is kept"
+LATER = "after a restore, as after a restart, it begins anew"
+IMAGE = "test_the_metadata_goes_back_and_ids_do_not_come_twice compares it"
+NEVER_BACK = "it never goes back, because clients have seen it"
+LACKS: dict[type, dict[str, str]] = {
+    Cluster: {
+        OPTIONS: "rules full_checks cluster_id _open_log log_dirs metadata_log cold_start",
+        "the options determine these times": "loading_ms auto_creation_ms deletion_ms",
+        IMAGE: "random_bytes producer_ids scram acls quotas tokens",
+        LATER: "timers _unloaded deleting growing _due version topics_created decisions watch rolled",
+        NEVER_BACK: "last_epoch",
+        DERIVED: "topics_by_id",
+        "what ZooKeeper remembers of topics that no broker has; a data directory lacks it, too": "stillborn refused_settings",
+    },
+    BrokerConfigs: {OPTIONS: "release definitions static apart topic_static", DERIVED: "version _cache _shown _props"},
+    Broker: {OPTIONS: "node_id addresses rack versions", WHOLE: "running registered in_quorum stopped", LATER: "loggers"},
+    Topic: {},
+    TopicConfigs: {OPTIONS: "broker", DERIVED: "_values"},
+    Partition: {
+        WHOLE: "adding removing in_sync eligible last_known_leader offline_at lost_records",
+        OPTIONS: "_settings configs rules full_checks",
+        DERIVED: "held_at fast_path",
+        LATER: "deleted waiting rolled write_fails",
+        NEVER_BACK: "leader_epoch epochs",
+    },
+    Replication: {WHOLE: "frozen lagging", OPTIONS: "uncapped", DERIVED: "_partition"},
+    OpenTransactions: {WHOLE: "_unreplicated", LATER: "verifications"},
+    MemoryLog: {DERIVED: "active", LATER: "last_epoch"},
+    Segment: {LATER: "_at _capacity _chunk _apart _next_chunk", DERIVED: "_starts _views"},
+}
+"""What a snapshot does not have, by class and reason. A snapshot has all other fields of these classes."""
+
+
+def kept(thing: Any, shown: dict[tuple[str, str], set[str]]) -> Any:
+    """Returns what a snapshot has of a broker's state, in a form that can be compared. Adds all values of each field to
+    `shown`."""
+    if isinstance(thing, Mapping):
+        return {key: kept(value, shown) for key, value in thing.items()}
+    if isinstance(thing, list | tuple):
+        return [kept(each, shown) for each in thing]
+    if isinstance(thing, LeaderEpochs):
+        return thing.starts
+    if isinstance(thing, array):
+        return list(thing)
+    known = next((kind for kind in type(thing).__mro__ if kind in LACKS), None)
+    if known is None:
+        return thing
+    names = [name for name in dir(thing) if not isinstance(getattr(type(thing), name, None), FunctionType | property)]
+    names = [name for name in names if not name.startswith("__") and hasattr(thing, name)]
+    lacks = {name for texts in LACKS[known].values() for name in texts.split()}
+    assert lacks <= {*names}, f"{known.__name__} has no {lacks - {*names}}"
+    found = {name: kept(getattr(thing, name), shown) for name in names if name not in lacks}
+    for name, value in found.items():
+        shown.setdefault((known.__name__, name), set()).add(repr(value))
+    return found
+
+
+def change_what_a_snapshot_has(kafka: MockKafka) -> None:
+    """Changes all state that snapshots of Kafka 4.3 have."""
+    kafka.upgrade("kafka-4.4", node_id=2, finalize=False)
+    kafka.telemetry.subscribe()
+    of_group = {"name": "consumer.session.timeout.ms", "config_operation": 0, "value": "46000"}
+    altered = {"resource_type": ResourceType.GROUP, "resource_name": "team", "configs": [of_group]}
+    client(kafka).request(plain("IncrementalAlterConfigs", resources=[altered], validate_only=False), 1)
+    kafka.produce("c", value="deleted by the soft reset")
+    kafka.reset(soft=True)
+    kafka.move_leader("a.b", 0, to=2)
+    kafka.move_leader("a.b", 1, to=1)
+    kafka.produce("kept", key="same", value="same")
+    for _ in range(3):
+        kafka.produce("kept", key="same", value="same")
+        kafka.produce("kept", key="same", value="same", partition=1)
+        kafka.clock.advance(seconds=20)
+    assert len(kafka.records("kept")) < 7, "the log is compacted"
+    producer = started(kafka, txid="one")  # node 1 is its coordinator
+    for sends in range(2):
+        assert producer.send("a", "a.b", 1).error_code == 0
+        if not sends:
+            assert producer.end(commit=False) == 0
+    kafka.kill_broker(1)
+    kafka.start_broker(1)
+    moved = {"path": "/b", "topics": [{"name": "a.b", "partitions": [1]}]}
+    assert sole(sole(client(kafka).request(plain("AlterReplicaLogDirs", dirs=[moved]), 1).results).partitions).error_code == 0
+
+
+def test_a_snapshot_has_every_field_of_these_classes(mock_kafka_factory: Start) -> None:
+    """A new field fails this test until a snapshot has it and the test changes it, or `LACKS` says why a snapshot lacks it."""
+    compacted = {"cleanup.policy": "compact", "segment.ms": 1000, "min.cleanable.dirty.ratio": 0.1}
+    topics = {"a.b": {"partitions": 2, "replication_factor": 2}, "c": 1, "kept": {"partitions": 2, "configs": compacted}}
+    options = {"brokers": 2, "clock": "frozen", "telemetry": True, "topics": topics}
+    kafka = mock_kafka_factory(
+        **options, configs={"log.dirs": "/a,/b"}, profile="kafka-4.3", features={"transaction.version": 1}
+    )
+    change_what_a_snapshot_has(kafka)
+    old = mock_kafka_factory(**options, profile="kafka-2.3")
+    assert RawProducer(old, "c").send(0, version=7).error_code == 0
+    old.clock.advance(minutes=2)
+    client(old).request(delete_records(1, topic="c"), 1)
+    shown: dict[tuple[str, str], set[str]] = {}
+    for each in (kafka, old):
+        snapshot = each.snapshot()
+        before = each._call(lambda engine: kept(engine.cluster, shown))
+        each.restore(snapshot)
+        assert each._call(lambda engine: kept(engine.cluster, {})) == before
+    alike = sorted(f"{kind}.{name}" for (kind, name), values in shown.items() if len(values) == 1)
+    assert not alike, f"this test does not see whether a snapshot has {', '.join(alike)}"

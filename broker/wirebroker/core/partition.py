@@ -127,6 +127,7 @@ class PartitionCopy(NamedTuple):
     transactions: OpenTransactions
     restarted: dict[int, Prefix]
     checkpointed_start: tuple[int, int]
+    deleted: dict[Key, bytes]
     emptied: tuple[int, int]
 
 
@@ -725,7 +726,7 @@ class Partition:
         return PartitionCopy(
             dirs, self.leader, self.leader_epoch, list(self.epochs.starts), self.log.copy(), self.log_start_offset,
             dict(self.producers), self.transactions.copy(), dict(self.replication.since_restart), self._checkpointed_start,
-            (self.emptied_from, self._emptied_to),
+            dict(self._deleted), (self.emptied_from, self._emptied_to),
         )  # fmt: skip
 
     def restore(self, kept: PartitionCopy, epoch: int) -> None:
@@ -734,7 +735,7 @@ class Partition:
         self.log = kept.log.copy()
         self.log_start_offset = kept.log_start_offset
         self.producers, self.transactions = dict(kept.producers), kept.transactions.copy()
-        self._checkpointed_start = kept.checkpointed_start
+        self._checkpointed_start, self._deleted = kept.checkpointed_start, dict(kept.deleted)
         self.emptied_from, self._emptied_to = kept.emptied
         self.leader, self.epochs = kept.leader, LeaderEpochs(kept.epoch_starts)
         self.new_leader_epoch(epoch)
