@@ -14,6 +14,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from dialogue import Dialogue, refused, tagged
+from inprocess import InProcess
 from requesting import produce_request
 from responses import only
 from wirebroker import faults
@@ -195,6 +197,16 @@ def serve(*arguments: str) -> tuple[subprocess.Popen[str], WireClient]:
     port = process.stdout.readline().split()[2].rpartition(":")[2]
     assert process.stdout.readline() == "ready\n"
     return process, WireClient("127.0.0.1", int(port))
+
+
+def test_a_rule_that_is_loaded_again_and_fires_is_not_reported() -> None:
+    broker = InProcess(topics=["orders"])
+    rule, plan = faults.error("REQUEST_TIMED_OUT", api="Produce"), broker.engine.plan
+    for change in (plan.add, plan.remove, plan.add):
+        change(rule)
+    assert plan.unfired() == [rule]
+    Dialogue(broker) >> tagged("a") << refused(7)
+    assert plan.unfired() == []
 
 
 @pytest.mark.parametrize("fires", [True, False])

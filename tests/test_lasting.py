@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -61,6 +62,22 @@ def test_a_full_disk_costs_pieces_and_damages_none(tmp_path: Path, disk: Disk, c
         f"the trace no longer goes to {path} (No space left on device); wirebroker tries again every 10 s",
         f"the trace goes to {path} again; 20 pieces are missing there",
     ]
+
+
+def test_a_file_goes_on_after_the_clock_was_set_back(tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reset sets a broker's clock back, perhaps by days."""
+    file = LastingFile(tmp_path / "t.jsonl", "the trace", Rotation.of("1h"))
+    day = 86_400_000
+    disk.room = 0
+    file.write(b"lost\n", 9 * day)
+    disk.room = 1 << 20
+    file.write(b"a\n", day)
+    with monkeypatch.context() as context:
+        context.setattr(Path, "replace", Mock(side_effect=PermissionError(13, "Permission denied")))
+        file.write(b"b\n", 8 * day)
+    for now in (2 * day, 2 * day + 3_600_000):
+        file.write(b"c\n", now)
+    assert [each.read_text() for each in sorted(tmp_path.iterdir())] == ["a\nb\nc\n", "c\n"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such pipes")

@@ -143,6 +143,33 @@ def test_faults_and_what_they_have_done_go_back(kafka: MockKafka) -> None:
         silenced.wire.response()
 
 
+def test_a_delayed_request_is_handled_at_the_time_to_which_the_clock_was_set_back(mock_kafka_factory: Start) -> None:
+    kafka = mock_kafka_factory(topics=["orders"], clock="frozen")
+    kafka.clock.advance(days=8)
+    wire = client(kafka)
+    wire.request(find_coordinator("g"), 4)
+    member = {"group_id": "g", "member_id": "m", "rebalance_timeout_ms": 5000, "subscribed_topic_names": ["orders"]}
+    joined = wire.request(plain("ConsumerGroupHeartbeat", **member, member_epoch=0, topic_partitions=[]), 1)
+    held = kafka.faults.add(faults.delay(5000, api="ConsumerGroupHeartbeat"))
+    wire.send(plain("ConsumerGroupHeartbeat", **member, member_epoch=joined.member_epoch, topic_partitions=[]), 1)
+    kafka.wait_until(lambda: held.fired == 1)
+    kafka.reset(soft=True)
+    kafka.clock.advance(seconds=46)
+    assert kafka.groups()["g"].state == "Empty", "the member's session has ended"
+
+
+def test_a_connection_that_a_fault_was_to_close_later_stays_open(mock_kafka_factory: Start) -> None:
+    kafka = mock_kafka_factory(topics=["orders"], clock="frozen", faults=faults.close(ms=9000, api="Metadata"))
+    wire = client(kafka)
+    wire.request(plain("Metadata", topics=None), 9)
+    kafka.reset(soft=True)
+    kafka.clock.advance(seconds=10)
+    assert wire.request(plain("Metadata", topics=None), 9).topics
+    kafka.clock.advance(seconds=10)
+    with pytest.raises(ConnectionClosed):
+        wire.request(plain("Metadata", topics=None), 9)
+
+
 def test_brokers_replicas_and_leaders_go_back(mock_kafka_factory: Start) -> None:
     kafka = mock_kafka_factory(brokers=3, topics={"orders": {"partitions": 2, "replication_factor": 3}})
     before = [kafka.partition("orders", index).leader for index in (0, 1)]

@@ -100,7 +100,7 @@ class LastingFile:
 
     def write(self, piece: bytes, now: int) -> None:
         """Append a piece. While the file cannot be written, the piece is lost and counted."""
-        if self._file is None and (self._retry_at is None or now < self._retry_at):
+        if self._file is None and (self._retry_at is None or _must_wait(now, self._retry_at)):
             self._missing += 1
             return
         try:
@@ -142,11 +142,11 @@ class LastingFile:
 
     def _rotate(self, size: int, now: int) -> None:
         """Begin the next file if the present file is full. An empty or special file is never full."""
-        if self._began is None:
+        if self._began is None or now < self._began:
             self._began = now
         if self._rotation is None or self._file is None or self._size <= len(self._start):
             return
-        if not self._rotation.is_due(self._size + size, now - self._began) or now < (self._rotates_at or 0):
+        if not self._rotation.is_due(self._size + size, now - self._began) or _must_wait(now, self._rotates_at or 0):
             return
         if self._is_regular:
             self._release()
@@ -206,6 +206,12 @@ class LastingFile:
         if file is not None:
             with suppress(OSError):
                 file.close()
+
+
+def _must_wait(now: int, until: int) -> bool:
+    """Tells whether the time of the next try has not come. This time is `RETRY_MS` after the last try; if it is farther away,
+    the clock was set back since then."""
+    return 0 < until - now <= RETRY_MS
 
 
 def _opened(path: Path) -> FileIO:

@@ -152,8 +152,8 @@ class OutgoingResponse(Struct):
     piece: int | None = None
     pause: float = 0.0
     flipped: list[int] = []
-    closing: list[tuple[int, str]] = []
-    """For each rule that closes the connection: the time in ms until then, and the reason."""
+    closing: list[tuple[int, Hashable]] = []
+    """For each rule that closes the connection: the time in ms until then, and the rule."""
 
     @property
     def shape(self) -> Shape:

@@ -164,7 +164,8 @@ class FaultPlan:
 
     def unfired(self) -> list[Rule]:
         """Returns the rules that never fired: first the rules that were unloaded, then the rules that are still loaded."""
-        return [*self._unloaded_unfired, *(rule for rule in self.rules if not rule.fired)]
+        unloaded = [rule for rule in self._unloaded_unfired if rule not in self.rules and not rule.fired]
+        return [*unloaded, *(rule for rule in self.rules if not rule.fired)]
 
     def succeed(self, earlier: FaultPlan) -> None:
         """After a reset, remember the rules that never fired in the plan before the reset (`earlier`), except rules that are
@@ -424,7 +425,7 @@ class FaultPlan:
         for held in [each for each in self._held if each.others and each.exchange.connection is not exchange.connection]:
             held.others -= 1
             if not held.others:
-                self._let_go(held, exchange.now)
+                self._let_go(held, self.host.now)
 
     def _report_failed_writes(self, exchange: Planned) -> None:
         """For each firing of a rule that makes a write fail, report whether the write was attempted. A duplicate is not
@@ -480,8 +481,8 @@ class FaultPlan:
         completely."""
         connection = exchange.connection
         exchange.unpark()
-        exchange.now = max(exchange.now, now)
-        go_on(request, exchange, exchange.now)
+        exchange.now = now
+        go_on(request, exchange, now)
         if exchange.alive:  # perhaps the request gets no response
             self.host.emit(Respond(connection, []))  # send nothing, but let the connection's next request continue
 
@@ -520,14 +521,17 @@ class FaultPlan:
                 self.report(matched, exchange, matched.rule.send(line))
         connection.halted = True
         self.host.emit(Shaped(connection, parts, line.shape))
-        for ms, reason in line.closing:
-            self._close_later(connection, ms, reason)
+        for ms, rule in line.closing:
+            close = partial(self._close, connection, rule)
+            if ms:
+                self.host.timers.at(self.host.now + ms, close)
+            else:
+                close(self.host.now)
 
-    def _close_later(self, connection: Connection, ms: int, reason: str) -> None:
-        if ms:
-            self.host.timers.at(self.host.now + ms, lambda _: self.host.close(connection, reason))
-        else:
-            self.host.close(connection, reason)
+    def _close(self, connection: Connection, rule: Hashable, now: int) -> None:
+        """Close the connection, unless the rule was unloaded before this time."""
+        if rule in self.rules:
+            self.host.close(connection, f"the fault {rule}")
 
 
 @dataclass(slots=True)

@@ -63,7 +63,7 @@ class cut(Rule):
 
     def send(self, line: OutgoingResponse) -> bool:
         line.cut = min(self.bytes, line.size if line.cut is None else line.cut)
-        line.closing.append((0, f"the fault {self}"))
+        line.closing.append((0, self))
         return True
 
 
@@ -157,5 +157,5 @@ class close(Rule):
     acts_at: ClassVar[InjectionPoint] = InjectionPoint.WIRE
 
     def send(self, line: OutgoingResponse) -> bool:
-        line.closing.append((self.ms, f"the fault {self}"))
+        line.closing.append((self.ms, self))
         return True
