@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import closing, nullcontext
 from typing import Any
 
@@ -14,14 +15,34 @@ from kafkawire.batches import Record, build_batch
 from kafkawire.errors import ErrorCode
 from kafkawire.frames import SIZE
 from kafkawire.primitives import format_uuid
-from requesting import add_partitions, create_topics, end_txn, fetch, find_coordinator, init_producer_id, plain, produce_request
+from requesting import (
+    add_partitions,
+    create_topics,
+    delete_records,
+    end_txn,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    list_offsets,
+    named,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    plain,
+    produce_request,
+    sync_group,
+    txn_offset_commit,
+)
 from responses import only, sole
-from wirebroker.client.wire import Connection, ConnectionClosed, Connections, NoResponse, address_of
+from wirebroker.client.wire import Connection, ConnectionClosed, NoResponse, address_of
 from wirebroker.mock import MockKafka
 from wirebroker.requests.authentication import Ignoring
 from wirekit import batch, client
 
 TOPIC, LOGGERS, SET = 2, 8, 0
+Ask = Callable[[Any, int], Any]
 WAITS, WRONG_STATE, FENCED = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_EPOCH
 
 
@@ -30,19 +51,25 @@ def broker(profile: str) -> InProcess:
     return InProcess(profile=profile, topics={"orders": 1}, warm=True)
 
 
-def coordinated(profile: str) -> Connections:
-    """Returns a client of a new `broker`."""
-    return client(broker(profile))
-
-
 def asked(profile: str, *requests: tuple[Any, int]) -> list[Any]:
     """Sends requests to a new `broker`. Returns the responses."""
-    wire = coordinated(profile)
+    wire = client(broker(profile))
     return [wire.request(request, version) for request, version in requests]
 
 
-def altered(topic: str, name: str, value: str | None) -> dict[str, Any]:
-    return {"resource_type": TOPIC, "resource_name": topic, "configs": [{"name": name, "value": value}]}
+def by_release(told: dict[str, Any]) -> pytest.MarkDecorator:
+    """Runs a test with each profile. `told` has what its clients are told."""
+    return pytest.mark.parametrize(("profile", "told"), told.items())
+
+
+@pytest.fixture
+def ask(profile: str) -> Ask:
+    """Sends a request to a new `broker`."""
+    return client(broker(profile)).request
+
+
+def altered(topic: str, name: str, value: str | None, **fields: int) -> dict[str, Any]:
+    return {"resource_type": TOPIC, "resource_name": topic, "configs": [{"name": name, "value": value, **fields}]}
 
 
 @pytest.mark.parametrize(
@@ -59,135 +86,108 @@ def test_zookeepers_brokers_check_settings_themselves(
         assert response.responses[0].error_code == code, profile
 
 
-@pytest.mark.parametrize(("profile", "code", "kept"), [("kafka-3.0", 0, "2"), ("kafka-3.3", 42, "604800000")])
-def test_a_setting_given_twice(profile: str, code: int, kept: str) -> None:
+@by_release({"kafka-3.0": (0, "2"), "kafka-3.3": (42, "604800000")})
+def test_a_setting_given_twice(ask: Ask, told: tuple[int, str]) -> None:
     """librdkafka's test 0092 gives message.format.version twice, and passes on Kafka 2.8."""
     resource = {"resource_type": TOPIC, "resource_name": "orders"}
     configs = [{"name": "retention.ms", "value": value} for value in ("1", "2")]
-    changed, described = asked(
-        profile,
-        (plain("AlterConfigs", resources=[resource | {"configs": configs}], validate_only=False), 1),
-        (plain("DescribeConfigs", resources=[resource | {"configuration_keys": ["retention.ms"]}]), 1),
-    )
-    assert changed.responses[0].error_code == code
-    assert described.results[0].configs[0].value == kept
+    changed = ask(plain("AlterConfigs", resources=[resource | {"configs": configs}], validate_only=False), 1)
+    described = ask(plain("DescribeConfigs", resources=[resource | {"configuration_keys": ["retention.ms"]}]), 1)
+    assert (changed.responses[0].error_code, described.results[0].configs[0].value) == told
 
 
-@pytest.mark.parametrize(("profile", "told"), [("kafka-2.6", (-1, None)), ("kafka-2.7", (3, ""))])
-def test_the_settings_of_an_unknown_topic_in_zookeeper(profile: str, told: tuple[int, str | None]) -> None:
-    described = plain(
-        "DescribeConfigs", resources=[{"resource_type": TOPIC, "resource_name": "none", "configuration_keys": None}]
-    )
-    altered_one = plain("AlterConfigs", resources=[altered("none", "retention.ms", "1")], validate_only=False)
-    response, shown = asked(profile, (altered_one, 1), (described, 1))
-    assert (response.responses[0].error_code, shown.results[0].error_message) == told
-    assert shown.results[0].error_code == 3
+@by_release({"kafka-2.6": (-1, None), "kafka-2.7": (3, "")})
+def test_the_settings_of_an_unknown_topic_in_zookeeper(ask: Ask, told: tuple[int, str | None]) -> None:
+    response = ask(plain("AlterConfigs", resources=[altered("none", "retention.ms", "1")], validate_only=False), 1)
+    none = {"resource_type": TOPIC, "resource_name": "none", "configuration_keys": None}
+    (shown,) = ask(plain("DescribeConfigs", resources=[none]), 1).results
+    assert (response.responses[0].error_code, shown.error_message) == told
+    assert shown.error_code == 3
 
 
-@pytest.mark.parametrize(
-    ("profile", "closes"), [("kafka-1.1", False), ("kafka-2.1", True), ("kafka-2.5", True), ("kafka-2.6", False)]
-)
-def test_a_setting_without_a_value(profile: str, closes: bool) -> None:
-    request = plain("AlterConfigs", resources=[altered("orders", "retention.ms", None)], validate_only=False)
-    with pytest.raises(ConnectionClosed) if closes else nullcontext():
-        (response,) = asked(profile, (request, 0))
-        assert response.responses[0].error_code == -1
+@by_release({"kafka-1.1": -1, "kafka-2.1": ConnectionClosed, "kafka-2.5": ConnectionClosed, "kafka-2.6": -1})
+def test_a_setting_without_a_value(ask: Ask, told: Any) -> None:
+    with nullcontext() if told == -1 else pytest.raises(told):
+        response = ask(plain("AlterConfigs", resources=[altered("orders", "retention.ms", None)], validate_only=False), 0)
+        assert response.responses[0].error_code == told
 
 
-@pytest.mark.parametrize(("profile", "code"), [("kafka-2.4", 0), ("kafka-2.5", 75)])
-def test_the_leader_epoch_of_a_partition_in_a_fetch_session(profile: str, code: int) -> None:
-    def fetch(session_id: int, session_epoch: int, leader_epoch: int) -> tuple[Any, int]:
-        part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 9, "current_leader_epoch": leader_epoch}
-        session = {"session_id": session_id, "session_epoch": session_epoch}
-        topics = [{"topic": "orders", "partitions": [part]}]
-        return plain("Fetch", max_wait_ms=0, min_bytes=0, max_bytes=9, topics=topics, **session), 11
+@by_release({"kafka-2.4": [], "kafka-2.5": [75]})
+def test_the_leader_epoch_of_a_partition_in_a_fetch_session(ask: Ask, told: list[int]) -> None:
+    def fetched(leader_epoch: int, **session: int) -> Any:
+        return ask(fetch(part={"current_leader_epoch": leader_epoch}, **session), 11)
 
-    wire = coordinated(profile)
-    session_id = wire.request(*fetch(0, 0, -1)).session_id
-    responses = wire.request(*fetch(session_id, 1, 9)).responses
-    assert [each.error_code for topic in responses for each in topic.partitions] == ([code] if code else [])
+    opened = fetched(-1, session_epoch=0)
+    responses = fetched(9, session_id=opened.session_id, session_epoch=1).responses
+    assert [each.error_code for topic in responses for each in topic.partitions] == told
 
 
-@pytest.mark.parametrize(("profile", "code"), [("kafka-2.1", 37), ("kafka-2.3", 36)])
-def test_the_first_check_of_a_new_topic_before_2_3(profile: str, code: int) -> None:
-    (response,) = asked(profile, (create_topics(new_topic("orders", num_partitions=0)), 2))
-    assert response.topics[0].error_code == code
+@by_release({"kafka-2.1": 37, "kafka-2.3": 36})
+def test_the_first_check_of_a_new_topic_before_2_3(ask: Ask, told: int) -> None:
+    assert ask(create_topics(new_topic("orders", num_partitions=0)), 2).topics[0].error_code == told
 
 
-@pytest.mark.parametrize(("profile", "code"), [("kafka-1.1", 0), ("kafka-2.1", 3)])
-def test_the_settings_of_an_unknown_topic_before_2_0(profile: str, code: int) -> None:
+@by_release({"kafka-1.1": (0, 1), "kafka-2.1": (3, 0)})
+def test_the_settings_of_an_unknown_topic_before_2_0(ask: Ask, told: tuple[int, int]) -> None:
     none = {"resource_type": TOPIC, "resource_name": "none", "configuration_keys": ["retention.ms"]}
-    (response,) = asked(profile, (plain("DescribeConfigs", resources=[none]), 1))
-    (found,) = response.results
-    assert (found.error_code, len(found.configs)) == (code, 0 if code else 1)
+    (found,) = ask(plain("DescribeConfigs", resources=[none]), 1).results
+    assert (found.error_code, len(found.configs)) == told
 
 
-@pytest.mark.parametrize(("profile", "epoch"), [("kafka-2.1", -1), ("kafka-2.3", 0)])
-def test_the_leader_epoch_of_an_offset_before_2_3(profile: str, epoch: int) -> None:
-    wire = coordinated(profile)
-    assert only(wire.request(produce_request("orders", batch()), 7)).error_code == 0
-    parts = [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}]
-    wanted = plain("ListOffsets", replica_id=-1, isolation_level=0, topics=[{"name": "orders", "partitions": parts}])
-    assert only(wire.request(wanted, 4)).leader_epoch == epoch
+@by_release({"kafka-2.1": -1, "kafka-2.3": 0})
+def test_the_leader_epoch_of_an_offset_before_2_3(ask: Ask, told: int) -> None:
+    assert only(ask(produce_request("orders", batch()), 7)).error_code == 0
+    assert only(ask(list_offsets(-1), 4)).leader_epoch == told
 
 
-@pytest.mark.parametrize(("profile", "listed"), [("kafka-2.4", 1), ("kafka-2.5", 0)])
-def test_aborted_transactions_after_the_last_stable_offset(profile: str, listed: int) -> None:
-    wire = coordinated(profile)
+@by_release({"kafka-2.4": 1, "kafka-2.5": 0})
+def test_aborted_transactions_after_the_last_stable_offset(ask: Ask, told: int) -> None:
     for txid, ends in (("t", False), ("u", True)):
-        producer = wire.request(init_producer_id(txid), 1)
-        who = producer.producer_id, producer.producer_epoch
-        wire.request(add_partitions(txid, who), 1)
+        who = begun(ask, txid)
         data = batch(0, pid=who[0], epoch=who[1], transactional=True)
-        assert only(wire.request(produce_request("orders", data, txid=txid), 3)).error_code == 0
+        assert only(ask(produce_request("orders", data, txid=txid), 3)).error_code == 0
         if ends:
-            wire.request(plain("EndTxn", transactional_id=txid, producer_id=who[0], producer_epoch=who[1], committed=False), 1)
-    wanted = [{"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}]}]
-    request = plain("Fetch", max_wait_ms=0, min_bytes=0, max_bytes=1000, isolation_level=1, topics=wanted)
-    assert len(only(wire.request(request, 4)).aborted_transactions) == listed
+            ask(end_txn(txid, who, False), 1)
+    assert len(only(ask(fetch(isolation_level=1), 4)).aborted_transactions) == told
 
 
-@pytest.mark.parametrize(("profile", "created_code", "code"), [("kafka-2.7", 17, 3), ("kafka-2.8", 17, 17)])
-def test_metadata_of_a_topic_with_an_invalid_name(profile: str, created_code: int, code: int) -> None:
-    requests = [plain("Metadata", topics=[{"name": "."}], allow_auto_topic_creation=each) for each in (True, False)]
-    responses = asked(profile, *((request, 4) for request in requests))
-    assert [response.topics[0].error_code for response in responses] == [created_code, code]
-
-
-@pytest.mark.parametrize(("profile", "code"), [("kafka-3.8", 0), ("kafka-3.9", 35)])
-def test_a_special_time_in_an_older_version_of_list_offsets(profile: str, code: int) -> None:
-    parts = [{"partition_index": 0, "timestamp": -3, "current_leader_epoch": -1}]
-    wanted = plain("ListOffsets", replica_id=-1, isolation_level=0, topics=[{"name": "orders", "partitions": parts}])
-    assert only(asked(profile, (wanted, 6))[0]).error_code == code
-
-
-@pytest.mark.parametrize(("profile", "message"), [("kafka-2.7", None), ("kafka-2.8", "")])
-def test_the_message_of_described_quotas(profile: str, message: str | None) -> None:
-    (response,) = asked(profile, quotas_of(("user", 0, "u")))
-    assert (response.error_code, response.error_message) == (0, message)
-
-
-@pytest.mark.parametrize(("profile", "listed"), [("kafka-2.7", 1), ("kafka-2.8", 0)])
-def test_an_aborted_transaction_without_batches(profile: str, listed: int) -> None:
-    wire = coordinated(profile)
-    producer = wire.request(init_producer_id("t"), 1)
+def begun(ask: Ask, txid: str = "t", version: int = 1, timeout_ms: int = 60_000) -> tuple[int, int]:
+    """Begins a transaction with a partition. Returns the producer's id and epoch."""
+    producer = ask(init_producer_id(txid, timeout_ms), version)
     who = producer.producer_id, producer.producer_epoch
-    wire.request(add_partitions("t", who), 1)
-    wire.request(plain("EndTxn", transactional_id="t", producer_id=who[0], producer_epoch=who[1], committed=False), 1)
-    wanted = [{"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}]}]
-    request = plain("Fetch", max_wait_ms=500, min_bytes=1, max_bytes=1000, isolation_level=1, topics=wanted)
-    assert len(only(wire.request(request, 4)).aborted_transactions) == listed
+    assert only(ask(add_partitions(txid, who), min(version, 3))).partition_error_code == 0
+    return who
+
+
+@by_release({"kafka-2.7": [17, 3], "kafka-2.8": [17, 17]})
+def test_metadata_of_a_topic_with_an_invalid_name(ask: Ask, told: list[int]) -> None:
+    requests = [plain("Metadata", topics=[{"name": "."}], allow_auto_topic_creation=each) for each in (True, False)]
+    assert [ask(request, 4).topics[0].error_code for request in requests] == told
+
+
+@by_release({"kafka-3.8": 0, "kafka-3.9": 35})
+def test_a_special_time_in_an_older_version_of_list_offsets(ask: Ask, told: int) -> None:
+    assert only(ask(list_offsets(-3), 6)).error_code == told
+
+
+@by_release({"kafka-2.7": (0, None), "kafka-2.8": (0, "")})
+def test_the_message_of_described_quotas(ask: Ask, told: tuple[int, str | None]) -> None:
+    response = ask(*quotas_of(("user", 0, "u")))
+    assert (response.error_code, response.error_message) == told
+
+
+@by_release({"kafka-2.7": 1, "kafka-2.8": 0})
+def test_an_aborted_transaction_without_batches(ask: Ask, told: int) -> None:
+    ask(end_txn("t", begun(ask), False), 1)
+    assert len(only(ask(fetch(wait_ms=500, isolation_level=1), 4)).aborted_transactions) == told
 
 
 @pytest.mark.parametrize("api", ["AlterConfigs", "IncrementalAlterConfigs"])
 @pytest.mark.parametrize("kind", [0, 16, 32, 99])
 def test_zookeepers_brokers_do_not_name_a_kind_of_resource_that_came_later(api: str, kind: int) -> None:
     """A real 2.8 sends the expected message if the Java client alters a group's settings (kind 32)."""
-    resource = {
-        "resource_type": kind,
-        "resource_name": "g",
-        "configs": [{"name": "share.auto.offset.reset", "value": "earliest"}],
-    }
+    configs = [{"name": "share.auto.offset.reset", "value": "earliest"}]
+    resource = {"resource_type": kind, "resource_name": "g", "configs": configs}
     (response,) = asked("kafka-2.8", (plain(api, resources=[resource], validate_only=False), 1))
     (found,) = response.responses
     assert (found.error_code, found.error_message) == (42, "Unexpected resource type UNKNOWN")
@@ -201,23 +201,20 @@ def test_zookeepers_brokers_alter_loggers_only_incrementally() -> None:
     assert (found.error_code, found.error_message) == (42, message)
 
 
-@pytest.mark.parametrize(("profile", "codes"), [("kafka-2.8", (0, [42])), ("kafka-3.3", (0, [95])), ("kafka-4.0", (95, []))])
-def test_brokers_before_4_0_refuse_each_feature(profile: str, codes: tuple[int, list[int]]) -> None:
+@by_release({"kafka-2.8": (0, [42]), "kafka-3.3": (0, [95]), "kafka-4.0": (95, [])})
+def test_brokers_before_4_0_refuse_each_feature(ask: Ask, told: tuple[int, list[int]]) -> None:
     update = {"feature": "nope", "max_version_level": 1, "allow_downgrade": False}
-    (response,) = asked(profile, (plain("UpdateFeatures", timeout_ms=1000, feature_updates=[update]), 0))
-    assert (response.error_code, [each.error_code for each in response.results]) == codes
+    response = ask(plain("UpdateFeatures", timeout_ms=1000, feature_updates=[update]), 0)
+    assert (response.error_code, codes(response)) == told
 
 
-@pytest.mark.parametrize(("profile", "shown"), [("kafka-3.0", False), ("kafka-3.3", True), ("kafka-3.5", True)])
-def test_kraft_shows_internal_settings_of_a_new_topic_before_3_6(profile: str, shown: bool) -> None:
-    created, described = asked(
-        profile,
-        (create_topics(new_topic("t")), 5),
-        (plain("DescribeConfigs", resources=[{"resource_type": 2, "resource_name": "t", "configuration_keys": None}]), 4),
-    )
-    names = [each.name for each in created.topics[0].configs]
-    assert ("local.retention.ms" in names) == shown
-    assert "local.retention.ms" not in [each.name for each in described.results[0].configs]
+@by_release({"kafka-3.0": False, "kafka-3.3": True, "kafka-3.5": True})
+def test_kraft_shows_internal_settings_of_a_new_topic_before_3_6(ask: Ask, told: bool) -> None:
+    (created,) = ask(create_topics(new_topic("t")), 5).topics
+    resource = {"resource_type": TOPIC, "resource_name": "t", "configuration_keys": None}
+    (described,) = ask(plain("DescribeConfigs", resources=[resource]), 4).results
+    shown = ["local.retention.ms" in [each.name for each in one.configs] for one in (created, described)]
+    assert shown == [told, False]
 
 
 UNKNOWN = "Invalid update version 1 for feature nope. Local controller 1 does not support this feature."
@@ -264,84 +261,59 @@ def test_a_lower_level_of_metadata_is_refused_only_if_metadata_has_changed(profi
     assert (allowed.error_code, [each.error_code for each in allowed.results]) == (0, [0]) or profile == "kafka-3.6"
 
 
-@pytest.mark.parametrize(("profile", "code"), [("kafka-3.7", 48), ("kafka-3.8", 120)])
-def test_a_partition_outside_of_a_transaction_is_error_48_before_3_8(profile: str, code: int) -> None:
-    wire = coordinated(profile)
-    producer = wire.request(plain("InitProducerId", transactional_id="t", transaction_timeout_ms=60_000), 4)
+@by_release({"kafka-3.7": [48], "kafka-3.8": [120]})
+def test_a_partition_outside_of_a_transaction_is_error_48_before_3_8(ask: Ask, told: list[int]) -> None:
+    producer = ask(init_producer_id("t"), 4)
     entry = {
         "transactional_id": "t", "producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch,
         "verify_only": True, "topics": [{"name": "orders", "partitions": [0]}],
     }  # fmt: skip
-    (found,) = wire.request(plain("AddPartitionsToTxn", transactions=[entry]), 4).results_by_transaction
-    assert [each.partition_error_code for each in found.topic_results[0].results_by_partition] == [code]
+    (found,) = ask(plain("AddPartitionsToTxn", transactions=[entry]), 4).results_by_transaction
+    assert [each.partition_error_code for each in found.topic_results[0].results_by_partition] == told
 
 
-@pytest.mark.parametrize(("profile", "code"), [("kafka-3.9", 0), ("kafka-4.0", 47)])
-def test_a_newer_epoch_may_write_in_an_open_transaction_before_4_0(profile: str, code: int) -> None:
-    wire = coordinated(profile)
-    made = wire.request(init_producer_id("t"), 4)
-    who = (made.producer_id, made.producer_epoch)
-    assert only(wire.request(add_partitions("t", who), 3)).partition_error_code == 0
-    written = (batch(0, pid=who[0], epoch=who[1] + more, transactional=True) for more in (0, 1))
-    codes = [only(wire.request(produce_request("orders", each, txid="t"), 8)).error_code for each in written]
-    assert codes == [0, code]
+@by_release({"kafka-3.9": [0, 0], "kafka-4.0": [0, 47]})
+def test_a_newer_epoch_may_write_in_an_open_transaction_before_4_0(ask: Ask, told: list[int]) -> None:
+    pid, epoch = begun(ask, version=4)
+    written = (batch(0, pid=pid, epoch=epoch + more, transactional=True) for more in (0, 1))
+    assert [only(ask(produce_request("orders", each, txid="t"), 8)).error_code for each in written] == told
 
 
-@pytest.mark.parametrize(("profile", "code"), [("kafka-3.6", 95), ("kafka-3.7", 0)])
-def test_an_unknown_feature_may_go_to_level_0_from_3_7_on(profile: str, code: int) -> None:
-    response, _ = _updated(profile, ("nope", 0, 2))
-    assert [each.error_code for each in response.results] == [code]
+@by_release({"kafka-3.6": [95], "kafka-3.7": [0]})
+def test_an_unknown_feature_may_go_to_level_0_from_3_7_on(profile: str, told: list[int]) -> None:
+    assert codes(_updated(profile, ("nope", 0, 2))[0]) == told
 
 
-@pytest.mark.parametrize(("profile", "code"), [("kafka-4.0", 95), ("kafka-4.1", 0), ("kafka-4.2", 0)])
-def test_streams_version_may_go_to_level_0_from_4_1_on(profile: str, code: int) -> None:
-    response, _ = _updated(profile, ("streams.version", 0, 2))
-    assert response.error_code == code
+@by_release({"kafka-4.0": 95, "kafka-4.1": 0, "kafka-4.2": 0})
+def test_streams_version_may_go_to_level_0_from_4_1_on(profile: str, told: int) -> None:
+    assert _updated(profile, ("streams.version", 0, 2))[0].error_code == told
 
 
-@pytest.mark.parametrize(("profile", "told"), [("kafka-2.8", (True, None)), ("kafka-3.3", (False, "text"))])
-def test_messages_about_unknown_topics(profile: str, told: tuple[bool, str | None]) -> None:
-    grown, deleted = asked(
-        profile,
-        (plain("CreatePartitions", topics=[{"name": "none", "count": 2}], timeout_ms=1000, validate_only=False), 2),
-        (plain("DeleteTopics", topics=[{"name": "none"}], timeout_ms=1000), 6),
-    )
+@by_release({"kafka-2.8": (True, None), "kafka-3.3": (False, "text")})
+def test_messages_about_unknown_topics(ask: Ask, told: tuple[bool, str | None]) -> None:
+    grown = ask(plain("CreatePartitions", topics=[{"name": "none", "count": 2}], timeout_ms=1000, validate_only=False), 2)
+    deleted = ask(plain("DeleteTopics", topics=[{"name": "none"}], timeout_ms=1000), 6)
     assert (grown.results[0].error_message is not None, deleted.responses[0].error_message and "text") == told
 
 
-@pytest.mark.parametrize(("profile", "code"), [("kafka-3.9", 0), ("kafka-4.0", 69)])
-def test_a_refused_commit_creates_the_group_before_4_0(profile: str, code: int) -> None:
-    offsets = [{"name": "orders", "partitions": [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]}]
-    commit = plain("TxnOffsetCommit", transactional_id="t", group_id="g", producer_id=7, producer_epoch=0, topics=offsets)
-    deletion = plain("OffsetDelete", group_id="g", topics=[{"name": "orders", "partitions": [{"partition_index": 0}]}])
-    refused, deleted = asked(profile, (commit, 3), (deletion, 0))
-    assert only(refused).error_code
-    assert deleted.error_code == code
+@by_release({"kafka-3.9": 0, "kafka-4.0": 69})
+def test_a_refused_commit_creates_the_group_before_4_0(ask: Ask, told: int) -> None:
+    assert only(ask(txn_offset_commit("t", (7, 0), "g", 1), 3)).error_code
+    assert ask(offset_delete("g"), 0).error_code == told
 
 
-@pytest.mark.parametrize(("profile", "known"), [("kafka-4.0", True), ("kafka-4.1", False)])
-def test_the_start_of_the_last_transaction_is_told_before_4_1(profile: str, known: bool) -> None:
-    initialized = plain("InitProducerId", transactional_id="t", transaction_timeout_ms=60_000)
-    wire = coordinated(profile)
-    producer = wire.request(initialized, 4)
-    who = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
-    begun = {f"v3_and_below_{name}": value for name, value in who.items()} | {"v3_and_below_transactional_id": "t"}
-    begun["v3_and_below_topics"] = [{"name": "orders", "partitions": [0]}]
-    wire.request(plain("AddPartitionsToTxn", **begun), 3)
-    wire.request(plain("EndTxn", transactional_id="t", committed=True, **who), 3)
-    assert wire.request(initialized, 4).error_code == 0
-    (state,) = wire.request(plain("DescribeTransactions", transactional_ids=["t"]), 0).transaction_states
-    assert (state.transaction_state, state.transaction_start_time_ms >= 0) == ("Empty", known)
+@by_release({"kafka-4.0": True, "kafka-4.1": False})
+def test_the_start_of_the_last_transaction_is_told_before_4_1(ask: Ask, told: bool) -> None:
+    ask(end_txn("t", begun(ask, version=4), True), 3)
+    assert ask(init_producer_id("t"), 4).error_code == 0
+    (state,) = ask(plain("DescribeTransactions", transactional_ids=["t"]), 0).transaction_states
+    assert (state.transaction_state, state.transaction_start_time_ms >= 0) == ("Empty", told)
 
 
-@pytest.mark.parametrize(("profile", "offset"), [("kafka-2.8", 0), ("kafka-3.8", 0), ("kafka-3.9", -1), ("kafka-4.4", -1)])
-def test_a_negative_time_is_a_time_unless_it_stands_for_an_offset(profile: str, offset: int) -> None:
-    wire = coordinated(profile)
-    assert only(wire.request(produce_request("orders", batch()), 7)).error_code == 0
-    parts = [{"partition_index": 0, "timestamp": -6, "current_leader_epoch": -1}]
-    wanted = plain("ListOffsets", replica_id=-1, isolation_level=0, topics=[{"name": "orders", "partitions": parts}])
-    response = wire.request(wanted, 5)
-    assert only(response).offset == offset
+@by_release({"kafka-2.8": 0, "kafka-3.8": 0, "kafka-3.9": -1, "kafka-4.4": -1})
+def test_a_negative_time_is_a_time_unless_it_stands_for_an_offset(ask: Ask, told: int) -> None:
+    assert only(ask(produce_request("orders", batch()), 7)).error_code == 0
+    assert only(ask(list_offsets(-6), 5)).offset == told
 
 
 def new_topic(name: str, *assigned: list[int], settings: tuple[tuple[str, str | None], ...] = (), **counts: int) -> Any:
@@ -363,87 +335,66 @@ def codes(response: Any) -> list[int]:
 ONE, FIVE = {"num_partitions": 1, "replication_factor": 1}, {"num_partitions": 1, "replication_factor": 5}
 
 
-@pytest.mark.parametrize(
-    ("profile", "told"),
-    [
-        ("kafka-2.3", [38, 40, -1, 37, 7, 0]), ("kafka-2.5", [38, 40, -1, 0, 7, 0]), ("kafka-2.6", [38, 40, 42, 0, 7, 0]),
-        ("kafka-2.8", [38, 38, 42, 0, 7, 0]), ("kafka-3.3", [17, 40, 40, 0, 39, 39]),
-    ],
-)  # fmt: skip
-def test_new_topics_are_checked_in_the_order_of_the_release(profile: str, told: list[int]) -> None:
-    (response,) = asked(
-        profile,
-        created(
-            new_topic("bad name", **FIVE),
-            new_topic("a", settings=(("retention.ms", "x"),), **FIVE),
-            new_topic("b", settings=(("retention.ms", None),), **ONE),
-            new_topic("default"),
-            new_topic("elsewhere", [7]),
-            new_topic("half", [1, 7]),
-        ),
-    )
-    assert codes(response) == told
+@by_release({
+    "kafka-2.3": [38, 40, -1, 37, 7, 0], "kafka-2.5": [38, 40, -1, 0, 7, 0], "kafka-2.6": [38, 40, 42, 0, 7, 0],
+    "kafka-2.8": [38, 38, 42, 0, 7, 0], "kafka-3.3": [17, 40, 40, 0, 39, 39],
+})  # fmt: skip
+def test_new_topics_are_checked_in_the_order_of_the_release(ask: Ask, told: list[int]) -> None:
+    topics = [
+        new_topic("bad name", **FIVE), new_topic("a", settings=(("retention.ms", "x"),), **FIVE),
+        new_topic("b", settings=(("retention.ms", None),), **ONE), new_topic("default"), new_topic("elsewhere", [7]),
+        new_topic("half", [1, 7]),
+    ]  # fmt: skip
+    assert codes(ask(*created(*topics))) == told
 
 
-@pytest.mark.parametrize(("profile", "told"), [("kafka-2.8", [7, 36, 7, 36]), ("kafka-3.3", [39, 0, 7, 0])])
-def test_zookeepers_brokers_keep_topics_whose_time_is_over(profile: str, told: list[int]) -> None:
-    responses = asked(
-        profile,
-        created(new_topic("a", [7])),
-        created(new_topic("a", **ONE)),
-        created(new_topic("b", **ONE), timeout_ms=0),
-        created(new_topic("b", **ONE)),
-    )
-    assert [code for response in responses for code in codes(response)] == told
+@by_release({"kafka-2.8": [7, 36, 7, 36], "kafka-3.3": [39, 0, 7, 0]})
+def test_zookeepers_brokers_keep_topics_whose_time_is_over(ask: Ask, told: list[int]) -> None:
+    late = created(new_topic("b", **ONE), timeout_ms=0)
+    requests = (created(new_topic("a", [7])), created(new_topic("a", **ONE)), late, created(new_topic("b", **ONE)))
+    assert [code for request in requests for code in codes(ask(*request))] == told
 
 
-@pytest.mark.parametrize(("profile", "kept"), [("kafka-3.0", "delete"), ("kafka-3.3", "compact"), ("kafka-3.4", "delete")])
-def test_the_settings_of_a_topic_whose_assignment_was_refused(profile: str, kept: str) -> None:
+@by_release({"kafka-3.0": ["delete"] * 2, "kafka-3.3": ["compact", "delete"], "kafka-3.4": ["delete"] * 2})
+def test_the_settings_of_a_topic_whose_assignment_was_refused(ask: Ask, told: list[str]) -> None:
     compacted = new_topic("a", settings=(("cleanup.policy", "compact"),))
     refused = compacted | {"assignments": [{"partition_index": 1, "broker_ids": [1]}]}
-    validated = plain("CreateTopics", topics=[refused | {"name": "b"}], timeout_ms=1000, validate_only=True), 3
-    *refusals, _, described = asked(
-        profile,
-        created(refused),
-        validated,
-        created(new_topic("a", **ONE), new_topic("b", **ONE)),
-        (plain("DescribeConfigs", resources=[policy_of("a"), policy_of("b")]), 1),
-    )
-    assert [codes(refusal) for refusal in refusals] == [[39], [39]]
-    assert [each.configs[0].value for each in described.results] == [kept, "delete"]
+    assert codes(ask(*created(refused))) == [39]
+    assert codes(ask(create_topics(refused | {"name": "b"}, validate_only=True), 3)) == [39]
+    ask(*created(new_topic("a", **ONE), new_topic("b", **ONE)))
+    described = ask(plain("DescribeConfigs", resources=[policy_of("a"), policy_of("b")]), 1)
+    assert [each.configs[0].value for each in described.results] == told
 
 
 def policy_of(topic: str) -> dict[str, Any]:
     return {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": ["cleanup.policy"]}
 
 
-@pytest.mark.parametrize(
-    ("profile", "shown"), [("kafka-2.6", [["cleanup.policy"]]), ("kafka-2.7", [["retention.ms"], ["cleanup.policy"]])]
-)
-def test_a_resource_that_describe_configs_names_twice(profile: str, shown: list[list[str]]) -> None:
+@by_release({"kafka-2.6": [["cleanup.policy"]], "kafka-2.7": [["retention.ms"], ["cleanup.policy"]]})
+def test_a_resource_that_describe_configs_names_twice(ask: Ask, told: list[list[str]]) -> None:
     resources = [policy_of("orders") | {"configuration_keys": ["retention.ms"]}, policy_of("orders")]
-    (described,) = asked(profile, (plain("DescribeConfigs", resources=resources), 1))
-    assert [[config.name for config in each.configs] for each in described.results] == shown
+    described = ask(plain("DescribeConfigs", resources=resources), 1)
+    assert [[config.name for config in each.configs] for each in described.results] == told
 
 
-@pytest.mark.parametrize(("profile", "tells"), [("kafka-2.5", True), ("kafka-2.6", False)])
-def test_the_message_about_a_topic_that_zookeeper_cannot_name(profile: str, tells: bool) -> None:
-    more = plain("CreatePartitions", topics=[{"name": ".", "count": 2, "assignments": None}], timeout_ms=1000), 0
-    (response,) = asked(profile, more)
-    assert (codes(response), bool(response.results[0].error_message)) == ([-1], tells)
+@by_release({"kafka-2.5": True, "kafka-2.6": False})
+def test_the_message_about_a_topic_that_zookeeper_cannot_name(ask: Ask, told: bool) -> None:
+    more = [{"name": ".", "count": 2, "assignments": None}]
+    response = ask(plain("CreatePartitions", topics=more, timeout_ms=1000), 0)
+    assert (codes(response), bool(response.results[0].error_message)) == ([-1], told)
 
 
-@pytest.mark.parametrize(("profile", "known"), [("kafka-3.0", False), ("kafka-3.3", True)])
-def test_the_id_of_a_topic_that_is_only_validated(profile: str, known: bool) -> None:
-    (response,) = asked(profile, (create_topics({"name": "a", **ONE}, validate_only=True), 7))
-    assert (codes(response), any(response.topics[0].topic_id)) == ([0], known)
+@by_release({"kafka-3.0": False, "kafka-3.3": True})
+def test_the_id_of_a_topic_that_is_only_validated(ask: Ask, told: bool) -> None:
+    response = ask(create_topics({"name": "a", **ONE}, validate_only=True), 7)
+    assert (codes(response), any(response.topics[0].topic_id)) == ([0], told)
 
 
-@pytest.mark.parametrize(("profile", "times"), [("kafka-2.1", 1), ("kafka-2.8", 2), ("kafka-3.3", 1)])
-def test_results_for_a_topic_that_is_named_twice(profile: str, times: int) -> None:
-    deletion = plain("DeleteTopics", topic_names=["orders", "orders"], timeout_ms=1000)
-    refused, deleted = asked(profile, created(new_topic("a"), new_topic("a")), (deletion, 3))
-    assert (codes(refused), codes(deleted)) == ([42] * times, [42 if profile == "kafka-3.3" else 0] * times)
+@by_release({"kafka-2.1": ([42], [0]), "kafka-2.8": ([42, 42], [0, 0]), "kafka-3.3": ([42], [42])})
+def test_results_for_a_topic_that_is_named_twice(ask: Ask, told: tuple[list[int], list[int]]) -> None:
+    refused = ask(*created(new_topic("a"), new_topic("a")))
+    deleted = ask(plain("DeleteTopics", topic_names=["orders", "orders"], timeout_ms=1000), 3)
+    assert (codes(refused), codes(deleted)) == told
 
 
 @pytest.mark.parametrize(
@@ -451,28 +402,20 @@ def test_results_for_a_topic_that_is_named_twice(profile: str, times: int) -> No
     [("kafka-2.8", 2, "compact,compact"), ("kafka-3.3", 2, "compact"), ("kafka-4.1", SET, "compact,compact"),
      ("kafka-4.2", SET, "compact")],
 )  # fmt: skip
-def test_a_list_with_an_item_twice(profile: str, operation: int, value: str) -> None:
-    def change(operation: int, value: str) -> tuple[Any, int]:
-        changed = {"name": "cleanup.policy", "config_operation": operation, "value": value}
+def test_a_list_with_an_item_twice(ask: Ask, operation: int, value: str) -> None:
+    for how, item in ((SET, "compact"), (operation, "compact" if operation else "compact,compact")):
+        changed = {"name": "cleanup.policy", "config_operation": how, "value": item}
         resource = {"resource_type": TOPIC, "resource_name": "orders", "configs": [changed]}
-        return plain("IncrementalAlterConfigs", resources=[resource]), 0
-
-    wanted = {"resource_type": TOPIC, "resource_name": "orders", "configuration_keys": ["cleanup.policy"]}
-    *_, described = asked(
-        profile,
-        change(SET, "compact"),
-        change(operation, "compact" if operation else "compact,compact"),
-        (plain("DescribeConfigs", resources=[wanted]), 1),
-    )
+        ask(plain("IncrementalAlterConfigs", resources=[resource]), 0)
+    described = ask(plain("DescribeConfigs", resources=[policy_of("orders")]), 1)
     assert described.results[0].configs[0].value == value
 
 
-@pytest.mark.parametrize(("profile", "code"), [("kafka-4.0", 0), ("kafka-4.1", 0), ("kafka-4.2", 40)])
-def test_empty_items_of_a_list(profile: str, code: int) -> None:
+@by_release({"kafka-4.0": [0], "kafka-4.1": [0], "kafka-4.2": [40]})
+def test_empty_items_of_a_list(ask: Ask, told: list[int]) -> None:
     changed = {"name": "metrics", "config_operation": SET, "value": ","}
     resource = {"resource_type": 16, "resource_name": "s", "configs": [changed]}
-    (response,) = asked(profile, (plain("IncrementalAlterConfigs", resources=[resource]), 1))
-    assert codes(response) == [code]
+    assert codes(ask(plain("IncrementalAlterConfigs", resources=[resource]), 1)) == told
 
 
 @pytest.mark.parametrize(("count", "code"), [(1, 37), (2, 3)])
@@ -482,12 +425,10 @@ def test_a_topic_without_brokers_has_partitions_in_zookeeper(count: int, code: i
     assert codes(response) == [code]
 
 
-@pytest.mark.parametrize(("profile", "told"), [("kafka-2.8", [7, 3]), ("kafka-3.3", [7, 7])])
-def test_zookeepers_brokers_delete_topics_whose_time_is_over(profile: str, told: list[int]) -> None:
-    deletion = plain("DeleteTopics", topic_names=["orders", "none"], timeout_ms=0)
-    late, again = asked(profile, (deletion, 3), created(new_topic("orders", **ONE)))
-    assert codes(late) == told
-    assert codes(again) == [0 if profile == "kafka-2.8" else 36]
+@by_release({"kafka-2.8": ([7, 3], [0]), "kafka-3.3": ([7, 7], [36])})
+def test_zookeepers_brokers_delete_topics_whose_time_is_over(ask: Ask, told: tuple[list[int], list[int]]) -> None:
+    late = ask(plain("DeleteTopics", topic_names=["orders", "none"], timeout_ms=0), 3)
+    assert (codes(late), codes(ask(*created(new_topic("orders", **ONE))))) == told
 
 
 @pytest.mark.parametrize("name", [".", "", "a//b", "a/", "\x01", "\uf8ff", "a/b", "none"])
@@ -501,18 +442,13 @@ def test_names_that_zookeeper_cannot_have_in_a_path(name: str) -> None:
     assert codes(refused) == [3 if is_path else 42]
 
 
-@pytest.mark.parametrize(("profile", "told"), [("kafka-2.8", [-1, 0]), ("kafka-3.3", [-1, -1])])
-def test_an_unknown_operation_fails_its_resource_with_zookeeper(profile: str, told: list[int]) -> None:
+@by_release({"kafka-2.8": [-1, 0], "kafka-3.3": [-1, -1]})
+def test_an_unknown_operation_fails_its_resource_with_zookeeper(ask: Ask, told: list[int]) -> None:
     resources = [
-        {"resource_type": TOPIC, "resource_name": name, "configs": [{"name": "retention.ms", "config_operation": operation}]}
-        for name, operation in (("orders", 9), ("others", 1))
+        altered(name, "retention.ms", "1", config_operation=operation) for name, operation in (("orders", 9), ("others", 1))
     ]
-    for resource in resources:
-        resource["configs"][0]["value"] = "1"  # type: ignore[index]
-    _, response = asked(
-        profile, created(new_topic("others", **ONE)), (plain("IncrementalAlterConfigs", resources=resources), 0)
-    )
-    assert codes(response) == told
+    ask(*created(new_topic("others", **ONE)))
+    assert codes(ask(plain("IncrementalAlterConfigs", resources=resources), 0)) == told
 
 
 def quota(kind: str, name: str, *changes: tuple[str, float | None]) -> tuple[Any, int]:
@@ -526,27 +462,22 @@ def quotas_of(*parts: tuple[str, int, str | None]) -> tuple[Any, int]:
     return plain("DescribeClientQuotas", components=components, strict=False), 0
 
 
-@pytest.mark.parametrize(("profile", "kept"), [("kafka-2.8", [100.0, 0.0]), ("kafka-3.3", [100.0000005])])
-def test_zookeeper_keeps_whole_rates(profile: str, kept: list[float]) -> None:
-    changes = [("producer_byte_rate", 100.0000005)] + ([("consumer_byte_rate", math.nan)] if len(kept) > 1 else [])
-    _, described = asked(profile, quota("user", "u", *changes), quotas_of(("user", 0, "u")))
-    assert [each.value for each in described.entries[0].values] == kept
+@by_release({"kafka-2.8": [100.0, 0.0], "kafka-3.3": [100.0000005]})
+def test_zookeeper_keeps_whole_rates(ask: Ask, told: list[float]) -> None:
+    changes = [("producer_byte_rate", 100.0000005)] + ([("consumer_byte_rate", math.nan)] if len(told) > 1 else [])
+    ask(*quota("user", "u", *changes))
+    assert [each.value for each in ask(*quotas_of(("user", 0, "u"))).entries[0].values] == told
 
 
-@pytest.mark.parametrize(("profile", "code"), [("kafka-2.8", 42), ("kafka-3.3", 0)])
-def test_zookeeper_keeps_no_quotas_of_ipv6_addresses(profile: str, code: int) -> None:
-    (response,) = asked(profile, quota("ip", "::1", ("connection_creation_rate", 3.0)))
-    assert response.entries[0].error_code == code
+@by_release({"kafka-2.8": 42, "kafka-3.3": 0})
+def test_zookeeper_keeps_no_quotas_of_ipv6_addresses(ask: Ask, told: int) -> None:
+    assert ask(*quota("ip", "::1", ("connection_creation_rate", 3.0))).entries[0].error_code == told
 
 
 def test_zookeepers_brokers_change_quotas_one_by_one() -> None:
     rate = "producer_byte_rate"
-    wrong, removed, described = asked(
-        "kafka-2.8",
-        quota("user", "u", (rate, 1.5), (rate, 2.0)),
-        quota("user", "u", (rate, 2.0), (rate, None)),
-        quotas_of(("user", 0, "u")),
-    )
+    changes = quota("user", "u", (rate, 1.5), (rate, 2.0)), quota("user", "u", (rate, 2.0), (rate, None))
+    wrong, removed, described = asked("kafka-2.8", *changes, quotas_of(("user", 0, "u")))
     assert [each.entries[0].error_code for each in (wrong, removed)] == [42, 0]
     assert described.entries == []
 
@@ -558,19 +489,15 @@ def test_an_unreadable_filter_fails_before_its_parts_are_checked(parts: tuple[An
         assert response.error_code == code, profile
 
 
-@pytest.mark.parametrize(
-    ("profile", "first", "second"),
-    [
-        ("kafka-2.3", [2, 3, 4, 11, 13], [0, 1, 6, 8, 10]),
-        ("kafka-2.8", [0, 5, 7, 8, 10], [1, 3, 4, 6, 13]),
-        ("kafka-3.9", [1, 4, 6, 11, 13], [0, 2, 7, 9, 12]),
-    ],
-)
-def test_new_logs_are_placed_in_the_order_of_the_releases_hash_table(profile: str, first: list[int], second: list[int]) -> None:
+@by_release({
+    "kafka-2.3": ([2, 3, 4, 11, 13], [0, 1, 6, 8, 10]), "kafka-2.8": ([0, 5, 7, 8, 10], [1, 3, 4, 6, 13]),
+    "kafka-3.9": ([1, 4, 6, 11, 13], [0, 2, 7, 9, 12]),
+})  # fmt: skip
+def test_new_logs_are_placed_in_the_order_of_the_releases_hash_table(profile: str, told: tuple[list[int], list[int]]) -> None:
     kafka = InProcess(profile=profile, configs={"log.dirs": "/a,/b,/c"}, topics={"many": 14})
     response = client(kafka).request(plain("DescribeLogDirs", topics=None), 1)
     held = {each.log_dir: sorted(part.partition_index for part in each.topics[0].partitions) for each in response.results}
-    assert [held["/a"], held["/b"]] == [first, second]
+    assert (held["/a"], held["/b"]) == told
 
 
 @pytest.mark.parametrize(("profile", "code"), [("kafka-2.8", 36), ("kafka-3.3", 0)])
@@ -608,45 +535,33 @@ def test_the_end_of_a_session_whose_tokens_had_no_headers(profile: str, ends: bo
             assert connection.request(plain("Metadata", topics=[]), 1)
 
 
-@pytest.mark.parametrize(("profile", "altered_code", "described_code"), [("kafka-2.7", 42, 35), ("kafka-2.8", 0, 0)])
-def test_quotas_of_addresses(profile: str, altered_code: int, described_code: int) -> None:
-    entity = [{"entity_type": "ip", "entity_name": "10.0.0.1"}]
-    ops = [{"key": "connection_creation_rate", "value": 5.0, "remove": False}]
-    alteration = plain("AlterClientQuotas", entries=[{"entity": entity, "ops": ops}], validate_only=False)
-    question = plain("DescribeClientQuotas", components=[{"entity_type": "ip", "match_type": 2, "match": None}], strict=False)
-    altered, described = asked(profile, (alteration, 0), (question, 0))
-    assert (altered.entries[0].error_code, described.error_code) == (altered_code, described_code)
+@by_release({"kafka-2.7": (42, 35), "kafka-2.8": (0, 0)})
+def test_quotas_of_addresses(ask: Ask, told: tuple[int, int]) -> None:
+    altered = ask(*quota("ip", "10.0.0.1", ("connection_creation_rate", 5.0)))
+    assert (altered.entries[0].error_code, ask(*quotas_of(("ip", 2, None))).error_code) == told
 
 
-@pytest.mark.parametrize(("profile", "code"), [("kafka-2.6", 42), ("kafka-2.7", 0)])
-def test_quotas_of_mutations(profile: str, code: int) -> None:
-    ops = [{"key": "controller_mutation_rate", "value": 5.0, "remove": False}]
-    entry = {"entity": [{"entity_type": "user", "entity_name": "u"}], "ops": ops}
-    [response] = asked(profile, (plain("AlterClientQuotas", entries=[entry], validate_only=False), 0))
-    assert response.entries[0].error_code == code
+@by_release({"kafka-2.6": 42, "kafka-2.7": 0})
+def test_quotas_of_mutations(ask: Ask, told: int) -> None:
+    assert ask(*quota("user", "u", ("controller_mutation_rate", 5.0))).entries[0].error_code == told
 
 
-@pytest.mark.parametrize(("profile", "told"), [("kafka-2.5", (0, 0)), ("kafka-2.6", (32, 0)), ("kafka-2.7", (32, 32))])
-def test_responses_about_an_unknown_kind_of_resource(profile: str, told: tuple[int, int]) -> None:
+@by_release({"kafka-2.5": (0, 0), "kafka-2.6": (32, 0), "kafka-2.7": (32, 32)})
+def test_responses_about_an_unknown_kind_of_resource(ask: Ask, told: tuple[int, int]) -> None:
     resource = {"resource_type": 32, "resource_name": "g"}
-    requests = (plain("AlterConfigs", resources=[resource | {"configs": []}]), plain("DescribeConfigs", resources=[resource]))
-    altered, described = asked(profile, *((request, 1) for request in requests))
+    altered = ask(plain("AlterConfigs", resources=[resource | {"configs": []}]), 1)
+    described = ask(plain("DescribeConfigs", resources=[resource]), 1)
     assert (altered.responses[0].resource_type, described.results[0].resource_type) == told
 
 
-@pytest.mark.parametrize(("profile", "code"), [("kafka-2.5", 0), ("kafka-2.6", 47)])
-def test_the_producer_of_a_transaction_that_timed_out_gets_the_new_epoch_in_2_5(profile: str, code: int) -> None:
+@by_release({"kafka-2.5": (0, 1), "kafka-2.6": (47, -1)})
+def test_the_producer_of_a_transaction_that_timed_out_gets_the_new_epoch_in_2_5(profile: str, told: tuple[int, int]) -> None:
     kafka = broker(profile)
-    wire = client(kafka)
-    first = wire.request(plain("InitProducerId", transactional_id="t", transaction_timeout_ms=1000), 1)
-    ids = {"producer_id": first.producer_id, "producer_epoch": first.producer_epoch}
-    topics = [{"name": "orders", "partitions": [0]}]
-    added = plain("AddPartitionsToTxn", **{f"v3_and_below_{name}": value for name, value in ids.items()},
-                  v3_and_below_transactional_id="t", v3_and_below_topics=topics)  # fmt: skip
-    assert wire.request(added, 1).results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
+    ask = client(kafka).request
+    who = begun(ask, timeout_ms=1000)
     kafka.clock.advance(seconds=30)
-    again = wire.request(plain("InitProducerId", transactional_id="t", transaction_timeout_ms=1000, **ids), 3)
-    assert (again.error_code, again.producer_epoch) == (code, 1 if code == 0 else -1)
+    again = ask(init_producer_id("t", 1000, who), 3)
+    assert (again.error_code, again.producer_epoch) == told
 
 
 class Ended:
@@ -697,14 +612,13 @@ def test_the_restarted_coordinator_of_such_a_commit_writes_its_markers_later() -
     assert [ended.end(commit=commits) for commits in (True, False)] == [WAITS] * 2
 
 
-@pytest.mark.parametrize(("profile", "level"), [("kafka-2.7", "INFO"), ("kafka-2.8", "DEBUG")])
-def test_a_logger_tells_the_level_of_its_parent_from_2_8_on(profile: str, level: str) -> None:
+@by_release({"kafka-2.7": "INFO", "kafka-2.8": "DEBUG"})
+def test_a_logger_tells_the_level_of_its_parent_from_2_8_on(ask: Ask, told: str) -> None:
     change = {"name": "kafka", "config_operation": SET, "value": "DEBUG"}
     resource = {"resource_type": LOGGERS, "resource_name": "1"}
-    alteration = plain("IncrementalAlterConfigs", resources=[resource | {"configs": [change]}], validate_only=False)
-    question = plain("DescribeConfigs", resources=[resource | {"configuration_keys": ["kafka.server.KafkaApis"]}])
-    _, described = asked(profile, (alteration, 0), (question, 1))
-    assert described.results[0].configs[0].value == level
+    ask(plain("IncrementalAlterConfigs", resources=[resource | {"configs": [change]}], validate_only=False), 0)
+    described = ask(plain("DescribeConfigs", resources=[resource | {"configuration_keys": ["kafka.server.KafkaApis"]}]), 1)
+    assert described.results[0].configs[0].value == told
 
 
 def short_sessions(profile: str) -> MockKafka:
@@ -737,20 +651,18 @@ def test_metadata_during_a_login(profile: str, responds: bool) -> None:
 @pytest.mark.parametrize("value", [",", "a,a", "a, b,"])
 def test_a_list_of_client_metrics_is_shown_as_it_was_given(value: str) -> None:
     resource = {"resource_type": 16, "resource_name": "s"}
-    change = {"name": "metrics", "config_operation": SET, "value": value}
+    change = plain("IncrementalAlterConfigs", resources=[
+        resource | {"configs": [{"name": "metrics", "config_operation": SET, "value": value}]}
+    ])  # fmt: skip
     wanted = plain("DescribeConfigs", resources=[resource | {"configuration_keys": ["metrics"]}])
-    changed, described = asked(
-        "kafka-4.1",
-        (plain("IncrementalAlterConfigs", resources=[resource | {"configs": [change]}]), 1),
-        (wanted, 1),
-    )
+    changed, described = asked("kafka-4.1", (change, 1), (wanted, 1))
     assert codes(changed) == [0]
     assert described.results[0].configs[0].value == value.replace(" ", "")
 
 
 def share_state(profile: str, *requests: tuple[str, dict[str, Any]]) -> list[Any]:
     """Sends requests about the state of the share partition orders-0 of the group `g`. Returns the results."""
-    wire = coordinated(profile)
+    wire = client(broker(profile))
     topic_id = sole(wire.request(plain("Metadata", topics=[{"name": "orders"}]), 12).topics).topic_id
     assert not sole(wire.request(find_coordinator(f"g:{format_uuid(topic_id)}:0", kind=2), 6).coordinators).error_code
     places = [(api, [{"topic_id": topic_id, "partitions": [{"partition": 0, **fields}]}]) for api, fields in requests]
@@ -758,57 +670,42 @@ def share_state(profile: str, *requests: tuple[str, dict[str, Any]]) -> list[Any
     return [response.results[0].partitions[0] for response in responses]
 
 
-@pytest.mark.parametrize(("profile", "read", "code"), [("kafka-4.2", 74, 0), ("kafka-4.3", 0, 0), ("kafka-4.4", 42, 42)])
-def test_a_negative_epoch_in_requests_about_a_share_partition(profile: str, read: int, code: int) -> None:
-    begun = ("Initialize", {"state_epoch": 1, "start_offset": 0})
+@by_release({"kafka-4.2": [0, 74, 0, 0, 0], "kafka-4.3": [0] * 5, "kafka-4.4": [0] + [42] * 4})
+def test_a_negative_epoch_in_requests_about_a_share_partition(profile: str, told: list[int]) -> None:
     written = {"state_epoch": 1, "leader_epoch": 0, "start_offset": 0}
     results = share_state(
-        profile,
-        begun,
-        ("Read", {"leader_epoch": -1}),
-        ("Write", written | {"leader_epoch": -1}),
-        ("Write", written | {"state_epoch": -1}),
+        profile, ("Initialize", {"state_epoch": 1, "start_offset": 0}), ("Read", {"leader_epoch": -1}),
+        ("Write", written | {"leader_epoch": -1}), ("Write", written | {"state_epoch": -1}),
         ("Initialize", {"state_epoch": -1, "start_offset": 0}),
-    )
-    assert [each.error_code for each in results] == [0, read, code, code, code]
+    )  # fmt: skip
+    assert [each.error_code for each in results] == told
 
 
-@pytest.mark.parametrize(("profile", "start"), [("kafka-4.3", 3), ("kafka-4.4", 5)])
-def test_a_write_with_an_earlier_start_offset_of_a_share_partition(profile: str, start: int) -> None:
+@by_release({"kafka-4.3": 3, "kafka-4.4": 5})
+def test_a_write_with_an_earlier_start_offset_of_a_share_partition(profile: str, told: int) -> None:
     *_, read = share_state(
-        profile,
-        ("Initialize", {"state_epoch": 1, "start_offset": 5}),
-        ("Write", {"state_epoch": 1, "leader_epoch": 0, "start_offset": 3}),
-        ("Read", {"leader_epoch": 0}),
-    )
-    assert (read.error_code, read.start_offset) == (0, start)
+        profile, ("Initialize", {"state_epoch": 1, "start_offset": 5}),
+        ("Write", {"state_epoch": 1, "leader_epoch": 0, "start_offset": 3}), ("Read", {"leader_epoch": 0}),
+    )  # fmt: skip
+    assert (read.error_code, read.start_offset) == (0, told)
 
 
-@pytest.mark.parametrize(("profile", "codes"), [("kafka-4.1", [3]), ("kafka-4.2", [0, 3])])
-def test_the_offsets_of_a_new_share_group(profile: str, codes: list[int]) -> None:
+@by_release({"kafka-4.1": [3], "kafka-4.2": [0, 3]})
+def test_the_offsets_of_a_new_share_group(ask: Ask, told: list[int]) -> None:
     enable = {"feature": "share.version", "max_version_level": 1, "upgrade_type": 1}
+    ask(plain("UpdateFeatures", timeout_ms=1000, feature_updates=[enable]), 1)
     topics = [{"topic_name": name, "partitions": [{"partition_index": 0, "start_offset": 0}]} for name in ("orders", "none")]
-    _, response = asked(
-        profile,
-        (plain("UpdateFeatures", timeout_ms=1000, feature_updates=[enable]), 1),
-        (plain("AlterShareGroupOffsets", group_id="shared", topics=topics), 0),
-    )
+    response = ask(plain("AlterShareGroupOffsets", group_id="shared", topics=topics), 0)
     assert response.error_code == 0
-    assert [each.partitions[0].error_code for each in response.responses] == codes
+    assert [each.partitions[0].error_code for each in response.responses] == told
 
 
-@pytest.mark.parametrize(("profile", "start"), [("kafka-1.0", 1), ("kafka-1.1", 0)])
-def test_records_of_a_compacted_topic_are_deleted_before_1_1(profile: str, start: int) -> None:
-    wire = coordinated(profile)
-    wire.request(create_topics(new_topic("c", [1], settings=(("cleanup.policy", "compact"),))), 2)
-    data = build_batch([Record(0, 0, b"k", b"v")])
-    assert only(wire.request(produce_request("c", data), 3)).error_code == 0
-    partitions = [{"partition_index": 0, "offset": 1}]
-    request = plain("DeleteRecords", topics=[{"name": "c", "partitions": partitions}], timeout_ms=1000)
-    assert only(wire.request(request, 0)).error_code == 44
-    parts = [{"partition_index": 0, "timestamp": -2, "current_leader_epoch": -1}]
-    wanted = plain("ListOffsets", replica_id=-1, isolation_level=0, topics=[{"name": "c", "partitions": parts}])
-    assert only(wire.request(wanted, 1)).offset == start
+@by_release({"kafka-1.0": 1, "kafka-1.1": 0})
+def test_records_of_a_compacted_topic_are_deleted_before_1_1(ask: Ask, told: int) -> None:
+    ask(create_topics(new_topic("c", [1], settings=(("cleanup.policy", "compact"),))), 2)
+    assert only(ask(produce_request("c", build_batch([Record(0, 0, b"k", b"v")])), 3)).error_code == 0
+    assert only(ask(delete_records(1, topic="c"), 0)).error_code == 44
+    assert only(ask(list_offsets(-2, topic="c"), 1)).offset == told
 
 
 @pytest.mark.parametrize(("profile", "code", "message"), [("kafka-2.1", 34, None), ("kafka-2.3", 0, "")])
@@ -888,3 +785,168 @@ def test_what_a_fetch_waits_for(profile: str, least: int, past_end: bool, waits:
     request.min_bytes, request.max_bytes = least, 100
     with pytest.raises(NoResponse) if waits else nullcontext():
         assert only(wire.request(request, 10)).error_code == 0
+
+
+# Classic groups. These rules are also from the sources of the releases.
+
+
+def led(ask: Ask, version: int = 2, instance: str | None = None, protocols: str = "range") -> Any:
+    """Returns the response to the JoinGroup of the only member. Afterwards the group waits for the member's SyncGroup."""
+    return ask(join_group("g", protocols=protocols, instance=instance), version)
+
+
+@pytest.mark.parametrize(
+    ("profile", "names", "chosen"),
+    [("kafka-4.0", "range roundrobin", "range"), ("kafka-3.9", "range roundrobin", "roundrobin"),
+     ("kafka-4.0", "range cooperative-sticky", "range"), ("kafka-3.9", "range cooperative-sticky", "cooperative-sticky"),
+     ("kafka-4.0", "range sticky", "sticky"), ("kafka-3.9", "range sticky", "range")],
+)  # fmt: skip
+def test_equal_votes_for_two_protocols(profile: str, names: str, chosen: str) -> None:
+    kafka = broker(profile)
+    one, other = client(kafka), client(kafka)
+    leader = led(one.request, protocols=names)
+    other.send(join_group("g", protocols=" ".join(reversed(names.split()))), 2)
+    again = one.request(join_group("g", leader.member_id, names), 2)
+    assert (again.protocol_name, other.response().protocol_name) == (chosen, chosen)
+
+
+@by_release({"kafka-2.5": 27, "kafka-2.6": 0})
+def test_a_heartbeat_while_the_group_waits_for_its_leader(ask: Ask, told: int) -> None:
+    member = led(ask)
+    assert ask(heartbeat("g", member.member_id, member.generation_id), 1).error_code == told
+
+
+@by_release({"kafka-2.3": 27, "kafka-2.4": 25})
+def test_a_strangers_commit_while_the_group_waits_for_its_leader(ask: Ask, told: int) -> None:
+    member = led(ask)
+    assert only(ask(offset_commit("g", 1, "stranger", member.generation_id), 2)).error_code == told
+    assert only(ask(offset_commit("g", 1, member.member_id, member.generation_id), 2)).error_code == 27
+
+
+@by_release({"kafka-2.8": 0, "kafka-3.0": 25, "kafka-3.3": 0})
+def test_a_commit_that_names_a_member_of_an_empty_group(ask: Ask, told: int) -> None:
+    assert only(ask(offset_commit("g", 1, "somebody"), 2)).error_code == told
+
+
+@by_release({"kafka-2.4": 1, "kafka-2.5": 2})
+def test_a_static_member_returns_while_its_group_waits_for_it(ask: Ask, told: int) -> None:
+    assert led(ask, 5, "i").generation_id == 1
+    again = led(ask, 5, "i")
+    assert (again.error_code, again.generation_id) == (0, told)
+
+
+@by_release({"kafka-2.5": (1, "range"), "kafka-2.6": (2, "other")})
+def test_a_static_member_returns_with_other_protocols(ask: Ask, told: tuple[int, str]) -> None:
+    member = led(ask, 5, "i")
+    ask(sync_group("g", member.member_id, 1, {member.member_id: b"a"}, "i"), 3)
+    again = led(ask, 5, "i", "other range")
+    assert (again.generation_id, again.protocol_name) == told
+
+
+@pytest.mark.parametrize("profile", ["kafka-2.7", "kafka-3.0"])
+def test_a_member_that_joins_again_with_an_unknown_instance(ask: Ask) -> None:
+    assert ask(join_group("g", led(ask).member_id, instance="i"), 5).error_code == 25
+
+
+@by_release({"kafka-2.4": 0, "kafka-2.5": 35, "kafka-3.0": 35, "kafka-3.3": 0})
+def test_a_response_that_cannot_name_instances(ask: Ask, told: int) -> None:
+    member = led(ask, 5, "i")
+    response = ask(join_group("g", member.member_id), 4)
+    assert (response.error_code, len(response.members)) == (told, 0 if told else 1)
+
+
+@by_release({"kafka-3.7": [], "kafka-3.8": ["g"]})
+def test_the_case_of_a_state_in_the_filter_of_list_groups(ask: Ask, told: list[str]) -> None:
+    led(ask)
+    for state, expected in (("CompletingRebalance", ["g"]), ("completingrebalance", told)):
+        groups = ask(plain("ListGroups", states_filter=[state]), 4).groups
+        assert [each.group_id for each in groups] == expected
+
+
+@by_release({"kafka-3.9": [], "kafka-4.0": ["g"]})
+def test_blanks_in_the_filter_of_list_groups(ask: Ask, told: list[str]) -> None:
+    led(ask)
+    groups = ask(plain("ListGroups", states_filter=[" CompletingRebalance "]), 4).groups
+    assert [each.group_id for each in groups] == told
+
+
+@by_release({"kafka-3.3": 24, "kafka-3.4": 35, "kafka-3.5": 24})
+def test_a_refused_leave_group_before_version_3(ask: Ask, told: int) -> None:
+    assert ask(plain("LeaveGroup", group_id="", member_id="m"), 2).error_code == told
+
+
+@by_release({"kafka-2.1": b"meta range", "kafka-2.3": b"a", "kafka-2.4": b"meta range"})
+def test_the_metadata_of_a_described_member(ask: Ask, told: bytes) -> None:
+    member = led(ask)
+    ask(sync_group("g", member.member_id, 1, {member.member_id: b"a"}), 1)
+    (described,) = ask(plain("DescribeGroups", groups=["g"]), 1).groups[0].members
+    assert (described.member_metadata, described.member_assignment) == (told, b"a")
+
+
+@by_release({"kafka-2.4": 0, "kafka-2.5": -(2**31)})
+def test_operations_that_nobody_asked_for(ask: Ask, told: int) -> None:
+    assert ask(plain("DescribeGroups", groups=["g"]), 3).groups[0].authorized_operations == told
+    response = ask(plain("Metadata", topics=named(["orders"])), 8)
+    assert response.cluster_authorized_operations == told
+    assert response.topics[0].topic_authorized_operations == told
+
+
+@by_release({"kafka-2.5": 2, "kafka-2.6": 1})
+def test_a_topic_with_two_partitions_whose_offsets_are_deleted(ask: Ask, told: int) -> None:
+    ask(offset_commit("g", 1), 2)
+    (*topics,) = ask(offset_delete("g", partitions=(0, 7)), 0).topics
+    assert [[each.error_code for each in topic.partitions] for topic in topics] == [[0, 3]] * told
+
+
+@by_release({"kafka-3.0": 1, "kafka-3.4": 1, "kafka-3.5": 2})
+def test_a_group_that_offset_fetch_names_twice(ask: Ask, told: int) -> None:
+    wanted = named(["g", "g"], "group_id", topics=named(["orders"], partition_indexes=[0]))
+    response = ask(plain("OffsetFetch", groups=wanted), 8)
+    assert [each.group_id for each in response.groups] == ["g"] * told
+
+
+@by_release({"kafka-3.6": 5, "kafka-3.7": -1})
+def test_a_transactional_commit_without_a_producer_id(ask: Ask, told: int) -> None:
+    ask(txn_offset_commit("t", (-1, 0), "g", 5), 2)
+    assert only(ask(offset_fetch("g"), 5)).committed_offset == told
+
+
+@by_release({"kafka-1.1": (25, 25, 25, 0), "kafka-2.1": (24, 24, 24, 24)})
+def test_requests_of_members_with_an_empty_group_id(ask: Ask, told: tuple[int, ...]) -> None:
+    ask(offset_commit("", 1), 2)
+    requests = heartbeat("", "m", 1), sync_group("", "m", 1), plain("LeaveGroup", group_id="", member_id="m")
+    found = [ask(request, 1).error_code for request in requests]
+    assert (*found, only(ask(txn_offset_commit("t", (1, 0), "", 5), 0)).error_code) == told
+
+
+@by_release({"kafka-1.0": "AwaitingSync", "kafka-1.1": "CompletingRebalance"})
+def test_the_name_of_the_state_in_which_a_group_waits_for_its_leader(ask: Ask, told: str) -> None:
+    led(ask)
+    assert ask(plain("DescribeGroups", groups=["g"]), 1).groups[0].group_state == told
+
+
+@by_release({"kafka-2.1": (0, 27), "kafka-2.3": (-1, 22)})
+def test_wrong_generations_before_2_3(ask: Ask, told: tuple[int, int]) -> None:
+    refused = ask(join_group("g", session_ms=1), 2)
+    assert (refused.generation_id, ask(heartbeat("g", led(ask).member_id, 9), 1).error_code) == told
+
+
+@by_release({"kafka-1.1": 0, "kafka-2.1": 3})
+def test_a_commit_to_an_unknown_partition_of_a_known_topic(ask: Ask, told: int) -> None:
+    assert only(ask(offset_commit("g", 5, partition=7), 2)).error_code == told
+    assert only(ask(offset_fetch("g", partitions=(7,)), 2)).committed_offset == (-1 if told else 5)
+
+
+@by_release({"kafka-2.1": 1, "kafka-2.3": 2})
+def test_a_group_that_describe_groups_names_twice(ask: Ask, told: int) -> None:
+    response = ask(plain("DescribeGroups", groups=["g", "g"]), 1)
+    assert [each.group_id for each in response.groups] == ["g"] * told
+
+
+@by_release({"kafka-3.9": 0, "kafka-4.0": 27})
+def test_a_client_leaves_before_it_has_joined(ask: Ask, told: int) -> None:
+    member = led(ask)
+    issued = ask(join_group("g"), 5)
+    assert issued.error_code == 79
+    assert ask(plain("LeaveGroup", group_id="g", member_id=issued.member_id), 1).error_code == 0
+    assert ask(sync_group("g", member.member_id, member.generation_id), 2).error_code == told
