@@ -45,6 +45,10 @@ def seconds_of_children() -> float:
     return used.children_user + used.children_system
 
 
+in_one_process = pytest.mark.xdist_group("demo")
+"""Marks the tests that share a run of the demo."""
+
+
 @pytest.fixture(scope="module")
 def printed() -> str:
     before = seconds_of_children()
@@ -57,6 +61,7 @@ def printed() -> str:
     return done.stdout
 
 
+@in_one_process
 def test_every_client_and_every_flow_is_shown(printed: str) -> None:
     for client in CLIENTS:
         assert re.search(
@@ -69,12 +74,14 @@ def test_every_client_and_every_flow_is_shown(printed: str) -> None:
     assert "Everything went as expected, in" in printed
 
 
+@in_one_process
 def test_it_fits_a_hundred_columns_and_is_plain_where_there_is_no_terminal(printed: str) -> None:
     assert max(map(len, printed.splitlines())) <= WIDTH
     assert "\x1b" not in printed
     assert not re.search(r" $", printed, re.MULTILINE)
 
 
+@in_one_process
 def test_verdicts_are_shown_with_their_reason(printed: str) -> None:
     b2 = printed.partition("\nB2")[2].partition("\nB3")[0]
     assert "  D        133–142    duplicate  offset 19  batch 2 of 5 in the window; not stored again\n" in b2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -126,16 +126,17 @@ def test_a_handler_of_many_partitions_works_in_slices() -> None:
 
 
 LONG_BATCHES = {
-    "many_records": batch(count=40_000),
-    "a_bomb": build_batch([Record(0, 0, None, bytes(8 << 20))], base_timestamp=NOW, compression=ZSTD),
-    "many_compressed": build_batch(
+    "many_records": lambda: batch(count=40_000),
+    "a_bomb": lambda: build_batch([Record(0, 0, None, bytes(8 << 20))], base_timestamp=NOW, compression=ZSTD),
+    "many_compressed": lambda: build_batch(
         [Record(i, 0, None, b"v" * (i % 3)) for i in range(40_000)], base_timestamp=NOW, compression=GZIP
     ),
 }
 
 
-@pytest.mark.parametrize("data", LONG_BATCHES.values(), ids=LONG_BATCHES)
-def test_a_batch_that_takes_long_to_check_is_offloaded_with_the_same_response(data: bytes) -> None:
+@pytest.mark.parametrize("built", LONG_BATCHES.values(), ids=LONG_BATCHES)
+def test_a_batch_that_takes_long_to_check_is_offloaded_with_the_same_response(built: Callable[[], bytes]) -> None:
+    data = built()
     frame = encode_request(7, "long", produce_request("orders", data), 9)[4:]
     responses = []
     for driven in (False, True):
