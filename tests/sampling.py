@@ -71,6 +71,10 @@ KINDS = {
         r"/test_(demo|disk_serve|environment|exit_with_parent|extras|forks|other_files|outputs|serve|sidecar)\.py",
         r"/(commands|net|storage)/|/pytest_plugin\.py|^pyproject\.toml",
     ),
+    "random batches": Kind(  # on each push Hypothesis tries the same examples, so without a change it finds nothing new
+        r"/test_(batches|record_checks)\.py::test_(damage|the_quick_walk|the_walk|a_large_body|a17_(any_bytes|random|a_flip))",
+        r"^protocol/|/core/record_checks",
+    ),
     "rights": Kind(r"/test_acls\.py.*\[", r"/(apis|core|requests|security)/|acl_requests"),
     "schedules": Kind(r"/test_(simulation|world)\.py.*\[", r"/core/|^tests/(simulation|random_dialogues)/"),
     "soft resets": Kind(r"/test_soft_reset\.py::test_a_service", r"/(net|engine|testing)/|soft-reset"),
