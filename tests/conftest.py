@@ -103,6 +103,5 @@ def pytest_collection() -> Generator[None, object, object]:
     try:
         return (yield)
     finally:
-        gc.collect()
-        gc.freeze()
+        gc.freeze()  # without a collection, because it takes two seconds and finds hardly any garbage
         gc.enable()
