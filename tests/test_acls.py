@@ -47,7 +47,8 @@ from kafkawire.registry import KEYS, request_class, spoken
 from requesting import plain, produce_request
 from responses import only, parts, sole
 from wirebroker import MockKafka, faults
-from wirebroker.apis import IN_ZOOKEEPER, SERVED, TELEMETRY, acls, permissions
+from wirebroker.apis import IN_ZOOKEEPER, SERVED, TELEMETRY, permissions
+from wirebroker.apis import acls as acls_apis
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.commands.cli import build_parser
 from wirebroker.commands.serve import broker_options
@@ -352,8 +353,8 @@ def test_more_acls_than_kafka_writes_for_one_request_are_refused_as_a_whole(
     kafka: MockKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For a request Kafka writes up to 10,000 records. So many would take seconds, so here the broker writes up to 100."""
-    assert acls.MOST_RECORDS == 10_000
-    monkeypatch.setattr(acls, "MOST_RECORDS", 100)
+    assert acls_apis.MOST_RECORDS == 10_000
+    monkeypatch.setattr(acls_apis, "MOST_RECORDS", 100)
     admin = connect(kafka, "admin")
 
     def ask(api: str, **fields: Any) -> Any:

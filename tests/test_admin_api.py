@@ -564,7 +564,7 @@ def write_few(monkeypatch: pytest.MonkeyPatch, *apis: str) -> None:
 def test_more_changes_than_kafka_writes_for_one_request_are_refused_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on Kafka 4.4.0, the receiving broker first refuses what it can refuse by itself. A change to the value that a setting
     already has does not count."""
-    write_few(monkeypatch, "alter_configs")
+    write_few(monkeypatch, "configs")
     admin, session = Admin(), ("consumer.session.timeout.ms", "50000")
 
     def altered(api: str, groups: int, version: int, *others: tuple[int, str], **options: Any) -> set[tuple[int, str | None]]:
@@ -586,7 +586,7 @@ def test_more_changes_than_kafka_writes_for_one_request_are_refused_as_a_whole(m
 def test_more_quotas_and_users_than_kafka_writes_for_one_request_are_refused_as_a_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    write_few(monkeypatch, "alter_client_quotas", "alter_user_scram_credentials")
+    write_few(monkeypatch, "client_quotas", "scram_credentials")
     admin, many = Admin(), range(FEW + 1)
     ops = [{"key": "producer_byte_rate", "value": 10.0}]
     entries: Any = [{"entity": [{"entity_type": "user", "entity_name": f"u{i}"}], "ops": ops} for i in many]
