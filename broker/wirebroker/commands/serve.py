@@ -296,24 +296,21 @@ def stop_signal() -> asyncio.Event:
     """Returns an event that is set by SIGINT and SIGTERM."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def stop_soon(*_: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(stop.set)
+
+    # not by the loop's add_signal_handler: removing such a handler would let a second signal end the process for a moment
     for number in (signal.SIGINT, signal.SIGTERM):
-        try:
-            loop.add_signal_handler(number, stop.set)
-        except NotImplementedError:  # Windows
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
-    with suppress(ValueError):  # not in the main thread
-        # If signals arrive faster than the loop reads them, some are lost, which does no harm. Without this call Python would
-        # write a warning for each lost signal.
-        signal.set_wakeup_fd(signal.set_wakeup_fd(-1), warn_on_full_buffer=False)
+        signal.signal(number, stop_soon)
     return stop
 
 
 def ignore_signals() -> None:
-    """Ignore further signals to stop, because a second signal would end the process before its files are closed."""
-    loop = asyncio.get_running_loop()
+    """Ignore further signals to stop. Python would remove another handler when it ends, so a second signal would end the
+    process before its files are closed."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        with suppress(NotImplementedError):  # Windows
-            loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
 
 
