@@ -3,6 +3,7 @@ responses. All generators use the same names, so that their requests are about t
 
 from __future__ import annotations
 
+import copy
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -50,8 +51,13 @@ OF_LOGINS = 0.4
 """The probability that a changed SCRAM credential belongs to the user that logs in."""
 SEVERAL_BATCHES = 0.5
 """The probability that a WriteShareGroupState has several batches."""
-DELETED_MEANWHILE = 0.3
-"""The probability that another client deletes a topic while a long request about this topic is in progress."""
+LONG = ("OffsetCommit", "TxnOffsetCommit", "AlterShareGroupOffsets", "DeleteShareGroupOffsets")
+"""Requests that work on one topic after the other."""
+LENGTHENED = 0.5
+"""The probability that such a request has further topics."""
+DELETED_MEANWHILE, MADE_AGAIN = 0.4, 0.5
+"""Two probabilities: that another client deletes a topic while a long request about this topic is in progress, and that the
+client then makes the topic and the request again."""
 STATIC: dict[str, tuple[Any, ...]] = {
     "group_instance_id": ("i1", "i2"), "rebalance_timeout_ms": (0, 0, 0, 5000), "session_timeout_ms": (6000, 45_000),
 }  # fmt: skip
@@ -143,6 +149,8 @@ class Speaker:
             if made is None:
                 return None
             ask = made
+        if self._sliced and ask.api in LONG:
+            ask = self._lengthened(name, ask, chance)
         self._subject(name).sent(ask)
         self._habits.sent(name, ask)
         self._count += 1
@@ -191,8 +199,6 @@ class Speaker:
             return None
         if not self._planned:
             ask = _varied(ask, chance)
-        if self._sliced and ask.api in ("OffsetCommit", "TxnOffsetCommit") and chance.random() < 0.4:
-            ask = self._lengthened(name, ask, chance)
         if self._static and ask.api == "JoinGroup" and not ask.body["member_id"]:
             ask = self._as_static(ask, chance)
         if not self._planned:
@@ -204,22 +210,19 @@ class Speaker:
         return replace(ask, body=_shortened(ask.body, chance)) if self._alike else ask
 
     def _lengthened(self, name: str, ask: Ask, chance: Random) -> Ask:
-        """Adds offsets of further topics to a request that commits offsets. It then runs in many slices. In some cases, a rival
-        deletes one of the topics meanwhile."""
+        """In some cases, adds further topics to a request about topics. It then runs in many slices. In some cases, a rival
+        deletes one of the topics meanwhile, and perhaps makes it again."""
         topics = ask.body["topics"]
-        if not topics or "name" not in topics[0]:
+        named = next((field for field in ("name", "topic_name") if topics and field in topics[0]), "")
+        if not named:
             return ask
-        more = [
-            {
-                "name": other,
-                "partitions": [part | {"partition_index": index} for index in (0, 1) for part in topics[0]["partitions"][:1]],
-            }
-            for other in ("c", "z", "n")
-            if other not in {topic["name"] for topic in topics}
-        ]
+        if chance.random() < LENGTHENED:
+            others = [each for each in ("c", "z", "n") if each not in {topic[named] for topic in topics}]
+            topics = topics + [_both_partitions(topics[0]) | {named: other} for other in others]
         if chance.random() < DELETED_MEANWHILE:
-            self._habits.delete_meanwhile(name, chance.choice(topics + more)["name"])
-        return replace(ask, body=ask.body | {"topics": topics + more})
+            again = replace(ask, body=copy.deepcopy(ask.body)) if chance.random() < MADE_AGAIN else None
+            self._habits.delete_meanwhile(name, chance.choice(topics)[named], again)
+        return replace(ask, body=ask.body | {"topics": topics})
 
     def _as_static(self, ask: Ask, chance: Random) -> Ask:
         """Makes the new member in a JoinGroup static, unless the version is too old. In plans, only the version GIVES_ID is too
@@ -274,6 +277,12 @@ def _with_batches(topic: Json, chance: Random) -> Json:
             batches.append(batches[-1] | states | {"first_offset": first, "last_offset": first + chance.randrange(3)})
         parts.append(part | {"state_batches": batches})
     return topic | {"partitions": parts}
+
+
+def _both_partitions(topic: Json) -> Json:
+    """Returns a topic of a request with both partitions, if the request names partitions."""
+    parts = [part | {"partition_index": index} for index in (0, 1) for part in topic.get("partitions", ())[:1]]
+    return topic | {"partitions": parts} if parts else topic
 
 
 def _renamed(body: Any, rename: Callable[[str, str], str], field: str = "") -> Any:

@@ -16,7 +16,7 @@ from wirebroker.core.cluster import GROUP_TOPIC, Topic
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.offsets import Committed, TopicPartition
-from wirebroker.core.groups.share_group import ShareGroup
+from wirebroker.core.groups.share_group import Preparation, ShareGroup
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import Verification, epoch_of, last_offset, last_timestamp, open_since
 from wirebroker.core.share.in_flight import InFlight, RecordState
@@ -48,6 +48,7 @@ class Ended(NamedTuple):
 
 DELETING = ("OffsetDelete", "DeleteGroups")
 """Requests that delete committed offsets."""
+MAKING_STATES = ("InitializeShareGroupState", "WriteShareGroupState")
 EXPIRY_MS = 86_400_000
 """The time after which brokers forget an idle producer (producer.id.expiration.ms)."""
 
@@ -125,6 +126,8 @@ class Following:
         """For each open transaction, by producer id and epoch: the time at which it was first seen."""
         self._over: dict[str, int] = {}
         """For each transactional id that should have expired: the time at which this was first seen."""
+        self._states: dict[str, set[tuple[str, bytes, int]]] = {}
+        """For each share group, the states that are deleted with the group."""
         self._restarted = False
         """Tells whether the brokers have restarted since the last call of `look`."""
         self._periodic: object = None
@@ -153,7 +156,8 @@ class Following:
         for record, member in _acquired(world.engine):
             if record.lock is None or record.lock.action is None:
                 raise Finding("an acquired record has no lock that ends", member)
-        deleting = any(sent.api in DELETING for sent in world.history[self._sent :])
+        since = self._sent
+        deleting = any(sent.api in DELETING for sent in world.history[since:])
         self._deleting = deleting or self._in_progress or world.requests_in_progress
         self._in_progress, self._sent = world.requests_in_progress, len(world.history)
         self._of_deleted_topics(world)
@@ -163,6 +167,7 @@ class Following:
         self._restarted, self._periodic = world.engine.maintenance is not self._periodic, world.engine.maintenance
         self._open_transactions(world)
         self._expired(world)
+        self._of_deleted_groups(world, since)
         timers = world.engine.timers
         if not (timers.busy or timers.is_due(world.now)):  # otherwise a timer may still run, with the time at which it was due
             self._planned, self.looked = self.looked if world.jobs_wait else world.now, world.now
@@ -292,6 +297,21 @@ class Following:
         if late := left - self.outliving:
             raise Finding("offsets or states of a deleted topic", str(late))
 
+    def _of_deleted_groups(self, world: World, since: int) -> None:
+        """Checks that the states of share partitions are deleted with their group, unless a request makes them again."""
+        groups, states = world.engine.groups.groups, world.engine.groups.share_state.states
+        topics = world.engine.cluster.topics_by_id
+        recent = world.history[0 if world.setting.sliced else since :]
+        made = {sent.request.group_id for sent in recent if sent.api in MAKING_STATES}
+        for name in self._states.keys() - groups.keys() - made:
+            if left := [each for each in self._states[name] if each in states and each[1] in topics]:
+                raise Finding("states of a deleted group", f"{left}")
+        self._states = {
+            name: {key for key in states if key[0] == name and _is_of(group, key[1], key[2])}
+            for name, group in groups.items()
+            if isinstance(group, ShareGroup)
+        }
+
     def ended(self, topic_id: bytes, index: int) -> list[Ended]:
         """Returns the transactions of a log that have ended."""
         known = self._logs.get((topic_id, index))
@@ -328,9 +348,10 @@ class Following:
             known.forgotten = known.position
 
     def forget_offsets(self) -> None:
-        """Remember that a log of coordinators has lost records or is deleted. So groups may have lost offsets; and if the log
-        has lost the tombstones of a deleted topic, its offsets and states are there again, as in Kafka."""
+        """Remember that a log of coordinators has lost records or is deleted. So groups, or their offsets, may be lost; and if
+        the log has lost the tombstones of a deleted topic, its offsets and states are there again, as in Kafka."""
         self._reads_again = True
+        self._states.clear()
         self._subscribed.clear()
         self._held.clear()
         self._committed.clear()
@@ -568,6 +589,13 @@ def _with_states(group: object) -> Iterator[bytes]:
     held = group.preparation if isinstance(group, ShareGroup) else None
     for topics in held.by_state if held is not None else ():
         yield from topics
+
+
+def _is_of(group: ShareGroup, topic_id: bytes, index: int) -> bool:
+    """Tells whether the records of a share group name the state of this share partition."""
+    held = group.preparation or Preparation()
+    prepared = [topics[topic_id].partitions for topics in (held.initializing, held.initialized) if topic_id in topics]
+    return topic_id in held.deleting or any(index in each for each in prepared)
 
 
 def _unwritable(partition: Partition) -> bool:

@@ -21,6 +21,13 @@ NOT_COORDINATOR, MEMBER_ID_REQUIRED, REBALANCE = "16 NOT_COORDINATOR", "79 MEMBE
 GONE = ("25 UNKNOWN_MEMBER_ID", "82 FENCED_INSTANCE_ID", "16 NOT_COORDINATOR", "23 INCONSISTENT_GROUP_PROTOCOL")
 SHARING: Json = {"member_epoch": 0, "subscribed_topic_names": ["@t", "@u"]}
 OFFSET: Json = {"partition_index": 0, "committed_offset": 3, "committed_leader_epoch": -1, "committed_metadata": "m"}
+MOST_KEPT = 2
+"""The offsets of a share group are deleted again if they are set for more topics."""
+MAKING_STATES = ("InitializeShareGroupState", "WriteShareGroupState")
+BATCH: Json = {"first_offset": 0, "last_offset": 1, "delivery_state": 0, "delivery_count": 0}
+MOST_BATCHES = 4
+"""A leader continues to write the state of a share partition until a request has this many batches."""
+UNAVAILABLE = ("15 COORDINATOR_NOT_AVAILABLE", "16 NOT_COORDINATOR", "56 KAFKA_STORAGE_ERROR")
 SINCE_SESSIONS = 7
 """The first version of Fetch with sessions."""
 EPOCHS = ("member_epoch", "session_epoch", "share_session_epoch")
@@ -40,6 +47,8 @@ class Habits:
 
     def __init__(self) -> None:
         self._due: deque[Due] = deque(maxlen=MOST_DUE)
+        self._at_once: deque[Due] = deque()
+        """The requests that come next, in any case."""
         self._later: dict[tuple[str, Any], Due] = {}
         """For each open transaction, the request that ends it, by transactional id and producer id."""
         self._latest: deque[Due] = deque(maxlen=LATEST)
@@ -52,15 +61,21 @@ class Habits:
 
     def next(self, chance: Random) -> Due | None:
         """Returns a request that a client sends now, or None."""
+        if self._at_once:
+            return self._at_once.popleft()
         if self._due and chance.random() < BY_HABIT:
             return self._due.popleft()
         if self._later and chance.random() < BY_RIVALS:
-            return self._later.pop(next(iter(self._later)))
+            subject, end = self._later.pop(next(iter(self._later)))
+            return subject, replace(end, body=end.body | {"committed": chance.random() < 0.6})
         return _rival(*chance.choice(self._latest), chance) if self._latest and chance.random() < BY_RIVALS else None
 
-    def delete_meanwhile(self, subject: str, topic: str) -> None:
-        """Let a rival delete a topic as soon as possible."""
-        self._due.appendleft((subject, Ask(0, "DeleteTopics", 5, {"topic_names": [topic], "timeout_ms": 1000})))
+    def delete_meanwhile(self, subject: str, topic: str, ask: Ask | None) -> None:
+        """Let a rival delete a topic in the next step. If there is a request `ask`, let the rival make the topic again, and
+        then send this request."""
+        deletion = Ask(0, "DeleteTopics", 5, {"topic_names": [topic], "timeout_ms": 1000})
+        following = [] if ask is None else [*_following(deletion, {}), ask]
+        self._at_once.extend((subject, each) for each in (deletion, *following))
 
     def sent(self, subject: str, ask: Ask) -> None:
         """Remember that a request is sent. After a new member's JoinGroup, all other members of the group join again. A new
@@ -85,7 +100,7 @@ class Habits:
             member = self._members(ask.body["group_id"]).get(ask.body["member_id"])
             self._due.extend([member] if member is not None else [])
         elif "error_code" in text:
-            return
+            self._due.extend((subject, each) for each in _after_failure(ask, text))
         elif ask.api == "SyncGroup":
             self._join_beside(ask.body["group_id"])
         elif ask.api == "LeaveGroup":
@@ -96,6 +111,13 @@ class Habits:
             self._due.extend((subject, each) for each in _following(ask, told))
             self._continue(subject, ask)
             self._later.update((key, (subject, end)) for key, end in _ends(ask))
+            self._again(ask)
+
+    def _again(self, ask: Ask) -> None:
+        """If topics are made, repeats the last request about each of them. The topics may have existed before."""
+        for made in ask.body["topics"] if ask.api == "CreateTopics" else ():
+            about = [each for each in self._latest if not each[1].api.endswith("Topics") and repr(made["name"]) in str(each[1])]
+            self._due.extend(about[-1:])
 
     def _continue(self, subject: str, ask: Ask) -> None:
         """Lets one producer send several batches, one after the other, and then the first of them again."""
@@ -172,6 +194,33 @@ def _following(ask: Ask, told: Json) -> Iterator[Ask]:
     elif ask.api == "AddOffsetsToTxn":
         named = {name: ask.body[name] for name in ("transactional_id", "producer_id", "producer_epoch", "group_id")}
         yield Ask(0, "TxnOffsetCommit", 2, named | {"topics": [{"name": "@t", "partitions": [OFFSET]}]})
+    elif ask.api == "AlterShareGroupOffsets" and len(ask.body["topics"]) > MOST_KEPT:
+        topics = [{"topic_name": each["topic_name"]} for each in ask.body["topics"]]
+        yield Ask(0, "DeleteShareGroupOffsets", 0, {"group_id": ask.body["group_id"], "topics": topics})
+    elif ask.api in MAKING_STATES and len(_first_partition(ask).get("state_batches", ())) < MOST_BATCHES:
+        yield _writing(ask)
+
+
+def _first_partition(ask: Ask) -> Json:
+    part: Json = ask.body["topics"][0]["partitions"][0]
+    return part
+
+
+def _writing(ask: Ask) -> Ask:
+    """Returns the WriteShareGroupState with which the leader of a share partition continues."""
+    part = _first_partition(ask)
+    batches = [{**batch, "delivery_count": batch["delivery_count"] + 1} for batch in part.get("state_batches") or (BATCH,)]
+    epochs = {"state_epoch": part["state_epoch"], "leader_epoch": part.get("leader_epoch", 0)}
+    written = {"partition": part["partition"], **epochs, "start_offset": -1, "state_batches": batches}
+    topic = {"topic_id": ask.body["topics"][0]["topic_id"], "partitions": [written]}
+    return Ask(0, "WriteShareGroupState", 0, {"group_id": ask.body["group_id"], "topics": [topic]})
+
+
+def _after_failure(ask: Ask, text: str) -> Iterator[Ask]:
+    """Yields the request that follows if a share group, or a part of it, could not be deleted: its deletion."""
+    if ask.api in ("DeleteShareGroupOffsets", "DeleteGroups") and any(each in text for each in UNAVAILABLE):
+        names = ask.body.get("groups_names") or [ask.body["group_id"]]
+        yield Ask(0, "DeleteGroups", 2, {"groups_names": names})
 
 
 def _acquired(told: Json) -> Iterator[Json]:
@@ -201,7 +250,7 @@ def _ends(ask: Ask) -> Iterator[tuple[tuple[str, Any], Ask]]:
         return
     named = {name: body[name] for name in ("transactional_id", "producer_id", "producer_epoch")}
     key = (named["transactional_id"], named["producer_id"])
-    yield key, Ask(0, "EndTxn", 5 if ask.version >= modern else 3, named | {"committed": True})
+    yield key, Ask(0, "EndTxn", 5 if ask.version >= modern else 3, named)
 
 
 def _batches(ask: Ask) -> Iterator[Json]:
@@ -217,7 +266,8 @@ def _rival(subject: str, ask: Ask, chance: Random) -> Due:
     if ask.api == "Produce" and chance.random() < (0.6 if ask.body["transactional_id"] else 0.2):
         topics = [
             {"name": each.get("name") or each["topic_id"], "partitions": [
-                {"partition_index": part["index"], "offset": chance.choice([-1, -1, 1])} for part in each["partition_data"]
+                {"partition_index": part["index"], "offset": chance.choice([-1, -1, 1, chance.randrange(2, 20)])}
+                for part in each["partition_data"]
             ]}
             for each in ask.body["topic_data"]
         ]  # fmt: skip

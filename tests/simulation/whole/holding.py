@@ -364,10 +364,13 @@ def aged(world: World) -> None:
         most, segments = configs.integer("retention.bytes"), list(partition.log.segments)
         if configs.text("cleanup.policy") == "delete" and 0 <= most <= sum(each.size for each in segments[1:]):
             raise Finding("retention by size keeps too many segments", f"{where}: {[each.size for each in segments]}, {most}")
+    writable = not any(map(leaderless, world.engine.cluster.partitions()))
     for name, transaction in world.engine.transactions.transactions.items():
         if transaction.state is TransactionState.ONGOING:
             raise Finding("a transaction has not timed out", name)
-    if writable := not any(map(leaderless, world.engine.cluster.partitions())):
+        if writable and transaction.state.may_expire and world.now - transaction.updated >= 8 * DAY:
+            raise Finding("an expired transactional id is still known", f"{name}: {transaction.state.value}")
+    if writable:
         present = {name: [*group.members] for name, group in world.engine.groups.groups.items() if group.members}
         if present:
             raise Finding("members that send no heartbeats are still there", str(present))

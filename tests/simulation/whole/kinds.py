@@ -145,7 +145,8 @@ THEMES: dict[str, tuple[str, ...]] = {
     "transactions on replicas": (
         "InitProducerId", "AddPartitionsToTxn", "AddPartitionsToTxn", "Produce", "Produce", "Produce", "EndTxn", "EndTxn",
         "cluster: freeze_replica", "cluster: freeze_replica", "cluster: move_leader", "cluster: kill_broker",
-        "cluster: start_broker", "ElectLeaders", "Fetch", "state: truncate", "clock: at once",
+        "cluster: start_broker", "ElectLeaders", "Fetch", "state: truncate", "clock: at once", "DeleteRecords",
+        "a broker starts again",
     ),
     "lost records": (
         "an unclean election", "an unclean election", "a broker starts again", "state: truncate", "state: truncate", "Produce",
@@ -184,6 +185,11 @@ THEMES: dict[str, tuple[str, ...]] = {
         "ShareGroupHeartbeat", "ShareFetch", "ShareAcknowledge", "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
         "DeleteShareGroupOffsets", "DeleteGroups", "DeleteTopics", "InitializeShareGroupState", "WriteShareGroupState",
         "WriteShareGroupState", "a write fails", "the disk is full", "the disk is well again", "clock: at once",
+    ),
+    "long requests": (
+        "OffsetCommit", "OffsetCommit", "TxnOffsetCommit", "OffsetDelete", "AlterShareGroupOffsets", "AlterShareGroupOffsets",
+        "AlterShareGroupOffsets", "DeleteShareGroupOffsets", "DeleteShareGroupOffsets", "ShareGroupHeartbeat", "DeleteGroups",
+        "DeleteTopics", "CreateTopics", "CreateTopics",
     ),
     "failures": (
         "a partition goes offline", "a partition goes offline", "a write fails", "the disk is well again", "Produce",

@@ -89,8 +89,11 @@ JUDGED_MS = 3 * 86_400_000
 """After this time in ms, the model of Kafka's rules stops judging."""
 FAULTY = 4
 """A fault stays loaded for this many steps."""
-SLICES = 3
-"""If long requests run in slices, this many slices run between two steps."""
+SLICES = (1, 1, 3)
+"""If long requests run in slices, one of these numbers of slices run between two steps."""
+QUICK_TIMERS = 6
+"""If long work runs in slices, this many slices of timers' work run after each slice of a request, in every second schedule. A
+slice of a server ends after some elements, which may be many offsets of a timer's work and few of a request's."""
 
 UNWRITTEN = "the change cannot be written"
 """A broker may close a connection if it could not carry out the client's request. The reason then contains this text."""
@@ -228,6 +231,7 @@ class World:
         self.disk = None if self._folder is None else Disk(self._folder, self._patch)
         self.jobs_wait = setting.seed % JOBS_WAIT_EACH == 0
         """Tells whether the jobs of threads run only before the next step. A kill may come first."""
+        self.timer_slices = QUICK_TIMERS if setting.seed % 2 else 1
         self._profile = setting.release
         self.engine = self.new_engine(first=True)
         self.periodic = periodic_work(self.engine)
@@ -341,7 +345,7 @@ class World:
                 things = self._act(step.kind, chance)
             else:
                 things = self._ask(step.kind, chance)
-            self.settle(SLICES)
+            self.settle(chance.choice(SLICES))
         logs = [each for each in self.engine.cluster.coordinator_logs() if each in ends]
         lost = [each for each in logs if _lost_records(each, *ends[each])]
         if lost:  # by an unclean election: as in Kafka, the coordinators forget what only these records said
@@ -606,8 +610,8 @@ class World:
                 self._perform()
 
     def _run_slices(self) -> int:
-        """First runs the next slice of a request, or its work for a thread. Then runs the next slice of a timer's work, or the
-        next timer. Returns how many of these two things there were."""
+        """First runs the next slice of a request, or its work for a thread. Then runs the next slices of timers' work, or the
+        next timers. Returns how many of these two things there were."""
         turns, timers, ran = self.engine.turns, self.engine.timers, 0
         if turns.offloads:
             unfinished, offload = turns.offloads.popleft()
@@ -617,11 +621,13 @@ class World:
         elif turns.waiting:
             turns.proceed()
             ran += 1
-        if timers.in_slices and (timers.busy or timers.is_due(self.now)):
+        for number in range(self.timer_slices):
+            if not (timers.in_slices and (timers.busy or timers.is_due(self.now))):
+                timers.end_move()
+                break
+            self._perform()
             self.engine.tick(self.now, lambda: True)
-            ran += 1
-        else:
-            timers.end_move()
+            ran += number == 0
         return ran
 
     def _without_response(self, link: Link) -> None:
