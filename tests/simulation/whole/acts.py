@@ -141,11 +141,11 @@ def _border(world: World, chance: Random) -> dict[str, Any]:
     kind = chance.random()
     found: list[tuple[Partition, int]] = []
     logs = [each for each in world.engine.cluster.partitions() if not each.topic.startswith("__")]
-    if kind < 0.4:
+    if kind < 0.3:
         found = [(each, segment.base_offset) for each in logs for segment in list(each.log.segments)[1:]]
     elif kind < 0.6:
         begins = [each for each in logs if each.log_start_offset]
-        found = [(each, offset) for each in begins for offset in (each.log_start_offset, each.last_stable_offset)]
+        found = [(each, offset) for each in begins for offset in 2 * [each.log_start_offset] + [each.last_stable_offset]]
     elif kind < 0.8:
         cut = world.engine.cluster.partition(*_log(world, chance))
         batches = [*cut.log.batches(cut.log_start_offset)] if cut is not None else []
@@ -318,7 +318,7 @@ def _goes_offline(world: World, chance: Random) -> Things:
 def _write_fails(world: World, chance: Random) -> Things:
     partition = world.engine.cluster.partition(*_log(world, chance))
     if partition is not None:
-        partition.fail_next_write()
+        partition.fail_next_write(chance.choice([1, 1, 5]))
         world.at_repair.append(lambda: partition.fail_next_write(0))
     return frozenset({CLUSTER})
 

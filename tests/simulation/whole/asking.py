@@ -53,6 +53,7 @@ SEVERAL_BATCHES = 0.5
 """The probability that a WriteShareGroupState has several batches."""
 LONG = ("OffsetCommit", "TxnOffsetCommit", "AlterShareGroupOffsets", "DeleteShareGroupOffsets")
 """Requests that work on one topic after the other."""
+LISTED = ("c", "z", "n", "@t", "@u")
 LENGTHENED = 0.5
 """The probability that such a request has further topics."""
 DELETED_MEANWHILE, MADE_AGAIN = 0.4, 0.5
@@ -142,7 +143,8 @@ class Speaker:
         Returns None if the request needs an id that no broker has given out."""
         due = None if self._planned else self._habits.next(chance)
         if due is not None:
-            name, ask = due[0], _varied(replace(due[1], connection=free[0]), chance)
+            name, ask = due[0], replace(due[1], connection=free[0])
+            ask = ask if ask.api in ("CreateTopics", "DeleteTopics") else _varied(ask, chance)
         else:
             name = self._who(api, chance)
             made = self._made(name, api, chance, free)
@@ -217,11 +219,12 @@ class Speaker:
         if not named:
             return ask
         if chance.random() < LENGTHENED:
-            others = [each for each in ("c", "z", "n") if each not in {topic[named] for topic in topics}]
+            others = [each for each in LISTED if each not in {topic[named] for topic in topics}]
             topics = topics + [_both_partitions(topics[0]) | {named: other} for other in others]
         if chance.random() < DELETED_MEANWHILE:
             again = replace(ask, body=copy.deepcopy(ask.body)) if chance.random() < MADE_AGAIN else None
-            self._habits.delete_meanwhile(name, chance.choice(topics)[named], again)
+            index = min(chance.randrange(len(topics)) for _ in range(2))  # the work on the first topics is done before
+            self._habits.delete_meanwhile(name, topics[index][named], again)
         return replace(ask, body=ask.body | {"topics": topics})
 
     def _as_static(self, ask: Ask, chance: Random) -> Ask:

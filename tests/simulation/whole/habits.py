@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from random_dialogues.replay import Ask
 from random_dialogues.symbols import Json
@@ -38,8 +38,20 @@ IN_ORDER = 4
 """The number of batches of one producer after which the first batch is sent again. Brokers remember five batches."""
 BY_HABIT, BY_RIVALS = 0.5, 0.1
 """Two probabilities: that a client sends a due request, and that a rival repeats another client's request."""
+BY_PURGES, MOST_WRITTEN = 0.1, 4
+"""The probability that a client deletes records that it has written. Each client remembers its last MOST_WRITTEN batches."""
 Due = tuple[str, Ask]
 """A subject and its request."""
+
+
+class Written(NamedTuple):
+    """A batch that a subject has written."""
+
+    subject: str
+    topic: str
+    index: int
+    base: int
+    count: int
 
 
 class Habits:
@@ -51,6 +63,7 @@ class Habits:
         """The requests that come next, in any case."""
         self._later: dict[tuple[str, Any], Due] = {}
         """For each open transaction, the request that ends it, by transactional id and producer id."""
+        self._written: deque[Written] = deque(maxlen=MOST_WRITTEN)
         self._latest: deque[Due] = deque(maxlen=LATEST)
         self._joined: dict[str, dict[str, Due]] = {}
         """For each group: the last JoinGroup of each member."""
@@ -68,7 +81,16 @@ class Habits:
         if self._later and chance.random() < BY_RIVALS:
             subject, end = self._later.pop(next(iter(self._later)))
             return subject, replace(end, body=end.body | {"committed": chance.random() < 0.6})
+        if self._written and chance.random() < BY_PURGES:
+            return self._purge(self._written.popleft(), chance)
         return _rival(*chance.choice(self._latest), chance) if self._latest and chance.random() < BY_RIVALS else None
+
+    @staticmethod
+    def _purge(written: Written, chance: Random) -> Due:
+        """Returns a request that deletes all records of a partition, or the records before a record of a batch."""
+        offset = chance.choice([-1, written.base + chance.randrange(written.count)])
+        topic = {"name": written.topic, "partitions": [{"partition_index": written.index, "offset": offset}]}
+        return written.subject, Ask(0, "DeleteRecords", 2, {"topics": [topic], "timeout_ms": 1000})
 
     def delete_meanwhile(self, subject: str, topic: str, ask: Ask | None) -> None:
         """Let a rival delete a topic in the next step. If there is a request `ask`, let the rival make the topic again, and
@@ -112,6 +134,7 @@ class Habits:
             self._continue(subject, ask)
             self._later.update((key, (subject, end)) for key, end in _ends(ask))
             self._again(ask)
+            self._written.extend(_written(subject, ask, told) if ask.api == "Produce" else ())
 
     def _again(self, ask: Ask) -> None:
         """If topics are made, repeats the last request about each of them. The topics may have existed before."""
@@ -251,6 +274,24 @@ def _ends(ask: Ask) -> Iterator[tuple[tuple[str, Any], Ask]]:
     named = {name: body[name] for name in ("transactional_id", "producer_id", "producer_epoch")}
     key = (named["transactional_id"], named["producer_id"])
     yield key, Ask(0, "EndTxn", 5 if ask.version >= modern else 3, named)
+
+
+def _written(subject: str, ask: Ask, told: Json) -> Iterator[Written]:
+    """Yields the last batch of each partition of an accepted Produce."""
+    bases = {
+        (_named(topic), part.get("index", 0)): part.get("base_offset", 0)
+        for topic in told.get("responses", ())
+        for part in topic.get("partition_responses", ())
+    }
+    for topic in ask.body["topic_data"]:
+        for part in topic["partition_data"]:
+            where = _named(topic), part["index"]
+            if where in bases and part["records"]:
+                yield Written(subject, *where, bases[where], part["records"][-1].get("n", 1))
+
+
+def _named(topic: Json) -> str:
+    return str(topic.get("name") or topic.get("topic_id") or "")
 
 
 def _batches(ask: Ask) -> Iterator[Json]:
