@@ -2,8 +2,8 @@
 
 A library finds its coordinator, joins a group with the member id from the response, sends SyncGroup, joins again when other
 members join or leave, continues its fetch session, and ends its transactions. A rival repeats requests of another client.
-Without habits and rivals, few groups in a schedule would become stable, and few sessions and transactions would have more than
-one request.
+Clients also delete some of the records that they have written. Without habits and rivals, few groups in a schedule would become
+stable, and few sessions and transactions would have more than one request.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class Habits:
         self._later: dict[tuple[str, Any], Due] = {}
         """For each open transaction, the request that ends it, by transactional id and producer id."""
         self._written: deque[Written] = deque(maxlen=MOST_WRITTEN)
+        """The last batches that are written, and not deleted again."""
         self._latest: deque[Due] = deque(maxlen=LATEST)
         self._joined: dict[str, dict[str, Due]] = {}
         """For each group: the last JoinGroup of each member."""
@@ -88,7 +89,7 @@ class Habits:
     @staticmethod
     def _purge(written: Written, chance: Random) -> Due:
         """Returns a request that deletes all records of a partition, or the records before a record of a batch."""
-        offset = chance.choice([-1, written.base + chance.randrange(written.count)])
+        offset = chance.choice([-1, written.base + chance.randrange(max(written.count, 1))])
         topic = {"name": written.topic, "partitions": [{"partition_index": written.index, "offset": offset}]}
         return written.subject, Ask(0, "DeleteRecords", 2, {"topics": [topic], "timeout_ms": 1000})
 
