@@ -165,6 +165,24 @@ def test_a_topic_that_is_deleted_while_its_offsets_are_described_is_in_the_respo
     assert (len(group.topics), group.topics[0].topic_id) == (300, gone)
 
 
+def test_a_topic_that_is_deleted_before_its_state_is_deleted_leaves_nothing_in_the_group() -> None:
+    """The request has read the topic, and the group has forgotten the topic, before the deletion of the states begins."""
+    world = World().driven()
+    world.ask(starts(ALL), 0)
+    gone = topic_id(world, ALL[0])
+    world.send(plain("DeleteShareGroupOffsets", group_id="g", topics=named(ALL, "topic_name")), 0)
+    world.send(deletion(ALL[0]), 6, world.engine.connect(1, now=NOW))
+    while ALL[0] in world.engine.cluster.topics:
+        assert world.step()
+    world.engine.tick(NOW)
+    group = world.engine.groups.groups["g"]
+    assert isinstance(group, ShareGroup)
+    assert group.preparation is not None
+    assert gone not in group.preparation.initialized, "the group has forgotten the topic"
+    world.go_on()
+    assert (states(world), *group.preparation.by_state) == (0, {}, {}, {})
+
+
 def test_the_state_of_a_deleted_topic_is_forgotten_in_slices() -> None:
     world = World().driven()
     world.engine.cluster.create_topic("wide", NOW, partitions=500)
