@@ -351,25 +351,31 @@ def aged(world: World) -> None:
     after_step(world, world.watch.take_fired())
     logs(world)
     for partition in world.engine.cluster.partitions():
-        where, configs = f"{partition.topic}-{partition.index}", partition.configs
-        known = [key for key, state in partition.producers.items() if open_since(state) < 0]
-        if known:  # as in Kafka, a producer with an open transaction stays, even if the coordinator forgot the transaction
-            raise Finding("an expired producer is still known", f"{where}: {known}")
-        if partition.transactions.verifications:
-            raise Finding("an expired verification is still there", f"{where}: {[*partition.transactions.verifications]}")
+        _partition_aged(partition)
         _all_compacted(world, partition)
-        expires = configs.text("cleanup.policy") == "delete" and 0 <= configs.integer("retention.ms") < MONTH_MS
-        if expires and partition.log_start_offset != partition.log_end_offset:
-            raise Finding("expired records are still there", f"{where}: {partition.log_start_offset}")
-        most, segments = configs.integer("retention.bytes"), list(partition.log.segments)
-        if configs.text("cleanup.policy") == "delete" and 0 <= most <= sum(each.size for each in segments[1:]):
-            raise Finding("retention by size keeps too many segments", f"{where}: {[each.size for each in segments]}, {most}")
+    _coordinators_aged(world)
+
+
+def _partition_aged(partition: Partition) -> None:
+    """Checks that a partition has forgotten what has expired."""
+    where, configs = f"{partition.topic}-{partition.index}", partition.configs
+    known = [key for key, state in partition.producers.items() if open_since(state) < 0]
+    if known:  # as in Kafka, a producer with an open transaction stays, even if the coordinator forgot the transaction
+        raise Finding("an expired producer is still known", f"{where}: {known}")
+    if partition.transactions.verifications:
+        raise Finding("an expired verification is still there", f"{where}: {[*partition.transactions.verifications]}")
+    expires = configs.text("cleanup.policy") == "delete" and 0 <= configs.integer("retention.ms") < MONTH_MS
+    if expires and partition.log_start_offset != partition.log_end_offset:
+        raise Finding("expired records are still there", f"{where}: {partition.log_start_offset}")
+    most, segments = configs.integer("retention.bytes"), list(partition.log.segments)
+    if configs.text("cleanup.policy") == "delete" and 0 <= most <= sum(each.size for each in segments[1:]):
+        raise Finding("retention by size keeps too many segments", f"{where}: {[each.size for each in segments]}, {most}")
+
+
+def _coordinators_aged(world: World) -> None:
+    """Checks that the coordinators have forgotten what has expired."""
     writable = not any(map(leaderless, world.engine.cluster.partitions()))
-    for name, transaction in world.engine.transactions.transactions.items():
-        if transaction.state is TransactionState.ONGOING:
-            raise Finding("a transaction has not timed out", name)
-        if writable and transaction.state.may_expire and world.now - transaction.updated >= 8 * DAY:
-            raise Finding("an expired transactional id is still known", f"{name}: {transaction.state.value}")
+    _transactions_are_over(world, writable=writable)
     if writable:
         present = {name: [*group.members] for name, group in world.engine.groups.groups.items() if group.members}
         if present:
@@ -388,6 +394,15 @@ def _all_compacted(world: World, partition: Partition) -> None:
     dirty = plan(log.segments, log.end_offset, log.cleaned_to, partition, partition.configs, world.now)
     if cleaning and dirty is not None:
         raise Finding("a log is not compacted", f"{partition.topic}-{partition.index}: {dirty}")
+
+
+def _transactions_are_over(world: World, *, writable: bool) -> None:
+    """Checks that no transaction is open, and that transactional ids have expired if the brokers can write this."""
+    for name, transaction in world.engine.transactions.transactions.items():
+        if transaction.state is TransactionState.ONGOING:
+            raise Finding("a transaction has not timed out", name)
+        if writable and transaction.state.may_expire and world.now - transaction.updated >= 8 * DAY:
+            raise Finding("an expired transactional id is still known", f"{name}: {transaction.state.value}")
 
 
 # Restarts
