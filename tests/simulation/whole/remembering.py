@@ -191,10 +191,8 @@ def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], af
         begins = new_start == start or (mode == "kill" and new_start <= start)
         ends = new_end == end or (grows and new_end >= end)
         return begins and ends and high <= new_high and (stable <= new_stable or mode == "kill")
-    if key[0] == "producer":  # a start forgets producers whose batches were deleted; an old snapshot may bring back others
-        partition = world.engine.cluster.partition(key[1], key[2])
-        forgets = partition is not None and partition.log_start_offset > 0
-        return ending or (mode == "kill" and (key not in before or _had_expired(before[key], after.get(key)))) or forgets
+    if key[0] == "producer":
+        return ending or _producer_may_change(world, mode, key, before, after)
     if key[0] == "transaction" and key in before:
         if key not in after:  # before the restart the broker, like Kafka, listed an id that it could not write
             return bool(before[key][1] == NO_EPOCH)
@@ -205,6 +203,21 @@ def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], af
         unwritten = ("Empty",) if world.disk_had_failed else ()
         return key in before and before[key][0] in ("PreparingRebalance", "CompletingRebalance", *unwritten)
     return False
+
+
+def _producer_may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], after: Mapping[Key, Any]) -> bool:
+    """A start forgets producers whose batches were deleted. An old snapshot may bring back others."""
+    partition = world.engine.cluster.partition(key[1], key[2])
+    if partition is not None and partition.log_start_offset > 0:
+        return True
+    if mode != "kill":
+        return False
+    if key not in before or _had_expired(before[key], after.get(key)):
+        return True
+    # If compaction has removed the marker from a producer's last batch, a start that reads the log does not learn the producer
+    # from this empty batch (ProducerAppendInfo.append).
+    compacted = partition is not None and "compact" in partition.configs.text("cleanup.policy")
+    return compacted and key not in after and before[key][1:] == (-1, -1)
 
 
 def _had_expired(before: Any, after: Any) -> bool:
