@@ -8,7 +8,7 @@ import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cache, cached_property
 from inspect import formatannotation
 from pathlib import Path
 from types import UnionType
@@ -73,11 +73,16 @@ class OptionError(ValueError):
 
 def check_types(declared: type[Options], given: Mapping[str, Any]) -> None:
     """Raises OptionError if the value of an option does not have the declared type."""
-    hints = get_type_hints(declared, localns=dict.fromkeys(("ProfileName", "Topics", "Level", "Rule"), Any))
+    hints = _types_of(declared)  # type: ignore[arg-type]  # mypy takes the hash of an instance for that of the class
     for option in fields(declared):
         if option.name in given and not _has_type(given[option.name], hints[option.name]):
             value = repr(given[option.name]) if option.repr else f"of the type {type(given[option.name]).__name__}"
             raise OptionError(option.name, f"give a value of the type {formatannotation(hints[option.name])}, not {value}")
+
+
+@cache
+def _types_of(declared: type[Options]) -> dict[str, Any]:
+    return get_type_hints(declared, localns=dict.fromkeys(("ProfileName", "Topics", "Level", "Rule"), Any))
 
 
 def _has_type(value: Any, hint: Any) -> bool:
