@@ -135,8 +135,10 @@ class ShareStates:
     def _without_new_strangers(self, held: Preparation, change: Callable[[Preparation], Preparation]) -> Preparation:
         """Returns the changed set, without the topics that the change would add although they do not exist. Such a topic was
         deleted between two slices, and the group has forgotten it already. Nothing would remove it again."""
-        known = {*self._cluster.topics_by_id}.union(*held.by_state)
-        return Preparation(*({each: topics[each] for each in topics if each in known} for topics in change(held).by_state))
+        there, before = self._cluster.topics_by_id, frozenset[bytes]().union(*held.by_state)
+        return Preparation(
+            *({each: topics[each] for each in topics if each in there or each in before} for topics in change(held).by_state)
+        )
 
     def topics_deleted(self, group: ShareGroup, gone: Collection[bytes], now: int) -> Generator[None, Any, None]:
         def without(held: Preparation) -> Preparation:
