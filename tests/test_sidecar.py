@@ -13,7 +13,7 @@ from wirebroker.client.settings import BadConfig, read_access
 from wirebroker.commands.cli import build_parser
 from wirebroker.commands.proxy import upstream_access
 from wirebroker.commands.serve import control_address, rotation_in
-from wirebroker.commands.usage import UsageError, address_in, addresses_in
+from wirebroker.commands.usage import address_in, addresses_in
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "how-to" / "proxy-for-long.md"
 UNITS = {"Mi": 1 << 20, "Gi": 1 << 30}
@@ -74,5 +74,5 @@ def test_the_client_settings_are_understood(manifest: dict[str, Any], pod: dict[
 
 def test_a_sidecar_whose_settings_are_not_mounted_says_so(pod: dict[str, Any]) -> None:
     (sidecar,) = pod["initContainers"]
-    with pytest.raises(UsageError, match=r"--command-config /etc/wirebroker/client\.properties: No such file"):
+    with pytest.raises(BadConfig, match=r"--command-config /etc/wirebroker/client\.properties: No such file"):
         upstream_access(build_parser().parse_args(["proxy", *sidecar["args"]]))

@@ -310,7 +310,7 @@ TIMERS = {
     "engine/engine.py Engine.unauthenticated": ONCE,
     "engine/upgrading.py Upgrading.proceed": BOUNDED,
     "engine/upgrading.py Upgrading.restarted": BOUNDED,
-    "faults/plan.py FaultPlan._close_later": ONCE,
+    "faults/plan.py FaultPlan.send": ONCE,
     "faults/plan.py FaultPlan.hold": ONCE,
     "net/handshakes.py Handshakes._stall": ONCE,
     "proxy/interest.py Interest._end": BOUNDED,

@@ -281,7 +281,7 @@ def test_a_text_that_does_not_come_through_the_wire_is_refused_too(text: str, mo
     with pytest.raises(ValueError, match="not a host"):
         parse_address(f"{text}:9092")
     acls = ["allow User:ANONYMOUS ALL CLUSTER kafka-cluster"]
-    kafka = mock_kafka_factory(telemetry=True, acls=acls, control="127.0.0.1:0", data=tmp_path / "data")
+    kafka = mock_kafka_factory(telemetry=True, acls=acls, control=True, data=tmp_path / "data")
     for refused in (
         lambda: kafka.quotas.set(user=text, producer_byte_rate=1), lambda: kafka.telemetry.subscribe(text),
         lambda: kafka.create_topic("new", configs={"my.setting": text}),

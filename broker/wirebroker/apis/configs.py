@@ -369,12 +369,15 @@ def _refused_by_controller(
 ) -> Generator[None, Any, Refusal | None]:
     """Returns the error with which Kafka's controller refuses all these alterations, or None. The controller makes all valid
     changes of a request or none, so it refuses all if it fails at one, or would have to write too many records."""
-    many, records = sum(each.most_records for each in alterations) > MOST_RECORDS, 0
+    most = records = 0
+    for alteration in alterations:
+        yield from pause()
+        most += alteration.most_records
     for alteration in alterations:
         yield from pause()
         if alteration.fails_controller or (writes and alteration.cannot_be_written):
             return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
-        records += alteration.records if many else 0
+        records += alteration.records if most > MOST_RECORDS else 0
         if records > MOST_RECORDS:
             return TOO_LARGE
     return None

@@ -31,7 +31,7 @@ TIMERS: dict[str, Timer] = {
     "Delayed._finish": Timer(("cluster: freeze_replica", "cluster: freeze_replica", "Produce", "Produce"), SECONDS, 10),
     "Engine.unauthenticated.<locals>.end": Timer(("SaslHandshake", "SaslAuthenticate"), SECONDS, 8),
     "Exchange.mute.<locals>.end": Timer(("quota: set", "Produce", "Produce"), MINUTES, 4),
-    "FaultPlan._close_later.<locals>.<lambda>": Timer(("fault: close", "Metadata", "Fetch", "Produce"), SECONDS),
+    "FaultPlan._close": Timer(("fault: close", "Metadata", "Fetch", "Produce"), SECONDS),
     "FaultPlan.hold.<locals>.<lambda>": Timer(("fault: delay", "Metadata", "Fetch", "Produce")),
     "Fetch._finish": Timer(("Fetch", "Fetch", "Fetch"), SECONDS, 2),
     "FolderStore._sync_by_timer": Timer((), HOURS),
