@@ -308,7 +308,7 @@ def test_a_share_group_continues_with_what_is_not_acknowledged(mock_kafka_factor
 WHOLE = "a snapshot is refused unless all replicas have the whole log at their places, and all brokers run"
 OPTIONS = "the options of the broker, or its release, determine it"
 DERIVED = "it is derived from what is kept"
-LATER = "after a restore, as after a restart, it begins anew"
+LATER = "after a restore, as after a restart, it starts from its beginning"
 IMAGE = "test_the_metadata_goes_back_and_ids_do_not_come_twice compares it"
 NEVER_BACK = "it never goes back, because clients have seen it"
 LACKS: dict[type, dict[str, str]] = {

@@ -90,7 +90,7 @@ JUDGED_MS = 3 * 86_400_000
 FAULTY = 4
 """A fault stays loaded for this many steps."""
 SLICES = (1, 1, 3)
-"""If long requests run in slices, one of these numbers of slices run between two steps."""
+"""If long requests run in slices, a schedule runs this many of them between two steps: one or the other number."""
 QUICK_TIMERS = 6
 """If long work runs in slices, this many slices of timers' work run after each slice of a request, in every second schedule. A
 slice of a server ends after some elements, which may be many offsets of a timer's work and few of a request's."""
@@ -611,7 +611,7 @@ class World:
 
     def _run_slices(self) -> int:
         """First runs the next slice of a request, or its work for a thread. Then runs the next slices of timers' work, or the
-        next timers. Returns how many of these two things there were."""
+        next timers. Returns 0, 1 or 2: how many of the two ran."""
         turns, timers, ran = self.engine.turns, self.engine.timers, 0
         if turns.offloads:
             unfinished, offload = turns.offloads.popleft()
