@@ -28,6 +28,8 @@ from test_share_groups import ACCEPT, Shared
 from test_transactions import started
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import ConnectionClosed
+from wirebroker.core.metadata_writes import Decisions
+from wirebroker.core.purgatory import Timers
 from wirekit import RawProducer, batch, client, lacking
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "soft-reset"
@@ -349,3 +351,18 @@ def ask(kafka: MockKafka, api: str, version: int, **fields: Any) -> Any:
 
 def values(response: Any) -> list[bytes | None]:
     return [record.value for each in iter_batches(response.records) for record in iter_records(each)]
+
+
+def test_a_failed_write_of_the_metadata_moves_with_the_clock() -> None:
+    """Otherwise the next attempt would be made at a time that the clock has not reached yet."""
+    decisions, tried = Decisions(Timers(), lambda: (1, 1, 1)), list[int]()
+
+    def fail(now: int, _: object) -> None:
+        tried.append(now)
+        raise OSError
+
+    decisions.write_with(fail)
+    decisions.write_down(5_000)
+    decisions.move_time(-2_000)
+    decisions.insist()
+    assert tried == [5_000, 3_000]

@@ -427,6 +427,7 @@ class Cluster:
     def move_time(self, ms: int) -> None:
         """Move all stored times by `ms`, because the clock was moved by `ms`."""
         self._due = {name: when + ms for name, when in self._due.items()}
+        self.decisions.move_time(ms)
         for partition in self.partitions():
             partition.move_time(ms)
 

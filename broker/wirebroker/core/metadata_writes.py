@@ -134,6 +134,10 @@ class Decisions:
             done()
         return None
 
+    def move_time(self, ms: int) -> None:
+        """Move the time of the last failed write by `ms`, because the clock was moved by `ms`."""
+        self._failed_at += ms
+
     def insist(self) -> Exception | None:
         """Write down all pending changes now, including changes that could not be written before; see `write_down`."""
         self._given_up = None
