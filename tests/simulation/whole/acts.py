@@ -438,10 +438,11 @@ def _broker_again(world: World, chance: Random) -> Things:
     return frozenset({node_thing(node)})
 
 
-@act("an unclean election", "topic")
+@act("an unclean election")
 def _unclean(world: World, chance: Random) -> Things:
     """A replica that lacks records leads, because the brokers with these records are down. If no replica lacks records, one
-    broker is killed, so that a later election can be unclean."""
+    broker is killed, so that a later election can be unclean. Both concern the whole cluster: all partitions of the brokers
+    change."""
     cluster = world.engine.cluster
     if len(cluster.brokers) == 1:
         raise RuntimeError("there is only one broker")
@@ -462,7 +463,7 @@ def _unclean(world: World, chance: Random) -> Things:
     _start(world, [node])
     Doer(world.engine).elect_leader(partition.topic, partition.index, unclean=True)
     _start(world, others)
-    return frozenset({topic_thing(partition.topic)})
+    return frozenset({CLUSTER})
 
 
 def _kill(world: World, nodes: Iterable[int]) -> None:
