@@ -6,7 +6,9 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 from urllib.request import urlopen
 
@@ -169,6 +171,18 @@ def test_a_request_sees_what_a_late_timer_should_have_done(clock: Any, looks: st
             with urlopen(f"{kafka.control_url}/groups") as response:
                 (group,) = json.load(response)["groups"]
             assert group["state"] == "Empty"
+
+
+def test_on_a_busy_machine_a_request_sees_what_every_late_timer_should_have_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While another process runs, real time passes, and the broker uses no CPU time."""
+    with MockKafka(topics={"orders": 1}, clock="frozen") as kafka:
+        wire = client(kafka)
+        coordinators(wire)
+        join_and_commit(wire)
+        late(kafka, 30 * SECOND)
+        moments = count(perf_counter())
+        monkeypatch.setattr("wirebroker.net.host.perf_counter", lambda: next(moments))
+        assert kafka.groups()["team"].state == "Empty"
 
 
 @pytest.mark.parametrize("kind", ["reset", "soft reset", "restore"])
