@@ -138,12 +138,11 @@ class Done:
             self.drop("config", METRICS, how=lambda key: self.set(key, ANY))
             for setting in ("metrics", "interval.ms", "match"):
                 self.set(("config", METRICS, name, setting), ANY)
-        elif deed in ("truncate", "elect_leader", "move_leader"):
+        elif deed == "truncate" or given.get("unclean"):
             self._may_lose(str(name))
-            if deed == "truncate" or given.get("unclean"):
-                self._may_fall(str(name))
-        elif deed in ("kill_broker", "crash", "restart", "crash_after_write"):
-            self._may_lose("*")
+            self._may_fall(str(name))
+        elif deed in ("crash", "restart", "crash_after_write"):
+            self.starts.clear()
 
     def _may_lose(self, name: str) -> None:
         self.lossy.add(name)
@@ -155,6 +154,7 @@ class Done:
 
     def _unclean(self) -> None:
         self.unclean = True
+        self._may_lose("*")
         self._may_fall("*")
 
     def is_calm(self, topic: str, before: Counter[str]) -> bool:

@@ -311,7 +311,7 @@ def logs(world: World) -> None:
             start = done.starts.get((topic.topic_id, partition.index), 0)
             if start > partition.log_start_offset and "*" not in done.lossy:
                 raise Finding("deleted records are back", f"{log.name} begins at {log.start}, expected {start}")
-            if not done.lossy & {topic.name, "*" if world.setting.brokers > 1 else ""}:
+            if not done.lossy & {topic.name, "*"}:
                 done.acknowledged.check(topic.topic_id, partition.index, log)
             searches(partition)
             _producers(partition, log)
