@@ -23,11 +23,11 @@ from wirebroker.core.features import REFUSED_WITHOUT, SHARE
 from wirebroker.core.groups.classic import ClassicGroupState, Group
 from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.core.groups.group import AnyGroup
-from wirebroker.core.groups.modern import SESSION, ModernGroup
+from wirebroker.core.groups.modern import LEAVES_FOR_A_WHILE, REBALANCE, SESSION, MemberState, ModernGroup
 from wirebroker.core.groups.streams_group import StreamsGroup
 from wirebroker.core.offset_lookup import MAX_TIMESTAMP
-from wirebroker.core.producers import Key, last_offset, open_since
-from wirebroker.core.purgatory import Periodic, name_of
+from wirebroker.core.producers import Key, epoch_of, last_offset, open_since
+from wirebroker.core.purgatory import Periodic, Timer, name_of
 from wirebroker.core.share.in_flight import InFlight, RecordState
 from wirebroker.storage.changes import _versions
 
@@ -52,6 +52,9 @@ def agree(world: World) -> None:
     _times(engine, world.now)
     _throttled(engine, world.now)
     _same("the periodic work", sorted(periodic_work(engine)), sorted(world.periodic))
+    most = engine.configs.integer("max.incremental.fetch.session.cache.slots")
+    if max(Counter(node_id for node_id, _ in engine.fetch_sessions._sessions).values(), default=0) > most:
+        raise Finding("a broker has too many fetch sessions", str([*engine.fetch_sessions._sessions]))
     for node_id, session_id in engine.fetch_sessions._sessions:
         if node_id not in cluster.live_brokers:
             raise Finding("a fetch session outlives its broker", f"{session_id} of broker {node_id}")
@@ -85,6 +88,9 @@ def _offsets(partition: Partition) -> None:
     states = partition.producers
     if late := [key for key, state in states.items() if max(last_offset(state), open_since(state)) >= end]:
         raise Finding("a producer's state is about records after the end", f"{where}: {late}, end {end}")
+    for key, awaited in partition.transactions.verifications.items():
+        if key in states and open_since(states[key]) >= 0 and awaited.producer_epoch <= epoch_of(states[key]):
+            raise Finding("a verification outlives the first batch of its transaction", f"{where}: {key}, {awaited}")
     _same("the open transactions of a log", partition.transactions._first_offsets, _open_ones(states))
 
 
@@ -136,6 +142,9 @@ def _replicas(partition: Partition) -> None:
     ends = [lagging[each].log_end_offset if each in lagging else partition.log_end_offset for each in partition.in_sync]
     if partition.leader != NO_LEADER and not partition.replication.too_few and partition.high_watermark < min(ends):
         raise Finding("the high watermark does not follow the in-sync replicas", f"{where}: {partition.high_watermark}, {ends}")
+    replication = partition.replication
+    if gone := {*lagging, *replication.frozen, *replication.since_restart} - {*partition.replicas}:
+        raise Finding("a replica is followed that is not there", f"{where}: {gone}")
     aborted = partition.transactions._aborted[:1]
     if aborted and aborted[0].last_offset < partition.log.segments[0].base_offset:
         raise Finding("an aborted transaction outlives its records", f"{where}: {aborted}")
@@ -161,6 +170,8 @@ def _metadata(engine: Engine) -> None:
     for key, keyed in cluster.quotas.keyed.items():
         limits = {entity: held[key] for entity, held in cluster.quotas.limits.items() if key in held}
         _same("quotas", keyed._values, limits)
+        counted = Counter(tuple(kind for kind, _ in entity) for entity in limits)
+        _same("the numbers of quotas", {**keyed._levels}, {**counted})
     _acls(cluster.acls)
     refused = {key for key, handler in engine._handlers.items() if handler is without_feature}
     expected = {KEYS[name] for feature, names in REFUSED_WITHOUT.items() if not levels[feature] for name in names}
@@ -318,6 +329,9 @@ def keeps_time(engine: Engine, before: Mapping[str, int], now: int) -> None:
 
 # Coordinators
 
+PHASES = (ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.COMPLETING_REBALANCE)
+"""The states of a classic group that end at a time limit."""
+
 
 def is_coordinators(callback: object) -> bool:
     """Tells whether the callback is not a request's, but a transaction coordinator's that waits to write a marker."""
@@ -344,14 +358,42 @@ def _groups(engine: Engine, *, in_progress: bool, upgraded: bool) -> None:
             if not engine.groups.changes.running:
                 _assignments(name, group)
                 _instances(name, group, upgraded)
-            if here and (ageless := [each for each in group.members if not group.has_timer(SESSION, each)]):
-                raise Finding("a member has no session timeout", f"{name}: {ageless}")
+            if here:
+                _timeouts(name, group)
         elif here:
             _classic(group)
+    _timers_of_groups(engine)
+
+
+def _timers_of_groups(engine: Engine) -> None:
+    """Checks that each timer of a group belongs to a group that is there, and that the group can cancel it."""
+    groups = engine.groups.groups
     for _, _, timer in engine.timers._heap:
         owner = _owner(timer.action)
-        if isinstance(owner, AnyGroup) and groups.groups.get(owner.group_id) is not owner:
+        if isinstance(owner, AnyGroup) and groups.get(owner.group_id) is not owner:
             raise Finding("a group that is gone has a timer", f"{owner.group_id}: {timer.action}")
+        if isinstance(owner, AnyGroup) and not _knows(owner, timer):
+            raise Finding("a group has forgotten a timer, and cannot cancel it", f"{owner.group_id}: {timer.action}")
+
+
+def _knows(group: Any, timer: Timer) -> bool:
+    """Tells whether the group holds this timer, so that it can cancel the timer."""
+    if isinstance(group, ModernGroup):
+        return any(each is timer for each in group._timers.values())
+    held = [group._phase, *group.pending.values(), *(member.heartbeat for member in group.members.values())]
+    periodic = getattr(timer.action, "__self__", None)
+    return any(each is timer or (each is periodic and each is not None) for each in held)
+
+
+def _timeouts(name: str, group: Any) -> None:
+    """Checks that each member has a session timeout, and that exactly the members that must give up partitions or tasks have a
+    time limit for this. A member that was away when its limit ended has no limit."""
+    if ageless := [each for each in group.members if not group.has_timer(SESSION, each)]:
+        raise Finding("a member has no session timeout", f"{name}: {ageless}")
+    for member_id, member in group.members.items():
+        revokes, limited = member.state is MemberState.UNREVOKED, group.has_timer(REBALANCE, member_id)
+        if revokes != limited and member.epoch != LEAVES_FOR_A_WHILE and not member.speaks_classic:
+            raise Finding("a time limit for giving up partitions is wrong", f"{name}: {limited}, {member}")
 
 
 def _instances(name: str, group: Any, upgraded: bool) -> None:
@@ -387,6 +429,12 @@ def _classic(group: Group) -> None:
             raise Finding("a member waits, although its group is stable", f"{group.group_id}: {member_id}")
         if not waits and (member.heartbeat is None or member.heartbeat.action is None):
             raise Finding("a member has no session timeout", f"{group.group_id}: {member_id}")
+    phase, state = group._phase, group.state
+    runs = isinstance(phase, Periodic) or (phase is not None and phase.action is not None)
+    # Some members may send their SyncGroup after the leader's, which makes the group stable.
+    awaits = state in PHASES or (state is ClassicGroupState.STABLE and bool(group._unsynced))
+    if runs != awaits:
+        raise Finding("a phase of a rebalance has a wrong timeout", f"{group.group_id}: {state}, {phase}, {group._unsynced}")
 
 
 def _owner(action: Any) -> object:
@@ -448,6 +496,8 @@ def _shares(engine: Engine, mixed: Container[object]) -> None:
             # As in Kafka, if the release of records cannot be written, the records stay acquired until their lock expires.
             if record.state is RecordState.ACQUIRED and ended and held.key in engine.groups.share_state.states:
                 raise Finding("a member without a session has acquired records", f"{held.key} {record.member_id}")
+            if record.available and last >= held.share.start_offset and not held.share.looks_for_next:
+                raise Finding("nobody looks for an available record", f"{held.key} {first}")
         if held.active:
             _same("completed records", held.share.completed, completed)
     actions = (getattr(timer.action, "__qualname__", "") for _, _, timer in engine.timers._heap)

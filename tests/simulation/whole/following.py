@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import gt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fuzzing.script import Finding
@@ -18,7 +19,7 @@ from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.offsets import Committed, TopicPartition
 from wirebroker.core.groups.share_group import Preparation, ShareGroup
 from wirebroker.core.partition import Partition
-from wirebroker.core.producers import Verification, epoch_of, last_offset, last_timestamp, open_since
+from wirebroker.core.producers import _HEAD, Verification, epoch_of, last_offset, last_timestamp, open_since
 from wirebroker.core.share.in_flight import InFlight, RecordState
 from wirebroker.core.transactions.transaction import TransactionState
 
@@ -72,6 +73,8 @@ class Followed:
     """For each producer that the partition knows, the time of its last batch."""
     producer_epochs: dict[Any, int] = field(default_factory=dict)
     """For each producer that the partition knows, the producer's epoch."""
+    markers: dict[Any, tuple[int, ...]] = field(default_factory=dict)
+    """For each producer that the partition knows, its epoch and the epoch of the last coordinator that wrote a marker."""
     forgotten: int = 0
     """Batches before this offset may be stored a second time, because a test has made brokers forget producers."""
     cut: int | None = None
@@ -120,6 +123,9 @@ class Following:
         self._committed: dict[tuple[str, TopicPartition], tuple[bytes, tuple[Engine, bytes], Committed]] = {}
         """All committed offsets. Each value has three parts: the id of the topic whose offset was committed, the log that holds
         the offset (see `_log_of_groups`), and the offset."""
+        self._waiting: dict[tuple[str, int, int, str, int], tuple[bytes, tuple[Engine, bytes], int]] = {}
+        """The offsets in open transactions: the group, the partition of __consumer_offsets, the producer, and the offset's
+        partition. Each value is the topic's id, the log of groups, and the first offset of the transaction in this log."""
         self._pending = set[tuple[str, TopicPartition]]()
         """The offsets in open transactions, by group."""
         self._open: dict[tuple[int, int], int] = {}
@@ -246,7 +252,25 @@ class Following:
                 elif (name, where) in self._pending:
                     topic_id = b""
                 self._committed[name, where] = topic_id, log, committed
+        self._of_open_transactions(world)
         self._pending = {(name, where) for name in offsets.groups(pending=True) for where, _ in offsets.pending_of(name)}
+
+    def _of_open_transactions(self, world: World) -> None:
+        """Checks that a group keeps the offsets of a transaction until the transaction ends or a request deletes them."""
+        topics, log, held = world.engine.cluster.topics, self._log_of_groups(world), world.engine.groups.offsets._pending
+        before, self._waiting = self._waiting, {}
+        logs = topics[GROUP_TOPIC].partitions if GROUP_TOPIC in topics else ()
+        for name, by_producer in held.items():
+            for (home, key), offsets in by_producer.items():
+                first = open_since(logs[home].producers.get(key)) if home < len(logs) else -1
+                for topic, index in offsets:
+                    topic_id = topics[topic].topic_id if topic in topics else b""
+                    self._waiting[name, home, key, topic, index] = topic_id, log, first
+        for (name, home, key, topic, index), (topic_id, of, first) in before.items() if not self._deleting else ():
+            there = topic in topics and topics[topic].topic_id == topic_id and of == log and first >= 0
+            lost = (name, home, key, topic, index) not in self._waiting
+            if lost and there and open_since(logs[home].producers.get(key)) == first:
+                raise Finding("an offset of an open transaction is lost", f"{name} {topic}-{index} of producer {key}")
 
     @staticmethod
     def _log_of_groups(world: World) -> tuple[Engine, bytes]:
@@ -355,6 +379,7 @@ class Following:
         self._subscribed.clear()
         self._held.clear()
         self._committed.clear()
+        self._waiting.clear()
 
     def forget_leaders(self) -> None:
         """Remember that some changes of leaders are lost, because they could not be written."""
@@ -401,6 +426,7 @@ class Following:
             known.sent.clear()
             known.producers.clear()
             known.producer_epochs.clear()
+            known.markers.clear()
             known.latest.clear()
             known.cleaned = partition.log.cleaned_to
         if partition.log_end_offset > known.position:
@@ -465,6 +491,11 @@ class Following:
         }
         if gone:
             raise Finding("a producer is forgotten", f"{where}: {gone}")
+        markers = {key: _HEAD.unpack_from(state)[:2] for key, state in partition.producers.items()}
+        lower = [key for key, last in known.producers.items() if 0 <= now - last < keep_ms and key in known.markers]
+        if fell := [(key, known.markers[key], markers[key]) for key in lower if any(map(gt, known.markers[key], markers[key]))]:
+            raise Finding("an epoch of a producer falls", f"{where}: {fell}")
+        known.markers = markers
         known.producers = {key: min(last_timestamp(state), now) for key, state in partition.producers.items()}
         known.producer_epochs = {key: epoch_of(state) for key, state in partition.producers.items()}
 

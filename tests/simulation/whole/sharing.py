@@ -35,6 +35,8 @@ class Sharing:
         """The number of requests that had been sent at the last look."""
         self._awaited: list[Sent] = []
         """The requests that had no response at the last look."""
+        self._counts: dict[tuple[SharePartition, int], int] = {}
+        """The number of deliveries of each record that is the first of its batch or has its own state."""
         self._deliveries: dict[Any, int] = {}
         """For each share partition, the largest number of deliveries that its group has ever allowed."""
 
@@ -48,11 +50,15 @@ class Sharing:
             for sent in [*world.history[self._sent :], *awaited, *self._awaited]
             if sent.api in ("ShareFetch", "ShareAcknowledge")
         }
+        counts, self._counts = self._counts, {}
         for held in engine.shares:
             limits, key = held.share.limits, held.key
             self._deliveries[key] = most = max(limits.deliveries, self._deliveries.get(key, 0))
             for first, last, record in (each for batch in held.share.batches for each in batch.states()):
                 released = record.state is RecordState.AVAILABLE and key[0] not in written
+                if record.delivery_count < counts.get((held.share, first), 0):
+                    raise Finding("a record was delivered less often than before", f"{key} {first}: {record.delivery_count}")
+                self._counts[held.share, first] = record.delivery_count
                 if record.delivery_count > most - released:
                     raise Finding("a record is delivered too often", f"{key} {first}: {record.delivery_count}, at most {most}")
                 if record.state is RecordState.ACQUIRED and record.lock is not None:

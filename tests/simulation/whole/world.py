@@ -81,6 +81,8 @@ COMPACTED_EACH = 4
 """If this is n, every n-th schedule has more compacted topics."""
 SHORT_RETENTION_EACH = 3
 """If this is n, offsets expire after a minute in every n-th schedule."""
+FEW_SESSIONS_EACH = 5
+"""If this is n, a broker keeps at most two fetch sessions in every n-th schedule."""
 FEW_DELIVERIES_EACH = 2
 """If this is n, share groups deliver each record at most twice in every n-th schedule."""
 JOBS_WAIT_EACH = 2
@@ -284,6 +286,8 @@ class World:
             configs |= {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "5000"}
         if setting.seed % FEW_DELIVERIES_EACH == 1 and not setting.release:
             configs |= {"group.share.delivery.count.limit": "2"}
+        if setting.seed % FEW_SESSIONS_EACH == 1:
+            configs |= {"max.incremental.fetch.session.cache.slots": "2"}
         if setting.brokers > 1 and setting.seed % 3 == 0:  # records wait for a second replica
             configs |= {"min.insync.replicas": "2"}
         return configs
