@@ -32,6 +32,7 @@ from simulation.whole.permitting import permitted, rights
 from simulation.whole.reading import nobody_waits_for_nothing
 from simulation.whole.remembering import offsets_as_logged, remembers, restarting
 from simulation.whole.settling import groups_settle
+from simulation.whole.sharing import nobody_waits_for_released_records
 from simulation.whole.shown import shown
 from simulation.whole.throttling import limits, throttled
 from wirebroker.core.elections import NO_LEADER
@@ -77,7 +78,9 @@ def after_step(world: World, fired: Counter[str]) -> None:
     agree(world)
     world.following.look(world)
     world.sharing.look(world)
+    world.sessions.look(world)
     nobody_waits_for_nothing(world)
+    nobody_waits_for_released_records(world)
     nobody_left_waits(world)
     nobody_waits_in_vain(world)
     if world.disk is not None and len(world.log) % LOGS_EACH == 1:

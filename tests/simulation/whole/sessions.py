@@ -9,7 +9,7 @@ from fuzzing.script import Finding
 from kafkawire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from simulation.whole.world import Sent
+    from simulation.whole.world import Sent, World
 
 INITIAL, FINAL = 0, -1
 WRONG = (ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.INVALID_SHARE_SESSION_EPOCH)
@@ -26,6 +26,16 @@ class Sessions:
         self.mixed: set[Any] = set()
         """The sessions that had several requests at the same time."""
         self._unordered: set[int] = set()
+        self._told: set[tuple[int, int]] = set()
+        """The fetch sessions of which clients know, by broker and session id."""
+        self._is_told = True
+        """Tells whether each Fetch has got its response."""
+
+    def look(self, world: World) -> None:
+        """Checks that brokers keep no fetch session that no client knows. Raises Finding."""
+        waits = any(sent.api == "Fetch" for link in world.links.values() for sent in link.awaited)
+        if self._is_told and not waits and (unknown := world.engine.fetch_sessions._sessions.keys() - self._told):
+            raise Finding("a broker keeps a fetch session that no client knows", str(unknown))
 
     def following(self, key: Any) -> int:
         """Returns the epoch that a session expects, or 0."""
@@ -48,6 +58,7 @@ class Sessions:
 
     def lost(self, sent: Sent) -> None:
         """Remember that a request gets no response, or that its response cannot be judged."""
+        self._is_told = self._is_told and sent.api != "Fetch"
         if (key := _key(sent, None)) is not None:
             self._waiting[key].discard(sent.number)
             self._next.pop(key, None)
@@ -58,6 +69,8 @@ class Sessions:
             return
         self._waiting[asked].discard(sent.number)
         key, epoch = _key(sent, response), _epoch(sent)
+        if sent.api == "Fetch" and response.session_id:
+            self._told.add((sent.node, response.session_id))
         expected = self._next.get(key, 0)
         ordered = sent.number not in self._unordered
         if epoch not in (INITIAL, FINAL) and expected and ordered:

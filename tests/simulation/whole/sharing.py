@@ -7,11 +7,13 @@ from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fuzzing.script import Finding
+from wirebroker.apis.share_fetch import ShareFetch, _visible
 from wirebroker.core.share.in_flight import RecordState
 from wirebroker.core.share.partition import SharePartition
 
 if TYPE_CHECKING:
     from simulation.whole.world import Sent, World
+    from wirebroker.core.share.partitions import Held
     from wirebroker.engine.engine import Engine
 
 LONGEST_LOCK_MS = "share.record.lock.duration.ms"
@@ -96,3 +98,23 @@ class Sharing:
         longest = world.engine.shares.settings(key[0]).limits.lock_ms
         if not changed and record.lock.when - world.now > longest:
             raise Finding("a lock of acquired records is too long", f"{key}: {record.lock.when - world.now} ms, {longest}")
+
+
+def nobody_waits_for_released_records(world: World) -> None:
+    """Checks that no ShareFetch waits, although a record that was given out before is available again. Raises Finding."""
+    engine = world.engine
+    if world.in_progress or world.in_trouble or engine.cluster.quotas.on:
+        return
+    for callbacks in engine.shares._waiting.values():
+        for fetch in (getattr(each, "__self__", None) for each in callbacks):
+            if not isinstance(fetch, ShareFetch) or fetch.request.min_bytes > 1 or fetch.request.max_bytes <= 0:
+                continue
+            for held in fetch._held.values():
+                if engine.shares._held.get(held.key) is held and held.active and _has_released(held):
+                    raise Finding("a ShareFetch waits for records that are available", f"{held.key}: {fetch.request}"[:500])
+
+
+def _has_released(held: Held) -> bool:
+    """Tells whether the next record of a share partition was given out before, is available, and can be read."""
+    offset = held.share.next_fetch_offset()
+    return offset <= held.share.end_offset and held.partition.log_start_offset <= offset < _visible(held)
