@@ -279,10 +279,11 @@ def files_agree(partition: Partition) -> None:
 YEARS_MS = 400_000_000_000
 NO_TIMES = re.compile(
     r"trace|_plan|faults|produce_shape|parked|_current|\.exchange|\.log\.|segments|share_state\.states|preparation\.initialized"
-    r"|commits\.offsets|tokens\.by_id|since_restart"
+    r"|commits\.offsets|tokens\.by_id|since_restart|\._due\."
 )
 """The times in these parts of an engine stay when the clock is moved: times of records and of files, times of requests and of
-unloaded faults, and the ends of delegation tokens, which clients know."""
+unloaded faults, the ends of delegation tokens, which clients know, and the time from which periodic work has rested, because
+work rests only within a run of the timers."""
 
 
 def stored_times(engine: Engine) -> dict[str, int]:
