@@ -106,6 +106,15 @@ def test_plans_meet_what_is_wanted() -> None:
     assert left - steering.left > 1000
 
 
+def test_plans_are_not_about_pairs_that_are_impossible_with_their_settings() -> None:
+    election, possible = "an unclean election", ("fault: fence", "quota: remove", True)
+    static = {(election, timer, True) for timer in (LATE, "timer: Group._complete_join")}  # clusters have no such members
+    steering = Steering({*all_pairs()} - static - {possible})
+    plans = [plan for plan in steering.plans(0, 24) if plan.setting["brokers"] > 1 and plan.seed is None]
+    assert len(plans) > 2
+    assert all({*possible[:2]} <= {*plan.kinds} for plan in plans)
+
+
 def test_plans_are_the_same_in_every_process() -> None:
     script = "from simulation.whole.steering import Steering; print(Steering(()).plans(0, 6))"
     printed = [

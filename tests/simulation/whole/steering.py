@@ -25,6 +25,7 @@ BEFORE = {
     "a member's session ends": ("JoinGroup", "JoinGroup"), "cluster: start_broker": ("cluster: kill_broker",),
     "acl: remove_acl": ("acl: add_acl",), "quota: remove": ("quota: set",), "SyncGroup": ("JoinGroup",),
     "a client leaves": ("Metadata",), "state: truncate": ("Produce",), "topic: create_topic": ("topic: delete_topic",),
+    "the transaction version changes": ("faults end", "start again cleanly"),
 }  # fmt: skip
 """A step of the kind in the key is mostly impossible unless steps of these kinds come before it."""
 SETTINGS: list[dict[str, Any]] = [
@@ -155,8 +156,11 @@ class Steering:
                 for kind, wanted in self._wanted[earlier].items():
                     if wanted and kind in able:
                         scores[kind] = scores.get(kind, 0) + wanted / (1 + self._planned[earlier, kind])
-        if not scores:  # the first step has the kind with the most wanted pairs
-            scores = {kind: self._wanted[kind].total() for kind in EVERY_KIND if kind in able}
+        if not scores:  # the next step has the kind with the most wanted pairs that are possible here, or any kind
+            scores = {
+                before: 0.01 + sum(wanted for kind, wanted in self._wanted[before].items() if kind in able)
+                for before in EVERY_KIND if before in able
+            }  # fmt: skip
         if focus in scores:
             scores[focus] *= FOCUS
         return max(scores, key=lambda kind: scores[kind] / len(_steps(kind)) * (0.7 + 0.6 * chance.random()))
