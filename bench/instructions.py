@@ -50,7 +50,7 @@ COUNTER = (*ALIKE, VALGRIND, "--trace-children=yes", "--trace-syscalls=yes", "--
 SYSTEM_CALL = re.compile(rb"^SYSCALL\[\d+,\d+\]\( *\d+\) sys_(?!clock_gettime|gettimeofday|time )", re.MULTILINE)
 """Matches the beginning of a system call in Valgrind's log. Reads of the clock are left out, because without Valgrind they need
 no system call."""
-WARM, RUNS, EACH = 40, 10, 10
+WARM, RUNS, EACH = 40, 5, 10
 """The first WARM requests are not counted. Then come RUNS counted runs, each with EACH requests."""
 LARGE, FEWER = "0.9 MB", 5
 """If the name of a row contains LARGE, the number of its requests is divided by FEWER."""

@@ -1,9 +1,9 @@
 """This module alone decides which tests and duties a push leaves out.
 
 With `--share push` (`scripts/test` without arguments, and `.ci/run`) pytest runs a tenth of the tests of each kind below, and a
-tenth of the tests that are marked as slow. The commit is the seed, so each push runs another tenth. If the code that a kind
-tests has changed, pytest runs the whole kind. If a test file has changed, pytest runs all its tests. `scripts/test --all` and
-`.ci/run --nightly` leave nothing out.
+tenth of the tests that are marked as slow. Most pushes run no test of a kind that has `turns`. The commit is the seed, so each
+push runs another tenth. If the code that a kind tests has changed, pytest runs the whole kind. If a test file has changed,
+pytest runs all its tests. `scripts/test --all` and `.ci/run --nightly` leave nothing out.
 
     python tests/sampling.py DUTY    exits with 0 if .ci/run has this duty on this push; else prints a sentence, exits with 1
 
@@ -30,14 +30,18 @@ ONE_OF = 10
 
 class Kind(NamedTuple):
     """A kind of tests. There are many tests of this kind. `tests` is a regular expression for their node ids, and `code` is a
-    regular expression for the paths of the code that they test."""
+    regular expression for the paths of the code that they test. If a push does not change this code, only one of `turns` such
+    pushes runs tests of this kind."""
 
     tests: str
     code: str
+    turns: int = 1
 
 
 KINDS = {
-    "audits on Spark": Kind(r"^tests/audit_spark/", r"^pipeline/|/audit/|/disk/|/storage/|^tests/audit_"),
+    "audits on Spark": Kind(  # Spark itself needs minutes of CPU time
+        r"^tests/audit_spark/", r"^pipeline/|/audit/|/disk/|/storage/|^tests/audit_", turns=4
+    ),
     "captures": Kind(r"/test_(capture|decode|dissector)\.py", r"^protocol/|/(capture|decode|dissector)/|^tests/wire"),
     "clients of other languages": Kind(
         r"/test_(interop|quickstarts)\.py", r"/(net|apis|requests)/|^protocol/|ecosystem|^clients/|quickstart"
@@ -140,12 +144,21 @@ def left_out(test: str, is_slow: bool) -> bool:
     """Returns whether this push leaves out the test with the node id `test`."""
     kind = next((name for name, kind in KINDS.items() if re.search(kind.tests, test)), None)
     whole = kind not in sampled() if kind else not is_slow
-    return not whole and test.partition("::")[0] not in changed() and not drawn(test, ONE_OF)
+    if whole or test.partition("::")[0] in changed():
+        return False
+    return kind in resting() or not drawn(test, ONE_OF)
+
+
+@cache
+def resting() -> list[str]:
+    """Returns the kinds of which this push runs no test."""
+    return [name for name in sampled() if not drawn(name, KINDS[name].turns)]
 
 
 def summary() -> str:
-    kinds = ", ".join((*sampled(), "slow tests"))
-    return f"seed {seed()}: only one in {ONE_OF} tests of these kinds ran: {kinds}; scripts/test --all runs all tests"
+    kinds = ", ".join((*(name for name in sampled() if name not in resting()), "slow tests"))
+    none = f"none of these: {', '.join(resting())}; " if resting() else ""
+    return f"seed {seed()}: only one in {ONE_OF} tests of these kinds ran: {kinds}; {none}scripts/test --all runs all tests"
 
 
 def main() -> int:
