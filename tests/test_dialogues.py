@@ -96,6 +96,7 @@ def test_the_recordings_are_whole() -> None:
     assert sum(len(dialogue.steps) for dialogue in STREAMS) > 2200
 
 
+@pytest.mark.slow
 def test_hardly_any_replay_ends_because_another_leader_was_chosen(broker: OwnBroker) -> None:
     agreed = sum(replay(dialogue, broker.address).agreed for dialogue in GROUPS)
     assert agreed > 0.95 * sum(len(dialogue.steps) for dialogue in GROUPS)
