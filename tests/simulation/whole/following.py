@@ -387,7 +387,9 @@ class Following:
             known.epoch = -1
 
     def emptied(self, topics: Iterable[Topic]) -> None:
-        """Forget the transactions of these topics, because a soft reset has deleted their records."""
+        """Forget the transactions of these topics, because a soft reset has deleted their records. It also forgets the offsets
+        of open transactions, although these transactions stay open in __consumer_offsets."""
+        self._waiting.clear()
         ids = {topic.topic_id for topic in topics}
         for known in [known for (topic_id, _), known in self._logs.items() if topic_id in ids]:
             known.open.clear()
