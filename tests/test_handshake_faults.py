@@ -75,6 +75,14 @@ def test_a_handshake_stalls_until_the_rule_is_unloaded(secured: MockKafka) -> No
         assert connection.recv(1) == b"\x16"
 
 
+def test_a_rule_does_not_remember_the_handshakes_that_it_has_stalled(secured: MockKafka) -> None:
+    rule = secured.faults.add(faults.stall_handshake(5000))
+    for number in (1, 2, 3):
+        with greeted(secured):
+            secured.wait_until(lambda number=number: rule.fired == number)  # type: ignore[misc]
+    assert secured._call(lambda engine: len(engine.plan._at_unload[rule])) == 1
+
+
 def test_a_handshake_that_stalls_can_be_given_up(secured: MockKafka) -> None:
     rule = secured.faults.add(faults.stall_handshake(5000))
     with greeted(secured):

@@ -25,7 +25,7 @@ from controlkit import ControlClient
 from dialogue import ANY_RESPONSE, CLOSED, INIT_PRODUCER_ID, Dialogue, accepted, each, overall, refused, seq, tagged
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
-from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from requesting import fetch, find_coordinator, offset_commit, plain
 from responses import sole
@@ -37,6 +37,7 @@ from wirebroker.commands.usage import UsageError
 from wirebroker.faults import FaultError, kinds
 from wirebroker.mock import MockKafka
 from wirebroker.net.limits import WRITE_HIGH_WATER
+from wirebroker.proxy.directory import LearnedDirectory
 from wirebroker.proxy.relay import Relay
 from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.requests.connection import OPEN
@@ -239,6 +240,22 @@ def again(upstream: MockKafka, proxy: ProxyKafka) -> tuple[bytes, bytes]:
     upstream.delete_topic("orders")
     upstream.create_topic("orders", 1)
     return former, topic_id()
+
+
+def test_the_number_of_remembered_topics_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wirebroker.proxy.directory.MOST_TOPICS", 10)
+    directory, ids = LearnedDirectory(), [number.to_bytes(16) for number in range(1, 100)]
+
+    def learn(topic_id: bytes, name: str) -> set[str]:
+        return directory.learn(MetadataResponse(topics=[MetadataResponseTopic(name=name, topic_id=topic_id)]))
+
+    assert [learn(each, "orders") for each in ids] == [set(), *[{"orders"}] * 98], "the topic is created again 98 times"
+    assert learn(ids[-2], "orders") == set(), "a broker still has the former topic"
+    assert (directory.topic_id("orders"), directory.topic_name(ids[-2])) == (ids[-1], "orders")
+    assert len(directory._names) == 10
+    for topic_id in ids:
+        learn(topic_id[::-1], str(topic_id))
+    assert len(directory._ids) == 10
 
 
 def test_leaders_of_a_topic_that_is_created_again_are_told() -> None:

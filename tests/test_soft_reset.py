@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,11 @@ import pytest
 from actors import NEW, OLD, Reader
 from dialogue import tagged
 from kafkawire.batches import iter_batches, iter_records
+from kafkawire.messages.produce import ProduceResponse
 from requesting import (
     fetch,
     find_coordinator,
+    init_producer_id,
     join_group,
     leave_group,
     offset_commit,
@@ -23,13 +27,17 @@ from requesting import (
     produce_request,
     sync_group,
 )
-from responses import only
+from responses import only, sole
+from test_authentication import log_in
+from test_handshake_faults import greeted
 from test_share_groups import ACCEPT, Shared
+from test_tls import context
 from test_transactions import started
 from wirebroker import MockKafka, faults
-from wirebroker.client.wire import ConnectionClosed
+from wirebroker.client.wire import Connection, ConnectionClosed, Limits, address_of
 from wirebroker.core.metadata_writes import Decisions
 from wirebroker.core.purgatory import Timers
+from wirebroker.faults.rules import KINDS
 from wirekit import RawProducer, batch, client, lacking
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "soft-reset"
@@ -351,6 +359,135 @@ def ask(kafka: MockKafka, api: str, version: int, **fields: Any) -> Any:
 
 def values(response: Any) -> list[bytes | None]:
     return [record.value for each in iter_batches(response.records) for record in iter_records(each)]
+
+
+# Each kind of fault
+
+ACL = "allow User:alice WRITE TOPIC orders"
+RIGHTS = ["allow User:alice READ TOPIC orders", "allow User:alice READ GROUP *", "allow User:alice WRITE TRANSACTIONAL_ID *"]
+BROKERS: dict[str, Any] = {
+    "brokers": 2,
+    "topics": {"orders": {"partitions": 1, "replication_factor": 2}},
+    "configs": {"offsets.topic.replication.factor": 2, "transaction.state.log.replication.factor": 2},
+    "users": {"alice": "secret"},
+    "acls": [ACL, *RIGHTS],
+    "profile": "kafka-4.3",
+    "clock": "frozen",
+}
+HOUR = 3_600_000
+WORDS: dict[str, dict[str, Any]] = {
+    "advance": {"ms": HOUR},
+    "answer": {"answerer": lambda facts, request: ProduceResponse()},
+    "bandwidth": {"rate": 1},
+    "close": {"ms": HOUR},
+    "cut": {"bytes": 9},
+    "delay": {"ms": HOUR},
+    "error": {"code": "CORRUPT_MESSAGE"},
+    "expire_transactional_id": {"transactional_id": "h"},
+    "fence": {"transactional_id": "h"},
+    "lose_ack": {"then": "silence"},
+    "lose_request": {"then": "silence"},
+    "reorder": {"others": 1000},
+    "slice": {"bytes": 1, "ms": HOUR},
+    "slow_reassignment": {"ms": HOUR},
+    "slow_write": {"ms": HOUR},
+    "throttle": {"ms": HOUR},
+    "truncate": {"offset": 0, "topic": "orders", "partition": 0},
+    "upgrade": {"to": "kafka-4.4"},
+    "withdraw_acl": {"acl": ACL},
+}
+"""The words that a kind of fault needs, and words with which its effect lasts."""
+OF_GROUPS = {"expire_member", "lose_coordinator", "move_coordinator"}
+OF_TRANSACTIONS = {"expire_transactional_id", "fence"}
+OF_HANDSHAKES = {"expire_certificate", "stall_handshake"}
+END_CONNECTIONS = {"crash_after_write", "cut", "disconnect", "lose_ack", "lose_request", "reset", "restart", "upgrade"}
+"""After these faults, clients have to connect again."""
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_nothing_of_a_fault_is_left(kind: str) -> None:
+    secured = "sasl_ssl" if kind in OF_HANDSHAKES else "sasl_plaintext"
+    with MockKafka(security=secured, **BROKERS) as kafka, ExitStack() as stack:
+        client = stack.enter_context(closing(logged_in(kafka)))
+        expected = results(client)
+        producer_id = client.request(init_producer_id(None), 4).producer_id
+        client.request(find_coordinator("h", kind=1), 4)  # creates the topic of the transactions
+        assert client.request(init_producer_id("h"), 4).error_code == 0
+        client.request(produce_request("orders", batch(0, pid=producer_id, epoch=0)), 9)
+        requests = {
+            **dict.fromkeys(OF_GROUPS, (joined(client), 1)),
+            **dict.fromkeys(OF_TRANSACTIONS, (init_producer_id("h"), 4)),
+            "any": (produce_request("orders", batch(1, pid=producer_id, epoch=0)), 9),
+        }
+        rule = kafka.faults.add(KINDS[kind](**WORDS.get(kind, {})))
+        if kind in OF_HANDSHAKES:
+            begun = stack.enter_context(greeted(kafka))
+        elif kind == "refuse":
+            stack.enter_context(socket.create_connection(address_of(kafka.bootstrap_servers)))
+        else:
+            client.send(*requests[kind if kind in requests else "any"])
+        kafka.wait_until(lambda: rule.fired > 0)
+        kafka.reset(soft=True)
+        if kind == "stall_handshake":
+            assert begun.recv(1) == b"\x16", "the broker continues the TLS handshake"
+        assert is_served(client, expected) == (kind not in END_CONNECTIONS)
+        assert is_served(stack.enter_context(closing(logged_in(kafka))), expected)
+
+
+@pytest.mark.parametrize("api", ["SaslHandshake", "SaslAuthenticate"])
+def test_a_login_that_a_fault_stalls_goes_on(api: str) -> None:
+    steps = [plain("SaslHandshake", mechanism="PLAIN"), plain("SaslAuthenticate", auth_bytes=b"\0alice\0secret")]
+    with MockKafka(security="sasl_plaintext", **BROKERS) as kafka:
+        rule = kafka.faults.add(faults.delay(HOUR, api=api))
+        with closing(Connection(address_of(kafka.bootstrap_servers))) as client:
+            for step, version in zip(steps, (1, 2), strict=True):
+                client.send(step, version)
+                if type(step).__name__.startswith(api):
+                    kafka.wait_until(lambda: rule.fired == 1)
+                    kafka.reset(soft=True)
+                assert client.response().error_code == 0
+
+
+def logged_in(kafka: MockKafka) -> Connection:
+    secured = kafka.client_settings("kafka-python")["security_protocol"] == "SASL_SSL"
+    client = Connection(address_of(kafka.bootstrap_servers), tls=context(kafka) if secured else None, limits=Limits(seconds=5))
+    assert log_in(client).error_code == 0
+    return client
+
+
+def joined(client: Connection) -> Any:
+    """Joins the group `h`, whose coordinator is the client's broker. Returns the member's next heartbeat."""
+    member = {"group_id": "h", "member_id": "m", "rebalance_timeout_ms": 5000, "subscribed_topic_names": ["orders"]}
+    epoch = client.request(plain("ConsumerGroupHeartbeat", **member, member_epoch=0, topic_partitions=[]), 1).member_epoch
+    return plain("ConsumerGroupHeartbeat", **member, member_epoch=epoch, topic_partitions=[])
+
+
+def is_served(client: Connection, expected: list[Any]) -> bool:
+    """Checks that a client gets the expected results, after the response to an earlier request. Returns False if the broker has
+    closed the connection."""
+    try:
+        while client.awaited:
+            client.frame()
+            client.awaited.popleft()
+        assert results(client) == expected
+    except ConnectionClosed:
+        return False
+    return True
+
+
+def results(client: Connection) -> list[Any]:
+    """Returns what a client gets from the broker."""
+    (topic,) = client.request(plain("Metadata", topics=[{"name": "orders"}]), 12).topics
+    partition = sole(topic.partitions)
+    stored = only(client.request(produce_request("orders", batch()), 9))
+    read = only(client.request(fetch(stored.base_offset), 12))
+    found = client.request(find_coordinator("g", "h"), 4)
+    return [
+        (topic.error_code, partition.leader_id, partition.replica_nodes, partition.isr_nodes, partition.offline_replicas),
+        (stored.error_code, read.error_code, read.high_watermark - stored.base_offset, values(read)),
+        [(each.error_code, each.node_id) for each in found.coordinators],
+        found.throttle_time_ms,
+    ]
 
 
 def test_a_failed_write_of_the_metadata_moves_with_the_clock() -> None:

@@ -166,6 +166,21 @@ def test_a_full_disk_concerns_one_broker(mock_kafka: MockKafka) -> None:
     assert producer.send(0).base_offset == 0
 
 
+@pytest.mark.mock_kafka(**REPLICATED)
+def test_the_disk_of_a_new_leader_is_full_too(mock_kafka: MockKafka) -> None:
+    full = mock_kafka.faults.add(faults.disk_full(topic="orders"))
+    producer = RawProducer(mock_kafka)
+    for node in (1, 2):
+        mock_kafka.move_leader("orders", 0, to=node)
+        producer.wire = client(mock_kafka, node=node - 1)
+        assert producer.send(0).error_code == STORAGE_ERROR
+        full.assert_fired(node)
+    topic = sole(producer.wire.request(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 9).topics)
+    assert sole(topic.partitions).offline_replicas == [1, 2]
+    mock_kafka.faults.remove(full)
+    assert producer.send(0).base_offset == 0
+
+
 # Forgetting and fencing
 
 

@@ -510,7 +510,7 @@ class Fetch:
         for (name, index), data in results:
             topic = topics.get(name) if isinstance(name, str) else None
             partition = topic.partition(index) if topic is not None else None
-            if partition is not None and (self.node_id not in partition.replicas or partition.offline_at == self.node_id):
+            if partition is not None and (self.node_id not in partition.replicas or self.node_id in partition.offline_at):
                 partition = None
             release = self.cluster.configs.release
             converted.append(((name, index), convert(data, partition, wanted[name, index], self.exchange.version, release)))

@@ -140,7 +140,7 @@ def _error(topic: str, index: int, path: str, exchange: Exchange) -> ErrorCode:
         log_dirs.prefer(node_id, topic, index, path)
         unknown = partition is None and FINDS_MOVED_PARTITIONS.of(release)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if unknown else ErrorCode.REPLICA_NOT_AVAILABLE
-    if partition.offline_at == node_id:
+    if node_id in partition.offline_at:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if not MOVES_REPLICAS.of(release):
         return ErrorCode.NONE

@@ -294,8 +294,7 @@ class Cluster:
 
     def offline(self, partition: Partition) -> list[int]:
         """Returns the partition's replicas on stopped brokers or failed log directories."""
-        at = partition.offline_at
-        return [node_id for node_id in partition.replicas if not self.alive(node_id) or node_id == at]
+        return [each for each in partition.replicas if not self.alive(each) or each in partition.offline_at]
 
     def create_topic(
         self, name: str, now: int, *, partitions: int | None = None, replication_factor: int | None = None,

@@ -39,7 +39,7 @@ class FastPartition(Protocol):
     leader_epoch: int
     producers: dict[Key, bytes]
     write_fails: int
-    offline_at: int | None
+    offline_at: frozenset[int]
 
     @property
     def waiting(self) -> Sized:
@@ -86,7 +86,7 @@ class FastPath:
         policy = self.policy = self.read_policy()
         plain = policy.compression == "producer" and not policy.append_time and not policy.compacted
         by_id, self._window = partition.rules.key == "producer_id", partition.rules.window
-        writable = not partition.write_fails and partition.offline_at is None
+        writable = not partition.write_fails and not partition.offline_at
         self._largest = min(policy.max_message_bytes, policy.segment_bytes) if plain and by_id and writable else 0
         self._after_max_ms, self._before_max_ms = policy.after_max_ms, policy.before_max_ms
         self.segment_bytes = min(policy.segment_bytes, partition.log.largest_segment)

@@ -14,7 +14,7 @@ def leader_error(partition: Partition | None, node_id: int, leader_epoch: int = 
     """
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if partition.offline_at == node_id:
+    if node_id in partition.offline_at:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if leader_epoch != -1 and leader_epoch != partition.leader_epoch:
         older = leader_epoch < partition.leader_epoch

@@ -169,8 +169,8 @@ class Partition:
         """Called when a segment of a compacted topic is closed."""
         self.write_fails = 0
         """This many writes will fail, beginning with the next write; see `fail_next_write`."""
-        self.offline_at: int | None = None
-        """The broker on which the directory of this partition has failed; see `go_offline`."""
+        self.offline_at: frozenset[int] = frozenset()
+        """The brokers on which the directory of this partition has failed; see `go_offline`."""
         self.epochs = LeaderEpochs([(0, 0)])
         self._checkpointed_start = (now, 0)
         self._deleted: dict[Key, bytes] = {}
@@ -307,17 +307,17 @@ class Partition:
     def go_offline(self, node_id: int) -> None:
         """Make the log unreadable and unwritable at this broker, because its log directory has failed
         (HostedPartition.Offline)."""
-        self.offline_at = node_id
+        self.offline_at |= {node_id}
         self.fast_path.invalidate()
 
-    def go_online(self) -> None:
-        """Make the log available again, with all its records."""
-        self.offline_at = None
+    def go_online(self, node_id: int) -> None:
+        """Make the log available again at this broker, with all its records."""
+        self.offline_at -= {node_id}
         self.fast_path.invalidate()
 
     @property
     def _cannot_write(self) -> bool:
-        return bool(self.write_fails) or (self.offline_at is not None and self.offline_at == self.leader)
+        return bool(self.write_fails) or self.leader in self.offline_at
 
     def _failed(self, header: BatchHeader, state: bytes | None) -> Appended:
         if self.write_fails:
@@ -717,7 +717,7 @@ class Partition:
     def is_whole(self) -> bool:
         """Tells whether every replica has the whole log, no replica is moving to another directory, and no directory has
         failed."""
-        return not (self.moves or self.replication.lagging or self.offline_at is not None)
+        return not (self.moves or self.replication.lagging or self.offline_at)
 
     def copied(self, dirs: dict[int, str]) -> PartitionCopy:
         """Returns a copy of the partition's state. `is_whole` must be True. `dirs` are the directories of

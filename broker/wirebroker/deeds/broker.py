@@ -80,29 +80,31 @@ class EngineBroker(TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDeeds)
             for named in self._engine.cluster.topics.values()
             if named.name == topic or (topic is None and not named.internal)
             for each in named.partitions
-            if each.leader == node_id and partition in (None, each.index) and each.offline_at is None
+            if each.leader == node_id and partition in (None, each.index) and node_id not in each.offline_at
         ]
         for each in full:
             each.go_offline(node_id)
 
         def restore() -> None:
             for each in full:
-                each.go_online()
+                each.go_online(node_id)
 
         return restore if full else None
 
     def expire_session(self, connection: Connection) -> bool:
         """End the SASL session of a connection. Returns False if the connection has not authenticated by SASL."""
         if connection.session.sasl_user:
-            self._engine.authenticator.expire(connection, self._now)
+            self._engine.authenticator.expire(connection)
         return connection.session.sasl_user
 
-    def withdraw_acl(self, text: str) -> bool:
-        """Remove the ACL that `text` describes. Returns whether the ACL existed. Raises ValueError if `text` is not an ACL."""
+    def withdraw_acl(self, text: str) -> Callable[[], None] | None:
+        """Remove the ACL that `text` describes. Returns a function that adds the ACL again, or None if the ACL did not exist.
+        Raises ValueError if `text` is not an ACL."""
         acl, cluster = acl_of(text), self._engine.cluster
-        was_there = acl in cluster.acls
+        if acl not in cluster.acls:
+            return None
         cluster.alter_acls((), [acl])
-        return was_there
+        return lambda: cluster.alter_acls([acl], ())
 
     def slow_reassignments(self, ms: int) -> None:
         """Delay reassignments: a replica that is added within the next `ms` becomes in sync when these `ms` have passed."""

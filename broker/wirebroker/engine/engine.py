@@ -690,11 +690,14 @@ class Engine:
         self.controller.broker_up(node_id, now)
 
     def clear_faults(self) -> None:
-        """Unload all fault rules, let the delayed requests continue, and close the silenced connections."""
+        """Unload all fault rules, let the delayed requests continue, close the silenced connections, and let the sessions that
+        a fault has ended continue."""
         if self._plan is not None:
             self._plan.clear()
-        for connection in [each for each in self.connections if each.state is SILENT]:
-            self.close(connection, "a fault has silenced it, and a reset unloads all faults")
+        for connection in list(self.connections):
+            self.authenticator.renew(connection)
+            if connection.state is SILENT:
+                self.close(connection, "a fault has silenced it, and a reset unloads all faults")
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
         """Handle the deletion of a topic. If the topic is a coordinator's internal topic, the coordinator forgets its state.

@@ -3,8 +3,9 @@
 Connections, topics with their ids and settings, ACLs, users, quotas, and groups with their members stay, because the service
 under test still uses them. All other state becomes what it was after the start of the broker:
 
-* All fault rules are unloaded, and the rules with which the broker was started are loaded. Brokers that are down are started,
-  frozen replicas follow again, and the preferred replicas become leaders.
+* All fault rules are unloaded, and the rules with which the broker was started are loaded. A response that a rule slows down
+  is sent at once, and sessions that a rule has ended continue. Brokers that are down are started, frozen replicas follow
+  again, and the preferred replicas become leaders.
 * The logs become empty: each log now starts at its end offset. So no offset is used twice.
 * Committed offsets and the start offsets of share partitions move to the ends of the logs. A consumer that lagged continues
   with the first new record, whatever its auto.offset.reset is.

@@ -118,8 +118,8 @@ class Injection(ABC):
         """Kill the broker as soon as the request is handled."""
 
     @abstractmethod
-    def at_unload(self, restore: Callable[[], None]) -> None:
-        """Call `restore` when the rule is unloaded."""
+    def at_unload(self, restore: Callable[[], None] | None) -> bool:
+        """Call `restore` when the rule is unloaded. Returns False if `restore` is None, because nothing was changed."""
 
     @abstractmethod
     def report(self, done: bool) -> None:
@@ -151,6 +151,7 @@ class OutgoingResponse(Struct):
     cut: int | None = None
     piece: int | None = None
     pause: float = 0.0
+    slowed_by: Hashable | None = None
     flipped: list[int] = []
     closing: list[tuple[int, Hashable]] = []
     """For each rule that closes the connection: the time in ms until then, and the rule."""
@@ -158,4 +159,4 @@ class OutgoingResponse(Struct):
     @property
     def shape(self) -> Shape:
         """The changes, in the form that the network layer needs."""
-        return Shape(self.cut, self.piece, self.pause, tuple(self.flipped))
+        return Shape(self.cut, self.piece, self.pause, tuple(self.flipped), self.slowed_by)

@@ -82,7 +82,7 @@ class FaultPlan:
         """For each partition with a slow write in progress, the requests that wait for this write."""
         self._released: deque[_Waiting] = deque()
         """The requests whose wait is over, and which continue now, one after the other. One of them may stop the broker."""
-        self._at_unload: dict[Hashable, list[Callable[[], None]]] = {}
+        self._at_unload: dict[Hashable, dict[Callable[[Hashable], None], None]] = {}
         self._seen_parts: dict[Connection, set[Rule]] = {}
         """If only a part of a request has arrived on a connection: the rules that have matched this part, by connection."""
         self._unloaded_unfired: deque[Rule] = deque(maxlen=REMEMBERED)
@@ -157,7 +157,7 @@ class FaultPlan:
                     rule.misses.end()
                 self._unloaded_unfired += [] if rule.fired else [rule]
             for restore in self._at_unload.pop(rule, ()):
-                restore()
+                restore(rule)
         self._changed()
         for held in [each for each in self._held if each.rule in rules]:
             self._let_go(held, self.host.now)
@@ -435,9 +435,9 @@ class FaultPlan:
         for matched, where in failing:
             self.report(matched, exchange, self.broker.write_failed(where))
 
-    def at_unload(self, rule: Hashable, restore: Callable[[], None]) -> None:
-        """Call `restore` when the rule is unloaded."""
-        self._at_unload.setdefault(rule, []).append(restore)
+    def at_unload(self, rule: Hashable, restore: Callable[[Hashable], None]) -> None:
+        """Call `restore(rule)` once when the rule is unloaded, also if this method was called several times with `restore`."""
+        self._at_unload.setdefault(rule, {})[restore] = None
 
     # Holding back
 
@@ -609,8 +609,10 @@ class _Injection(Injection):
     def crash(self) -> None:
         self.matches.crashes = True
 
-    def at_unload(self, restore: Callable[[], None]) -> None:
-        self.plan.at_unload(self.matched.rule, restore)
+    def at_unload(self, restore: Callable[[], None] | None) -> bool:
+        if restore is not None:
+            self.plan.at_unload(self.matched.rule, lambda _: restore())
+        return restore is not None
 
     def report(self, done: bool) -> None:
         self.plan.report(self.matched, self.exchange, done)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
 from functools import partial
 from time import perf_counter
@@ -40,6 +40,7 @@ from wirebroker.requests.effects import Close, Respond, Shaped
 if TYPE_CHECKING:
     from wirebroker.core.configs import BrokerConfigs
     from wirebroker.core.purgatory import Timers
+    from wirebroker.faults.plan import FaultPlan
     from wirebroker.net.storage_jobs import StorageJobs
     from wirebroker.requests.connection import Connection
     from wirebroker.trace.recorder import Recorder
@@ -72,6 +73,10 @@ class Driven(Protocol):
     """The effects that the driver has to perform, in order."""
     timers: Timers
     """The machine's timers. The driver calls `tick` at the deadline of each timer."""
+
+    @property
+    def plan(self) -> FaultPlan:
+        """The fault rules of the machine."""
 
     @property
     def trace(self) -> Recorder:
@@ -228,12 +233,19 @@ class ClientConnection(Side):
             self._line = ShapedLine(self.transport, self._host.loop, self._line_is_free)
             self.write = self._line.write
         self._line.send(effect.parts, effect.shape)
+        if effect.shape.slowed_by is not None:
+            self._host.machine.plan.at_unload(effect.shape.slowed_by, self._host.hurry)
 
     def _line_is_free(self) -> None:
         self._line = None
         self.write = self.transport.write
         self.go_on()
         self._host.flush()
+
+    def hurry(self, slowed_by: Hashable) -> None:
+        """If the rule slows down a response that is being sent, send the rest of the response at once."""
+        if self._line is not None and self._line.slowed_by is slowed_by:
+            self._line.hurry()
 
     def close(self, reset: bool) -> None:
         """Close the connection when everything is sent. With `reset`, reset the connection immediately."""
@@ -322,6 +334,11 @@ class Driver(Generic[C]):
             reason = "the peer does not read, and its unread bytes take too much memory"
             self.machine.close(worst.connection, reason, reset=True)
             worst.close(reset=True)  # aborting frees the memory even if the client has closed the connection
+
+    def hurry(self, rule: Hashable) -> None:
+        """Send the rest of all responses that this rule slows down, because the rule was unloaded."""
+        for client in self.clients.values():
+            client.hurry(rule)
 
     # Effects
 

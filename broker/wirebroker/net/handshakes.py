@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from wirebroker.faults.acts import Greeting
 from wirebroker.net.tls import Tls
-from wirebroker.net.tls_transport import TlsTransport
+from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
 from wirebroker.requests.connection import Connection
 from wirebroker.security.session import Session
 
@@ -38,8 +38,8 @@ class Server(Protocol):
 class Handshakes:
     """Watches the TLS handshakes at one listener of a host."""
 
-    def __init__(self, host: Server, listener: Listener, tls: Tls) -> None:
-        self._host, self._listener, self._tls = host, listener, tls
+    def __init__(self, host: Server, listener: Listener, tls: Tls, turns: HandshakeTurns) -> None:
+        self._host, self._listener, self._tls, self._turns = host, listener, tls, turns
 
     def began(self, transport: TlsTransport) -> None:
         """Apply the fault rules to a handshake that begins."""
@@ -64,17 +64,12 @@ class Handshakes:
 
     def _stall(self, transport: TlsTransport, greeting: Greeting) -> None:
         """Stop the handshake until the rule's time is over, or the rule is unloaded."""
-        transport.held = True
-
-        def go_on(now: int = 0) -> None:
-            if transport.held:
-                self._host.loop.call_soon(transport.go_on)
-
-        engine = self._host.engine
+        transport.held_by = greeting.stalled_by
+        engine, loop = self._host.engine, self._host.loop
         if greeting.until is not None:
-            engine.timers.at(greeting.until, go_on)
+            engine.timers.at(greeting.until, lambda _: loop.call_soon(transport.go_on))
         if greeting.stalled_by is not None:
-            engine.plan.at_unload(greeting.stalled_by, go_on)
+            engine.plan.at_unload(greeting.stalled_by, self._turns.go_on)
 
     def _connection(self, client_host: str = "") -> Connection:
         return Connection(NUMBER, self._listener.node_id, client_host, Session(self._listener.name, self._listener.protocol))

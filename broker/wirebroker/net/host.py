@@ -108,8 +108,9 @@ class Host(Server):
         """Returns a function that creates the transport for a new connection to a listener with TLS. Raises TlsError."""
         if listener.tls is None:
             raise TlsError(f"the listener {listener.name} speaks TLS and needs a certificate (--tls-cert, --tls auto)")
-        context, watch = listener.tls.context(listener.protocol), Handshakes(self, listener, listener.tls)
-        return lambda: TlsTransport(self._protocol(listener), context, listener.name, self._handshake_turns, watch)
+        context, turns = listener.tls.context(listener.protocol), self._handshake_turns
+        watch = Handshakes(self, listener, listener.tls, turns)
+        return lambda: TlsTransport(self._protocol(listener), context, listener.name, turns, watch)
 
     async def _open_key_set(self, listener: str) -> None:
         configs = self.engine.configs

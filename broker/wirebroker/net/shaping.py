@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from socket import SO_LINGER, SOL_SOCKET
 
 from kafkawire.primitives import Buffer
@@ -32,9 +32,12 @@ class ShapedLine:
         self._waiting: deque[tuple[float, Buffer]] = deque()
         self._alarm: asyncio.Handle | None = None
         self._closing = False
+        self.slowed_by: Hashable | None = None
+        """The rule that slows down the latest response."""
 
     def send(self, parts: Sequence[Buffer], shape: Shape) -> None:
         """Queue a response to be sent in this shape."""
+        self.slowed_by = shape.slowed_by
         data = bytearray(b"".join(parts))
         for at in shape.flipped:
             data[at] ^= 0xFF
@@ -54,6 +57,13 @@ class ShapedLine:
         """Close the connection when everything is sent."""
         self._closing = True
         self._go_on()
+
+    def hurry(self) -> None:
+        """Send everything that is queued at once."""
+        self._waiting = deque([(0.0, b"".join(piece for _, piece in self._waiting))])
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = self._loop.call_soon(self._next)
 
     def stop(self) -> None:
         """Drop everything that is not sent, because the connection is closed."""

@@ -14,7 +14,7 @@ import logging
 import math
 import ssl
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from time import perf_counter
 from typing import Any, Protocol, cast
 
@@ -34,7 +34,7 @@ class Watch(Protocol):
     """An observer of the handshakes at a listener."""
 
     def began(self, transport: TlsTransport) -> None:
-        """Called before a handshake. The method may stop the handshake (`transport.held`), and may replace
+        """Called before a handshake. The method may stop the handshake (`transport.held_by`), and may replace
         `transport.context`."""
 
     def failed(self, client_host: str, cause: str) -> None:
@@ -92,6 +92,11 @@ class HandshakeTurns:
         """Remember that a handshake has succeeded or failed."""
         self.unfinished.pop(transport, None)
 
+    def go_on(self, rule: Hashable) -> None:
+        """Continue the handshakes that this fault rule stalls, because the rule was unloaded."""
+        for each in [each for each in self.unfinished if each.held_by is rule]:
+            self.loop.call_soon(each.go_on)
+
     def _give_up(self) -> None:
         """Close the connections whose time is over."""
         self._alarm, now = None, self.loop.time()
@@ -127,8 +132,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         super().__init__()
         self.context = context
         """The SSL context with the broker's certificate. A handshake uses the context that is set when the handshake begins."""
-        self.held = False
-        """Tells whether the handshake waits until `go_on` is called."""
+        self.held_by: Hashable | None = None
+        """The fault rule that stalls the handshake until `go_on` is called."""
         self._above, self._listener, self._turns, self._watch = above, listener, turns, watch
         self._view = turns.receive_buffer()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -183,14 +188,14 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     # The handshake
 
     def go_on(self) -> None:
-        """Continue a handshake that was stopped by `held`."""
-        self.held = False
-        if self._early:
+        """Continue a handshake that a rule has stalled."""
+        self.held_by = None
+        if self._early and not self._is_queued:
             self._ask()
 
     def _ask(self) -> None:
         """Request a turn for the bytes that have arrived."""
-        if self.held or self._is_queued:
+        if self.held_by is not None or self._is_queued:
             self._socket.pause_reading()  # only few bytes can arrive before the client gets a response
         else:
             self._is_queued = True

@@ -24,6 +24,8 @@ MOST_SESSIONS = 10_000
 UNKNOWN_OFFSET = -1
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 
+MOST_TOPICS = 100_000
+"""At most this many topics are remembered. A topic that was deleted and created again counts twice."""
 MOST_LEADERS = 100_000
 """The leaders of at most this many partitions are remembered."""
 Session = tuple[int, int]
@@ -60,17 +62,16 @@ class LearnedDirectory:
     """The topics and fetch sessions that requests and responses have named. The directory has no committed offsets."""
 
     def __init__(self) -> None:
-        self._names: dict[bytes, str] = {METADATA_TOPIC_ID: METADATA_TOPIC}
-        self._ids: dict[str, bytes] = {}
-        self._former: set[bytes] = set()
-        """The ids of topics that were deleted and created again with the same name. A broker may name such an id for some time
-        after another broker has named the new id."""
+        self._names: Bounded[bytes, str] = Bounded(MOST_TOPICS)
+        """The names of topics by id. If a topic was deleted and created again, the former id still has the name, because a
+        broker may name such an id for some time after another broker has named the new id."""
+        self._ids: Bounded[str, bytes] = Bounded(MOST_TOPICS)
         self._sessions: Bounded[Session, dict[tuple[str, int], tuple[bytes, int]]] = Bounded(MOST_SESSIONS)
         """The partitions of each fetch session, each with the id of its topic and the latest requested offset."""
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """Returns the name of the topic with this id, or None."""
-        return self._names.get(topic_id)
+        return METADATA_TOPIC if topic_id == METADATA_TOPIC_ID else self._names.get(topic_id)
 
     def topic_id(self, name: str) -> bytes:
         """Returns the id of the topic with this name, or zeros if the id is not known."""
@@ -99,7 +100,7 @@ class LearnedDirectory:
 
     def is_former(self, topic_id: bytes) -> bool:
         """Tells whether the topic with this id was deleted, and another topic has its name."""
-        return topic_id in self._former
+        return self._ids.get(self._names.get(topic_id, ""), topic_id) != topic_id
 
     def learn(self, response: Message) -> set[str]:
         """If the response has the name and the id of a topic, remember both. Returns the names of topics that were deleted and
@@ -107,14 +108,12 @@ class LearnedDirectory:
         renewed = set()
         for part in parts(response):
             name, topic_id = first(part, "topicName"), first(part, "topicId")
-            if not name or not topic_id or topic_id == ZERO_UUID or topic_id in self._former:
+            if not name or not topic_id or topic_id == ZERO_UUID or self.is_former(topic_id):
                 continue
-            known = self._ids.get(name, topic_id)
-            if known != topic_id:
-                self._former.add(known)
+            if self._ids.get(name, topic_id) != topic_id:
                 renewed.add(name)
-            self._names[topic_id] = name
-            self._ids[name] = topic_id
+            self._names.put(topic_id, name)
+            self._ids.put(name, topic_id)
         return renewed
 
     def fetched(self, request: FetchRequest, response: FetchResponse, node_id: int) -> None:
@@ -126,7 +125,7 @@ class LearnedDirectory:
         if request.session_epoch == INITIAL_EPOCH:
             held.clear()
         for topic in request.topics:
-            if name := topic.topic or self._names.get(topic.topic_id, ""):
+            if name := topic.topic or self.topic_name(topic.topic_id):
                 held.update({(name, each.partition): (topic.topic_id, each.fetch_offset) for each in topic.partitions})
         for where, topic_id in self._forgotten(request):
             # If a topic was created again, one Fetch forgets the partition of the former topic and adds that of the new one.
@@ -135,5 +134,5 @@ class LearnedDirectory:
 
     def _forgotten(self, request: Any) -> Iterable[tuple[tuple[str, int], bytes]]:
         for topic in getattr(request, NOT_ABOUT[0]):
-            name = topic.topic or self._names.get(topic.topic_id, "")
+            name = topic.topic or self.topic_name(topic.topic_id) or ""
             yield from (((name, index), topic.topic_id) for index in topic.partitions)

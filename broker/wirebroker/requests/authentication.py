@@ -212,7 +212,7 @@ class Authenticator:
             session.stage = Stage.HANDSHAKE
             connection.produce_shape = None
             self.interceptor(connection)
-        elif session.expires_at is not None and now > session.expires_at:
+        elif session.ended or (session.expires_at is not None and now > session.expires_at):
             cause = f"the session of {session.principal} ended, and the client did not authenticate again"
             self._note(connection, "expired", cause)
             if CLOSES_ENDED_SESSIONS.of(self._cluster.configs.release):
@@ -286,7 +286,7 @@ class Authenticator:
         session = connection.session
         session.again = bool(session.mechanism)
         session.principal, session.by_token, session.mechanism = principal, outcome.by_token, session.asked
-        session.sasl, session.stage = None, Stage.DONE
+        session.sasl, session.stage, session.ended = None, Stage.DONE, False
         most = int(str(self._cluster.configs.at(session.listener, "connections.max.reauth.ms", session.mechanism)))
         if most <= 0 and not ENDS_SESSIONS.of(self._cluster.configs.release):
             outcome = outcome._replace(expires_at=None)
@@ -299,11 +299,17 @@ class Authenticator:
             connection.interceptor = None
         self._note(connection, "succeeded", "")
 
-    def expire(self, connection: Connection, now: int) -> None:
+    def expire(self, connection: Connection) -> None:
         """End the session of an authenticated client. The client's next request must begin a re-authentication."""
-        connection.session.expires_at = now - 1
+        connection.session.ended = True
         connection.interceptor = self
         connection.produce_shape = None
+
+    def renew(self, connection: Connection) -> None:
+        """If a fault has ended the session, let the session continue until its deadline."""
+        if connection.session.ended:
+            connection.session.ended = False
+            connection.interceptor = self
 
     def _failed(self, connection: Connection, cause: str, message: str | None = None) -> Failure:
         if len(cause) > LONGEST_CAUSE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from enum import Enum
 from typing import NamedTuple
 
@@ -39,6 +40,8 @@ class Shape(NamedTuple):
     """The seconds between two pieces, in real time."""
     flipped: tuple[int, ...] = ()
     """The positions of bytes that arrive with all bits inverted."""
+    slowed_by: Hashable | None = None
+    """The rule that slows the response down. When the rule is unloaded, the rest of the response is sent at once."""
 
 
 class Shaped(NamedTuple):

@@ -25,8 +25,8 @@ class Stage(Enum):
 class Session:
     """The session of one connection. Without SASL, the stage is DONE from the beginning."""
 
-    __slots__ = ("again", "asked", "bare", "begun_again_at", "by_token", "expires_at", "listener", "mechanism", "principal",
-                 "protocol", "sasl", "stage", "user")  # fmt: skip
+    __slots__ = ("again", "asked", "bare", "begun_again_at", "by_token", "ended", "expires_at", "listener", "mechanism",
+                 "principal", "protocol", "sasl", "stage", "user")  # fmt: skip
 
     def __init__(
         self, listener: str, protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT, principal: Principal = ANONYMOUS
@@ -55,6 +55,8 @@ class Session:
         """The deadline for the next authentication, in ms since the epoch (KIP-368). If the session never
         expires, this is None.
         """
+        self.ended = False
+        """Tells whether a fault has ended the session before its deadline."""
         self.begun_again_at: int | None = None
         """The time at which the last re-authentication began."""
 

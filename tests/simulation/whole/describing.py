@@ -398,7 +398,7 @@ def _leaders(world: World, _: int, sent: Sent) -> Told:
             if partition is None or (not detailed and not version):
                 continue
             key = topic.name, part.partition_index
-            offline = {each for each in partition.replicas if each not in cluster.live_brokers or each == partition.offline_at}
+            offline = {each for each in partition.replicas if each not in cluster.live_brokers or each in partition.offline_at}
             told[key], expected[key] = (
                 [part.leader_id, {*part.isr_nodes}, {*part.replica_nodes}],
                 [partition.leader, {*partition.in_sync}, {*partition.replicas}],

@@ -689,7 +689,7 @@ def nobody_waits_in_vain(world: World) -> None:
         partitions = [each.partition for each in waits._left]
         gone = all(each.deleted or each.leader != link.connection.node_id for each in partitions)
         # As in Kafka, the failure of a log directory wakes no request (ReplicaManager.handleLogDirFailure).
-        if all(each.offline_at is None for each in partitions) and (gone or waits._is_complete()):
+        if not any(each.offline_at for each in partitions) and (gone or waits._is_complete()):
             raise Finding("a request waits although its response is complete", str(link.awaited[0] if link.awaited else waits))
 
 

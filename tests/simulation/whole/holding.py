@@ -115,8 +115,8 @@ def authenticated(world: World, link: Link, sent: Sent, response: Any) -> None:
 def sent(world: World, link: Link, sent: Sent) -> None:
     """Notes what a client may do when it sends a request."""
     session = link.connection.session  # a client that has begun to log in again gets an error
-    ends = session.expires_at if session.stage is Stage.DONE else None
-    sent.late = ends is not None and world.now > ends and not sent.api.startswith("Sasl")
+    ends = world.now - 1 if session.ended else session.expires_at
+    sent.late = session.stage is Stage.DONE and ends is not None and world.now > ends and not sent.api.startswith("Sasl")
     if sent.api == "Produce" and sent.request.acks == -1 and not world.setting.sliced:
         sent.lacking = frozenset((each.topic, each.index) for each in world.engine.cluster.partitions() if _lacks(each))
     sent.faulty = world.engine.faults is not None

@@ -58,7 +58,8 @@ class expire_session(Rule):
 
 
 class withdraw_acl(Rule):
-    """The ACL `acl` is removed, as if an administrator had removed it. `acl` is written as in `MockKafka(acls=…)`."""
+    """The ACL `acl` is removed, as if an administrator had removed it, until the rule is unloaded. `acl` is written as in
+    `MockKafka(acls=…)`."""
 
     acl: str
 
@@ -74,7 +75,7 @@ class withdraw_acl(Rule):
             raise FaultError("acl", f"withdraw_acl: {wrong}") from None
 
     def change(self, injection: Injection) -> bool:
-        return injection.broker.withdraw_acl(self.acl)
+        return injection.at_unload(injection.broker.withdraw_acl(self.acl))
 
 
 class expire_transactional_id(Rule):

@@ -49,8 +49,8 @@ class slow_write(Rule):
 class disk_full(Rule):
     """When the rule matches a batch, the log directory of the broker goes offline. Then reads and writes get the error
     KAFKA_STORAGE_ERROR. The error affects all partitions that the broker leads, or only the given `topic` and `partition`.
-    Internal topics are affected only if `topic` names them. The fault ends when another broker becomes the leader, or the rule
-    is unloaded."""
+    Internal topics are affected only if `topic` names them. The fault ends when the rule is unloaded, or when another broker
+    becomes the leader; the rule can fire at the new leader, too."""
 
     example = 'faults.disk_full(topic="orders", nth=10)'
     only_apis: ClassVar[tuple[str, ...]] = PRODUCE
@@ -58,10 +58,7 @@ class disk_full(Rule):
 
     def change(self, injection: Injection) -> bool:
         restore = injection.broker.fill_disk(injection.exchange.node_id, self.match.topic, self.match.partition)
-        if restore is None:
-            return False
-        injection.at_unload(restore)
-        return True
+        return injection.at_unload(restore)
 
 
 class crash_after_write(Rule):

@@ -79,7 +79,7 @@ class slice(Rule):
     def send(self, line: OutgoingResponse) -> bool:
         if self.bytes >= line.size:
             return False
-        line.piece, line.pause = self.bytes, self.ms / 1000
+        line.piece, line.pause, line.slowed_by = self.bytes, self.ms / 1000, self
         return True
 
 
@@ -93,6 +93,7 @@ class bandwidth(Rule):
 
     def send(self, line: OutgoingResponse) -> bool:
         line.piece, line.pause = max(int(self.rate * PIECE_S), 1), max(PIECE_S, 1 / self.rate)
+        line.slowed_by = self
         return True
 
 
