@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from diskkit import Failure
 from kafkawire.batches import read_header
 from requesting import plain
-from simulation.whole.agreeing import after_reset, keeps_time, stored_times
+from simulation.whole.agreeing import after_reset, as_copied, keeps_time, stored_times
 from simulation.whole.remembering import RESTORE, keeps, remembers, restarting
 from simulation.whole.shown import shown
 from simulation.whole.things import CLUSTER, Things, node_thing, topic_thing, txn_thing
@@ -369,12 +369,12 @@ def _soft_reset(world: World, _: Random) -> Things:
     world.done.all_unknown()
     soft_reset(world.engine, world.now)
     keeps_time(world.engine, times, world.now)
+    topics = [each for each in world.engine.cluster.topics.values() if not each.internal]
+    after_reset(world.engine, [partition for topic in topics for partition in topic.partitions])
     if asks:
         keeps(before, shown(world))
-    topics = [each for each in world.engine.cluster.topics.values() if not each.internal]
     world.following.emptied(topics)
     world.learns_again = True
-    after_reset(world.engine, [partition for topic in topics for partition in topic.partitions])
     return frozenset({CLUSTER})
 
 
@@ -393,6 +393,7 @@ def _restore(world: World, _: Random) -> Things:
     world.now = world.snapshot.now  # the new engine sets its timers from then on
     before, world.engine = world.engine, world.new_engine()
     go_back(world.engine, world.snapshot, before)
+    as_copied(world.engine.cluster, world.snapshot)
     world.forget_links()
     world.done.all_unknown()
     world.learns_again = True

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from fuzzing.script import Finding
 from kafkawire.batches import read_header
+from kafkawire.disk.checkpoints import read_offsets
+from kafkawire.disk.names import SNAPSHOT, offsets_in
 from kafkawire.registry import KEYS
 from wirebroker.apis.refused import without_feature
 from wirebroker.core.acls import EVERYBODY, WILDCARD, Acl, Acls, PatternType, ResourceType
@@ -25,18 +27,22 @@ from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.core.groups.group import AnyGroup
 from wirebroker.core.groups.modern import LEAVES_FOR_A_WHILE, REBALANCE, SESSION, MemberState, ModernGroup
 from wirebroker.core.groups.streams_group import StreamsGroup
+from wirebroker.core.image import image_of
 from wirebroker.core.offset_lookup import MAX_TIMESTAMP
 from wirebroker.core.producers import Key, epoch_of, last_offset, open_since
 from wirebroker.core.purgatory import Periodic, Timer, name_of
 from wirebroker.core.share.in_flight import InFlight, RecordState
 from wirebroker.storage.changes import _versions
+from wirebroker.storage.directory import METADATA
 
 if TYPE_CHECKING:
     from diskkit import Disk
     from simulation.whole.world import World
-    from wirebroker.core.partition import Partition
+    from wirebroker.core.cluster import Cluster
+    from wirebroker.core.partition import Partition, PartitionCopy
     from wirebroker.core.share.partitions import Held
     from wirebroker.engine.engine import Engine
+    from wirebroker.engine.snapshots import Snapshot
 
 
 def agree(world: World) -> None:
@@ -82,6 +88,8 @@ def _offsets(partition: Partition) -> None:
     if partition._checkpointed_start[1] > start:
         told = f"{where}: {partition._checkpointed_start}, start {start}"
         raise Finding("the checkpoint of a log's start is after its start", told)
+    if max(partition.log.cleaned_to, getattr(partition.log, "recovery_point", 0)) > end:
+        raise Finding("a log is compacted or synced beyond its end", f"{where}: end {end}")
     epochs, offsets = [epoch for epoch, _ in starts], [offset for _, offset in starts]
     if epochs != sorted({*epochs}) or [*offsets, end] != sorted([*offsets, end]) or epochs[-1] > partition.leader_epoch:
         raise Finding("the leader epochs of a log are not in order", f"{where}: {starts}, end {end}")
@@ -129,8 +137,38 @@ def durable(disk: Disk, partitions: Iterable[Partition]) -> None:
                 raise Finding("a recovery point is after what is synced", f"{where}: {log.recovery_point}, {segment.path()}")
 
 
+def stored(engine: Engine, *, well: bool) -> None:
+    """Checks that the checkpoints of log directories have the contents that the brokers remember, and that no log has a later
+    leader epoch than the metadata: a start would refuse it. If `well` is true, the disk has refused nothing: then no file is
+    about partitions or records that are gone. Raises Finding."""
+    store: Any = engine.store
+    for directory in store._directories:
+        for name, offsets in directory._written.items():
+            _same(f"the file {name}", read_offsets(directory.root / name)[0], offsets)
+    there = {METADATA}
+    for topic in engine.cluster.topics.values():
+        known = store._changes._metadata.image.topics.get(topic.topic_id)
+        for partition in topic.partitions:
+            log: Any = partition.log
+            there.add(log.where)
+            written = known and known.partitions.get(partition.index)
+            if written and log.end_offset and log.last_epoch > written.leader_epoch:
+                raise Finding("a log has a later leader epoch than the metadata", f"{log.where}: {log.last_epoch}, {written}")
+            if well and (late := [each for each in offsets_in(log.folder, SNAPSHOT) if each > log.end_offset]):
+                raise Finding("a snapshot of producers is after the end of its log", f"{log.where}: {late}, {log.end_offset}")
+    for directory in store._directories if well else ():
+        held = directory._recovery_points.keys() | directory._log_starts.keys() | directory.cleaned.keys()
+        if gone := held - there:
+            raise Finding("a checkpoint has a partition that is gone", f"{directory.root}: {gone}")
+
+
 def _replicas(partition: Partition) -> None:
     where = f"{partition.topic}-{partition.index}"
+    replicas, replication = {*partition.replicas}, partition.replication
+    if strange := {*replication.lagging, *replication.since_restart, *replication.frozen} - replicas:
+        raise Finding("the state of a replica that is not there", f"{where}: {strange}")
+    if late := [node for node, own in replication.since_restart.items() if own.log_end_offset > partition.log_end_offset]:
+        raise Finding("a replica had followed beyond the end of its log", f"{where}: {late}")
     for node_id, prefix in partition.replication.lagging.items():
         offsets = (prefix.log_start_offset, prefix.high_watermark, prefix.log_end_offset, partition.log_end_offset)
         if list(offsets) != sorted(offsets):
@@ -203,8 +241,43 @@ def _written(engine: Engine) -> None:
             raise Finding("a change of the metadata is not written", str(unwritten)[:500])
 
 
+def undoable(cluster: Cluster) -> dict[str, object]:
+    """Returns the state whose changes are undone if they cannot be written."""
+    image = image_of(cluster)
+    topics = {each.topic_id: (each.name, dict(each.configs.overrides)) for each in cluster.topics.values()}
+    return {
+        "features": image.features, "settings": image.settings, "users": image.scram, "ACLs": image.acls,
+        "quotas": image.quotas, "tokens": image.tokens, "topics": topics,
+    }  # fmt: skip
+
+
+def unchanged(cluster: Cluster, before: Mapping[str, object]) -> None:
+    """Checks that nothing has changed that could not be written. Raises Finding."""
+    for what, held in undoable(cluster).items():
+        _same(f"{what} that cannot be written", held, before[what])
+
+
+def as_copied(cluster: Cluster, snapshot: Snapshot) -> None:
+    """Checks that each partition has the state of a snapshot, unless a coordinator has written to it since. Raises Finding."""
+    for topic in snapshot.topics:
+        for partition, kept in zip(cluster.topics_by_id[topic.topic_id].partitions, topic.partitions, strict=True):
+            if partition.log_end_offset == kept.log.end_offset:
+                one, other = (_comparable(each) for each in (partition.copied(kept.dirs), kept))
+                _same(f"a partition after a restore: {topic.name}-{partition.index}", one, other)
+
+
+def _comparable(copy: PartitionCopy) -> dict[str, object]:
+    """Returns the parts of a partition's copy that a restore brings back. Leader epochs do not go back."""
+    parts = copy._asdict()
+    transactions = parts.pop("transactions")
+    del parts["leader_epoch"], parts["epoch_starts"], parts["log"]
+    return parts | {"open": transactions._first_offsets, "aborted": transactions._aborted}
+
+
 def after_reset(engine: Engine, partitions: Iterable[Partition]) -> None:
     """Checks the state after a soft reset: no log has records, and no client lags. Raises Finding."""
+    if measured := [*engine.throttle._rates, *engine.throttle._buckets]:
+        raise Finding("a soft reset keeps measurements of clients", str(measured))
     if engine.controller.slow_until or {*engine.cluster.live_brokers} != {*engine.cluster.brokers}:
         raise Finding("a soft reset repairs too little", f"{engine.controller.slow_until}, {[*engine.cluster.live_brokers]}")
     ends = {(each.topic, each.index): each.log_end_offset for each in partitions}

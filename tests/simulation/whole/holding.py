@@ -24,7 +24,7 @@ from kafkawire.errors import ErrorCode
 from random_dialogues import logins
 from requesting import plain
 from simulation.whole.acts import DAY, MINUTE, SECOND
-from simulation.whole.agreeing import after_restart, agree, at_rest, durable, files_agree, searches
+from simulation.whole.agreeing import after_restart, agree, at_rest, durable, files_agree, searches, stored
 from simulation.whole.conserving import conserved
 from simulation.whole.done import Key
 from simulation.whole.following import all_leave, leaderless, nobody_left_waits, nobody_waits_in_vain
@@ -85,6 +85,8 @@ def after_step(world: World, fired: Counter[str]) -> None:
     nobody_waits_in_vain(world)
     if world.disk is not None and len(world.log) % LOGS_EACH == 1:
         durable(world.disk, world.engine.cluster.partitions())
+        if not world.in_progress:
+            stored(world.engine, well=not world.disk_had_failed)
     if len(world.log) % LOGS_EACH == 0 and not (world.in_progress or world.disk_failed):
         offsets_as_logged(world)
 

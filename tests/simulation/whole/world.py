@@ -15,7 +15,7 @@ from zlib import crc32
 
 import pytest
 
-from diskkit import Disk
+from diskkit import Disk, Failure
 from fuzzing.script import Finding
 from fuzzing.world import folder
 from kafka_model.history import Act, Exchange, Tap
@@ -28,7 +28,7 @@ from random_dialogues import logins
 from random_dialogues.replay import Ask
 from simulation.whole import holding
 from simulation.whole.acts import ACTS, IMPOSSIBLE, NEVER_LACK, STARTS
-from simulation.whole.agreeing import periodic_work
+from simulation.whole.agreeing import periodic_work, unchanged, undoable
 from simulation.whole.answering import complete
 from simulation.whole.asking import ALL_COMPACTED, TOPICS, Asked, Speaker
 from simulation.whole.describing import described, look
@@ -342,6 +342,8 @@ class World:
         if self.learns_again and not (self.in_progress or self.in_trouble or self.engine.timers.is_due(self.now)):
             self.learns_again = False
             self.done.learn_again(shown(self))
+        full = self._full_disk()
+        before = undoable(self.engine.cluster) if full else {}
         mark, trouble = self.judging.mark() if self.judging else (0, 0), self.in_trouble
         ends = {each: (each.leader_epoch, each.log_end_offset) for each in self.engine.cluster.coordinator_logs()}
         with self.watch.guarding(step.kind, lenient=trouble):
@@ -350,6 +352,8 @@ class World:
             else:
                 things = self._ask(step.kind, chance)
             self.settle(chance.choice(SLICES))
+        if full and self._full_disk() is full:
+            unchanged(self.engine.cluster, before)
         logs = [each for each in self.engine.cluster.coordinator_logs() if each in ends]
         lost = [each for each in logs if _lost_records(each, *ends[each])]
         if lost:  # by an unclean election: as in Kafka, the coordinators forget what only these records said
@@ -376,6 +380,13 @@ class World:
     def in_trouble(self) -> bool:
         """Tells whether the disk has failed or faults are loaded. Then the broker logs errors and closes connections."""
         return self.disk_failed or self.engine.faults is not None or bool(self.at_repair)
+
+    def _full_disk(self) -> Failure | None:
+        """Returns the failure because of which the brokers can write nothing, or None. A change that is made in slices may be
+        written later. An upgrade changes features and settings before they are written."""
+        failure = None if self.disk is None else self.disk.failure
+        changing = self.in_progress or self.setting.release or self.engine.cluster.decisions.pending
+        return None if failure is None or changing or not failure.stays else failure
 
     def _act(self, kind: str, chance: Random) -> Things | None:
         begun = len(self.log)
