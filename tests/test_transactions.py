@@ -242,6 +242,17 @@ def test_c3_aborted_transactions_are_forgotten_with_their_segment(kafka: InProce
         assert len(partition.transactions.ended_between(0, 10)) == left
 
 
+def test_c3_aborted_transactions_are_forgotten_with_a_segment_that_expires_while_the_broker_is_down(kafka: InProcess) -> None:
+    partition = kafka.engine.cluster.topics["orders"].partitions[0]
+    producer = started(kafka)
+    producer.send("a")
+    assert producer.end(commit=False) == 0
+    kafka.kill_broker(1)
+    kafka.clock.advance(days=8)
+    kafka.start_broker(1)
+    assert (partition.log_start_offset, partition.transactions.ended_between(0, 10)) == (2, [])
+
+
 # Time
 
 

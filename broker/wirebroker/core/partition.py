@@ -504,6 +504,7 @@ class Partition:
         self._checkpointed_start, self._deleted = (written, min(start, self.log_start_offset)), {}
         self.producers = dict(prefix.producers)
         self.transactions = prefix.transactions.copy()
+        self.transactions.forget_below(self.log.segments[0].base_offset)  # retention has gone on since the copy was made
         self.epochs = LeaderEpochs(prefix.epoch_starts)
         # The new leader may know an older high watermark. Retention has deleted only records that were replicated.
         self.held_at = max(min(prefix.high_watermark, end), self.log_start_offset)

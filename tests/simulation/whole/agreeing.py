@@ -33,7 +33,6 @@ from wirebroker.core.producers import Key, epoch_of, last_offset, open_since
 from wirebroker.core.purgatory import Periodic, Timer, name_of
 from wirebroker.core.share.in_flight import InFlight, RecordState
 from wirebroker.storage.changes import _versions
-from wirebroker.storage.directory import METADATA
 
 if TYPE_CHECKING:
     from diskkit import Disk
@@ -139,27 +138,21 @@ def durable(disk: Disk, partitions: Iterable[Partition]) -> None:
 
 def stored(engine: Engine, *, well: bool) -> None:
     """Checks that the checkpoints of log directories have the contents that the brokers remember, and that no log has a later
-    leader epoch than the metadata: a start would refuse it. If `well` is true, the disk has refused nothing: then no file is
-    about partitions or records that are gone. Raises Finding."""
+    leader epoch than the metadata: a start would refuse it. If `well` is true, the disk has refused nothing: then no snapshot
+    is about records that are gone. Raises Finding."""
     store: Any = engine.store
     for directory in store._directories:
         for name, offsets in directory._written.items():
             _same(f"the file {name}", read_offsets(directory.root / name)[0], offsets)
-    there = {METADATA}
     for topic in engine.cluster.topics.values():
         known = store._changes._metadata.image.topics.get(topic.topic_id)
         for partition in topic.partitions:
             log: Any = partition.log
-            there.add(log.where)
             written = known and known.partitions.get(partition.index)
             if written and log.end_offset and log.last_epoch > written.leader_epoch:
                 raise Finding("a log has a later leader epoch than the metadata", f"{log.where}: {log.last_epoch}, {written}")
             if well and (late := [each for each in offsets_in(log.folder, SNAPSHOT) if each > log.end_offset]):
                 raise Finding("a snapshot of producers is after the end of its log", f"{log.where}: {late}, {log.end_offset}")
-    for directory in store._directories if well else ():
-        held = directory._recovery_points.keys() | directory._log_starts.keys() | directory.cleaned.keys()
-        if gone := held - there:
-            raise Finding("a checkpoint has a partition that is gone", f"{directory.root}: {gone}")
 
 
 def _replicas(partition: Partition) -> None:

@@ -166,19 +166,6 @@ THEMES: dict[str, tuple[str, ...]] = {
         "AlterUserScramCredentials", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "Produce",
         "Fetch", "Metadata", "DeleteRecords", "DeleteRecords", "acl: add_acl", "acl: add_acl", "clock: hours",
     ),
-    "tokens": (
-        "CreateDelegationToken", "CreateDelegationToken", "RenewDelegationToken", "RenewDelegationToken",
-        "ExpireDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken", "clock: minutes", "clock: hours",
-    ),
-    "logins": (
-        "SaslHandshake", "SaslAuthenticate", "SaslAuthenticate", "SaslAuthenticate", "AlterUserScramCredentials", "Metadata",
-        "Produce", "clock: seconds", "clock: minutes", "soft reset",
-    ),
-    "directories": (
-        "AlterReplicaLogDirs", "AlterReplicaLogDirs", "DescribeLogDirs", "AlterPartitionReassignments", "Produce", "Produce",
-        "CreateTopics", "DeleteTopics", "DeleteRecords", "cluster: kill_broker", "cluster: start_broker", "running: restart",
-        "start again cleanly", "clock: at once", "clock: days",
-    ),
     "settings and quotas": (
         "AlterClientQuotas", "AlterClientQuotas", "DescribeClientQuotas", "IncrementalAlterConfigs", "AlterConfigs",
         "DescribeConfigs", "Produce", "Fetch", "GetTelemetrySubscriptions", "PushTelemetry", "quota: set", "quota: remove",
@@ -221,7 +208,7 @@ THEMES: dict[str, tuple[str, ...]] = {
     ),
     "upgrades": (
         "upgrade", "upgrade", "UpdateFeatures", "UpdateFeatures", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "ShareFetch",
-        "StreamsGroupHeartbeat", "Produce", "EndTxn", "Fetch", "clock: seconds", "running: restart",
+        "StreamsGroupHeartbeat", "Produce", "EndTxn", "Fetch", "clock: seconds",
     ),
 }  # fmt: skip
 """Each theme has kinds of steps that concern the same things. In a schedule with themes, the kinds of these themes are more

@@ -128,7 +128,7 @@ def _drawn(setting: Setting, chance: random.Random) -> list[str]:
     fits = {
         "the disk": setting.data, "settings on a disk": setting.data, "lost records": several, "replicas": several,
         "transactions on replicas": several, "security": setting.secured, "upgrades": upgrades,
-        "long requests": setting.sliced, "logins": setting.secured,
+        "long requests": setting.sliced,
     }  # fmt: skip
     themes = chance.sample([each for each in THEMES if fits.get(each, True)], k=chance.choice([0, 1, 1, 2]))
     themes += [each for each, fit in fits.items() if fit and chance.random() < 0.4]
