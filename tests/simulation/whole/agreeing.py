@@ -157,23 +157,20 @@ def stored(engine: Engine, *, well: bool) -> None:
 
 def _replicas(partition: Partition) -> None:
     where = f"{partition.topic}-{partition.index}"
-    replicas, replication = {*partition.replicas}, partition.replication
-    if strange := {*replication.lagging, *replication.since_restart, *replication.frozen} - replicas:
-        raise Finding("the state of a replica that is not there", f"{where}: {strange}")
+    replication = partition.replication
     if late := [node for node, own in replication.since_restart.items() if own.log_end_offset > partition.log_end_offset]:
         raise Finding("a replica had followed beyond the end of its log", f"{where}: {late}")
-    for node_id, prefix in partition.replication.lagging.items():
+    for node_id, prefix in replication.lagging.items():
         offsets = (prefix.log_start_offset, prefix.high_watermark, prefix.log_end_offset, partition.log_end_offset)
         if list(offsets) != sorted(offsets):
             raise Finding("the offsets of a lagging replica are not in order", f"{where} at {node_id}: {offsets}")
         _same("the open transactions of a lagging replica", prefix.transactions._first_offsets, _open_ones(prefix.producers))
         if node_id in partition.in_sync and prefix.log_end_offset < partition.high_watermark:
             raise Finding("an in-sync replica lacks committed records", f"{where} at {node_id}: {offsets}")
-    lagging = partition.replication.lagging
+    lagging = replication.lagging
     ends = [lagging[each].log_end_offset if each in lagging else partition.log_end_offset for each in partition.in_sync]
-    if partition.leader != NO_LEADER and not partition.replication.too_few and partition.high_watermark < min(ends):
+    if partition.leader != NO_LEADER and not replication.too_few and partition.high_watermark < min(ends):
         raise Finding("the high watermark does not follow the in-sync replicas", f"{where}: {partition.high_watermark}, {ends}")
-    replication = partition.replication
     if gone := {*lagging, *replication.frozen, *replication.since_restart} - {*partition.replicas}:
         raise Finding("a replica is followed that is not there", f"{where}: {gone}")
     aborted = partition.transactions._aborted[:1]
