@@ -151,7 +151,7 @@ def left_out(test: str, is_slow: bool) -> bool:
 
 @cache
 def resting() -> list[str]:
-    """Returns the kinds of which this push runs no test."""
+    """Returns the kinds whose tests this push leaves out, all of them."""
     return [name for name in sampled() if not drawn(name, KINDS[name].turns)]
 
 

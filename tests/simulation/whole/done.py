@@ -142,7 +142,7 @@ class Done:
             self._may_lose(str(name))
             self._may_fall(str(name))
         elif deed in ("crash", "restart", "crash_after_write"):
-            self.starts.clear()
+            self.starts.clear()  # as in Kafka, a kill brings back deleted records down to the last checkpoint
 
     def _may_lose(self, name: str) -> None:
         self.lossy.add(name)

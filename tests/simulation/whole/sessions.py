@@ -27,7 +27,7 @@ class Sessions:
         """The sessions that had several requests at the same time."""
         self._unordered: set[int] = set()
         self._told: set[tuple[int, int]] = set()
-        """The fetch sessions of which clients know, by broker and session id."""
+        """The fetch sessions that clients know, by broker and session id."""
         self._is_told = True
         """Tells whether each Fetch has got its response."""
 

@@ -382,7 +382,7 @@ class World:
         return self.disk_failed or self.engine.faults is not None or bool(self.at_repair)
 
     def _full_disk(self) -> Failure | None:
-        """Returns the failure because of which the brokers can write nothing, or None. A change that is made in slices may be
+        """Returns the failure that keeps the brokers from writing anything, or None. A change that is made in slices may be
         written later. An upgrade changes features and settings before they are written."""
         failure = None if self.disk is None else self.disk.failure
         changing = self.in_progress or self.setting.release or self.engine.cluster.decisions.pending
