@@ -149,6 +149,13 @@ CASES: dict[str, tuple[list[BatchRow | Damage], list[str]]] = {
             "sequence 3"
         ],
     ),
+    "a new epoch that begins at one": (
+        [batch(0, 0), batch(5, 1, epoch=1)],
+        [
+            "orders-0: sequence 0 of producer 12 epoch 1 is missing: the epoch begins after offset 4, at offset 5 with "
+            "sequence 1"
+        ],
+    ),
     "an older epoch": (
         [batch(0, 0), batch(5, 0, epoch=1), batch(10, 5, 1)],
         [
