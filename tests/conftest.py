@@ -1,6 +1,7 @@
 """Fixtures and settings of all tests."""
 
 import gc
+import logging
 import os
 import signal
 import threading
@@ -60,6 +61,30 @@ def _no_client_is_left() -> Iterator[None]:
     if client_threads() - before:
         gc.collect()
         assert client_threads() <= before, "the test has left a client behind"
+
+
+class Failures(logging.Handler):
+    """Keeps what wirebroker logs about exceptions that it did not expect: it logs their tracebacks."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            self.found.append(logging.Formatter().format(record))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_failed_unseen(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails if wirebroker logs a failure of its own during a test. A server lives on after such a failure, so a test may pass
+    nevertheless. A test that takes `caplog` looks at the log itself."""
+    logger, failures = logging.getLogger("wirebroker"), Failures()
+    logger.addHandler(failures)
+    yield
+    logger.removeHandler(failures)
+    if "caplog" not in request.fixturenames:
+        assert not failures.found, failures.found[0]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

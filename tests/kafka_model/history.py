@@ -107,9 +107,9 @@ class Tap:
             self._waiting.setdefault(connection.number, deque()).append((header.correlation_id, asked))
         return self._receive(connection, frame, now, *arguments)
 
-    def _ticked(self, now: int) -> Any:
+    def _ticked(self, now: int, *arguments: Any) -> Any:
         self._now = now
-        return self._tick(now)
+        return self._tick(now, *arguments)
 
     def _taken(self) -> Any:
         found = self._effects()
