@@ -5,7 +5,7 @@ tenth of the tests that are marked as slow. Most pushes run no test of a kind th
 push runs another tenth. If the code that a kind tests has changed, pytest runs the whole kind. If a test file has changed,
 pytest runs all its tests. `scripts/test --all` and `.ci/run --nightly` leave nothing out.
 
-    python tests/sampling.py DUTY    exits with 0 if .ci/run has this duty on this push; else prints a sentence, exits with 1
+    python tests/sampling.py DUTY    exits with 0 if this push has this duty; else prints a sentence, exits with 1
 
 A file has changed if it differs from the commit WIREBROKER_CI_BASE. If this variable is not set, or git does not know the
 commit, HEAD takes its place.
@@ -89,18 +89,25 @@ KINDS = {
 
 
 class Duty(NamedTuple):
-    """Work of `.ci/run` other than the tests. A push does this work if it changes a path that matches `code`. If no changed
-    path matches, one of `turns` pushes does the work anyway."""
+    """Work of `.ci/run` and `scripts/test` other than the tests. A push does this work if it changes a path that matches
+    `code`. If no changed path matches, one of `turns` pushes does the work anyway."""
 
     turns: int
     code: str
 
 
+CLIENTS = r"/(net|apis|requests)/|^protocol/|^ecosystem/"
 HOT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["wirebroker"]["compiled"]
 DUTIES = {
     "budgets": Duty(2, "|".join([r"^(scripts/)?bench", *map(re.escape, HOT)])),
     "clone": Duty(4, r"^scripts/(build|release|_env)|^uv\.lock|^pyproject\.toml"),
     "compiled": Duty(4, "|".join([r"^scripts/compile", *map(re.escape, HOT)])),
+    "duplicates": Duty(4, r"^(broker|pipeline|protocol|tools)/.*\.py$|^pyproject\.toml"),
+    "suite": Duty(2, CLIENTS),
+    **{
+        f"client {name}": Duty(3, CLIENTS)
+        for name in ("java", "kcat", "confluent-kafka", "franz-go", "sarama", "kafkajs", "kafka-python", "aiokafka")
+    },
 }
 
 
