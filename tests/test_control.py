@@ -634,10 +634,11 @@ def test_verdicts_before_a_reset_do_not_count(kafka: MockKafka, control: Control
 def test_the_control_tells_that_a_change_was_cut_off(is_reset: bool, mock_kafka_factory: Start) -> None:
     kafka = mock_kafka_factory(brokers=2, topics={"orders": 5000})
     endpoint = next(each for each in deed_endpoints() if each.path.endswith("/kill"))
+    no_body = endpoint.handler.__annotations__["body"]()
 
     async def kill(host: Host) -> None:
         controlled = ControlledBroker(host, kafka._new_engine)
-        killing = asyncio.ensure_future(endpoint.handler(controlled, node_id=2))
+        killing = asyncio.ensure_future(endpoint.handler(controlled, node_id=2, body=no_body))
         await asyncio.sleep(0)  # the first leaders change
         assert host.engine.controller.busy
         if not is_reset:

@@ -56,6 +56,20 @@ def test_a_broker_is_unregistered_until_it_starts() -> None:
         assert ask(kafka, "UnregisterBroker", {"broker_id": 2}) == (0, "")
 
 
+def test_a_killed_broker_that_is_unregistered_starts_as_a_new_broker() -> None:
+    with MockKafka(brokers=3) as kafka:
+        kafka.kill_broker(3, unregister=True)
+        assert ask(kafka, "UnregisterBroker", {"broker_id": 3}) == (102, "Broker ID 3 is not currently registered")
+        with pytest.raises(ValueError, match="2 brokers cannot hold 3 replicas of 'a'"):
+            kafka.create_topic("a", partitions=1, replication_factor=3)
+        kafka.create_topic("a", partitions=1, replication_factor=2)
+        kafka.start_broker(3)
+        kafka.create_topic("b", partitions=1, replication_factor=3)
+        nodes, _, partitions = metadata(kafka, 3)
+    assert nodes == [1, 2, 3]
+    assert [(topic, sorted(isr)) for topic, _, _, _, isr, _ in partitions] == [("a", [1, 2]), ("b", [1, 2, 3])]
+
+
 def told(kafka: MockKafka, node: int, api: str, version: int, **fields: Any) -> Any:
     return client(kafka, node - 1).request(plain(api, **fields), version)
 

@@ -16,14 +16,22 @@ class ClusterDeeds(Deeds):
     """The deeds that change brokers and replicas."""
 
     @deed("POST", "/brokers/{node_id:number}/kill", shows="brokers", settles=True, problems=NO_BROKER, impossible=IMPOSSIBLE)
-    def kill_broker(self, node_id: NodeId) -> None:
+    def kill_broker(
+        self, node_id: NodeId, *,
+        unregister: Annotated[
+            bool, about("true: the cluster also forgets the broker, which is a new broker when it starts")
+        ] = False,
+    ) -> None:  # fmt: skip
         """Stop a broker as kill −9 does: its connections break, its port refuses connections, and other brokers lead its
-        partitions.
+        partitions. With `unregister`, the cluster also forgets the broker, as after UnregisterBroker: when the broker starts, it
+        is a new broker in the running cluster.
 
         Records that were not replicated are lost. Raises ValueError if there is no such broker, or if the broker is already
         down.
         """
         self._engine.kill_broker(node_id, self._now)
+        if unregister:
+            self._engine.controller.unregister(node_id, self._now)
 
     @deed("POST", "/brokers/{node_id:number}/start", shows="brokers", settles=True, problems=NO_BROKER, impossible=IMPOSSIBLE)
     def start_broker(self, node_id: NodeId) -> None:

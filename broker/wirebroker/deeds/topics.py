@@ -60,7 +60,7 @@ class TopicDeeds(Deeds):
             raise TopicExists(f"Topic '{name}' already exists.")
         if partitions is not None and not 1 <= partitions <= MOST_PARTITIONS:
             raise ValueError(f"a topic has at least 1 and at most {MOST_PARTITIONS} partitions, not {partitions}")
-        brokers = len(cluster.brokers)
+        brokers = len(cluster.registered_brokers)
         if replication_factor is not None and not 1 <= replication_factor <= brokers:
             raise ValueError(f"{brokers} broker{'s' * (brokers > 1)} cannot hold {replication_factor} replicas of {name!r}")
         for key in configs or {}:
