@@ -23,8 +23,8 @@ class ClusterDeeds(Deeds):
         ] = False,
     ) -> None:  # fmt: skip
         """Stop a broker as kill −9 does: its connections break, its port refuses connections, and other brokers lead its
-        partitions. With `unregister`, the cluster also forgets the broker, as after UnregisterBroker: when the broker starts, it
-        is a new broker in the running cluster.
+        partitions. With `unregister`, the cluster also forgets the broker, as after UnregisterBroker: when the broker
+        starts, it is a new broker in the running cluster.
 
         Records that were not replicated are lost. Raises ValueError if there is no such broker, or if the broker is already
         down.
