@@ -27,6 +27,10 @@ class ServerFailed(Exception):
     """Raised if a server did not start, or died; the message has its last output."""
 
 
+class OwnError(Exception):
+    """A server has failed in wirebroker's own code."""
+
+
 @dataclass(frozen=True, slots=True)
 class Missing:
     """A measurement that is not possible here, with the reason."""
@@ -38,8 +42,16 @@ class Missing:
         return f"{self.what}: {self.why}"
 
 
+def refuse_own_errors(said: str) -> None:
+    """Raises OwnError if a server that has written this to stderr has failed in wirebroker's own code. A server lives on after
+    such an error, and clients may hide it, because they try again."""
+    if (at := said.find("error in wirebroker")) >= 0:
+        raise OwnError(said[max(at - 200, 0) : at + 3000])
+
+
 class Server:
-    """A server process on its own loopback port. The end of the `with` block kills the process and its process group."""
+    """A server process on its own loopback port. The end of the `with` block kills the process and its process group. If the
+    server has failed in wirebroker's own code, the end of the block raises OwnError."""
 
     def __init__(self, command: Sequence[str | Path], ready_within: float = READY_WITHIN) -> None:
         self.command = [str(part) for part in command]
@@ -66,7 +78,11 @@ class Server:
         end_group(self._process)
         if self._process.stdout is not None:
             self._process.stdout.close()
+        self._errors.seek(0)
+        said = self._errors.read().decode(errors="replace")
         self._errors.close()
+        if kind is None:
+            refuse_own_errors(said)
 
     def _await_ready(self) -> None:
         assert self._process.stdout is not None

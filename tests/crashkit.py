@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+from bench.process import refuse_own_errors
 from kafkawire.batches import Record, build_batch, iter_batches, iter_records, read_header
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import PartitionData
@@ -52,6 +53,8 @@ class Served:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.process.kill()
         self.said = self.process.communicate()[1]
+        if kind is None:
+            refuse_own_errors(self.said)
 
     def client(self) -> WireClient:
         """Connects a new client to the broker."""

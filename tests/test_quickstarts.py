@@ -75,7 +75,7 @@ def test_the_libraries_pin_the_same_release() -> None:
 
 @pytest.mark.slow  # linking a Go program and starting Maven take time
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("name", "what"), product(["node", "go", "java", "rust"], ["tests", "explore"]))
+@pytest.mark.parametrize(("name", "what"), list(product(["node", "go", "java", "rust"], ["tests", "explore"])))
 def test_the_tests_of_the_project_pass(name: str, what: str) -> None:
     flags = ["--explore"] if what == "explore" else []
     run = subprocess.run([sys.executable, SCRIPT, "--offline", *flags, name], capture_output=True, text=True, timeout=230)

@@ -16,6 +16,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from bench.process import refuse_own_errors
 from controlkit import ControlClient
 from requesting import heartbeat, plain
 from responses import only, sole
@@ -45,7 +46,7 @@ def serve() -> Iterator[Start]:
     yield start
     for process in running:
         process.kill()
-        process.communicate()
+        refuse_own_errors(process.communicate()[1])
 
 
 def until_ready(process: subprocess.Popen[str]) -> list[tuple[str, int, str]]:
