@@ -22,6 +22,13 @@ PROJECTS = ROOT / "docs" / "start" / "quickstarts"
 PAGE = (ROOT / "docs" / "start" / "quickstarts.md").read_text(encoding="utf-8")
 SCRIPT = ROOT / "scripts" / "quickstarts"
 SOURCES = {".cs", ".go", ".java", ".js", ".rs"}
+TESTS = {
+    "dotnet": "OrdersTest.cs",
+    "go": "orders_test.go",
+    "java": "src/test/java/orders/OrdersTest.java",
+    "node": "orders.test.mjs",
+    "rust": "tests/orders.rs",
+}
 
 
 def test_the_page_shows_the_files_of_the_projects() -> None:
@@ -36,6 +43,12 @@ def test_the_script_runs_every_project() -> None:
     run = subprocess.run([sys.executable, SCRIPT, "--help"], capture_output=True, text=True, timeout=50)
     for folder in PROJECTS.iterdir():
         assert folder.name in run.stdout
+
+
+def test_the_page_says_how_long_a_project_is_explored() -> None:
+    budget = re.search(r'^BUDGET = "(\d+)s"$', SCRIPT.read_text(encoding="utf-8"), re.MULTILINE)
+    assert budget is not None
+    assert {f"{budget[1]} s"} == set(re.findall(r"(?:at most|limit of) (\d+ s)", PAGE))
 
 
 def test_the_libraries_make_every_kind_of_fault() -> None:
@@ -53,6 +66,7 @@ def test_the_libraries_make_every_kind_of_fault() -> None:
         assert sorted(made) == sorted(kinds), file
 
 
+IMPORT = re.compile(r'(?:import|use|using) [^(]|\t"')
 OF_OTHERS = {"testImplementation", "mavenLocal", "Parallel"}
 """Functions of Gradle and of Go. Our sources do not define them."""
 
@@ -65,6 +79,22 @@ def test_the_page_of_a_library_calls_what_its_sources_have(language: str) -> Non
     called = set(re.findall(r"([A-Za-z_]\w*)\(", " ".join(re.findall(r"`([^`\n]+)`", page)))) - OF_OTHERS
     assert len(called) > 5
     assert called - set(re.findall(r"\w+", " ".join(sources))) == set()
+
+
+@pytest.mark.parametrize("language", TESTS)
+def test_the_first_test_of_a_librarys_page_can_be_copied(language: str) -> None:
+    """The page shows the test of the quick start. It may leave out lines, but no import that the shown lines need."""
+    page = (ROOT / "clients" / language / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^```(?:csharp|go|java|js|rust)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[0].splitlines()
+    shown = [line.removesuffix(" // the code under test") for line in shown]
+    whole = (PROJECTS / language / TESTS[language]).read_text(encoding="utf-8").splitlines()
+    rest = iter(whole)
+    assert [line for line in shown if line not in rest] == []  # `in` moves on, so the order must be the same, too
+    words = set(re.findall(r"\w+", "\n".join(line for line in shown if not IMPORT.match(line))))
+    for line in (line for line in whole if IMPORT.match(line)):
+        names = re.search(r"\{(.*)\}| (\w+) from|(\w+)[;\"]*$", line)
+        assert names is not None
+        assert line in shown or not words & set(re.findall(r"\w+", "".join(filter(None, names.groups())))), line
 
 
 def test_the_libraries_pin_the_same_release() -> None:
