@@ -30,8 +30,8 @@ NO_GENERATION = ByRelease(0).then("2.3", -1, "JoinGroup with an error returns ge
 LEAVES_OUT_INSTANCES = until(
     "2.5", "if a group has static members, a JoinGroup of its leader before version 5 gets error 35"
 ).then("3.3", True, "if a group has static members, a JoinGroup of its leader before version 5 is no longer refused")
-COUNTS_REFUSED_LEAVERS = since("3.4", "LeaveGroup before version 3 that is refused as a whole gets error 35").then(
-    "3.5", False, "LeaveGroup before version 3 is refused with the right error"
+COUNTS_REFUSED_LEAVERS = since("3.4", "if LeaveGroup before version 3 is refused as a whole, it gets error 35").then(
+    "3.5", False, "if LeaveGroup before version 3 is refused as a whole, it gets the error of the refusal instead of 35"
 )
 
 MAY_LACK_PROTOCOL = 7

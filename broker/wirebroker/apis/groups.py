@@ -42,8 +42,8 @@ REPEATS_DESCRIBED_GROUPS = since("2.3", "DescribeGroups describes a group twice 
 NAME_OF_SYNCING = ByRelease("AwaitingSync").then(
     "1.1", "CompletingRebalance", "the state AwaitingSync of a group is called CompletingRebalance"
 )
-DESCRIBES_METADATA = until("2.3", "DescribeGroups shows the assignments of members as their metadata").then(
-    "2.4", True, "DescribeGroups shows the metadata of members, not their assignments"
+DESCRIBES_METADATA = until("2.3", "DescribeGroups shows the assignments of members in place of their metadata").then(
+    "2.4", True, "DescribeGroups shows the metadata of members again"
 )
 
 

@@ -51,7 +51,9 @@ STAND_INS = (
     .then("3.9", -(2**63), "in ListOffsets, timestamps of −5 and below are special values or are refused", "KIP-1005")
 )
 """The timestamps from this value up to −1 are constants, such as LATEST (−1). Smaller timestamps are ordinary times."""
-VERSIONS_STAND_INS = since("3.9", "in ListOffsets, a special value needs the version that brought it", "KIP-1005")
+VERSIONS_STAND_INS = since(
+    "3.9", "ListOffsets refuses a special value in versions before the one that introduced it", "KIP-1005"
+)
 TELLS_OFFSET_EPOCHS = since("2.3", "ListOffsets returns the leader epoch of an offset")
 
 CONSUMER, DEBUGGING_CONSUMER = -1, -2

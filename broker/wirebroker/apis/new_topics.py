@@ -23,11 +23,13 @@ from wirebroker.core.releases.changes import since, until
 FINDS_WRONG_SETTINGS = since("2.0", "a setting whose value cannot be parsed gets error 40 instead of −1")
 COUNTS_BEFORE_SETTINGS = since(
     "2.7", "CreateTopics checks the numbers of partitions and replicas before it checks the settings, until KRaft"
-).then("3.3", False, "CreateTopics checks settings before it checks numbers", "KIP-833")
+).then("3.3", False, "CreateTopics checks the settings before it checks the numbers of partitions and replicas", "KIP-833")
 EXPECTS_NULL_SETTINGS = since("2.6", "CreateTopics refuses a setting without a value with error 42")
 DEFAULT_COUNTS = since("2.4", "CreateTopics takes −1 for the default number of partitions and replicas", "KIP-464")
 FINDS_TOPICS_AT_ONCE = since("2.3", "CreateTopics checks first whether the topic's name is free")
-FORGETS_REFUSED_SETTINGS = until("3.3", "CreateTopics may keep the settings of a refused topic", "KIP-833").then(
+FORGETS_REFUSED_SETTINGS = until(
+    "3.3", "if CreateTopics refuses a topic, its settings may be kept for the next topic with this name", "KIP-833"
+).then(
     "3.4", True, "if CreateTopics refuses an assignment, the topic's settings are not kept for the next topic with this name"
 )
 

@@ -28,7 +28,7 @@ from wirebroker.core.releases.changes import since
 from wirebroker.core.share.coordinator import WRITES, ShareCoordinator
 from wirebroker.core.share.in_flight import Key, StateBatch
 
-REFUSES_NEGATIVE_EPOCHS = since("4.4", "the state of a share partition needs epochs of 0 or more")
+REFUSES_NEGATIVE_EPOCHS = since("4.4", "requests about the state of a share partition are refused if an epoch is negative")
 
 
 class _Operation(NamedTuple):

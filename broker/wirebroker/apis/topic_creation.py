@@ -46,7 +46,9 @@ from wirebroker.core.placement import all_down, assignment_error, factor_error
 from wirebroker.core.refusals import DONE, MOST_RECORDS, TOO_LARGE, Refusal
 from wirebroker.core.releases.changes import since
 
-COUNTS_WANTED_PARTITIONS = since("3.9", "CreateTopics refuses more than 10,000 partitions first", "KAFKA-17870")
+COUNTS_WANTED_PARTITIONS = since(
+    "3.9", "CreateTopics refuses more than 10,000 partitions before it checks the topics", "KAFKA-17870"
+)
 MAKES_IDS_EARLY = since("3.3", "the response to a CreateTopics that only validates has a topic id", "KIP-833")
 
 STRICT_SINCE = 6

@@ -29,7 +29,7 @@ CERTAIN: dict[str, str] = {
     "torn_tail": "the log ends in the middle of a batch",
     "bad_batch": "the length, magic byte or counts of a batch contradict each other",
     "offset_regression": "a batch begins at or before the last offset of the batch before it",
-    "offset_gap": "offsets are missing that neither retention nor compaction can have removed",
+    "offset_gap": "offsets are missing, and neither retention nor compaction can have removed them",
     "open_transaction": "a transaction has been neither committed nor aborted",
     "truncated": "the log ends below the high watermark that its broker wrote down",
     "replica_divergence": "replicas, or a replica and its remote copy, hold different batches below the high watermark",

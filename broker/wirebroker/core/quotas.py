@@ -21,7 +21,7 @@ POSITIVE_QUOTAS = since("3.5", "a quota of 0, or a quota that is too large for i
 STRICT_QUOTAS = since("3.3", "AlterClientQuotas refuses a request that names an entity or a quota twice", "KIP-833")
 """From this release on, two more things are true: a filter that contradicts itself is refused, and requests with validate_only
 count for the quota controller_mutation_rate."""
-WHOLE_RATES = until("3.3", "quotas of bytes and connections need not be kept as whole numbers", "KIP-833")
+WHOLE_RATES = until("3.3", "quotas of bytes and connections are no longer rounded to whole numbers", "KIP-833")
 QUOTAS_FOR_MUTATIONS = since("2.7", "quotas may have a controller_mutation_rate", "KIP-599")
 QUOTAS_FOR_ADDRESSES = since("2.8", "quotas may belong to IP addresses", "KIP-612")
 QUOTAS_FOR_IPV6 = since("3.3", "a quota may belong to an IPv6 address", "KIP-833")

@@ -45,9 +45,7 @@ ENDS_SESSIONS = since("3.3", "a session ends when its credential expires, even i
 CLOSES_ENDED_SESSIONS = since(
     "2.4", "a request after the end of the client's session closes the connection, and does not remain without a response"
 )
-ENDS_BARE_SESSIONS = since(
-    "2.5", "connections.max.reauth.ms also ends sessions of clients whose tokens have no request headers"
-)
+ENDS_BARE_SESSIONS = since("2.5", "connections.max.reauth.ms also ends sessions that began with SaslHandshake version 0")
 CHECKS_NONCES = since("3.7", "the client's last message in a SCRAM handshake must repeat the nonces", "CVE-2024-56128")
 AUTHENTICATES_AGAIN = since("2.2", "clients can authenticate again, and sessions can expire", "KIP-368")
 TELLS_VERSIONS_ONCE = since("1.0", "a second ApiVersions before a login closes the connection")

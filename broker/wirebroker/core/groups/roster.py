@@ -22,7 +22,7 @@ from wirebroker.core.scala_order import SCALA, hash_order_12, trie_order_13
 
 COUNTS_VOTES_IN_JAVA = since(
     "4.0",
-    "if protocols of a classic group have equal votes, the order of Java's hash tables decides, and not of Scala's",
+    "if protocols of a classic group have equal votes, the order of Java's hash tables decides, not that of Scala's",
     "KIP-848",
 )
 

@@ -23,7 +23,7 @@ from wirebroker.core.share.coordinator import UNKNOWN, WRITES, ShareCoordinator
 
 GROWS_FROM_START = since("4.4", "a share group reads added partitions from their first record")
 CREATES_ALTERED_GROUPS = since(
-    "4.2", "AlterShareGroupOffsets can create the group, and tells an error of the whole request", "KIP-932"
+    "4.2", "AlterShareGroupOffsets can create the group, and has one error if the whole request is refused", "KIP-932"
 )
 
 Deleted = list[tuple[str, bytes, Refusal | None]]

@@ -35,7 +35,7 @@ from wirebroker.core.share.needed import NeededRecords
 FENCED_STATE = ByRelease("The share coordinator rejected the request because the share-group state epoch did not match.").then(
     "4.4",
     "The coordinator rejected the request because the state epoch did not match.",
-    "the message of error 124 is about any state epoch",
+    "the message of error 124 no longer mentions share groups",
 )
 COUNTS_FROM_START = since("4.3", "the lag of a share partition is known before the first acknowledgement", "KIP-1226")
 READS_UNKNOWN_EPOCHS = since("4.3", "ReadShareGroupState with the leader epoch −1 succeeds, until 4.4")

@@ -32,7 +32,7 @@ from wirebroker.core.transactions.transaction import (
     is_exhausted,
 )
 
-KNOWS_ABORTABLE = since("3.8", "a verifying AddPartitionsToTxn has error 120 instead of 48", "KIP-890")
+KNOWS_ABORTABLE = since("3.8", "an AddPartitionsToTxn that only verifies gets error 120 instead of 48", "KIP-890")
 FENCES_NEWER_EPOCHS = since("2.6", "EndTxn with a newer epoch is refused and changes nothing", "KIP-588")
 FENCES_TIMED_OUT = since("2.6", "InitProducerId with the epoch of a timed-out transaction is refused")
 FORGETS_START = since("4.1", "DescribeTransactions shows no start time after InitProducerId")
