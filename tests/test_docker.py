@@ -213,13 +213,27 @@ def test_the_wheel_that_the_image_installs_has_the_audit() -> None:
         assert f"!{package.partition('/')[0]}" in let_in
 
 
+PAGE = (ROOT / "docs" / "start" / "docker.md").read_text(encoding="utf-8")
+
+
 def shown_in_ci() -> list[dict[str, str]]:
     """Returns the variables of the services in the examples for GitHub and GitLab in docs/start/docker.md."""
     yaml: Any = pytest.importorskip("yaml")
-    text = (ROOT / "docs" / "start" / "docker.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     github, gitlab = (yaml.safe_load(block) for block in blocks if "services:" in block)
     return [github["jobs"]["test"]["services"]["wirebroker"]["env"], gitlab["test"]["services"][0]["variables"]]
+
+
+def test_the_libraries_find_the_brokers_of_the_examples() -> None:
+    """An example with a broker in a container gives the tests its addresses, in the variables that the libraries read."""
+    blocks = [block for block in re.findall(r"^```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL) if "go test" in block]
+    own = [block for block in blocks if "setup-wirebroker" not in block]  # that action sets the variables itself
+    assert (len(own), len(blocks)) == (3, 4)
+    for block in own:
+        advertised = re.search(r"WIREBROKER_ADVERTISE: (\S+)", block)
+        address = advertised[1] if advertised else "localhost:9092"
+        assert re.search(rf"WIREBROKER_BOOTSTRAP(?:: |=){address}\b", block)
+        assert re.search(rf"WIREBROKER_CONTROL(?:: |=)http://{address.replace('9092', '9099')}\b", block)
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["github", "gitlab"])
