@@ -179,12 +179,15 @@ def test_every_served_api_has_a_rule_or_is_said_to_be_open() -> None:
     assert sorted([*permissions.RULES, *permissions.OPEN]) == sorted([*SERVED, *TELEMETRY, *IN_ZOOKEEPER])
 
 
-def test_an_api_that_nobody_has_thought_of_is_not_served(kafka: MockKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_api_that_nobody_has_thought_of_is_not_served(
+    kafka: MockKafka, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     alice, request = connect(kafka, "alice"), plain_request("ListOffsets", {"replica_id": -1, "topics": []})
     alice.request(request, 7)
     monkeypatch.delitem(permissions.RULES, "ListOffsets")
     with pytest.raises(ConnectionClosed):
         alice.request(request, 7)
+    assert "ListOffsets has no rule in permissions.py" in caplog.text
 
 
 # The meaning of ACLs
