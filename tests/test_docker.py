@@ -216,12 +216,43 @@ def test_the_wheel_that_the_image_installs_has_the_audit() -> None:
 PAGE = (ROOT / "docs" / "start" / "docker.md").read_text(encoding="utf-8")
 
 
-def shown_in_ci() -> list[dict[str, str]]:
-    """Returns the variables of the services in the examples for GitHub and GitLab in docs/start/docker.md."""
+def shown_on_page(part: str) -> list[Any]:
+    """Returns the documents of the YAML blocks in docs/start/docker.md that have this part."""
     yaml: Any = pytest.importorskip("yaml")
     blocks = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    github, gitlab = (yaml.safe_load(block) for block in blocks if "services:" in block)
-    return [github["jobs"]["test"]["services"]["wirebroker"]["env"], gitlab["test"]["services"][0]["variables"]]
+    return [document for block in blocks if part in block for document in yaml.safe_load_all(block)]
+
+
+def services_on_page() -> list[dict[str, str]]:
+    """Returns the variables of the brokers in the examples for GitHub, GitLab and Kubernetes. For Kubernetes, these are the
+    variables of the flags.
+    """
+    github, gitlab = shown_on_page("services:")
+    deployment, _ = shown_on_page("kind: Service")
+    kubernetes = flags(deployment["spec"]["template"]["spec"]["containers"][0]["args"])
+    del kubernetes["--listener"]
+    return [
+        github["jobs"]["test"]["services"]["wirebroker"]["env"],
+        gitlab["test"]["services"][0]["variables"],
+        {f"WIREBROKER_{flag[2:].upper().replace('-', '_')}": value for flag, value in kubernetes.items()},
+    ]
+
+
+def test_the_manifest_for_kubernetes_names_the_same_addresses_everywhere() -> None:
+    deployment, found = shown_on_page("kind: Service")
+    pod = deployment["spec"]["template"]
+    name = found["metadata"]["name"]
+    assert deployment["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"] == found["spec"]["selector"]
+    (broker,) = pod["spec"]["containers"]
+    ports = {each["name"]: each["port"] for each in found["spec"]["ports"]}
+    assert ports == {each["name"]: each["containerPort"] for each in broker["ports"]}
+    told = flags(broker["args"])
+    assert int(instruction("EXPOSE")) == ports["kafka"], "the broker listens at this port without --port"
+    assert told["--advertise"] == f"{name}:{ports['kafka']}"
+    assert told["--control"] == f"0.0.0.0:{ports[broker['readinessProbe']['httpGet']['port']]}"
+    assert told["--control-allow-host"] == name
+    assert re.fullmatch(r"FORWARDED=0\.0\.0\.0:(\d+)@localhost:\1", told["--listener"])
+    assert pod["spec"]["enableServiceLinks"] is False, f"the Service would set {name.upper()}_PORT"
 
 
 def test_the_libraries_find_the_brokers_of_the_examples() -> None:
@@ -236,9 +267,9 @@ def test_the_libraries_find_the_brokers_of_the_examples() -> None:
         assert re.search(rf"WIREBROKER_CONTROL(?:: |=)http://{address.replace('9092', '9099')}\b", block)
 
 
-@pytest.mark.parametrize("number", [0, 1], ids=["github", "gitlab"])
-def test_the_services_of_ci_advertise_what_the_page_says(number: int) -> None:
-    shown = shown_in_ci()[number]
+@pytest.mark.parametrize("number", [0, 1, 2], ids=["github", "gitlab", "kubernetes"])
+def test_the_services_advertise_what_the_page_says(number: int) -> None:
+    shown = services_on_page()[number]
     here = os.environ | shown | {"WIREBROKER_CONTROL": "127.0.0.1:0"}
     command = [sys.executable, "-m", "wirebroker.commands.cli", "serve", "--host", "127.0.0.1", "--port", "0"]
     process = subprocess.Popen(command, env=here, stdout=subprocess.PIPE, text=True)
