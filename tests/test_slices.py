@@ -567,6 +567,13 @@ def share_beat(member: str, epoch: int = 0, **fields: Any) -> Message:
     return plain("ShareGroupHeartbeat", group_id="large", member_id=member * 22, member_epoch=epoch, **fields)
 
 
+def streams_join(member: str, topics: list[str]) -> Message:
+    topology = {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": topics}]}
+    tasks: Plain = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    who = {"group_id": "streams", "member_id": member, "process_id": member, "rebalance_timeout_ms": 60_000}
+    return plain("StreamsGroupHeartbeat", topology=topology, **who, **tasks)
+
+
 def played(world: Groups, assignor: str) -> list[bytes]:
     """Members join, get partitions that other members give up, and leave. One member subscribes to only half of the topics."""
     names, wants = world.topics, {"server_assignor": assignor}
@@ -594,10 +601,7 @@ def test_a_consumer_group_with_many_topics_works_in_slices_with_the_same_respons
 
 def test_share_and_streams_groups_with_many_topics_work_in_slices() -> None:
     world = Groups().driven()
-    topology = {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": world.topics}]}
-    tasks: Plain = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
-    who = {"group_id": "streams", "member_id": "a", "process_id": "a", "rebalance_timeout_ms": 60_000}
-    joins = plain("StreamsGroupHeartbeat", topology=topology, **who, **tasks)
+    joins = streams_join("a", world.topics)
     for request, least in ((share_beat("a", subscribed_topic_names=world.topics), 50), (joins, 5)):
         world.slices = 1
         world.begin("a", request)
@@ -619,6 +623,15 @@ def test_a_request_for_a_group_that_is_being_changed_waits_until_that_is_done(se
     assert isinstance(group, ConsumerGroup)
     assert sorted(members) == ["a", "b", "c"]
     assert [(each.member_id, each.epoch) for each in group.members.values()] == [("a", 2), ("b", 2)]
+
+
+def test_a_change_of_a_group_waits_for_a_change_that_began_while_its_topology_was_read() -> None:
+    world = Groups().driven()
+    for member in "ab":
+        world.begin(member, streams_join(member, world.topics))
+    world.go_on()
+    assert sorted(member for member, _ in world.responses()) == ["a", "b"]
+    assert list(world.engine.groups.groups["streams"].members) == ["a", "b"]
 
 
 def test_a_session_that_ends_during_a_change_of_its_group_ends_after_it() -> None:

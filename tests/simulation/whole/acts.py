@@ -281,6 +281,9 @@ def _fault(name: str) -> Act:
         given = {each: _argument(world, chance, name, each) for each in options}
         if name == "cut":
             given["bytes"] += 8
+        if name == "withdraw_acl" and world.setting.secured:  # an ACL that is not there cannot be withdrawn
+            world.done.unknown_after("add_acl", given)
+            Doer(world.engine).add_acl(given["acl"])
         words = {"every": 1, "times": chance.choice([1, 1, 3])} if name != "refuse" else {}
         words |= {"topic": "t", "partition": 0} if name in ("truncate", "disk_full") else {}
         world.say(f"fault {name} {given}")

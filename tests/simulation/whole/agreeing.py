@@ -32,7 +32,11 @@ from wirebroker.core.offset_lookup import MAX_TIMESTAMP
 from wirebroker.core.producers import Key, epoch_of, last_offset, open_since
 from wirebroker.core.purgatory import Periodic, Timer, name_of
 from wirebroker.core.share.in_flight import InFlight, RecordState
+from wirebroker.faults import withdraw_acl
+from wirebroker.requests.connection import SILENT
+from wirebroker.security.acl_specs import acl_of
 from wirebroker.storage.changes import _versions
+from wirebroker.storage.directory import CLEANED, LOG_STARTS, RECOVERY_POINTS
 
 if TYPE_CHECKING:
     from diskkit import Disk
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from wirebroker.core.share.partitions import Held
     from wirebroker.engine.engine import Engine
     from wirebroker.engine.snapshots import Snapshot
+    from wirebroker.storage.directory import LogDirectory
 
 
 def agree(world: World) -> None:
@@ -139,11 +144,13 @@ def durable(disk: Disk, partitions: Iterable[Partition]) -> None:
 def stored(engine: Engine, *, well: bool) -> None:
     """Checks that the checkpoints of log directories have the contents that the brokers remember, and that no log has a later
     leader epoch than the metadata: a start would refuse it. If `well` is true, the disk has refused nothing: then no snapshot
-    is about records that are gone. Raises Finding."""
+    and no checkpoint is about records that are gone. Raises Finding."""
     store: Any = engine.store
     for directory in store._directories:
         for name, offsets in directory._written.items():
             _same(f"the file {name}", read_offsets(directory.root / name)[0], offsets)
+        if well:
+            _checkpointed(engine.cluster, directory)
     for topic in engine.cluster.topics.values():
         known = store._changes._metadata.image.topics.get(topic.topic_id)
         for partition in topic.partitions:
@@ -153,6 +160,20 @@ def stored(engine: Engine, *, well: bool) -> None:
                 raise Finding("a log has a later leader epoch than the metadata", f"{log.where}: {log.last_epoch}, {written}")
             if well and (late := [each for each in offsets_in(log.folder, SNAPSHOT) if each > log.end_offset]):
                 raise Finding("a snapshot of producers is after the end of its log", f"{log.where}: {late}, {log.end_offset}")
+
+
+def _checkpointed(cluster: Cluster, directory: LogDirectory) -> None:
+    """Checks that a start after a kill would take no wrong offset from a checkpoint: no log starts, and none is synced, before
+    the offset in the checkpoint, and none is compacted beyond it."""
+    starts, points, cleaned = (read_offsets(directory.root / name)[0] for name in (LOG_STARTS, RECOVERY_POINTS, CLEANED))
+    for partition in cluster.partitions():
+        log: Any = partition.log
+        if log.directory is not directory:
+            continue
+        told = [each.get(log.where, 0) for each in (starts, points, cleaned)]
+        now = [partition.log_start_offset, log.recovery_point, log.cleaned_to]
+        if told[0] > now[0] or told[1] > now[1] or told[2] < now[2]:
+            raise Finding("a checkpoint is wrong about its log", f"{log.where}: start, synced, compacted {told}, now {now}")
 
 
 def _replicas(partition: Partition) -> None:
@@ -296,6 +317,25 @@ def after_restart(engine: Engine) -> None:
     for what, held in parts.items():
         if held:
             raise Finding(f"a restart keeps {what}", str([*held])[:500])
+
+
+def without_faults(engine: Engine, rules: Iterable[Any], *, well: bool) -> None:
+    """Checks that nothing of the faults is left after these rules were unloaded. If `well` is true, no test has broken anything
+    else. Raises Finding."""
+    plan = engine.plan
+    left: dict[str, Any] = {
+        "rules": plan.rules, "delayed requests": plan._held, "slow writes": plan._waiting, "changes": plan._at_unload,
+        "silent connections": [each for each in engine.connections if each.state is SILENT],
+        "ended sessions": [each for each in engine.connections if each.session.ended],
+        "failed directories": [each.topic for each in engine.cluster.partitions() if each.offline_at and well],
+        "withdrawn ACLs": [
+            each.acl for each in rules if isinstance(each, withdraw_acl) and each.fired and well
+            and acl_of(each.acl) not in engine.cluster.acls
+        ],
+    }  # fmt: skip
+    for what, held in left.items():
+        if held:
+            raise Finding(f"{what} of faults are left", str([*held])[:500])
 
 
 def at_rest(engine: Engine) -> None:

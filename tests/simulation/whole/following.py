@@ -414,6 +414,8 @@ class Following:
                 "a truncated log loses more than it must", f"{where}: {partition.log_end_offset}, expected {known.cut}"
             )
         known.cut = None
+        if partition.leader == known.leader == NO_LEADER and elections == 0 and partition.log_end_offset > known.position:
+            raise Finding("a log without a leader gets records", f"{where}: {known.position}, {partition.log_end_offset}")
         if partition.leader_epoch < known.epoch or (
             partition.leader_epoch == known.epoch and partition.leader not in (known.leader, NO_LEADER)
         ):

@@ -100,7 +100,8 @@ SELDOM = dict.fromkeys(
 )  # fmt: skip
 ACT_WEIGHTS = {
     "clock: at once": 6.0, "clock: seconds": 4.0, "clock: minutes": 2.5, "clock: hours": 0.7, "clock: days": 0.5,
-    "a client leaves": 1.0, "faults end": 1.0, "the disk is well again": 0.6, "soft reset": 0.15, "restore": 0.15,
+    "a client leaves": 1.0, "faults end": 1.0, "the disk is well again": 0.6,
+    "soft reset": 0.25, "snapshot": 0.3, "restore": 0.4,
     "running: restart": 0.5, "cluster: start_broker": 1.0, "cluster: kill_broker": 0.4, "cluster: move_leader": 0.4,
     "cluster: freeze_replica": 0.5, "an internal topic is deleted": 0.2, "state: truncate": 0.4,
     "start again cleanly": 0.3, "start again after a kill": 0.3, "the disk is full": 0.3, "the disk fails once": 0.3,

@@ -18,6 +18,8 @@ STRIDE = 7919
 """A prime that does not divide the number of kinds. With it, the focuses of two consecutive seeds have different first kinds
 and different second kinds."""
 SHORTEST, LONGEST = 25, 70
+SYNCED_EACH = 3
+"""If this is n, a timer syncs the data directory in every n-th schedule whose data directory is not synced always."""
 SETUP = 6
 """A schedule with a plan begins with this many steps that are not in the plan."""
 
@@ -147,8 +149,9 @@ def _setting(seed: int, chance: random.Random) -> Setting:
     data, sliced, judged = chance.random() < 0.2, chance.random() < 0.2, chance.random() < 0.35
     return Setting(
         seed, brokers=chance.choice([1, 3] if data else [1, 1, 3]), data=data,
-        sync=chance.choice(["never", "always"]) if data else "never",
+        sync=chance.choice(["interval" if seed % SYNCED_EACH == 1 else "never", "always"]) if data else "never",
         secured=chance.random() < 0.3, sliced=sliced, warm=chance.random() < 0.7,
         traced=chance.random() < 0.15, judged=judged and not sliced,
-        release=chance.choice(["kafka-3.9", "kafka-4.0"]) if chance.random() < 0.05 else "", alike=chance.random() < 0.3,
+        release=chance.choice(["kafka-3.9", "kafka-4.0"]) if chance.random() < (0.15 if data else 0.05) else "",
+        alike=chance.random() < 0.3,
     )  # fmt: skip

@@ -28,7 +28,7 @@ from random_dialogues import logins
 from random_dialogues.replay import Ask
 from simulation.whole import holding
 from simulation.whole.acts import ACTS, IMPOSSIBLE, NEVER_LACK, STARTS
-from simulation.whole.agreeing import periodic_work, unchanged, undoable
+from simulation.whole.agreeing import periodic_work, unchanged, undoable, without_faults
 from simulation.whole.answering import complete
 from simulation.whole.asking import ALL_COMPACTED, TOPICS, Asked, Speaker
 from simulation.whole.describing import described, look
@@ -46,10 +46,14 @@ from simulation.whole.shown import shown
 from simulation.whole.things import CLUSTER, Things, things_of
 from simulation.whole.throttling import Limits
 from simulation.whole.watching import Watch, place
+from wirebroker.apis import fetch, offset_commits
 from wirebroker.common import slices
+from wirebroker.core import controller
 from wirebroker.core.cluster import TRANSACTION_TOPIC
 from wirebroker.core.elections import NO_LEADER
+from wirebroker.core.groups import offset_manager
 from wirebroker.core.partition import Partition
+from wirebroker.engine import engine as wirebroker_engine
 from wirebroker.engine.engine import Engine
 from wirebroker.engine.snapshots import Snapshot
 from wirebroker.net.host import STEP_MS
@@ -97,6 +101,8 @@ QUICK_TIMERS = 6
 """If long work runs in slices, this many slices of timers' work run after each slice of a request, in every second schedule. A
 slice of a server ends after some elements, which may be many offsets of a timer's work and few of a request's."""
 
+MOST_JOBS = 100
+"""At most this many jobs wait for threads, also while the clock moves by a month."""
 UNWRITTEN = "the change cannot be written"
 """A broker may close a connection if it could not carry out the client's request. The reason then contains this text."""
 CHANGING_OFFSETS = ("OffsetCommit", "TxnOffsetCommit", "EndTxn", "OffsetDelete", "DeleteGroups", "DeleteTopics", "CreateTopics")
@@ -107,6 +113,11 @@ slices.
 """
 LEAVING_AT_WAIT = 0.5
 """If requests run in slices, the probability that a client which leaves does so when its request begins to wait."""
+MANY = (
+    (slices, "TOPICS", 1), (fetch, "FEW", 0), (fetch, "READ", 1), (offset_commits, "SLICE", 1), (offset_manager, "SLICE", 1),
+    (controller, "CHANGED", 1), (wirebroker_engine, "FEW_ELEMENTS", 4),
+)  # fmt: skip
+"""If requests run in slices: the numbers of elements from which on work is long, in place of the broker's numbers."""
 LONGEST_SLICED = 24
 """At most this many slices run before a client leaves."""
 
@@ -278,6 +289,8 @@ class World:
         self._patch.setattr(slices, "_pattern", lambda _: pattern(1))
         for function in (slices.weighted_pauses, slices.sliced):
             self._patch.setattr(function, "__defaults__", (1,))
+        for module, name, most in MANY:
+            self._patch.setattr(module, name, most)
 
     def _configs(self) -> dict[str, str]:
         setting = self.setting
@@ -669,6 +682,8 @@ class World:
     def run_jobs(self) -> None:
         """Runs the jobs that the server gives to threads."""
         store = self.engine.store
+        if store is not None and len(store.jobs) > MOST_JOBS:
+            raise Finding("jobs for threads pile up", str(len(store.jobs)))
         while store is not None and store.jobs:
             try:
                 store.run_jobs()
@@ -766,7 +781,10 @@ class World:
     def clear_faults(self) -> None:
         """Unload all fault rules."""
         self.expects_closes = True
+        rules = list(self.engine.plan.rules) if self.engine.faults is not None else None
         self.engine.clear_faults()
+        if rules is not None:
+            without_faults(self.engine, rules, well=not (self.at_repair or self.disk_failed))
 
     def mend(self) -> None:
         """Make every log writable again."""

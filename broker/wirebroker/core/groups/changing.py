@@ -43,8 +43,11 @@ class Changes:
         return any(each in self.running for each in group_ids)
 
     def alone(self, group_id: str, slices: Generator[None, Any, T]) -> Generator[None, Any, T]:
-        """Change a group that has no other running change. If the caller closes this generator between two slices, the change
-        ends there."""
+        """Change a group. First finish the group's running change, if there is one: a change can begin between two slices of a
+        request, and a timer can fire during a change. If the caller closes this generator between two slices, the change ends
+        there."""
+        if group_id in self.running:
+            yield from self.settled([group_id])
         try:
             next(slices)
         except StopIteration as last:
