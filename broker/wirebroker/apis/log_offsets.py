@@ -52,7 +52,7 @@ STAND_INS = (
 )
 """The timestamps from this value up to −1 are constants, such as LATEST (−1). Smaller timestamps are ordinary times."""
 VERSIONS_STAND_INS = since(
-    "3.9", "ListOffsets refuses a special value in versions before the one that introduced it", "KIP-1005"
+    "3.9", "ListOffsets refuses a special value in versions before the version that introduced the value", "KIP-1005"
 )
 TELLS_OFFSET_EPOCHS = since("2.3", "ListOffsets returns the leader epoch of an offset")
 

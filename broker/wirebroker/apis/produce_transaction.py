@@ -35,7 +35,7 @@ NEEDS_TRANSACTIONAL_ID = since("2.0", "a transactional batch without a transacti
 EXPLAINS_FENCING = since("3.6", "the errors 47 and 49 of a transactional batch have a message", "KIP-890").then(
     "3.7", False, "the errors 47 and 49 of a transactional batch have no message", "KIP-890"
 )
-VERIFIES_TRANSACTIONS = since("3.6", "transactional batches are verified: errors 47, 48 and 49", "KIP-890")
+VERIFIES_TRANSACTIONS = since("3.6", "transactional batches are verified, and can get the errors 47, 48 and 49", "KIP-890")
 
 NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM = 11, 12
 MAGIC, MAGIC_AT, ATTRIBUTES_END = 2, 16, 23

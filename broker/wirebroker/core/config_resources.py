@@ -54,7 +54,8 @@ TELLS_SERVER_ERRORS = until(
     "2.6", "if AlterConfigs, IncrementalAlterConfigs or CreatePartitions fails with error −1, the response has no message"
 )
 ASKS_ABOUT_BROKERS_FIRST = since(
-    "4.4", "a broker looks at the client's rights before it checks changes of its own settings, and a refusal has no message"
+    "4.4",
+    "a broker checks a client's rights before it checks the client's change of the broker's settings; a refusal has no message",
 )
 REFUSES_NULL_CHANGES = since(
     "2.6", "IncrementalAlterConfigs refuses a null value with error 42 instead of −1, and can append to a list that is not set"

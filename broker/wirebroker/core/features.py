@@ -13,7 +13,7 @@ from wirebroker.core.releases.changes import ByRelease, since, until
 
 UPDATES_TOGETHER = since("4.0", "UpdateFeatures makes all updates or none, and has one error", "KIP-1022")
 OLDEST_METADATA = ByRelease(4).then(
-    "4.0", 0, "the oldest level of metadata.version is the oldest that brokers support", "KIP-896"
+    "4.0", 0, "for UpdateFeatures, the oldest level of metadata.version is the oldest level that brokers support", "KIP-896"
 )
 """UpdateFeatures refuses every level of metadata.version below this level, even a level that the brokers support."""
 UNKNOWN_FEATURES = (

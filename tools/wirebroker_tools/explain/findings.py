@@ -22,7 +22,7 @@ Kind = Literal[
     "slow_broker", "not_committing",
 ]  # fmt: skip
 KINDS: dict[Kind, str] = {
-    "tls_failed": "a TLS handshake failed: between a client and the proxy or broker, or between the proxy and a broker",
+    "tls_failed": "a client's TLS handshake failed, or the proxy's TLS handshake with a broker failed",
     "login_failed": "the broker refused a login, or ended a session that was not renewed",
     "denied": "ACLs deny an operation to a principal, or an error refuses a client's request for good",
     "unsupported_version": "a client sent a request in a version that the broker does not support",

@@ -25,7 +25,9 @@ CHECKS_SYNCING_GENERATION = since(
 )
 SYNCING_IS_ALIVE = since("2.6", "Heartbeat succeeds while a group waits for the leader's SyncGroup")
 REBALANCES_FOR_PENDING = since(
-    "4.0", "a classic group also rebalances when a client with a new member id leaves before it has joined", "KIP-848"
+    "4.0",
+    "a classic group also rebalances when a client leaves that has a member id from JoinGroup but has not joined with it yet",
+    "KIP-848",
 )
 
 

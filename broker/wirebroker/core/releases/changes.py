@@ -3,7 +3,7 @@ files (`wirebroker.core.releases`).
 
 A difference is declared once, at the top of a module that obeys it, and read as `VERIFIES_TRANSACTIONS.of(release)`:
 
-    VERIFIES_TRANSACTIONS = since("3.6", "transactional batches are verified: errors 47, 48 and 49", "KIP-890")
+    VERIFIES_TRANSACTIONS = since("3.6", "transactional batches are verified, and can get the errors 47, 48 and 49", "KIP-890")
     HIDES_ZSTD = since("2.1", "Fetch before version 10 of a topic …", "KIP-110").then("4.0", False, "Fetch before version 10 …")
     FIRST_EPOCH = ByRelease(0).then("4.3", 1, "a new consumer, share or streams group begins with epoch 1")
 

@@ -39,7 +39,7 @@ FENCED_STATE = ByRelease("The share coordinator rejected the request because the
 )
 COUNTS_FROM_START = since("4.3", "the lag of a share partition is known before the first acknowledgement", "KIP-1226")
 READS_UNKNOWN_EPOCHS = since("4.3", "ReadShareGroupState with the leader epoch −1 succeeds, until 4.4")
-KEEPS_SHARE_PROGRESS = since("4.4", "a write of a share partition's state never lowers its start offset")
+KEEPS_SHARE_PROGRESS = since("4.4", "a write of a share partition's state never lowers the partition's start offset")
 
 RecordKey = Callable[..., ShareSnapshotKey | ShareUpdateKey]
 S = TypeVar("S", share_snapshot.StateBatch, share_update.StateBatch)
