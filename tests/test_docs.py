@@ -241,8 +241,9 @@ def test_every_command_that_is_shown_has_a_test() -> None:
         "learn",
     }
     for shown in shown_commands():
-        match = OURS.match(shown.command)
-        assert match[1] in ours if match else shown.command.startswith(tuple(ELSEWHERE)), shown
+        command = re.sub(r"^(?:[A-Z_]+=\S+ )+", "", shown.command)  # without the variables before it
+        match = OURS.match(command)
+        assert match[1] in ours if match else command.startswith(tuple(ELSEWHERE)), shown
 
 
 @pytest.mark.parametrize(("arguments", "output"), of_ours("serve"))
