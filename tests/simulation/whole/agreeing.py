@@ -36,7 +36,7 @@ from wirebroker.faults import withdraw_acl
 from wirebroker.requests.connection import SILENT
 from wirebroker.security.acl_specs import acl_of
 from wirebroker.storage.changes import _versions
-from wirebroker.storage.directory import CLEANED, LOG_STARTS, RECOVERY_POINTS
+from wirebroker.storage.directory import CLEANED, LOG_STARTS
 
 if TYPE_CHECKING:
     from diskkit import Disk
@@ -163,17 +163,17 @@ def stored(engine: Engine, *, well: bool) -> None:
 
 
 def _checkpointed(cluster: Cluster, directory: LogDirectory) -> None:
-    """Checks that a start after a kill would take no wrong offset from a checkpoint: no log starts, and none is synced, before
-    the offset in the checkpoint, and none is compacted beyond it."""
-    starts, points, cleaned = (read_offsets(directory.root / name)[0] for name in (LOG_STARTS, RECOVERY_POINTS, CLEANED))
+    """Checks that a start after a kill would take no wrong offset from a checkpoint: no log starts before the offset in the
+    checkpoint, and none is compacted beyond it."""
+    starts, cleaned = (read_offsets(directory.root / name)[0] for name in (LOG_STARTS, CLEANED))
     for partition in cluster.partitions():
         log: Any = partition.log
         if log.directory is not directory:
             continue
-        told = [each.get(log.where, 0) for each in (starts, points, cleaned)]
-        now = [partition.log_start_offset, log.recovery_point, log.cleaned_to]
-        if told[0] > now[0] or told[1] > now[1] or told[2] < now[2]:
-            raise Finding("a checkpoint is wrong about its log", f"{log.where}: start, synced, compacted {told}, now {now}")
+        told = [each.get(log.where, 0) for each in (starts, cleaned)]
+        now = [partition.log_start_offset, log.cleaned_to]
+        if told[0] > now[0] or told[1] < now[1]:
+            raise Finding("a checkpoint is wrong about its log", f"{log.where}: start, compacted {told}, now {now}")
 
 
 def _replicas(partition: Partition) -> None:
