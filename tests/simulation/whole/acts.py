@@ -182,7 +182,7 @@ ARGUMENTS: dict[str, Callable[[World, Random], Any]] = {
     "configs": lambda _, chance: chance.choice([None, {"retention.ms": 60_000}, {"cleanup.policy": "compact"}]),
     "user": lambda _, chance: chance.choice(["alice", None, None, "<default>"]),
     "client_id": lambda _, chance: chance.choice([None, "c", "<default>"]),
-    "ip": lambda *_: None, "producer_byte_rate": lambda _, chance: chance.choice([1e9, 1.0]),
+    "unregister": lambda *_: False, "ip": lambda *_: None, "producer_byte_rate": lambda _, chance: chance.choice([1e9, 1.0]),
     "consumer_byte_rate": lambda _, chance: chance.choice([None, 1.0]),
     "request_percentage": lambda *_: None, "controller_mutation_rate": lambda *_: None,
     "connection_creation_rate": lambda *_: None, "metrics": lambda *_: ("*",), "interval_ms": lambda *_: 1000,
