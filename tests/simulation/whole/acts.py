@@ -201,8 +201,10 @@ OWN_ARGUMENTS: dict[tuple[str, str], Callable[[World, Random], Any]] = {
 """Values for arguments of a single deed or fault."""
 
 
-def _argument(world: World, chance: Random, owner: str, name: str) -> Any:
-    return OWN_ARGUMENTS.get((owner, name), ARGUMENTS[name])(world, chance)
+def _choices(owner: str, names: Iterable[str]) -> dict[str, Callable[[World, Random], Any]]:
+    """Returns how the values of these arguments are chosen. Raises KeyError at the import if an argument has no values: in a
+    schedule the act would count as impossible."""
+    return {name: OWN_ARGUMENTS.get((owner, name)) or ARGUMENTS[name] for name in names}
 
 
 def _about(given: dict[str, Any], deed: str) -> Things:
@@ -241,8 +243,10 @@ def _parameters(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
 
 
 def _deed(name: str, owner: str, parameters: list[inspect.Parameter]) -> Act:
+    choices = _choices(name, [each.name for each in parameters])
+
     def perform(world: World, chance: Random) -> Things:
-        given = {each.name: _argument(world, chance, name, each.name) for each in parameters}
+        given = {each: choose(world, chance) for each, choose in choices.items()}
         if {"topic", "partition"} <= given.keys():
             given["topic"], given["partition"] = _partition(world, chance)
         if name == "truncate":
@@ -275,10 +279,10 @@ for _holder in HOLDERS:
 
 def _fault(name: str) -> Act:
     kind: Any = KINDS[name]
-    options = [each for each, hint in kind.__annotations__.items() if "ClassVar" not in str(hint)]
+    choices = _choices(name, [each for each, hint in kind.__annotations__.items() if "ClassVar" not in str(hint)])
 
     def perform(world: World, chance: Random) -> Things:
-        given = {each: _argument(world, chance, name, each) for each in options}
+        given = {each: choose(world, chance) for each, choose in choices.items()}
         if name == "cut":
             given["bytes"] += 8
         if name == "withdraw_acl" and world.setting.secured:  # an ACL that is not there cannot be withdrawn
