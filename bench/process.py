@@ -78,8 +78,7 @@ class Server:
         end_group(self._process)
         if self._process.stdout is not None:
             self._process.stdout.close()
-        self._errors.seek(0)
-        said = self._errors.read().decode(errors="replace")
+        said = self._said()
         self._errors.close()
         if kind is None:
             refuse_own_errors(said)
@@ -115,8 +114,12 @@ class Server:
 
     def last_words(self) -> str:
         """Returns the last lines that the server wrote to stderr."""
+        return self._said().strip()[-400:] or "nothing"
+
+    def _said(self) -> str:
+        """Returns everything that the server wrote to stderr."""
         self._errors.seek(0)
-        return self._errors.read().decode(errors="replace").strip()[-400:] or "nothing"
+        return self._errors.read().decode(errors="replace")
 
 
 def end_group(process: subprocess.Popen[Any]) -> None:
