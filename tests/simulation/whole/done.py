@@ -32,12 +32,14 @@ SELDOM = 5
 
 
 class Pending(NamedTuple):
-    """An offset that a transaction commits: its key, its value, and the number of the response. `sure` tells whether the
-    transaction coordinator certainly knows the group, and the transaction has certainly not ended."""
+    """An offset that a transaction commits: its key, its value, the number of the response, and the time, from which Kafka
+    counts the offset's retention. `sure` tells whether the transaction coordinator certainly knows the group, and the
+    transaction has certainly not ended."""
 
     key: Key
     value: Any
     number: int
+    time: int
     sure: bool
 
 
@@ -48,7 +50,7 @@ class Done:
         self._world = world
         self.facts: dict[Key, set[Any]] = {}
         self.since: dict[Key, int] = {}
-        """The time at which a fact was last set."""
+        """The earliest time from which a fact may have its value."""
         self.vague: set[str] = set()
         """The families whose facts are all unknown now."""
         self.starts: dict[tuple[bytes, int], int] = {}
@@ -88,7 +90,9 @@ class Done:
 
     def add(self, key: Key, *values: Any) -> None:
         """Remember that a fact may have changed to one of these values."""
+        since = self.since.get(key, self._world.now)
         self.set(key, *self.facts.get(key, {ABSENT}), *values)
+        self.since[key] = since
 
     def drop(self, *begin: Any, how: Callable[[Key], None] | None = None) -> None:
         """For each fact whose key begins with these values, set the fact to absent or, if `how` is given, call `how` with the
@@ -219,13 +223,15 @@ class Done:
                 self.add(key, value, ABSENT)  # the request may have asked for an expiry
         elif api == "TxnOffsetCommit":
             known = self._pending.setdefault(request.producer_id, [])
-            known += [Pending(key, value, self._count, False) for key, value in self._commits(request, version)]
+            known += [
+                Pending(key, value, self._count, self._world.now, False) for key, value in self._commits(request, version)
+            ]
             for key, _ in self._commits(request, version):  # a lost EndTxn may have been noted before, and committed them
                 self.set(key, ANY)
         elif api == "EndTxn":
             known = self._pending.get(request.producer_id, [])
             for each in known if request.committed else ():
-                self.add(each.key, each.value)
+                self._commit_pending(each, sure=False)
             known[:] = [each._replace(sure=False) for each in known]  # the producer's next transaction may not have them
         elif api == "OffsetDelete":
             for topic in request.topics:
@@ -452,7 +458,8 @@ class Done:
                 self.set(key, ANY)
         known = self._pending.setdefault(request.producer_id, [])
         sure = version >= 5 or (request.producer_id, request.group_id) in self._added
-        known += [Pending(key, value, self._count, sure) for key, value in self._committed(request, response, version)]
+        now = self._world.now
+        known += [Pending(key, value, self._count, now, sure) for key, value in self._committed(request, response, version)]
 
     def _AddOffsetsToTxn(self, request: Any, response: Any, _: int) -> None:  # noqa: N802
         if not response.error_code:
@@ -477,12 +484,9 @@ class Done:
         for each in pending:
             if changed.get(each.key, 0) > each.number:
                 if len(self.facts[each.key]) > 1:  # it is unknown whether the newer offset is committed
-                    self.add(each.key, each.value)
+                    self._commit_pending(each, sure=False)
                 continue  # a newer offset is not replaced
-            if each.sure:
-                self._commit(each.key, each.value)
-            else:
-                self.add(each.key, each.value)
+            self._commit_pending(each, sure=each.sure)
             # If two transactions commit the offset, the later record counts, even if its transaction ends first.
             self._changed[each.key] = max(each.number, changed.get(each.key, 0))
 
@@ -490,7 +494,11 @@ class Done:
         for marker in request.markers:
             if any(topic.name == "__consumer_offsets" for topic in marker.topics):
                 for each in self._pending.get(marker.producer_id, ()):
-                    self.add(each.key, each.value)
+                    self._commit_pending(each, sure=False)
+
+    def _commit_pending(self, pending: Pending, *, sure: bool) -> None:
+        (self._commit if sure else self.add)(pending.key, pending.value)
+        self.since[pending.key] = min(self.since[pending.key], pending.time)
 
     def _transaction_over(self, producer_id: Any) -> list[Pending]:
         self._added = {each for each in self._added if each[0] != producer_id}
