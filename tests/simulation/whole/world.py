@@ -847,6 +847,8 @@ class World:
         except Exception as error:  # an act that is impossible raises an exception, too
             raise Finding(f"raised: {place(error)}", f"{request}\n{error!r}") from error
         self.leave(Where(-1, node))
+        if not self.engine.cluster.brokers[node].running:  # a client cannot ask this broker, so the broker measures no client
+            self.engine.throttle.restarted(node)
         if not link.answers:
             raise Finding(f"an administrator's {api_name(key)} is not answered", str(request)[:300])
         sent.response = decode_response(link.answers[0][4:], key, version)[1]
