@@ -100,13 +100,17 @@ def closed(world: World, sent: Sent | None, reason: str) -> None:
 
 
 def authenticated(world: World, link: Link, sent: Sent, response: Any) -> None:
-    """Checks that a client has logged in by the present password of its user, and that a session ends at the time that the
-    response to SaslAuthenticate announced. Raises Finding."""
+    """Checks that a client has logged in by the password that its user had at the client's first SCRAM message, and that a
+    session ends at the time that the response to SaslAuthenticate announced. Raises Finding."""
     session = link.connection.session
-    mechanism = BY_NAME.get(session.mechanism)
-    if sent.api == "SaslAuthenticate" and not response.error_code and session.stage is Stage.DONE and mechanism is not None:
-        held = world.engine.cluster.scram.get((session.user, mechanism.number))
-        if held is None or held != _credential(mechanism, logins.PASSWORD, held.salt, held.iterations):
+    mechanism = BY_NAME.get(session.asked)
+    if sent.api == "SaslAuthenticate" and not response.error_code and mechanism is not None:
+        if session.stage is Stage.TOKEN:  # as Kafka's ScramSaslServer does, the broker reads the credential now
+            link.credential = world.engine.cluster.scram.get((session.user, mechanism.number))
+        held = link.credential
+        if session.stage is Stage.DONE and (
+            held is None or held != _credential(mechanism, logins.PASSWORD, held.salt, held.iterations)
+        ):
             raise Finding("a client logs in by a password that is not its user's any more", f"{session.user}: {held}")
     if lifetime := getattr(response, "session_lifetime_ms", 0):
         ends, expected = link.connection.session.expires_at, world.now + lifetime

@@ -61,6 +61,7 @@ from wirebroker.requests.connection import CLOSED, Connection
 from wirebroker.requests.effects import AdvanceClock, Close, Effect, Respond, Shaped
 from wirebroker.security.principals import Principal
 from wirebroker.security.protocols import SecurityProtocol
+from wirebroker.security.scram import ScramCredential
 from wirebroker.storage.inspection import Inspection
 from wirebroker.testing.options import BrokerOptions
 
@@ -172,6 +173,8 @@ class Link:
     awaited: deque[Sent] = field(default_factory=deque)
     answers: list[bytes] | None = None
     """The responses to an administrator, or None if the connection belongs to a client."""
+    credential: ScramCredential | None = None
+    """The credential of the connection's user when its last SCRAM dialogue began."""
 
 
 class Judging(Tap):
