@@ -1,8 +1,8 @@
 """The fast path for batches that need no decision. Nearly all batches take the fast path.
 
 A batch can take the fast path if it is undamaged, is neither compressed nor transactional, and begins with the producer's next
-sequence. `FastPath.append` recognises and stores such a batch in one pass, with the same result as `Partition.append`. The fast
-path leaves every other batch to `Partition.append`.
+sequence, and if no transaction of the producer is about to begin here. `FastPath.append` recognises and stores such a batch in
+one pass, with the same result as `Partition.append`. The fast path leaves every other batch to `Partition.append`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from kafkawire.errors import ProtocolError
 from kafkawire.record_walk import walk_records
 from wirebroker.core.configs import TopicConfigs
 from wirebroker.core.logs.interface import Log
+from wirebroker.core.open_transactions import OpenTransactions
 from wirebroker.core.producers import Key, advance_in_order
 from wirebroker.core.profile import Rules
 from wirebroker.core.record_checks import MANY_RECORDS, RecordPolicy
@@ -38,6 +39,7 @@ class FastPartition(Protocol):
     log: Log
     leader_epoch: int
     producers: dict[Key, bytes]
+    transactions: OpenTransactions
     write_fails: int
     offline_at: frozenset[int]
 
@@ -111,7 +113,7 @@ class FastPath:
             return -1
         if not 0 < count <= MANY_RECORDS or count != delta + 1 or latest - now > self._after_max_ms:
             return -1
-        if crc32c(records[CRC_START:]) != crc:
+        if crc32c(records[CRC_START:]) != crc or pid in partition.transactions.verifications:
             return -1
         if self._full_checks:
             try:

@@ -295,7 +295,10 @@ class Replication:
         for node in joining:
             self._catch_up(node)
         if not set(joining).issubset(to.in_sync):
-            to = elect(to, self._circumstances(alive), sorted({*to.in_sync, *joining}))
+            completed = elect(to, self._circumstances(alive), sorted({*to.in_sync, *joining}))
+            if completed.leader not in (to.leader, NO_LEADER):  # the election may complete a reassignment
+                self._lead(completed.leader, now)
+            to = completed
         if to.leader_epoch != partition.leader_epoch:
             partition.new_leader_epoch(to.leader_epoch, elected=to.leader != NO_LEADER)
         partition.leader, partition.in_sync, partition.eligible = to.leader, list(to.in_sync), list(to.eligible)

@@ -21,7 +21,7 @@ from simulation.whole.shown import shown
 from simulation.whole.things import CLUSTER, Things, node_thing, topic_thing, txn_thing
 from wirebroker import faults
 from wirebroker.core.acls import Acl
-from wirebroker.core.cluster import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from wirebroker.core.cluster import GROUP_TOPIC, INTERNAL_TOPICS, SHARE_TOPIC, TRANSACTION_TOPIC
 from wirebroker.core.features import TRANSACTION
 from wirebroker.deeds.acls import AclDeeds
 from wirebroker.deeds.broker import EngineBroker
@@ -315,6 +315,7 @@ def _goes_offline(world: World, chance: Random) -> Things:
     partition = world.engine.cluster.partition(topic, index)
     if partition is not None and chance.random() < 0.7:
         node = partition.leader
+    world.coordinator_log_had_failed = world.coordinator_log_had_failed or topic in INTERNAL_TOPICS
     restore = Doer(world.engine).fill_disk(node, topic, index)
     if restore is not None:
         world.at_repair.append(restore)
@@ -325,6 +326,7 @@ def _goes_offline(world: World, chance: Random) -> Things:
 def _write_fails(world: World, chance: Random) -> Things:
     partition = world.engine.cluster.partition(*_log(world, chance))
     if partition is not None:
+        world.coordinator_log_had_failed = world.coordinator_log_had_failed or partition.topic in INTERNAL_TOPICS
         partition.fail_next_write(chance.choice([1, 1, 5]))
         world.at_repair.append(lambda: partition.fail_next_write(0))
     return frozenset({CLUSTER})

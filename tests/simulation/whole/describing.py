@@ -19,7 +19,9 @@ from wirebroker.core.acls import PatternType
 from wirebroker.core.cluster import SHARE_TOPIC
 from wirebroker.core.groups.classic import ClassicGroupState, Group
 from wirebroker.core.groups.consumer_group import ConsumerGroup
+from wirebroker.core.groups.group import Where
 from wirebroker.core.groups.share_group import ShareGroup
+from wirebroker.core.groups.streams_group import StreamsGroup
 from wirebroker.core.producers import unpack
 
 if TYPE_CHECKING:
@@ -173,8 +175,8 @@ def _share_offsets(world: World, _: int, sent: Sent) -> Told:
 
 
 def _commit(world: World, _: int, sent: Sent) -> Told:
-    """OffsetCommit: a member commits with its present generation or epoch. A member of a consumer group may also commit with an
-    old epoch, if it has owned the partitions since then."""
+    """OffsetCommit: a member commits with its present generation or epoch. A member of a consumer group or a streams group may
+    also commit with an old epoch, if it has owned the partitions since then."""
     request, topics = sent.request, sent.response.topics  # type: ignore[union-attr]
     group: Any = world.engine.groups.groups.get(request.group_id)
     epoch = request.generation_id_or_member_epoch
@@ -184,8 +186,8 @@ def _commit(world: World, _: int, sent: Sent) -> Told:
         member = group.members.get(request.member_id) if group is not None else None
         present = -1 if member is None else group.generation if isinstance(group, Group) else member.epoch
         found = world.engine.cluster.find_topic(topic.name, bytes(topic.topic_id))
-        if isinstance(group, ConsumerGroup) and member is not None and found is not None:
-            since = member.assignment_epoch(found.topic_id, index)
+        if isinstance(group, ConsumerGroup | StreamsGroup) and member is not None and found is not None:
+            since = group.has_since(member, Where(found.topic_id, found.name, index))
             present = epoch if since is not None and since <= epoch < present else present
         told[request.member_id, str(topic.name), index], expected[request.member_id, str(topic.name), index] = epoch, present
     return told, expected

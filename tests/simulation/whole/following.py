@@ -317,7 +317,8 @@ class Following:
         troubled = world.in_trouble or world.disk_had_failed or any(map(_unwritable, cluster.partitions()))
         if troubled or self._reads_again:
             self.outliving |= left
-        self._reads_again = False
+        # a coordinator whose broker is down reads its log later
+        self._reads_again = any(each.lost_records for each in cluster.coordinator_logs())
         if late := left - self.outliving:
             raise Finding("offsets or states of a deleted topic", str(late))
 

@@ -29,6 +29,11 @@ SINCE_EPOCHS = 9
 Key = tuple[str | bytes, int]
 
 
+def was_compacted(partition: Partition) -> bool:
+    """Tells whether compaction may have removed records: the log is compacted, or it was compacted under earlier settings."""
+    return "compact" in partition.configs.text("cleanup.policy") or partition.log.cleaned_to > 0
+
+
 class Ends(NamedTuple):
     """The state of a partition when a request was sent."""
 
@@ -249,7 +254,7 @@ class _Part(NamedTuple):
     def _records(self) -> None:
         committed = self.sent.request.isolation_level == 1
         bound = self.told.last_stable_offset if committed else self.told.high_watermark
-        compacted = "compact" in self.partition.configs.text("cleanup.policy")
+        compacted = was_compacted(self.partition)
         batches = list(iter_batches(self.told.records or b""))
         asked, offset = self.asked, self.asked.fetch_offset
         large = asked.partition_max_bytes >= LARGE <= self.sent.request.max_bytes
@@ -338,9 +343,9 @@ def _listed(world: World, sent: Sent, response: Any, before: Before) -> None:
                 allowed = range(ends.start, ends.start + 1)
             elif wanted.timestamp == LATEST:
                 allowed = range(bound, bound + 1)
-            elif wanted.timestamp == NEWEST and "compact" not in partition.configs.text("cleanup.policy"):
+            elif wanted.timestamp == NEWEST and not was_compacted(partition):
                 allowed = world.following.newest(ends.topic_id, part.partition_index, bound)
-            elif wanted.timestamp >= 0 and "compact" not in partition.configs.text("cleanup.policy"):
+            elif wanted.timestamp >= 0 and not was_compacted(partition):
                 allowed = world.following.at_time(ends.topic_id, part.partition_index, wanted.timestamp, bound)
             else:
                 continue

@@ -11,6 +11,7 @@ from msgspec.structs import astuple, replace
 from fuzzing.script import Finding
 from simulation.whole.agreeing import after_restart
 from simulation.whole.done import ABSENT, Key
+from simulation.whole.reading import was_compacted
 from simulation.whole.shown import shown
 from wirebroker.core.cluster import COORDINATOR_TOPICS, GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from wirebroker.core.elections import NO_LEADER
@@ -200,7 +201,7 @@ def _may_change(world: World, mode: str, key: Key, before: Mapping[Key, Any], af
         return state in ("PrepareCommit", "PrepareAbort") and producer_id == now_id and epoch <= now_epoch
     if key[0] == "members":  # a classic group that was in a rebalance has the members of its last generation
         # as in Kafka, a group becomes empty even if the broker cannot write this change
-        unwritten = ("Empty",) if world.disk_had_failed else ()
+        unwritten = ("Empty",) if world.disk_had_failed or world.coordinator_log_had_failed else ()
         return key in before and before[key][0] in ("PreparingRebalance", "CompletingRebalance", *unwritten)
     return False
 
@@ -216,7 +217,7 @@ def _producer_may_change(world: World, mode: str, key: Key, before: Mapping[Key,
         return True
     # If compaction has removed the marker from a producer's last batch, a start that reads the log does not learn the producer
     # from this empty batch (ProducerAppendInfo.append).
-    compacted = partition is not None and "compact" in partition.configs.text("cleanup.policy")
+    compacted = partition is not None and was_compacted(partition)
     return compacted and key not in after and before[key][1:] == (-1, -1)
 
 

@@ -222,6 +222,7 @@ class World:
         self.at_repair: list[Callable[[], object]] = []
         """The functions that repair what acts have broken."""
         self.expects_closes = self.disk_failed = self.disk_had_failed = self.forgot_transactions = False
+        self.coordinator_log_had_failed = False
         self.learns_again = False
         """Tells whether the brokers went back to an earlier state, so that the world must learn the facts again."""
         self._kind = ""
