@@ -1108,6 +1108,15 @@ def test_only_a_replica_in_sync_may_be_made_the_leader(three: InProcess) -> None
     assert partition.leader == 1
 
 
+def test_the_leader_that_completes_a_reassignment_knows_no_verification_of_its_predecessor(three: InProcess) -> None:
+    partition, now = three.engine.cluster.topics["t"].partitions[0], three.clock.now()
+    three.kill_broker(3)
+    three.engine.controller.reassign(partition, [3], now)
+    partition.start_verification(1000, 0, 0, False, now)
+    three.start_broker(3)
+    assert (partition.leader, partition.transactions.verifications) == (3, {})
+
+
 def test_an_epoch_without_records_is_forgotten(three: InProcess) -> None:
     """Like Kafka's LeaderEpochFileCache, the broker drops an epoch if the next epoch begins at the same offset."""
     partition = three.engine.cluster.topics["t"].partitions[0]

@@ -75,6 +75,15 @@ def test_c1_a_zombie_may_not_init_with_its_old_epoch(kafka: InProcess) -> None:
     assert zombie.init(version=4, current=(zombie.pid, zombie.epoch)) == FENCED
 
 
+def test_c1_a_transaction_that_could_not_begin_orders_later_batches_outside_it(kafka: InProcess) -> None:
+    """Asked of Kafka 4.3.1: the partition remembers the first sequence of the refused transaction (VerificationStateEntry)."""
+    producer = started(kafka)
+    producer.epoch += 5
+    assert producer.send("unknown epoch").error_code == INVALID_EPOCH
+    batches = [produce_request("orders", batch(sequence, 3, pid=producer.pid, epoch=0)) for sequence in (0, 3)]
+    assert [only(producer.ask(each, 9)).error_code for each in batches] == [0, OUT_OF_ORDER]
+
+
 def test_c1_ids_and_epochs_survive_a_restart(kafka: InProcess) -> None:
     first = started(kafka)
     first.send("a")

@@ -515,8 +515,8 @@ def _leaves(world: World, chance: Random) -> Things:
 @act("an internal topic is deleted")
 def _internal_deleted(world: World, chance: Random) -> Things:
     name = chance.choice(INTERNAL)
-    if world.engine.faults is not None:
-        raise RuntimeError("faults are loaded")
+    if world.in_trouble:
+        raise RuntimeError("faults are loaded, or the disk fails")
     world.done.perhaps("DeleteTopics", None)
     world.ask(plain("DeleteTopics", topics=[{"name": name}], topic_names=[name], timeout_ms=1000), 6)
     world.forgot_transactions = world.forgot_transactions or name == TRANSACTION_TOPIC

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from simulation.whole.kinds import ASKED, KINDS, NO_CHANGE, SETUP_KINDS, THEMES, WEIGHTS
@@ -147,7 +147,7 @@ def _drawn(setting: Setting, chance: random.Random) -> list[str]:
 
 def _setting(seed: int, chance: random.Random) -> Setting:
     data, sliced, judged = chance.random() < 0.2, chance.random() < 0.2, chance.random() < 0.35
-    return Setting(
+    made = Setting(
         seed, brokers=chance.choice([1, 3] if data else [1, 1, 3]), data=data,
         sync=chance.choice(["interval" if seed % SYNCED_EACH == 1 else "never", "always"]) if data else "never",
         secured=chance.random() < 0.3, sliced=sliced, warm=chance.random() < 0.7,
@@ -155,3 +155,5 @@ def _setting(seed: int, chance: random.Random) -> Setting:
         release=chance.choice(["kafka-3.9", "kafka-4.0"]) if chance.random() < (0.15 if data else 0.05) else "",
         alike=chance.random() < 0.3,
     )  # fmt: skip
+    # Kafka 4.0 has transaction version 2 without a rule about the first sequence that the model has.
+    return replace(made, judged=made.judged and made.release != "kafka-4.0")
