@@ -329,6 +329,40 @@ def test_a_restart_that_completes_a_reassignment_forgets_the_directories_of_remo
     assert partition.log_dirs.keys() == {*to}
 
 
+def reassign(kafka: MockKafka, node: int) -> None:
+    wanted = [{"name": "orders", "partitions": [{"partition_index": 0, "replicas": [node]}]}]
+    assert client(kafka).request(plain("AlterPartitionReassignments", topics=wanted, timeout_ms=1000), 0).error_code == 0
+
+
+def test_a_replica_that_comes_back_is_where_its_files_still_are(dirs: list[Path]) -> None:
+    """The other directory has fewer partitions when the replica comes back."""
+    with MockKafka(data=dirs, brokers=2, topics={"orders": 1}) as kafka:
+        (partition,) = kafka._call(lambda engine: engine.cluster.topics["orders"].partitions)
+        first = partition.leader
+        there = {first: str((dirs[0] / f"node-{first}").resolve())}
+        assert partition.log_dirs == there
+        reassign(kafka, 3 - first)
+        kafka.create_topic("more", partitions=2)
+        reassign(kafka, first)
+        assert partition.log_dirs == there
+    with MockKafka(data=dirs, brokers=2) as kafka:
+        assert kafka._call(lambda engine: engine.cluster.topics["orders"].partitions[0].log_dirs) == there
+
+
+def test_a_move_is_given_up_when_its_replica_goes_to_another_broker(dirs: list[Path]) -> None:
+    with MockKafka(data=dirs, brokers=2, topics={"orders": 1}) as kafka:
+        (partition,) = kafka._call(lambda engine: engine.cluster.topics["orders"].partitions)
+        first = partition.leader
+
+        def asked(engine: Any) -> None:
+            engine.cluster.log_dirs.move(partition, first, str((dirs[1] / f"node-{first}").resolve()))
+            engine.controller.reassign(partition, [3 - first], engine.now)
+
+        kafka._call(asked)
+        kafka.wait_until(lambda: not kafka._call(lambda engine: dict(engine.cluster.log_dirs.moves)))
+        assert partition.log_dirs.keys() == {3 - first}
+
+
 def test_directories_that_do_not_belong_together_are_refused(dirs: list[Path], tmp_path: Path) -> None:
     with MockKafka(data=dirs, topics=["orders"]):
         pass

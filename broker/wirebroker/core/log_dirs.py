@@ -51,6 +51,9 @@ class LogDirs:
         self.mover: Move | None = None
         """The function that moves the files of a replica. If the logs are in memory, this is None, and a move is done
         immediately."""
+        self.holder: Callable[[Partition], tuple[int, str]] | None = None
+        """A function that returns the broker and the directory that have a partition's files, or None if the logs are in
+        memory."""
         stored_paths = {path for held in self._stored.values() for path in held}
         self._check_cordoned(configs.text(CORDONED), stored_paths or self._named)
 
@@ -157,9 +160,13 @@ class LogDirs:
                 self._held[node_id, path] += 1
 
     def follow(self, partition: Partition) -> None:
-        """Choose directories for new replicas, after a reassignment changed the partition's replicas."""
+        """Choose directories for new replicas, after a reassignment changed the partition's replicas.
+
+        If a broker still has the partition's files from an earlier replica, its new replica is where the files are.
+        """
         planned = self.planned(partition.topic, {partition.index: partition.replicas})[partition.index]
-        self.enter(partition, planned | {node: path for node, path in partition.log_dirs.items() if node in planned})
+        known = partition.log_dirs | (dict([self.holder(partition)]) if self.holder is not None else {})
+        self.enter(partition, planned | {node: path for node, path in known.items() if node in planned})
 
     def forget(self, partition: Partition) -> None:
         """Forget the directories of the partition's replicas."""

@@ -86,7 +86,7 @@ class Moves:
         self._store = store
         self._cluster = cluster
         self._dirs = cluster.log_dirs
-        self._dirs.mover = self.move
+        self._dirs.mover, self._dirs.holder = self.move, _place_of
         self._directories = directories
         self._wanted: dict[FolderLog, tuple[LogDirectory, Path]] = {}
         """The logs that are to be moved, each with its new directory and its `-future` folder there."""
@@ -140,9 +140,10 @@ class Moves:
         partition stays in its old folder.
         """
         log = _log_of(partition)
-        if partition.deleted:
-            self._give_up(partition)
         target, wanted = self._wanted.get(log, (None, None))
+        if target is not None and (partition.deleted or target.node_id not in partition.replicas):
+            self._give_up(partition)
+            return
         if target is None or wanted != future:
             return
         if self._store.compacting is log:
@@ -233,3 +234,8 @@ class Moves:
 def _log_of(partition: Partition) -> FolderLog:
     assert isinstance(partition.log, FolderLog)
     return partition.log
+
+
+def _place_of(partition: Partition) -> tuple[int, str]:
+    directory = _log_of(partition).directory
+    return directory.node_id, directory.path
