@@ -49,6 +49,8 @@ ACLS = (
 NAMES = ("t", "u", "n1", "n.2")
 TRANSACTIONS = ("a", "b", "c")
 NEWEST = "kafka-4.4"
+BY_ENDS = 0.3
+"""The probability that the clock moves to the end of a session or a token, if there is one."""
 INTERNAL = (GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC)
 HOLDERS: tuple[type[Deeds], ...] = (
     TopicDeeds, AclDeeds, StateDeeds, ClusterDeeds, RunningDeeds, QuotaDeeds, TelemetryDeeds,
@@ -561,12 +563,24 @@ def _well(world: World, _: Random) -> Things:
 # Time
 
 
+def _ends(world: World) -> list[int]:
+    """Returns the times, within the next hour, at which a client's session or a delegation token ends."""
+    ends = {link.connection.session.expires_at for link in world.links.values()}
+    ends |= {token.expires_at for token in world.engine.cluster.tokens}
+    return sorted(each for each in ends if each is not None and 0 < each - world.now <= HOUR)
+
+
 def _moves(ms: Callable[[Random], int]) -> Act:
+    """Returns an act that moves the clock. In some cases, the clock moves exactly to the end of a session or a token."""
+
     def move(world: World, chance: Random) -> Things:
+        time = ms(chance)
+        if chance.random() < BY_ENDS and (ends := _ends(world)):
+            time = chance.choice(ends) - world.now + chance.choice([0, 0, 1])
         if world.engine.timers.in_slices:
-            world.advance_in_slices(ms(chance), moved=chance.random() < 0.5)
+            world.advance_in_slices(time, moved=chance.random() < 0.5)
         else:
-            world.advance(ms(chance))
+            world.advance(time)
         return frozenset({CLUSTER})
 
     return move

@@ -18,7 +18,7 @@ from kafkawire.disk.checkpoints import read_offsets
 from kafkawire.disk.names import SNAPSHOT, offsets_in
 from kafkawire.registry import KEYS
 from wirebroker.apis.refused import without_feature
-from wirebroker.core.acls import EVERYBODY, WILDCARD, Acl, Acls, PatternType, ResourceType
+from wirebroker.core.acls import EVERYBODY, WILDCARD, Acl, Acls, Operation, PatternType, Permission, ResourceType
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.features import REFUSED_WITHOUT, SHARE
@@ -235,6 +235,29 @@ def _acls(acls: Acls) -> None:
             about = {acl for acl in acls if acl.resource_type == kind and names(acl, of)}
             found = {acl for acl in about if acl.principal in (principal, EVERYBODY)}
             _same("ACLs about a resource", (set(acls.about(kind, of, principal).acls)), found)
+        for operation in (Operation.READ, Operation.WRITE):
+            told = acls.allows_some(principal, ADDRESS, operation, kind)
+            _same("the right to do something to some resource", told, _allowed(acls, principal, operation, kind))
+
+
+ADDRESS = "203.0.113.9"
+"""The address of a client."""
+
+
+def _allowed(acls: Acls, principal: str, operation: Operation, kind: ResourceType) -> bool:
+    """Tells whether an ACL allows an operation on a resource that no other ACL denies. Looks at a resource for each ACL: a
+    resource with the name or with the prefix in the ACL, or a resource that no other ACL names."""
+    about = [
+        acl
+        for acl in acls
+        if acl.resource_type == kind
+        and acl.principal in (principal, EVERYBODY)
+        and acl.operation in (operation, Operation.ALL)
+        and acl.comes_from(ADDRESS, acls.networks)
+    ]
+    denied = [acl for acl in about if acl.permission == Permission.DENY]
+    of = [f"{acl.name}~" if acl.pattern_type == PatternType.PREFIXED else acl.name for acl in about if acl not in denied]
+    return any(not any(names(acl, "~" if name == WILDCARD else name) for acl in denied) for name in of)
 
 
 def names(acl: Acl, name: str) -> bool:
@@ -289,6 +312,8 @@ def after_reset(engine: Engine, partitions: Iterable[Partition]) -> None:
     """Checks the state after a soft reset: no log has records, and no client lags. Raises Finding."""
     if measured := [*engine.throttle._rates, *engine.throttle._buckets]:
         raise Finding("a soft reset keeps measurements of clients", str(measured))
+    if pushed := [*engine.telemetry.pushes]:
+        raise Finding("a soft reset keeps the metrics of clients", str(pushed)[:500])
     if engine.controller.slow_until or {*engine.cluster.live_brokers} != {*engine.cluster.brokers}:
         raise Finding("a soft reset repairs too little", f"{engine.controller.slow_until}, {[*engine.cluster.live_brokers]}")
     ends = {(each.topic, each.index): each.log_end_offset for each in partitions}
@@ -585,6 +610,10 @@ def _shares(engine: Engine, mixed: Container[object]) -> None:
     for session in shares.sessions:
         if session.key[0] not in cluster.live_brokers:
             raise Finding("a share session outlives its broker", str(session.key))
+    for number, began in shares.sessions._connections.items():
+        known = shares.sessions.get(began.key)
+        if not began.stale and (known is None or known.connection != number):
+            raise Finding("a connection has a share session that is over", f"{number}: {began}, {known}")
     _same("share sessions", +shares.sessions._members, Counter(session.key[:2] for session in shares.sessions))
     if not engine.configs.features[SHARE] and (left := [session.key for session in shares.sessions]):
         raise Finding("a share session outlives the feature of share groups", str(left))

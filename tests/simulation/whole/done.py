@@ -406,6 +406,8 @@ class Done:
         lives = [value for value in known if value != ABSENT and now <= value]
         if not response.error_code and not lives:
             raise Finding("a token is renewed that has expired or is not there", f"{request}: {known}")
+        if response.error_code == ErrorCode.DELEGATION_TOKEN_EXPIRED and len(lives) == len(known):
+            raise Finding("a token has expired too early", f"{request}: {known}")
         if response.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND and len(lives) == len(known):
             raise Finding("a token is not found", f"{request}: {known}")
 
@@ -470,6 +472,9 @@ class Done:
             return
         if request.transactional_id:
             self._transaction_over(response.producer_id)
+            held = self._world.engine.transactions.transactions.get(request.transactional_id)
+            if held is not None and held.timeout_ms != request.transaction_timeout_ms and not self._world.setting.sliced:
+                raise Finding("a transactional id has another timeout than its producer wants", f"{request}: {held}")
         elif response.producer_id in self._given:
             raise Finding("a producer id is given out twice", str(response))
         self._given.add(response.producer_id)

@@ -302,8 +302,8 @@ def _batches(ask: Ask) -> Iterator[Json]:
 
 def _rival(subject: str, ask: Ask, chance: Random) -> Due:
     """Returns the request that another client sends after this request. It repeats the request, commits the same offsets
-    without a transaction, ends the session or the membership, deletes the written records, the offsets or the topic, or commits
-    with an old generation."""
+    without a transaction, ends the session or the membership, begins another session, deletes the written records, the offsets
+    or the topic, or commits with an old generation."""
     leaving = next((name for name in EPOCHS if name in ask.body), None)
     if ask.api == "Produce" and chance.random() < (0.6 if ask.body["transactional_id"] else 0.2):
         topics = [
@@ -337,5 +337,6 @@ def _rival(subject: str, ask: Ask, chance: Random) -> Due:
     if ask.api == "JoinGroup" and ask.body["member_id"] and chance.random() < 0.3:
         return subject, Ask(0, "LeaveGroup", 2, {name: ask.body[name] for name in ("group_id", "member_id")})
     if leaving is not None and chance.random() < 0.3:
-        return subject, replace(ask, body=ask.body | {leaving: -1})
+        epoch = chance.choice([-1, -1, 0]) if leaving == "session_epoch" else -1
+        return subject, replace(ask, body=ask.body | {leaving: epoch})
     return subject, ask

@@ -36,7 +36,9 @@ from simulation.whole.sharing import nobody_waits_for_released_records
 from simulation.whole.shown import shown
 from simulation.whole.throttling import limits, throttled
 from wirebroker.core.elections import NO_LEADER
-from wirebroker.core.groups.modern import ModernGroup
+from wirebroker.core.groups.classic import Group
+from wirebroker.core.groups.modern import SESSION, ModernGroup
+from wirebroker.core.groups.streams_group import StreamsGroup
 from wirebroker.core.logs.cleaning import plan
 from wirebroker.core.producers import open_since, unpack
 from wirebroker.core.transactions.transaction import TransactionState
@@ -59,6 +61,8 @@ CLOSES = (
     "is upgraded",
 )  # fmt: skip
 """A broker may close a connection if the reason contains one of these texts, because Kafka closes such connections, too."""
+SESSION_OVER = "ended, and the client did not authenticate again"
+"""The reason with which a broker closes a connection whose session has ended."""
 WAITS = (SECOND, MINUTE, 11 * MINUTE)
 """The clock moves forward by these times before the check that every request has its response."""
 LONGEST_WAIT = 2**31
@@ -95,6 +99,8 @@ def closed(world: World, sent: Sent | None, reason: str) -> None:
     """Checks the reason with which a broker has closed a connection. Raises Finding."""
     if not reason.strip():
         raise Finding("a connection is closed without a reason", str(sent))
+    if sent is not None and SESSION_OVER in reason and sent.at == world.now and not sent.late:
+        raise Finding("a connection is closed before the end of its session", f"{sent}: {reason}")
     if not (world.expects_closes or world.in_trouble or any(part in reason for part in CLOSES)):
         raise Finding(f"{sent.api if sent else 'no request'}: the connection is closed", f"{sent}: {reason}")
 
@@ -146,6 +152,37 @@ def served(world: World, link: Link, sent: Sent, size: int) -> None:
         throttled(world, link, sent, size)
     if sent.api == "Produce":
         replicated(world, sent)
+    if not (world.setting.sliced or sent.faulty):
+        stays(world, sent)
+
+
+def stays(world: World, sent: Sent) -> None:
+    """Checks that the session timeout of a member begins again with its heartbeat. Raises Finding."""
+    request, response = sent.request, sent.response
+    epoch = getattr(request, "member_epoch", getattr(request, "generation_id", -1))
+    if not _keeps_alive(sent) or getattr(response, "error_code", 0) or epoch < 0 or not sent.at <= world.now:
+        return
+    groups = world.engine.groups
+    group: Any = groups.groups.get(request.group_id)
+    member = group.members.get(getattr(response, "member_id", None) or request.member_id) if group is not None else None
+    if member is None:  # the member has left meanwhile
+        return
+    if isinstance(group, Group) and (sent.api == "Heartbeat" or member.member_id == group.members.leader):
+        timer, ms = member.heartbeat, member.session_timeout
+    elif isinstance(group, ModernGroup) and not member.speaks_classic:
+        timer = group._timers.get((SESSION, member.member_id))
+        ms = groups._modern[group.kind].setting(group.group_id, "session.timeout.ms")
+    else:
+        return
+    if timer is None or timer.when < sent.at + ms:
+        raise Finding("a heartbeat does not extend the session of its member", f"{sent}: {timer and timer.when}, {ms} ms")
+    if isinstance(group, StreamsGroup) and (configs := groups.streams._configs(group)) != group.configs:
+        raise Finding("a heartbeat does not notice changed settings", f"{group.group_id}: {group.configs}, expected {configs}")
+
+
+def _keeps_alive(sent: Sent) -> bool:
+    """Tells whether a request without an error keeps its member alive: a heartbeat, or the SyncGroup with the assignments."""
+    return sent.api.endswith("Heartbeat") or (sent.api == "SyncGroup" and bool(sent.request.assignments))  # type: ignore[attr-defined]
 
 
 def _lacks(partition: Partition) -> bool:

@@ -62,6 +62,8 @@ class Readers:
         self._sessions: dict[tuple[int, int], dict[Key, Any]] = {}
         self._failed = set[tuple[int, int, Key]]()
         """The partitions of sessions for which the last response had an error."""
+        self._ends: dict[tuple[int, int, Key], tuple[int, int]] = {}
+        """The high watermark and the log start offset that the client of a session knows, by broker, session and partition."""
         self._before: dict[int, Before] = {}
 
     def sent(self, world: World, sent: Sent) -> None:
@@ -124,8 +126,20 @@ class Readers:
         left = [key for key in (asked or {}).keys() - set(told) if (*session, key) in self._failed]
         if answers and left:
             raise Finding("a Fetch does not tell that a partition is well again", f"{sent}: {left}")
+        self._tells_nothing_new(session, response, asked, whole=_is_whole(sent))
         self._failed = {each for each in self._failed if each[:2] != session or each[2] not in codes}
         self._failed |= {(*session, key) for key, code in codes.items() if code and response.session_id}
+
+    def _tells_nothing_new(self, session: tuple[int, int], response: Any, asked: dict[Key, Any] | None, *, whole: bool) -> None:
+        """Checks that a session's response leaves out the partitions of which the client knows everything."""
+        self._ends = {each: ends for each, ends in self._ends.items() if each[:2] != session or each[2] in (asked or {})}
+        for topic in response.responses if asked is not None and session[1] else ():
+            for part in topic.partitions:
+                where, ends = (*session, (_name(topic), part.partition_index)), (part.high_watermark, part.log_start_offset)
+                plain = not part.error_code and part.diverging_epoch.epoch < 0 and part.preferred_read_replica < 0
+                if plain and not (whole or part.records) and self._ends.get(where) == ends:
+                    raise Finding("a session's response has a partition of which nothing is new", f"{where}: {ends}")
+                self._ends[where] = ends if not part.error_code else (-1, -1)
 
     def update(self, world: World, node: int, request: Any, version: int, chance: Random) -> None:
         """Changes a request: it then continues a fetch session, and fetches one of the session's partitions without a limit."""

@@ -28,14 +28,19 @@ class Sessions:
         self._unordered: set[int] = set()
         self._told: set[tuple[int, int]] = set()
         """The fetch sessions that clients know, by broker and session id."""
+        self._over: set[tuple[int, int]] = set()
+        """The fetch sessions that clients have ended since the last call of `look`."""
         self._is_told = True
         """Tells whether each Fetch has got its response."""
 
     def look(self, world: World) -> None:
-        """Checks that brokers keep no fetch session that no client knows. Raises Finding."""
+        """Checks that brokers keep no fetch session that no client knows, or that its client has ended. Raises Finding."""
         waits = any(sent.api == "Fetch" for link in world.links.values() for sent in link.awaited)
         if self._is_told and not waits and (unknown := world.engine.fetch_sessions._sessions.keys() - self._told):
             raise Finding("a broker keeps a fetch session that no client knows", str(unknown))
+        if left := self._over & world.engine.fetch_sessions._sessions.keys():
+            raise Finding("a broker keeps a fetch session that its client has ended", str(left))
+        self._over.clear()
 
     def following(self, key: Any) -> int:
         """Returns the epoch that a session expects, or 0."""
@@ -71,6 +76,8 @@ class Sessions:
         key, epoch = _key(sent, response), _epoch(sent)
         if sent.api == "Fetch" and response.session_id:
             self._told.add((sent.node, response.session_id))
+        if sent.api == "Fetch" and sent.request.session_id and epoch in (INITIAL, FINAL) and not response.error_code:
+            self._over.add((sent.node, sent.request.session_id))
         expected = self._next.get(key, 0)
         ordered = sent.number not in self._unordered
         # Kafka does not tell a throttled client that its epoch is wrong: the response has no session and no partitions.
